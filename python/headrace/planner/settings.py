@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from headrace.base.options import UNSET, AsOf, Growth, Option, Region, StartBalance
+from headrace.base.options import UNSET, AsOf, Growth, Option, Region, StartBalance, list_given
+from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.planner.goals import Goal
@@ -197,3 +198,13 @@ class PlanSettings:
         int, Option("Seed of the random draws.", least=0, most=2**63 - 1, otherwise=1, scope=FOR_DATABASES)
     ] = UNSET
     progress: Callable[[float], None] | None = None
+
+
+def refuse_without_services(settings: PlanSettings) -> None:
+    """Raises InputError for a setting of `on` in a plan on EC2 alone."""
+    on = [settings.on] if isinstance(settings.on, str) else settings.on
+    if [name.strip().lower() for name in on] != ["ec2"]:
+        return
+    if (setting := next(list_given(settings, WITH_SERVICES), None)) is not None:
+        hint = "Add --on ec2,rds,aurora, or leave it out."
+        raise InputError(setting.flag, "is an option of --on", "headrace plan --help", hint)

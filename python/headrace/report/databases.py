@@ -17,6 +17,8 @@ from headrace.report.words import number, percent, row_labels, span
 from headrace.workload.transactions import RESPONSES
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from headrace.calibration.score import ComparedRun
     from headrace.simulation.database import Prediction
     from headrace.workload import TransactionWorkload
@@ -232,15 +234,19 @@ def score_words(rows: list[dict]) -> list[str]:
 
 def view_of(run: Prediction, workload: TransactionWorkload) -> View:
     """Returns a prediction as a view."""
-    from headrace.report.charts import predictions
-
     title = f"{workload.name} on {run.storage}"
     described = f"{title} over time: transactions, I/Os, bytes, cache"
     blocks: list[Block] = [Sentence(f"WARNING: {text}", "warn") for text in run.warnings]
     lines = [line for line in in_words(run, workload) if not line.startswith("WARNING: ")]
-    blocks += [Chart(lambda: predictions.prediction(run, title), described), Items(lines)]
+    blocks += [Chart(lambda: _drawn(run, title), described), Items(lines)]
     blocks.append(Fold("What stands behind it", [Items(workload_in_words(workload))]))
     return View(title, f"Limits of {run.as_of}", cards(run), blocks)
+
+
+def _drawn(run: Prediction, title: str) -> alt.VConcatChart:
+    from headrace.report.charts import predictions
+
+    return predictions.prediction(run, title)
 
 
 def cards(run: Prediction) -> list[Card]:

@@ -669,7 +669,9 @@ def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Bloc
     limits = [
         (label, iops, colour)
         for label, choice, colour in shown
-        if choice is not None and (iops := _sustained_iops(choice, plan.as_of)) is not None
+        if choice is not None
+        and choice.service == "ec2"
+        and (iops := sustained_iops(choice.storage, plan.as_of)) is not None
     ]
     now = None if plan.compared is None else plan.compared.storage
     waits = next((run.rows for _, run in runs if run.storage == now), None)
@@ -679,12 +681,12 @@ def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Bloc
     yield Chart(lambda: over_time.day(workload, limits, waits), described)
 
 
-def _sustained_iops(choice: Choice, as_of: str) -> float | None:
+def sustained_iops(storage: str, as_of: str) -> float | None:
     """Returns the IOPS that a stripe or a single volume sustains without credits, an array at its
     slowest member; None for mirrors and parities, whose writes count several times."""
-    if choice.service != "ec2" or core.parse_storage(choice.storage)["raid"] not in (None, "raid0"):
+    if core.parse_storage(storage)["raid"] not in (None, "raid0"):
         return None
-    members = core.storage_limits(choice.storage, as_of)
+    members = core.storage_limits(storage, as_of)
     return float(min(member["iops"] for member in members) * len(members))
 
 

@@ -12,7 +12,9 @@ from headrace.report.view import Block, Card, Chart, Column, Fold, Heading, Item
 from headrace.report.words import number
 
 if TYPE_CHECKING:
-    from headrace.studies.base import StudyResult, Verdict
+    import altair as alt
+
+    from headrace.studies.base import ChartData, StudyResult, Verdict
 
 BRIEF = ("what", "published", "ours", "measured", "unit", "within", "held")
 
@@ -63,13 +65,11 @@ def misses(result: StudyResult) -> int:
 
 def view_of(result: StudyResult) -> View:
     """Returns a study as a view."""
-    from headrace.report.charts.studies import study
-
     blocks: list[Block] = []
     if result.on == "lab":
         words = "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
         blocks.append(Sentence(words))
-    blocks += [Chart(partial(study, chart), chart.title) for chart in result.charts]
+    blocks += [Chart(partial(_drawn, chart), chart.title) for chart in result.charts]
     blocks += [Heading("Published and simulated" if result.on != "lab" else "Published, simulated and measured")]
     blocks.append(verdict_table(result))
     for table in result.tables:
@@ -78,6 +78,12 @@ def view_of(result: StudyResult) -> View:
         blocks += [Heading("Notes"), Items(result.notes)]
     blocks.append(Fold("Sources", [Items([str(source) for source in result.study.sources])]))
     return View(result.study.title, result.study.question, cards(result), blocks)
+
+
+def _drawn(chart: ChartData) -> alt.TopLevelMixin:
+    from headrace.report.charts.studies import study
+
+    return study(chart)
 
 
 def cards(result: StudyResult) -> list[Card]:

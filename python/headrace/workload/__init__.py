@@ -27,7 +27,7 @@ from headrace.workload.daily import (
     questions,
 )
 from headrace.workload.demo import demo_day, recorded_hour
-from headrace.workload.files import load, load_database, load_demand, save
+from headrace.workload.files import load, load_database, load_demand, parse, save
 from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload
 from headrace.workload.observed import CensoredWindow
 from headrace.workload.points import make_points
@@ -50,6 +50,7 @@ __all__ = [
     "make_points",
     "new_constant",
     "new_daily",
+    "parse",
     "questions",
     "recorded_hour",
     "save",

@@ -116,17 +116,23 @@ def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
     Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3).
     """
     path = path_of(path)
-    content = read_bytes(path, MAX_TOML_BYTES)
+    return parse(path.name, read_bytes(path, MAX_TOML_BYTES), path.parent)
+
+
+def parse(name: str, content: bytes, folder: Path | None = None) -> Workload | TransactionWorkload:
+    """Reads the workload in the content of a TOML file. `folder`: where the file lies, and its
+    points if they are a file of their own; None: no other file is read. Raises InputError, and
+    CouldNotRun where the points cannot be read."""
     try:
-        document = parse_toml(path.name, content, KIND)
+        document = parse_toml(name, content, KIND)
         needed_keys(document, ("model",), DOC)
         model = check_choice("model", document["model"], ("open", "closed", "mysql"))
         if model == "mysql":
             return transaction_files.from_document(document)
-        return _closed(document) if model == "closed" else _open(document, path)
+        return _closed(document) if model == "closed" else _open(document, folder)
     except HeadraceError as error:
         # Every rule below names its key; the user also needs to know which file.
-        value = error.value if error.value.startswith(path.name) else f"{path.name}: {error.value}"
+        value = error.value if error.value.startswith(name) else f"{name}: {error.value}"
         raise error.but(value=value) from None
 
 
@@ -202,7 +208,7 @@ def _closed(document: dict) -> ClosedWorkload:
     return ClosedWorkload(**fields)
 
 
-def _open(document: dict, path: Path) -> OpenWorkload:
+def _open(document: dict, folder: Path | None) -> OpenWorkload:
     read = convert(document, OpenFile, source=DOC, where="an open workload")
     ways = [way for way in ("points", "points_file", "daily", "constant") if way in document]
     if len(ways) != 1:
@@ -213,7 +219,7 @@ def _open(document: dict, path: Path) -> OpenWorkload:
     points = (
         _inline_points(read.points)
         if read.points is not None
-        else _points_file(read.points_file, read.points_sha256, path)
+        else _points_file(read.points_file, read.points_sha256, folder)
     )
     names = ("name", "kind", *SHARED_WITH_ANSWERS, "clock_zone", "source")
     return OpenWorkload(points=points, caveats=tuple(read.caveats), **{name: getattr(read, name) for name in names})
@@ -260,13 +266,16 @@ def _starts(durations: list[float], even: bool) -> list[float]:
     return starts
 
 
-def _points_file(name: object, digest: object, path: Path) -> pl.DataFrame:
+def _points_file(name: object, digest: object, folder: Path | None) -> pl.DataFrame:
+    if folder is None:
+        hint = "Give the file that names it to the command line, which reads both."
+        raise InputError(f"points_file = {shown(name)}", "another file is not read here", DOC, hint)
     if not isinstance(name, str) or not name or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise InputError(f"points_file = {shown(name)}", "must be a path below the workload file's folder", DOC)
     if not isinstance(digest, str):
         hint = f"Run sha256sum {name}."
         raise InputError("points_sha256 is missing", "a points_file is read only with its sha256", DOC, hint)
-    content = read_bytes(path.parent / name, MAX_POINTS_FILE_BYTES)
+    content = read_bytes(folder / name, MAX_POINTS_FILE_BYTES)
     actual = hashlib.sha256(content).hexdigest()
     if actual != digest.lower():
         hint = "The file was changed or cut off: get it again, or put its new sha256 in if the change is meant."

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.base.options import list_given
 from headrace.cli.inputs import read_database, read_workload
 from headrace.cli.lazy import lazily
 from headrace.cli.model.replica import ReplicaGoal, plan_for_replica
@@ -23,7 +22,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
-from headrace.planner.settings import WITH_SERVICES, PlanSettings
+from headrace.planner.settings import PlanSettings, refuse_without_services
 from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
 
 if TYPE_CHECKING:
@@ -95,9 +94,7 @@ def plan(
     check_chart_path(report, PAGE_FORMATS)
     check_live(live, report, against)
     on_ec2 = [name.strip().lower() for name in settings.on] == ["ec2"]
-    if on_ec2 and (setting := next(list_given(settings, WITH_SERVICES), None)) is not None:
-        hint = "Add --on ec2,rds,aurora, or leave it out."
-        raise InputError(setting.flag, "is an option of --on", "headrace plan --help", hint)
+    refuse_without_services(settings)
     if replica.replica_lag_s is not None:
         refuse_set(server)
         if not on_ec2:

@@ -1,0 +1,42 @@
+"""`headrace page`: what the command line answers, in a browser."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headrace.cli.lazy import lazily
+from headrace.cli.options import LabPlace, flag
+from headrace.cli.output import say
+
+with lazily():
+    import webbrowser
+
+    from headrace.ui import server as ui_server
+
+EPILOG = """\b
+Examples:
+  headrace page                        opens a browser
+  headrace page --no-open              prints the address, to be opened by hand
+  ssh -L 8700:127.0.0.1:8700 db1 headrace page --port 8700 --no-open      from another machine
+
+The page plans, simulates and predicts with the same functions as the commands, and shows the command for each answer.
+It changes nothing. It listens on 127.0.0.1 alone; the address it prints is good once, for one browser.
+It needs `pip install 'headrace[page]'`."""
+
+
+def page(
+    *,
+    place: LabPlace,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="Port on 127.0.0.1; 0: any that is not in use.")
+    ] = 0,
+    open_browser: Annotated[bool, flag("--open/--no-open", "Open the page in a browser.")] = True,
+) -> None:
+    """Open a page on this machine: plans, databases, the lab and studies, to be seen and moved."""
+    server = ui_server.PageServer(port, place.open)
+    say(f"{server.address}\nCtrl-C ends it.")
+    if open_browser:
+        webbrowser.open(server.address)
+    server.run()

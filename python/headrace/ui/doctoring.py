@@ -1,0 +1,42 @@
+"""A recording that was dropped into the page, judged as `headrace doctor` judges it. Imported when
+it is first asked: its report brings the library that draws."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from headrace.base.encoding import to_plain
+from headrace.operate.doctor.advising.gains import Counsel
+from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.doctor.recorded import diagnose_recording
+from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.report.operate import doctor as doctor_report
+from headrace.ui.answers import plain_view
+from headrace.ui.spelling import spell_command
+from headrace.ui.workloads import clean_name
+
+# Ticks that a page draws: more than it has pixels.
+MOST_TICKS = 2_000
+
+
+def doctor(name: str, text: str, storage: str) -> dict[str, object]:
+    """Judges a recording, and returns the diagnosis with its view and what was seen over time.
+    `storage`: today's, "" where the recording says it. Raises InputError."""
+    name = clean_name(name)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, name)
+        file.write_bytes(text.encode())
+        evidence, demand = evidence_of(str(file), SourceOptions(storage=storage or None, members=True))
+    diagnosis = diagnose(evidence, Counsel()) if demand is None else diagnose_recording(evidence, demand, Counsel())
+    result: dict[str, object] = diagnosis.to_dict() | {"target": name}
+    ticks = [tick.to_document() for tick in evidence.ticks()]
+    words = ["doctor", name, *(["--storage", storage] if storage else [])]
+    return {
+        "view": plain_view(doctor_report.view_of(result, ticks)),
+        "result": to_plain(result),
+        "ticks": [
+            {"t_unix": tick["t_unix"], "volumes": tick["volumes"]} for tick in ticks[:: len(ticks) // MOST_TICKS + 1]
+        ],
+        "commands": [spell_command(words)],
+    }

@@ -1,0 +1,215 @@
+"""Who may ask the page's server: a browser on this machine that showed the address which `headrace
+page` printed, and nobody else. Everything is refused before a word of it is acted on.
+
+- Host is this machine's name with our port: a foreign name that resolves to 127.0.0.1 (DNS
+  rebinding) gets nothing.
+- The token stands in the fragment of the address, which no browser sends. The page exchanges it
+  for a cookie, once: an address that was seen in a list of processes is worth nothing afterwards.
+- What is not the page's own code needs the cookie, a header that a foreign page cannot send
+  without asking first, and, where the browser says them, an Origin and a Sec-Fetch-Site that are
+  ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.errors import HeadraceError, InputError
+from headrace.ui.spelling import SOURCE
+
+# A day of iostat has some 100 KiB; what is larger becomes a small workload file first. Ours.
+MOST_BODY_BYTES = 1 << 20
+# A browser on the same machine sends a MiB in milliseconds; a guess for one that is busy, s.
+BODY_S = 10.0
+TOKEN_BYTES = 32  # 256 bits
+HOSTS = ("127.0.0.1", "localhost")
+PAGE_HEADER = "x-headrace"
+SESSION, API = "/session", "/api/"
+# Nothing but our own files and answers; no string becomes code or markup.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Keys:
+    """The token of the printed address, and the cookie that it is exchanged for."""
+
+    def __init__(self) -> None:
+        self.token: str | None = secrets.token_urlsafe(TOKEN_BYTES)
+        self._cookie = secrets.token_urlsafe(TOKEN_BYTES)
+
+    def exchange(self, token: object) -> str | None:
+        """Returns the cookie for the token, once; None for any other value."""
+        if self.token is None or not isinstance(token, str) or not _equal(token, self.token):
+            return None
+        self.token = None
+        return self._cookie
+
+    def opens(self, cookie: str | None) -> bool:
+        """Returns whether a cookie is the one that was given out."""
+        return self.token is None and cookie is not None and _equal(cookie, self._cookie)
+
+
+def _equal(given: str, own: str) -> bool:
+    return hmac.compare_digest(given.encode(errors="replace"), own.encode())
+
+
+class Guard:
+    """Lets requests through to `app`, or answers why not; sets the headers of every answer."""
+
+    def __init__(self, app: ASGIApp, keys: Keys, port: int) -> None:
+        self.app, self.keys, self.port = app, keys, port
+        self.hosts = tuple(f"{host}:{port}" for host in HOSTS)
+        self.origins = tuple(f"http://{host}" for host in self.hosts)
+
+    @property
+    def cookie_name(self) -> str:
+        """The name of the cookie: with the port, since browsers share cookies between ports."""
+        return f"headrace-{self.port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close"})
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        refusal = self.judge(Request(scope))
+        if refusal is not None:
+            return await refusal(scope, receive, send_guarded)
+        try:
+            body = await read_body(receive)
+        except TooLarge:
+            return await too_large()(scope, receive, send_guarded)
+        except TimeoutError:
+            late = refused(HTTPStatus.REQUEST_TIMEOUT, "the request", "did not arrive in time")
+            return await late(scope, receive, send_guarded)
+        await self.app(scope, BodyInHand(body, receive), send_guarded)
+
+    def judge(self, request: Request) -> JSONResponse | None:
+        """Returns why a request is refused by its head, None where it is not."""
+        headers, path = request.headers, request.url.path
+        if headers.getlist("host") not in ([host] for host in self.hosts):
+            return refused(HTTPStatus.MISDIRECTED_REQUEST, "Host", "is not this machine's")
+        private = path.startswith(API)
+        if not private and path != SESSION:
+            return None if request.method == "GET" else _no_method()
+        if request.method != "POST":
+            return _no_method()
+        if not self.is_own_page(headers):
+            return refused(HTTPStatus.FORBIDDEN, "the request", "does not come from this page")
+        if headers.get("content-type") != "application/json":
+            return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request", "must be JSON")
+        if length_of(headers) > MOST_BODY_BYTES:
+            return too_large()
+        if private and not self.keys.opens(read_cookie(headers, self.cookie_name)):
+            hint = "Open the address that `headrace page` printed; it is good once. Else run `headrace page` again."
+            return refused(HTTPStatus.UNAUTHORIZED, "this browser", "has not shown the page's address", hint)
+        return None
+
+    def is_own_page(self, headers: Headers) -> bool:
+        """Returns whether a request was sent by a script of our page, as far as its head says."""
+        if headers.getlist("origin") not in ([origin] for origin in self.origins):
+            return False
+        return headers.get("sec-fetch-site", "same-origin") == "same-origin" and headers.get(PAGE_HEADER) == "1"
+
+
+class TooLarge(Exception):
+    """A body is larger than may be sent."""
+
+
+class BodyInHand:
+    """Hands a body that was read on to the application, then what the client says next."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._first: Message | None = {"type": "http.request", "body": body, "more_body": False}
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        message, self._first = self._first, None
+        return await self._receive() if message is None else message
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Reads a body within its bounds of size and time. Raises TooLarge, TimeoutError."""
+    parts, size = [], 0
+    async with asyncio.timeout(BODY_S):
+        while True:
+            message = await receive()
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > MOST_BODY_BYTES:
+                raise TooLarge
+            if not message.get("more_body"):
+                return b"".join(parts)
+
+
+def length_of(headers: Headers) -> int:
+    """Returns the length that a body is said to have; 0 where nothing is said."""
+    text = headers.get("content-length", "0")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def read_cookie(headers: Headers, name: str) -> str | None:
+    """Returns the value of a cookie, None where there is none that can be read."""
+    try:
+        cookies = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return None
+    return cookies[name].value if name in cookies else None
+
+
+def refused(status: HTTPStatus, value: str, rule: str, hint: str = "") -> JSONResponse:
+    """Returns a refusal in the form of every error."""
+    return answer_error(InputError(value, rule, SOURCE, hint), status)
+
+
+def answer_error(error: HeadraceError, status: HTTPStatus) -> JSONResponse:
+    """Returns an error as the page shows it: value, rule, source, hint."""
+    fields = {name: getattr(error, name) for name in ("value", "rule", "source", "hint", "kind")}
+    return JSONResponse({"error": fields}, status)
+
+
+def too_large() -> JSONResponse:
+    """Returns the refusal of a body beyond the bound."""
+    rule = f"is larger than {MOST_BODY_BYTES >> 20} MiB, the most that the page takes"
+    hint = (
+        "Make a workload of it on the command line: headrace workload import FILE --to NAME.toml. That file is small."
+    )
+    return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the file", rule, hint)
+
+
+def _no_method() -> JSONResponse:
+    return refused(HTTPStatus.METHOD_NOT_ALLOWED, "the request", "has a method that is not served here")

@@ -1,0 +1,93 @@
+"""The lab as it is each second: the moments of `headrace watch`, as lines of JSON for as long as a
+browser reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+
+import msgspec
+
+from headrace.errors import HeadraceError, InputError
+from headrace.lab import Lab
+from headrace.operate.evidence import SourceOptions
+from headrace.operate.watching import opening
+from headrace.ui.spelling import SOURCE, spell_command
+
+# A page with some windows open; each stream is a thread that asks the lab once a second. Ours.
+MOST_STREAMS = 8
+# Moments that wait for a browser that does not read, such as a tab that sleeps: ten minutes of
+# seconds. The oldest are dropped.
+MOST_WAITING = 600
+# How often a stream that has nothing to say looks whether it is still read, s.
+LOOK_S = 1.0
+
+
+def find_target(open_lab: Callable[[], Lab]) -> str:
+    """Returns what `headrace watch` calls the attached volumes of the lab. Raises InputError where
+    there is none, CouldNotRun where no lab answers."""
+    with closing(open_lab()) as lab:
+        volumes = [volume for volume in lab.volumes() if volume["attachment"] is not None]
+    if not volumes:
+        hint = "headrace volume create gp3:20 --name db --attach makes one."
+        raise InputError("the lab", "has no volume that is attached", SOURCE, hint)
+    return f"lab:{','.join(volume['name'] or volume['id'] for volume in volumes)}"
+
+
+def read_moments(target: str, options: SourceOptions) -> Iterator[dict[str, object]]:
+    """Yields what is known of a target, moment by moment, as `headrace watch --output jsonl` prints
+    it. Raises HeadraceError."""
+    with opening.opened(target, options) as watched:
+        for moment in watched.moments:
+            yield moment.to_document()
+
+
+class Streams:
+    """Streams of moments; more than some at once are refused."""
+
+    def __init__(self, open_lab: Callable[[], Lab] = Lab) -> None:
+        self.open_lab = open_lab
+        self.count = 0
+
+    def begin(self) -> str:
+        """Returns the target of a new stream. Raises InputError where too many are open or no
+        volume is attached, CouldNotRun where no lab answers."""
+        if self.count >= MOST_STREAMS:
+            hint = "Close another window of this page."
+            raise InputError(f"{self.count} streams", f"are open; at most {MOST_STREAMS} are", SOURCE, hint)
+        return find_target(self.open_lab)
+
+    async def lines(self, target: str) -> AsyncIterator[bytes]:
+        """Yields the command line that shows the same, then a line for each moment; an error is the
+        last line."""
+        gone, waiting = threading.Event(), asyncio.Queue[bytes | None](MOST_WAITING)
+        loop = asyncio.get_running_loop()
+
+        def put(line: bytes | None) -> None:
+            if waiting.full():
+                waiting.get_nowait()
+            waiting.put_nowait(line)
+
+        def read() -> None:
+            try:
+                for document in read_moments(target, SourceOptions(lab=self.open_lab)):
+                    if gone.is_set():
+                        return
+                    loop.call_soon_threadsafe(put, msgspec.json.encode(document) + b"\n")
+            except HeadraceError as error:
+                parts = {name: getattr(error, name) for name in ("value", "rule", "source", "hint")}
+                loop.call_soon_threadsafe(put, msgspec.json.encode({"error": parts}) + b"\n")
+            if not gone.is_set():
+                loop.call_soon_threadsafe(put, None)
+
+        self.count += 1
+        try:
+            threading.Thread(target=read, name="headrace-page-live", daemon=True).start()
+            yield msgspec.json.encode({"commands": [spell_command(["watch", target])]}) + b"\n"
+            while (line := await waiting.get()) is not None:
+                yield line
+        finally:
+            gone.set()
+            self.count -= 1

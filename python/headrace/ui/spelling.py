@@ -1,0 +1,81 @@
+"""Settings as a browser sends them, read by their options; and the command line that says the
+same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from headrace.base.checks import did_you_mean, shown
+from headrace.base.options import OptionField, list_settings
+from headrace.errors import InputError
+
+SOURCE = "docs/guide/page.md"
+
+
+def read_settings(group: type, given: Mapping[str, object]) -> dict[str, object]:
+    """Returns settings of a dataclass of options by name, as its function takes them. `given`: as
+    JSON has them; null leaves one at its default. A file is never named by a browser. Raises
+    InputError."""
+    settings = {setting.name: setting for setting in list_settings(group) if setting.kind != "file"}
+    values: dict[str, object] = {}
+    for name, value in given.items():
+        if name not in settings:
+            raise InputError(shown(name), "is not a setting of this view", SOURCE, did_you_mean(name, settings))
+        if value is not None:
+            values[name] = read_value(settings[name], value)
+    return values
+
+
+def read_value(setting: OptionField, value: object) -> object:
+    """Returns a value of JSON in the type of its setting. Raises InputError."""
+    if setting.many:
+        if not isinstance(value, list):
+            raise _refuse(setting, value, "a list")
+        return [read_value(replace(setting, many=False), item) for item in value]
+    if setting.is_number:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise _refuse(setting, value, "a number")
+        if setting.kind == "whole" and value != int(value):
+            raise _refuse(setting, value, "a whole number")
+        return int(value) if setting.kind == "whole" else float(value)
+    if setting.kind == "switch":
+        if not isinstance(value, bool):
+            raise _refuse(setting, value, "true or false")
+        return value
+    if not isinstance(value, str):
+        raise _refuse(setting, value, "text")
+    return value
+
+
+def _refuse(setting: OptionField, value: object, kind: str) -> InputError:
+    return InputError(f"{setting.name} = {shown(value)}", f"must be {kind}", SOURCE)
+
+
+def spell_settings(group: type, values: Mapping[str, object]) -> list[str]:
+    """Returns the words of a command line that say these settings; a default is not said."""
+    words: list[str] = []
+    for setting in list_settings(group):
+        value = values.get(setting.name)
+        if value is None or value == setting.default:
+            continue
+        if isinstance(value, bool):
+            words.append(setting.flag if value else f"--no-{setting.flag.removeprefix('--')}")
+        elif isinstance(value, list):
+            texts = [str(item) for item in value]
+            for text in [",".join(texts)] if setting.option.commas and texts else texts:
+                words += [setting.flag, text]
+        else:
+            words += [setting.flag, _spell_number(value)]
+    return words
+
+
+def _spell_number(value: object) -> str:
+    """Writes the shortest text that reads back as the same value: 20 and not 20.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def spell_command(words: Sequence[str]) -> str:
+    """Returns a line to paste into a shell."""
+    return shlex.join(["headrace", *words])

@@ -1,0 +1,62 @@
+// @ts-check
+// Questions to the server, and the order of their answers.
+
+/** An error as the command line says it.
+ * @typedef {{value: string, rule: string, source: string, hint: string, status: number}} Refusal */
+
+/** Sends a question; throws a Refusal.
+ * @param {string} path @param {object} question @param {AbortSignal} [signal] @returns {Promise<any>} */
+export async function ask(path, question, signal) {
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method: "POST", signal, credentials: "same-origin", body: JSON.stringify(question),
+      headers: { "content-type": "application/json", "x-headrace": "1" },
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw { value: "headrace page", rule: "does not answer any more", source: "", hint: "Run headrace page again.", status: 0 };
+  }
+  const body = answer.status === 204 ? {} : await answer.json();
+  if (!answer.ok) throw { ...body.error, status: answer.status };
+  return body;
+}
+
+/** Asks one question at a time and, while it waits, keeps the newest alone: what a slider needs.
+ * @param {string} path @param {(answer: any, refusal: Refusal | null) => void} tell */
+export function keepingUp(path, tell) {
+  let busy = false, sent = "";
+  /** @type {object | null} */
+  let next = null;
+  return async function send(/** @type {object} */ question) {
+    const text = JSON.stringify(question);
+    if (text === sent && !next) return;
+    if (busy) { next = question; return; }
+    busy = true; sent = text;
+    try { tell(await ask(path, question), null); }
+    catch (refusal) { tell(null, /** @type {Refusal} */ (refusal)); }
+    busy = false;
+    if (next) { const newest = next; next = null; send(newest); }
+  };
+}
+
+/** Asks the newest question alone, once it has rested for a moment; an older one is called off.
+ * @param {string} path @param {(answer: any, refusal: Refusal | null) => void} tell @param {number} restMs */
+export function newestOnly(path, tell, restMs) {
+  let sent = "", timer = 0;
+  /** @type {AbortController | null} */
+  let running = null;
+  return function send(/** @type {object} */ question) {
+    const text = JSON.stringify(question);
+    if (text === sent) return;
+    const first = sent === "";
+    sent = text;
+    clearTimeout(timer);
+    running?.abort();
+    timer = setTimeout(async () => {
+      const own = running = new AbortController();
+      try { const answer = await ask(path, question, own.signal); if (!own.signal.aborted) tell(answer, null); }
+      catch (refusal) { if (!own.signal.aborted) tell(null, /** @type {Refusal} */ (refusal)); }
+    }, first ? 0 : restMs);
+  };
+}

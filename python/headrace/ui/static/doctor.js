@@ -1,0 +1,45 @@
+// @ts-check
+// A recording, judged: what bound, when, and what to do about it.
+import { html } from "./html.js";
+import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Panel } from "./lines.js";
+import { tooLarge } from "./workload.js";
+
+/** @param {File | undefined} file @param {(change: any) => void} judge */
+export async function judgeFile(file, judge) {
+  if (!file) return;
+  const refusal = tooLarge(file, `Judge it on the command line: headrace doctor '${file.name}'`);
+  if (refusal) { judge({ file: null, answer: null }); return judge({ refusal }); }
+  judge({ file: { name: file.name, text: await file.text() } });
+}
+
+/** @param {any} page */
+export function DoctorView({ doctor, judge }) {
+  const { answer, refusal, busy, file, storage } = doctor;
+  return html`<main class="alone" aria-busy=${busy}>
+    <h1>${answer ? `${answer.view.title}.` : busy ? "Judging" : "What bound a server, and what to do about it"}</h1>
+    <p class="sub">${answer ? answer.view.subtitle : "A recording of iostat, sar, vmstat, CloudWatch, or what `headrace doctor --record FILE.jsonl` kept."}</p>
+    <div class="asked"><label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { judgeFile(event.target.files[0], judge); event.target.value = ""; }} /><span>${file ? file.name : "Drop a recording here, or choose one"}</span></label>
+      <label class="field text"><span class="name">Today's storage, where the recording does not say</span><input type="text" spellcheck=${false} placeholder="gp2:1200" value=${storage} onChange=${(/** @type {any} */ event) => judge({ storage: event.target.value.trim() })} /></label></div>
+    ${refusal && html`<${Refused} refusal=${refusal} />`}
+    ${answer ? html`<${Cards} cards=${answer.view.cards} /><${Seen} ticks=${answer.ticks} windows=${answer.result.windows} /><${Blocks} blocks=${answer.view.blocks} />
+      <h2>The same on the command line</h2><${Code} lines=${answer.commands} />` : html`<h2>How to record one</h2><${Code} lines=${["iostat -xt 1 600 > iostat.txt", "headrace doctor mysql://watcher@db1 --record db1.jsonl"]} />`}</main>`;
+}
+
+const PANELS = [
+  { title: "I/Os a second", unit: "measured", parts: [["read_iops", "reads", "--simulated", 1], ["write_iops", "writes", "--warn", 1]] },
+  { title: "Latency", unit: "ms, measured", log: true, parts: [["read_ms", "reads", "--simulated", 1], ["write_ms", "writes", "--warn", 1]] },
+  { title: "Time over a limit", unit: "%, measured", most: 100, parts: [["over_volume_iops", "volume's IOPS", "--warn", 100], ["over_volume_throughput", "volume's MiB/s", "--tried", 100], ["over_instance_iops", "instance's IOPS", "--simulated", 100], ["over_instance_throughput", "instance's MiB/s", "--good", 100]] },
+  { title: "Credit balance", unit: "%, measured", most: 100, parts: [["balance_percent", "balance", "--simulated", 1]] },
+];
+
+/** What was seen of each volume, with the windows at a limit shaded. @param {{ticks: any[], windows: any[]}} props */
+function Seen({ ticks, windows }) {
+  if (ticks.length < 2) return null;
+  const first = ticks[0].t_unix, times = ticks.map(tick => tick.t_unix - first), names = [...new Set(ticks.flatMap(tick => Object.keys(tick.volumes)))];
+  const marks = times.map(time => windows.some(window => window.from_s <= time && time < window.to_s));
+  return names.map(name => html`<section class="day" key=${name}><h2>${name}</h2>${PANELS.map(({ title, parts, ...more }) => {
+    const lines = parts.map(([column, label, colour, factor]) => ({ name: label, colour, values: ticks.map(tick => { const value = tick.volumes[name]?.[column]; return value === undefined || value === null ? null : value * Number(factor); }) })).filter(line => line.values.some(value => value));
+    return lines.length ? html`<${Panel} key=${title} ...${more} title=${title} times=${times} marks=${marks} lines=${lines} sync="doctor" height=${150} described=${`${title} of ${name}`} />` : null;
+  })}</section>`);
+}

@@ -1,0 +1,64 @@
+// @ts-check
+// Cost against what is delivered, as SVG: filled meets every goal, hollow misses one.
+import { Component, html } from "./html.js";
+import { figure, short } from "./lines.js";
+import { scale } from "./scales.js";
+
+/** @typedef {{storage: string, instance: string | null, log_storage: string | null, family: string, cost_usd_month: number, meets_goals: boolean,
+ *   p99_ms?: number, tps?: number, tps_low?: number, tps_high?: number}} Point */
+
+const HEIGHT = 340, EDGE = { left: 60, right: 18, top: 20, bottom: 44 };
+// A wait of more than a minute is a queue that grows: such choices stand together at the top.
+const NEVER_MS = 60_000;
+
+/** @extends {Component<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
+export class Frontier extends Component {
+  constructor(/** @type {any} */ props) { super(props); /** @type {{width: number, near: any}} */ this.state = { width: 560, near: null }; this.box = null; }
+  componentDidMount() {
+    this.watcher = new ResizeObserver(() => this.box && this.setState({ width: Math.max(280, this.box.clientWidth) }));
+    this.watcher.observe(this.box);
+  }
+  componentWillUnmount() { this.watcher?.disconnect(); }
+
+  render() {
+    const { points, subject, best, today, goal, onPick } = this.props;
+    const { width } = this.state, demand = subject === "demand";
+    const measure = (/** @type {any} */ point) => demand ? Math.min(point.p99_ms ?? NEVER_MS, NEVER_MS) : point.tps;
+    const extra = [best, today].filter(Boolean).map(choice => ({ ...choice, ...choice.metrics }));
+    const all = [...points, ...extra].filter(point => Number.isFinite(point.cost_usd_month) && point.cost_usd_month > 0 && Number.isFinite(measure(point)));
+    if (!all.length) return html`<p>No candidate has a price and a figure to draw.</p>`;
+    const x = scale(all.map(point => point.cost_usd_month), EDGE.left, width - EDGE.right, true);
+    const y = scale([...all.map(measure), ...(goal ? [goal] : [])], HEIGHT - EDGE.bottom, EDGE.top, demand, !demand);
+    const is = (/** @type {any} */ point, /** @type {any} */ choice) => choice && same(point, choice);
+    const marked = [best && { choice: best, words: best.meets_goals ? "recommended" : "closest", kind: "good" }, today && !(best && same(best, today)) && { choice: today, words: "today", kind: "warn" }].filter(Boolean);
+    /** @type {any} */
+    const about = this.state.near;
+    const unit = demand ? "I/O p99 of the worst five minutes" : "transactions a second, 80 % interval";
+    return html`<figure class="frontier" ref=${(/** @type {any} */ box) => { this.box = box; }}>
+      <figcaption><strong>Cost against ${demand ? "latency" : "transactions"}</strong> <span class="unit">${unit}; filled: meets every goal</span></figcaption>
+      <svg viewBox=${`0 0 ${width} ${HEIGHT}`} height=${HEIGHT} role="img" aria-label=${`${all.length} storages by monthly cost and ${unit}; the table below has the best of them.`} onMouseLeave=${() => this.setState({ near: null })}>
+        ${x.ticks.map(tick => html`<text class="tick" x=${x.at(tick)} y=${HEIGHT - EDGE.bottom + 18} text-anchor="middle">${short(tick)}</text>`)}
+        ${y.ticks.map(tick => html`<line class="grid" x1=${EDGE.left} x2=${width - EDGE.right} y1=${y.at(tick)} y2=${y.at(tick)} /><text class="tick" x=${EDGE.left - 8} y=${y.at(tick) + 4} text-anchor="end">${demand ? latency(tick) : short(tick)}</text>`)}
+        <text class="tick" x=${width - EDGE.right} y=${HEIGHT - 6} text-anchor="end">USD a month</text>
+        ${goal && html`<line class="goal" x1=${EDGE.left} x2=${width - EDGE.right} y1=${y.at(goal)} y2=${y.at(goal)} /><text class="tick" x=${width - EDGE.right} y=${y.at(goal) - 5} text-anchor="end">goal: ${demand ? latency(goal) : `${figure(goal)} tps`}</text>`}
+        ${all.map(point => html`<g class=${`point ${point.meets_goals ? "meets" : "misses"}`} onMouseEnter=${() => this.setState({ near: point })} onClick=${() => onPick(point)}>
+          ${!demand && point.tps_low !== null && point.tps_low !== undefined && point.meets_goals && html`<line x1=${x.at(point.cost_usd_month)} x2=${x.at(point.cost_usd_month)} y1=${y.at(point.tps_low)} y2=${y.at(point.tps_high)} />`}
+          <circle class="catch" cx=${x.at(point.cost_usd_month)} cy=${y.at(measure(point))} r="11" /><circle cx=${x.at(point.cost_usd_month)} cy=${y.at(measure(point))} r=${is(point, best) || is(point, today) ? 7 : 4.5} class=${is(point, best) ? "good" : is(point, today) ? "warn" : ""} /></g>`)}
+        ${marked.map((/** @type {any} */ { choice, words, kind }) => { const across = x.at(choice.cost_usd_month), end = across > width - 130;
+          return html`<text class=${`mark ${kind}`} x=${across + (end ? -12 : 12)} y=${y.at(measure({ ...choice, ...choice.metrics })) - 9} text-anchor=${end ? "end" : "start"}>${words}</text>`; })}
+      </svg>
+      <p class="near" aria-hidden="true">${about ? `${place(about)}: ${figure(about.cost_usd_month)} USD a month, ${demand ? `I/O p99 ${latency(about.p99_ms ?? NEVER_MS)}` : `${figure(about.tps)} tps`}${about.meets_goals ? ", meets every goal" : ", misses a goal"}` : demand ? "Point at a storage; a click draws its day." : "Point at a storage; a click runs it in the Database view."}</p></figure>`;
+  }
+}
+
+/** @param {any} a @param {any} b */
+const same = (a, b) => a.storage === b.storage && (a.instance ?? null) === (b.instance ?? null) && (a.log_storage ?? null) === (b.log_storage ?? null);
+
+/** @param {any} point */
+const place = point => `${point.instance ? `${point.instance} with ` : ""}${point.storage}${point.log_storage ? `, log on ${point.log_storage}` : ""}`;
+
+/** 1.73 ms, 20 ms, 1.2 s. @param {number} ms */
+export function latency(ms) {
+  if (ms >= NEVER_MS) return "a minute or more";
+  return ms >= 1000 ? `${+(ms / 1000).toPrecision(3)} s` : `${+ms.toPrecision(3)} ms`;
+}

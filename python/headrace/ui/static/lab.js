@@ -1,0 +1,128 @@
+// @ts-check
+// The lab, second by second: what binds, its volumes, and the server on them.
+import { html } from "./html.js";
+import { Cards, Code, Refused } from "./view.js";
+import { Panel, figure } from "./lines.js";
+
+const SHOWN_S = 600; // ten minutes of seconds
+const GAP_S = 3; // a longer silence is drawn as a gap, and not as a line through it
+const AGAIN_MS = 2000; // until a stream that was lost is asked for again
+const COLOURS = ["--simulated", "--warn", "--good", "--tried", "--published", "--quiet"];
+
+/** Reads the stream into `lab` and calls `show` for each moment, again and again until it is stopped.
+ * @param {any} lab @param {() => void} show @returns {() => void} */
+export function follow(lab, show) {
+  const stopped = new AbortController();
+  read(lab, show, stopped.signal);
+  return () => stopped.abort();
+}
+
+/** @param {any} lab @param {() => void} show @param {AbortSignal} signal */
+async function read(lab, show, signal) {
+  while (!signal.aborted) {
+    try {
+      const answer = await fetch("/api/live", { method: "POST", body: "{}", signal, headers: { "content-type": "application/json", "x-headrace": "1" } });
+      if (!answer.ok || !answer.body) throw (await answer.json()).error;
+      let rest = "";
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        const lines = (rest + part.value).split("\n");
+        rest = lines.pop() ?? "";
+        for (const line of lines) take(lab, JSON.parse(line));
+        show();
+      }
+      lab.lost = true;
+    } catch (refusal) {
+      if (signal.aborted) return;
+      lab.lost = true;
+      lab.refusal = refusal instanceof Error ? { value: "headrace page", rule: "does not answer", source: "", hint: "Run headrace page again." } : refusal;
+    }
+    show();
+    await new Promise(rested => setTimeout(rested, AGAIN_MS));
+  }
+}
+
+/** @param {any} lab @param {any} line */
+function take(lab, line) {
+  if (line.error) { lab.refusal = line.error; lab.lost = true; return; }
+  lab.refusal = null; lab.lost = false;
+  if (line.commands) { lab.commands = line.commands; return; }
+  const last = lab.moments[lab.moments.length - 1];
+  if (last && line.t_unix <= last.t_unix) return; // told before the stream was lost
+  lab.moments = [...lab.moments.filter((/** @type {any} */ moment) => moment.t_unix > line.t_unix - SHOWN_S), line];
+}
+
+/** @param {any} page */
+export function LabView({ lab }) {
+  const now = lab.moments[lab.moments.length - 1];
+  if (!now) return html`<main class="alone"><h1>${lab.refusal ? "There is no lab to show" : "Waiting for the first second"}</h1>
+    ${lab.refusal && html`<${Refused} refusal=${lab.refusal} /><h2>How to make one</h2><${Code} lines=${["headrace lab up", "headrace volume create gp3:20 --name db --attach"]} />`}</main>`;
+  const binds = now.verdict.word === "binds" || now.verdict.word === "degraded";
+  return html`<main class="alone"><h1>${now.verdict.word}: ${now.verdict.text}.</h1>
+    <p class="sub" role="status">${lab.lost ? "The lab does not answer now; asked again every 2 s. What is drawn is older." : `${now.target}, measured, every ${figure(now.grain_s)} s`}</p>
+    ${lab.lost && lab.refusal && html`<${Refused} refusal=${lab.refusal} />`}
+    <${Cards} cards=${cardsOf(now, binds)} />
+    <${Charts} moments=${lab.moments} />
+    <h2>Volumes</h2><${Volumes} volumes=${now.volumes} />
+    ${now.notes.length > 0 && html`<ul>${now.notes.map((/** @type {string} */ note) => html`<li>${note}</li>`)}</ul>`}
+    <h2>The same on the command line</h2><${Code} lines=${lab.commands} /></main>`;
+}
+
+/** @param {any} now @param {boolean} binds */
+function cardsOf(now, binds) {
+  const iops = now.volumes.reduce((/** @type {number} */ sum, /** @type {any} */ volume) => sum + (volume.read_iops ?? 0) + (volume.write_iops ?? 0), 0);
+  const emptying = now.volumes.filter((/** @type {any} */ volume) => volume.left && !volume.left.never).sort((/** @type {any} */ a, /** @type {any} */ b) => a.left.seconds - b.left.seconds)[0];
+  const over = now.volumes.flatMap((/** @type {any} */ volume) => Object.entries(volume.exceeded).map(([limit, share]) => ({ limit, share, name: volume.name ?? volume.id }))).sort((/** @type {any} */ a, /** @type {any} */ b) => b.share - a.share)[0];
+  const cards = [now.server?.tps !== null && now.server ? { label: now.server.version ?? "server", figure: `${figure(now.server.tps)} tps`, meaning: `${figure(iops)} IOPS; clients wait for I/O ${share(now.server.io_wait)} of their time`, mark: "" }
+    : { label: "All volumes", figure: `${figure(iops)} IOPS`, meaning: `${now.volumes.length} attached`, mark: "" }];
+  if (over) cards.push({ label: "Longest over a limit, this second", figure: share(over.share), meaning: `${over.name}: ${over.limit.replace("-", " ")}`, mark: binds ? "warn" : "good" });
+  if (emptying) cards.push({ label: "Credits that are empty first", figure: emptying.left.seconds < 1 ? "now" : span(emptying.left.seconds), meaning: `${emptying.name ?? emptying.id}, at this rate; ${share(emptying.balance)} are there`, mark: emptying.left.seconds < 3600 ? "warn" : "" });
+  return cards;
+}
+
+/** @param {{moments: any[]}} props */
+function Charts({ moments }) {
+  const first = moments[0].t_unix, ids = [...new Set(moments.flatMap(moment => moment.volumes.map((/** @type {any} */ volume) => volume.id)))].slice(0, COLOURS.length);
+  /** @type {number[]} */
+  const times = [];
+  /** @type {(any | null)[]} */
+  const rows = [];
+  for (const moment of moments) {
+    const at = moment.t_unix - first, before = times[times.length - 1];
+    if (before !== undefined && at - before > GAP_S * Math.max(1, moment.grain_s)) { times.push(before + moment.grain_s); rows.push(null); }
+    times.push(at); rows.push(moment);
+  }
+  const lines = (/** @type {(volume: any) => number | null} */ read) => ids.map((id, index) => {
+    const values = rows.map(row => { const volume = row?.volumes.find((/** @type {any} */ one) => one.id === id); return volume ? read(volume) : null; });
+    return { name: nameOf(moments, id), values, colour: COLOURS[index] };
+  }).filter(line => line.values.some(value => value !== null));
+  const worst = (/** @type {any} */ volume) => Math.max(volume.read_p99_ms ?? 0, volume.write_p99_ms ?? 0) || null;
+  const shared = { times, sync: "lab" }, balances = lines(volume => volume.balance === null ? null : 100 * volume.balance), latencies = lines(worst);
+  return html`<section class="day"><${Panel} ...${shared} title="I/Os a second" unit="measured" lines=${lines(volume => (volume.read_iops ?? 0) + (volume.write_iops ?? 0))} height=${200} described="I/Os a second of each volume" />
+    ${latencies.length > 0 && html`<${Panel} ...${shared} title="p99 of reads or writes, the longer" unit="ms, measured" log lines=${latencies} height=${140} described="99th percentile of the latency of each volume" />`}
+    ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, measured" most=${100} lines=${balances} height=${120} described="Credit balance of each volume" />`}
+    ${rows.some(row => row?.server) && html`<${Panel} ...${shared} title="Transactions a second" unit="measured" lines=${[{ name: "server", values: rows.map(row => row?.server?.tps ?? null), colour: "--good" }]} height=${120} described="Transactions a second of the server" />`}</section>`;
+}
+
+/** @param {any[]} moments @param {string} id */
+const nameOf = (moments, id) => { const volume = moments.flatMap(moment => moment.volumes).find(one => one.id === id); return volume.name ?? id; };
+
+const COLUMNS = ["volume", "storage", "IOPS", "MiB/s", "queue", "read p99 ms", "write p99 ms", "over its limits", "balance", "head-room"];
+
+/** @param {{volumes: any[]}} props */
+function Volumes({ volumes }) {
+  const cells = (/** @type {any} */ volume) => [volume.name ?? volume.id, volume.spec ?? "-", figure((volume.read_iops ?? 0) + (volume.write_iops ?? 0)), figure((volume.read_mib_s ?? 0) + (volume.write_mib_s ?? 0)), figure(volume.queue),
+    figure(volume.read_p99_ms), figure(volume.write_p99_ms), share(Math.max(0, ...Object.values(volume.exceeded).map(Number))), volume.bursts ? share(volume.balance) : "no credits", share(volume.headroom)];
+  return html`<div class="scroll" tabindex="0"><table><thead><tr>${COLUMNS.map((name, index) => html`<th scope="col" class=${index > 1 ? "right" : "whole"}>${name}</th>`)}</tr></thead>
+    <tbody>${volumes.map(volume => html`<tr key=${volume.id}>${cells(volume).map((cell, index) => html`<td class=${index > 1 ? "right" : "whole"} data-title=${COLUMNS[index]}>${cell}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+/** @param {number | null | undefined} value */
+const share = value => value === null || value === undefined ? "-" : `${figure(100 * value)} %`;
+
+/** 19 min, 3 h 20 min. @param {number} seconds */
+function span(seconds) {
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

@@ -1,0 +1,165 @@
+// @ts-check
+// The page: what is shown stands in the address; each change of it asks the server what it has to.
+import { html, render } from "./html.js";
+import { ask, keepingUp, newestOnly } from "./asking.js";
+import { OPTIONS, VIEWS, readAddress, writeAddress } from "./address.js";
+import { PlanView } from "./plan.js";
+import { DatabaseView } from "./database.js";
+import { LabView, follow } from "./lab.js";
+import { DoctorView, judgeFile } from "./doctor.js";
+import { StudiesView } from "./studies.js";
+import { Refused } from "./view.js";
+import { take } from "./workload.js";
+
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
+const wide = matchMedia("(min-width: 900px)");
+// How long a slider rests before a plan is made, ms: between two movements of a hand.
+const REST_MS = 250;
+const DRAWN = { plan: PlanView, database: DatabaseView, lab: LabView, doctor: DoctorView, studies: StudiesView };
+const FIRST_STUDY = 1; // takes a second; others take up to a minute
+
+/** @type {any} */
+const page = {
+  facts: null, state: null, wide: wide.matches, dropped: null, drawn: [],
+  plan: { answer: null, refusal: null, busy: false }, day: { answer: null, refusal: null }, run: { answer: null, refusal: null, busy: false }, study: { answer: null, refusal: null, busy: false }, doctor: { file: null, storage: "", answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
+};
+
+const askPlan = newestOnly("/api/plan", (answer, refusal) => {
+  page.plan = { answer: answer ?? null, refusal, busy: false };
+  show(); askAgain();
+}, REST_MS);
+const askStudy = newestOnly("/api/study", (answer, refusal) => { page.study = { answer, refusal, busy: false }; show(); }, 0);
+const askDay = keepingUp("/api/day", (answer, refusal) => { page.day = { answer, refusal }; show(); });
+const askRun = keepingUp("/api/run", (answer, refusal) => { page.run = { answer: answer ?? page.run.answer, refusal, busy: false }; show(); });
+
+page.move = (/** @type {any} */ change) => {
+  const settings = Object.fromEntries(Object.entries({ ...page.state.settings, ...change.settings }).filter(([, value]) => value !== null));
+  page.state = { ...page.state, ...change, settings };
+  history.replaceState(null, "", writeAddress(page.state));
+  show(); askAgain();
+};
+// A rest is a step of the back button: the address before a movement stays behind it.
+page.rest = () => {
+  const address = writeAddress(page.state);
+  if (address === page.rested) return;
+  history.replaceState(null, "", page.rested); history.pushState(null, "", address);
+  page.rested = address;
+};
+page.go = (/** @type {any} */ state) => { page.state = state; const address = writeAddress(state); history.pushState(null, "", address); page.rested = address; fresh(); };
+page.choose = (/** @type {any} */ example) => {
+  const storage = page.state.view === "database" ? example.storage || "gp3:500:6000" : "";
+  page.go({ ...page.state, workload: example.workload, settings: page.state.view === "plan" ? example.settings : {}, storage });
+};
+page.drop = (/** @type {any} */ answer) => { page.dropped = answer; page.choose({ ...answer, settings: {}, storage: "" }); };
+page.tell = (/** @type {any} */ refusal) => { page.dropped = { refusal }; show(); };
+page.pick = (/** @type {any} */ point) => {
+  if (page.kind === "demand") { page.move({ storage: point.storage }); page.rest(); return; }
+  const settings = Object.fromEntries(Object.entries({ instance: point.instance, log_storage: point.log_storage, threads: page.state.settings.threads }).filter(([, value]) => value));
+  page.go({ study: "", view: "database", workload: page.state.workload, storage: point.storage, settings });
+};
+
+// A file is judged again when the storage is named: what bound it depends on its limits.
+page.judge = async (/** @type {any} */ change) => {
+  Object.assign(page.doctor, change, { refusal: null });
+  if (!page.doctor.file) return show();
+  page.doctor.busy = true; show();
+  try { page.doctor.answer = await ask("/api/doctor", { ...page.doctor.file, storage: page.doctor.storage }); } catch (refusal) { Object.assign(page.doctor, { answer: null, refusal }); }
+  page.doctor.busy = false; show();
+};
+
+function kindOf() {
+  const known = page.facts.examples.find((/** @type {any} */ example) => example.workload === page.state.workload);
+  return known?.kind ?? page.plan.answer?.workload.kind ?? page.dropped?.kind ?? (/^(sysbench|hammerdb)/.test(page.state.workload) ? "database" : "demand");
+}
+
+/** Another address: what was answered is of another question. */
+function fresh() {
+  page.plan = { answer: null, refusal: null, busy: true }; page.day = { answer: null, refusal: null }; page.run = { answer: null, refusal: null, busy: true };
+  if (page.study.answer?.name !== page.state.study) page.study = { answer: null, refusal: null, busy: true };
+  show(); askAgain();
+}
+
+function askAgain() {
+  const { view, workload, settings, storage } = page.state;
+  page.kind = kindOf();
+  if (view === "doctor") return;
+  if (view === "lab") return followLab();
+  if (view === "studies") return page.state.study && askStudy({ name: page.state.study });
+  if (view === "database") return askRun({ workload, storage, settings });
+  if (!page.plan.answer || page.asked !== JSON.stringify([workload, settings])) {
+    page.asked = JSON.stringify([workload, settings]);
+    page.plan = { ...page.plan, busy: true }; show();
+    askPlan({ workload, settings });
+  }
+  if (page.kind === "demand") askForDay();
+}
+
+/** One stream for as long as the view is shown. */
+function followLab() {
+  if (page.lab.stop) return;
+  page.lab.stop = follow(page.lab, () => {
+    if (page.state.view === "lab") return show();
+    page.lab.stop(); page.lab.stop = null;
+  });
+}
+
+/** The day needs no plan to follow a slider: it is drawn for what was recommended last. */
+function askForDay() {
+  const { workload, settings, storage } = page.state, result = page.plan.answer?.result;
+  const best = result?.recommended ?? result?.closest[0], today = result?.compared;
+  const drawn = [best && { role: result.recommended ? "recommended" : "closest", storage: best.storage }, today && { role: "today", storage: today.storage }, storage && { role: "tried", storage }].filter(Boolean);
+  page.drawn = drawn.filter((one, index) => drawn.findIndex(other => other.storage === one.storage) === index);
+  if (!page.drawn.length) return;
+  const growth = settings.demand_growth ?? settings.growth ?? 1;
+  askDay({ workload, as_planned: true, storages: page.drawn.map((/** @type {any} */ one) => one.storage),
+    settings: { form: "interval", cycle: result?.cycle ?? "settled", growth, ...(settings.as_of ? { as_of: settings.as_of } : {}), ...(settings.start_balance !== undefined ? { start_balance: settings.start_balance } : {}) } });
+}
+
+function show() {
+  const { facts, state } = page;
+  if (!facts) return;
+  page.kind = kindOf();
+  document.title = `${VIEWS[/** @type {"plan"} */ (state.view)]} - Headrace`;
+  const go = (/** @type {any} */ event, /** @type {string} */ view) => {
+    event.preventDefault();
+    if (view === state.view) return;
+    const first = facts.examples.find((/** @type {any} */ example) => view === "plan" || example.kind === "database");
+    const stays = state.workload !== "" && (page.kind === "database" || view === "plan"), best = page.plan.answer?.result.recommended;
+    if (view === "lab" || view === "doctor") return page.go({ ...state, view, settings: {}, storage: "" });
+    if (view === "studies") return page.go({ ...state, view, settings: {}, storage: "", study: state.study || facts.studies[FIRST_STUDY].name });
+    page.go({ study: "", view, workload: stays ? state.workload : first.workload, settings: view !== "plan" ? {} : stays ? (page.kind === "database" ? { goals: ["tps>=300"] } : {}) : first.settings,
+      storage: view === "plan" ? "" : (stays && best?.storage) || first.storage });
+  };
+  render(html`<header class="bar"><a class="brand" href="/" onClick=${(/** @type {any} */ event) => go(event, "plan")}><img src="/static/icon.svg" alt="" width="22" height="22" />Headrace</a>
+    <nav aria-label="Views">${Object.entries(VIEWS).map(([view, title]) => html`<a href=${`/${view}`} aria-current=${view === state.view ? "page" : undefined} onClick=${(/** @type {any} */ event) => go(event, view)}>${title}</a>`)}</nav>
+    <span class="facts">limits and prices known on ${facts.catalog}${state.view in OPTIONS ? "; all figures simulated" : ""}</span></header>
+    <${DRAWN[/** @type {"plan"} */ (state.view)]} ...${page} />
+    <footer>headrace ${facts.version}. This page changes nothing and asks no other machine.</footer>`, root);
+}
+
+async function start() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  try {
+    if (token) { history.replaceState(null, "", location.pathname + location.search); await ask("/session", { token }).catch(() => null); }
+    page.facts = await ask("/api/start", {});
+  } catch (refusal) { root.replaceChildren(); render(html`<main class="closed"><h1>Headrace</h1><${Refused} refusal=${refusal} /></main>`, root); return; }
+  root.replaceChildren();
+  read();
+  addEventListener("popstate", read);
+  wide.addEventListener("change", () => { page.wide = wide.matches; show(); });
+  addEventListener("dragover", event => event.preventDefault());
+  addEventListener("drop", event => { event.preventDefault(); if (page.state.view === "doctor") judgeFile(event.dataTransfer?.files[0], page.judge); else take(event.dataTransfer?.files[0], page.drop, page.tell); });
+}
+
+function read() {
+  const state = readAddress(location, page.facts.options), first = page.facts.examples.find((/** @type {any} */ example) => state.view === "plan" || example.kind === "database");
+  if (state.view === "studies" && !state.study) state.study = page.facts.studies[FIRST_STUDY].name;
+  if (state.view in OPTIONS && !state.workload) Object.assign(state, { workload: first.workload, settings: state.view === "plan" ? first.settings : {} });
+  if (state.view === "database" && !state.storage) state.storage = first.storage;
+  page.state = state;
+  page.rested = writeAddress(state);
+  history.replaceState(null, "", page.rested);
+  fresh();
+}
+
+start();

@@ -1,0 +1,85 @@
+// @ts-check
+// Draws a view of the package: title, cards, blocks. It knows no results.
+import { Component, html } from "./html.js";
+
+/** @typedef {{title: string, subtitle: string, cards: any[], blocks: any[]}} View */
+
+/** @param {{cards: any[]}} props */
+export const Cards = ({ cards }) => cards.length ? html`<ul class="cards">${cards.map(card => html`
+  <li class=${card.mark} key=${card.label}><p class="label">${card.label}</p><p class="figure">${figure(card.figure)}</p>
+  <p class="meaning">${card.meaning}</p></li>`)}</ul>` : null;
+
+/** Sets the first word of a figure large and its unit small.
+ * @param {string} words */
+function figure(words) {
+  const at = words.indexOf(" ");
+  return at < 0 || /\d/.test(words.slice(at)) ? words : html`${words.slice(0, at)}\u00a0<small>${words.slice(at + 1)}</small>`;
+}
+
+/** @param {{blocks: any[]}} props */
+export const Blocks = ({ blocks }) => blocks.map(block => html`<${Block} block=${block} />`);
+
+/** @param {{block: any}} props @returns {any} */
+function Block({ block }) {
+  switch (block.block) {
+    case "Sentence": return html`<p class=${block.mark}>${block.text}</p>`;
+    case "Heading": return html`<h2>${block.text}</h2>`;
+    case "Items": return html`<ul>${block.lines.map((/** @type {string} */ line) => html`<li>${line}</li>`)}</ul>`;
+    case "Code": return html`<${Code} lines=${block.lines} />`;
+    case "Table": return html`<${Table} table=${block} />`;
+    case "Fold": return html`<details><summary>${block.title}${block.count > 1 ? html` <span class="count">(${block.count})</span>` : ""}</summary>
+      <${Blocks} blocks=${block.blocks} /></details>`;
+    default: return null;
+  }
+}
+
+/** Lines to copy. @param {{lines: string[], label?: string}} props */
+export function Code({ lines, label = "Copy" }) {
+  const text = lines.join("\n");
+  return html`<div class="copy"><pre tabindex="0">${text}</pre>
+    <button type="button" onClick=${(/** @type {any} */ event) => copied(event.currentTarget, text)}>${label}</button></div>`;
+}
+
+/** @param {HTMLButtonElement} button @param {string} text */
+async function copied(button, text) {
+  const before = button.textContent;
+  try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; }
+  catch { button.textContent = "Select and copy"; }
+  setTimeout(() => { button.textContent = before; }, 1500);
+}
+
+const CLASSES = { number: "right", prose: "wide", key: "whole", "": "" };
+
+/** A table with its brief columns; all of them behind a fold. @param {{table: any}} props */
+function Table({ table }) {
+  const brief = table.columns.map((/** @type {any} */ column, /** @type {number} */ index) => column.brief ? index : -1).filter((/** @type {number} */ index) => index >= 0);
+  const every = table.columns.map((/** @type {any} */ _, /** @type {number} */ index) => index);
+  if (!brief.length || brief.length === every.length) return html`<${Grid} table=${table} shown=${every} />`;
+  return html`<${Grid} table=${table} shown=${brief} /><details><summary>All ${every.length} columns</summary><${Grid} table=${table} shown=${every} /></details>`;
+}
+
+// Rows that are drawn at first: more are nobody's first look, and cost a slow machine its patience.
+const FIRST_ROWS = 100;
+
+/** @extends {Component<{table: any, shown: number[]}>} */
+class Grid extends Component {
+  constructor(/** @type {any} */ props) { super(props); this.state = { every: false }; }
+  render() {
+    const { table, shown } = this.props, every = this.state.every || table.rows.length <= FIRST_ROWS;
+    return html`<${Rows} table=${every ? table : { ...table, rows: table.rows.slice(0, FIRST_ROWS) }} shown=${shown} />
+      ${!every && html`<button type="button" onClick=${() => this.setState({ every: true })}>Show all ${table.rows.length.toLocaleString("en")} rows</button>`}`;
+  }
+}
+
+/** @param {{table: any, shown: number[]}} props */
+function Rows({ table, shown }) {
+  const mark = (/** @type {number} */ index) => CLASSES[/** @type {""} */ (table.columns[index].kind)];
+  return html`<div class="scroll" tabindex="0"><table>${table.title && html`<caption>${table.title}</caption>`}
+    <thead><tr>${shown.map(index => html`<th scope="col" class=${mark(index)}>${table.columns[index].title}</th>`)}</tr></thead>
+    <tbody>${table.rows.map((/** @type {any[]} */ row, /** @type {number} */ at) => html`<tr class=${at === table.marked ? "marked" : ""}>${shown.map(index =>
+      html`<td class=${mark(index)} data-title=${table.columns[index].title}>${row[index] ?? ""}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+/** An error as the command line says it. @param {{refusal: any}} props */
+export const Refused = ({ refusal }) => html`<div class="refused" role="alert"><strong>${refusal.value}</strong>: ${refusal.rule}${refusal.source ? ` (${refusal.source})` : ""}.
+  ${refusal.hint && html`<p>${refusal.hint}</p>`}</div>`;

@@ -1,0 +1,81 @@
+"""A page's server in this process, and requests as raw as a stranger sends them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from headrace.ui.server import PageServer
+
+
+@dataclass
+class Visitor:
+    """A browser of the page's own, as far as its requests go."""
+
+    server: PageServer
+    cookie: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def send(self, method: str, path: str, body: bytes = b"", **headers: str | None) -> tuple[int, bytes]:
+        """Sends one request with the headers of the page; None leaves one out. Returns status and body."""
+        host = f"127.0.0.1:{self.server.port}"
+        usual: dict[str, str | None] = {"Host": host}
+        if method == "POST":
+            usual |= {
+                "Origin": f"http://{host}",
+                "Sec-Fetch-Site": "same-origin",
+                "X-Headrace": "1",
+                "Content-Type": "application/json",
+            }
+        if self.cookie:
+            usual["Cookie"] = self.cookie
+        usual |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in usual.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body or None)
+            answer = connection.getresponse()
+            self.headers = {name.lower(): value for name, value in answer.getheaders()}
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def ask(self, name: str, question: object) -> tuple[int, dict]:
+        """Asks a question of the page. Returns status and answer."""
+        status, body = self.send("POST", f"/api/{name}", json.dumps(question).encode())
+        return status, json.loads(body)
+
+    def open(self, token: str | None) -> int:
+        """Exchanges the token for the cookie. Returns the status."""
+        status, _ = self.send("POST", "/session", json.dumps({"token": token}).encode())
+        if "set-cookie" in self.headers:
+            self.cookie = self.headers["set-cookie"].partition(";")[0]
+        return status
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    """A page's server whose address nobody has opened."""
+    page = PageServer()
+    thread = threading.Thread(target=page.run)
+    thread.start()
+    yield page
+    page.stop()
+    thread.join(30)
+
+
+@pytest.fixture
+def visitor(server: PageServer) -> Visitor:
+    """A browser that opened the address."""
+    browser = Visitor(server)
+    assert browser.open(server.keys.token) == 200
+    return browser

@@ -1,0 +1,247 @@
+"""What the page is answered is what the command line prints, for random settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+
+import pytest
+from places import ROOT
+
+from headrace.base.options import list_settings
+from headrace.errors import InputError
+from headrace.planner.settings import PlanSettings
+from headrace.report.view import Code, Column, Fold, Items, Sentence, Table, View
+from headrace.simulation.settings import PredictionSettings, SimulationSettings
+from headrace.ui import answers, workloads
+from headrace.ui.doctoring import doctor
+from headrace.ui.examples import EXAMPLES
+from headrace.ui.spelling import read_settings, spell_settings
+
+# Random settings, each answered twice: `make soak` takes 1,000.
+ROUNDS = int(os.environ.get("PAGE_ANSWERS", "36"))
+TPCC = "sysbench-tpcc:warehouses=100,cache_gib=4,threads=16"
+STEADY = "new:reads_per_s=400,writes_per_s=300,size_gib=80"
+
+
+def random_question(rng: random.Random) -> tuple[str, str, dict, dict]:
+    """A question: its name, workload, settings, and what else it has."""
+    kind = rng.choice(("plan", "day", "day", "run", "run"))  # a plan takes a second, the others little
+
+    def some(**choices: list) -> dict:
+        return {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.5}
+
+    if kind == "plan":
+        settings = some(growth=[0.5, 1, 1.75], free_percent=[0, 30, 12.5], max_volumes=[1, 4], months=[6], compare=["gp2:500"], exclude=[["st1", "sc1"], ["gp2"]],
+                        goals=[["p99_ms<=10"], ["p99_ms<=50", "throttled_min<=5"]], discount_percent=[7.5], region=["eu-west-1"], nodes=[2], top=[3])  # fmt: skip
+        return kind, STEADY, settings, {}
+    if kind == "day":
+        settings = some(growth=[0.5, 2], cycle=["settled"], form=["interval"], seed=[1, 7], instance=["m5.large"])
+        return (
+            kind,
+            STEADY,
+            settings | {"form": "interval"},
+            {"storages": [rng.choice(("gp2:200", "gp3:100", "2xgp2:50", "io2:100:900"))]},
+        )
+    settings = some(
+        threads=[1, 64],
+        cache_gib=[2, 12.5],
+        growth=[1.5],
+        start=["warm", "cold"],
+        seconds=[60, 120],
+        instance=["r6i.large"],
+        seed=[3],
+        start_balance_percent=[50],
+    )
+    return kind, TPCC, settings | {"seconds": 60}, {"storage": rng.choice(("gp2:200", "gp3:100:4000", "io1:100:2000"))}
+
+
+def answer_of(kind: str, workload: str, settings: dict, more: dict) -> dict:
+    memory = workloads.Workloads()
+    if kind == "plan":
+        return answers.plan(memory, answers.Ask(workload, settings), lambda done: None)
+    if kind == "day":
+        return answers.day(memory, answers.AskDay(workload, settings, **more))
+    return answers.run(memory, answers.AskRun(workload, settings, **more))
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_the_page_answers_what_its_command_prints(seed, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kind, workload, settings, more = random_question(random.Random(seed))
+    answer = answer_of(kind, workload, settings, more)
+    commands = (answer["runs"][0] if kind == "day" else answer)["commands"]
+    for line in commands[:-1]:
+        assert call(*shlex.split(line)[1:])[0] == 0
+    code, out, err = call(*shlex.split(commands[-1])[1:], "--output", "json")
+    assert code in (0, 1), err
+    printed = json.loads(out)
+    if kind == "plan":
+        assert json.loads(json.dumps(answer["result"])) == printed, commands
+        return
+    if kind == "day":
+        run = answer["runs"][0]
+        assert json.loads(json.dumps(run["summary"])) == {name: printed["summary"][name] for name in run["summary"]}
+        columns = run["columns"]
+    else:
+        rows = printed.pop("rows")
+        assert json.loads(json.dumps(answer["result"])) == printed
+        columns, printed = answer["columns"], {"rows": rows}
+    for name, values in columns.items():
+        assert values == [row[name] for row in printed["rows"]], name
+
+
+@pytest.mark.parametrize("group", [PlanSettings, SimulationSettings, PredictionSettings])
+def test_settings_are_read_by_their_options(group):
+    """The default of each setting, or a value at the end of its range, is read as it is; another kind of value is refused."""
+    for setting in list_settings(group):
+        if setting.kind == "file":
+            with pytest.raises(InputError):
+                read_settings(group, {setting.name: "/etc/passwd"})
+            continue
+        value = (
+            setting.choices[0]
+            if setting.choices
+            else {"switch": True, "text": "a", "number": setting.option.most or 1.0, "whole": 1}[setting.kind]
+        )
+        given = [value] if setting.many else value
+        assert read_settings(group, {setting.name: given}) == {setting.name: given}
+        for wrong in ({}, [[1]], True if setting.kind != "switch" else "true"):
+            with pytest.raises(InputError, match=setting.name):
+                read_settings(group, {setting.name: wrong})
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_name():
+    with pytest.raises(InputError, match="growth"):
+        read_settings(PlanSettings, {"grwth": 2})
+
+
+def test_defaults_are_not_spelled():
+    values = {
+        "growth": 1.0,
+        "free_percent": 25.0,
+        "goals": ["p99_ms<=10", "throttled_min<=0"],
+        "exclude": ["st1", "sc1"],
+        "default_goals": False,
+        "months": 0.5,
+    }
+    assert spell_settings(PlanSettings, values) == [
+        "--goal", "p99_ms<=10", "--goal", "throttled_min<=0", "--no-default-goals", "--months", "0.5", "--exclude", "st1,sc1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/etc/passwd",
+        "../day.toml",
+        "examples/innodb-tpcc-day.toml",
+        "demo:night",
+        "file:00",
+        "aws:vol-1",
+        "prometheus:http://h",
+        "-",
+        "",
+        "new:x=1",
+        "new:reads_per_s",
+    ],
+)
+def test_a_browser_names_no_path(text):
+    with pytest.raises(InputError):
+        workloads.Workloads().find(text)
+
+
+def test_a_file_is_known_by_its_content():
+    memory = workloads.Workloads()
+    content = (ROOT / "examples/innodb-tpcc-day.toml").read_bytes()
+    text = memory.add("C:\\Users\\me\\day; rm -rf.toml", content)
+    assert memory.add("other.toml", content) == text and memory.find(text).name == "innodb-tpcc-day"
+    recording = memory.add("../../iostat.txt", (ROOT / "examples/iostat.txt").read_bytes())
+    assert memory.spell(recording) == (["headrace workload import iostat.txt --to iostat.toml"], "iostat.toml")
+
+
+def test_a_workload_that_names_another_file_reads_none(tmp_path):
+    content = b'format = "headrace-workload"\nversion = 1\nmodel = "open"\nname = "a"\nkind = "recorded"\npoints_file = "/etc/passwd"\npoints_sha256 = "0"\n'
+    with pytest.raises(InputError, match="another file is not read here"):
+        workloads.Workloads().add("a.toml", content)
+
+
+def test_a_few_files_are_remembered():
+    memory = workloads.Workloads()
+    texts = [
+        memory.add(
+            "a.toml",
+            f'format = "headrace-workload"\nversion = 1\nmodel = "closed"\nname = "n{at}"\nrw = "randread"\nbs_kib = 16\niodepth = 1\nnumjobs = 1\n'.encode(),
+        )
+        for at in range(workloads.MOST_FILES + 1)
+    ]
+    assert memory.find(texts[-1]).name == f"n{workloads.MOST_FILES}"
+    with pytest.raises(InputError, match="again"):
+        memory.find(texts[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"),
+    [
+        ("a/b.txt", "b.txt"),
+        ("..", "workload"),
+        ("--help", "help"),
+        ("x\n\x1b[31m.txt", "x__[31m.txt".replace("[", "_")),
+        ("a" * 300, "a" * 80),
+    ],
+)
+def test_names_of_files_are_plain(name, clean):
+    assert workloads.clean_name(name) == clean
+
+
+def test_a_view_is_what_its_blocks_say():
+    view = View(
+        "t",
+        "s",
+        blocks=[
+            Sentence("x", "warn"),
+            Sentence("not here", place="terminal"),
+            Fold("f", [Items(["1", "2"]), Code(["c"])]),
+            Table([Column("a", "number")], [[1.5]], marked=0),
+        ],
+    )
+    plain = answers.plain_view(view)
+    assert [block["block"] for block in plain["blocks"]] == ["Sentence", "Fold", "Table"]
+    assert plain["blocks"][1]["count"] == 3 and plain["blocks"][2]["rows"] == [[1.5]]
+    assert json.dumps(plain)
+
+
+def test_every_example_is_answered():
+    memory = workloads.Workloads()
+    for example in EXAMPLES:
+        assert answers.describe_workload(memory.find(example.workload))["kind"] == example.kind
+        assert read_settings(PlanSettings, example.settings) == example.settings
+    assert json.dumps(answers.start())
+
+
+def test_a_database_is_not_simulated_as_demand_nor_the_reverse():
+    memory = workloads.Workloads()
+    with pytest.raises(InputError, match="Database view"):
+        answers.day(memory, answers.AskDay(TPCC, storages=["gp3:100"]))
+    with pytest.raises(InputError, match="Plan view"):
+        answers.run(memory, answers.AskRun("demo:day", storage="gp3:100"))
+
+
+@pytest.mark.parametrize("storage", ["gp2:1200", ""])
+def test_a_recording_is_judged_as_the_doctor_judges_it(storage, call, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples")
+    answer = doctor("iostat.txt", (ROOT / "examples/iostat.txt").read_text(), storage)
+    _, out, err = call(*shlex.split(answer["commands"][0])[1:], "--output", "json")
+    assert json.loads(json.dumps(answer["result"])) == json.loads(out), err
+    assert answer["ticks"] and json.dumps(answer["view"])
+
+
+def test_a_study_is_what_its_command_prints(call):
+    answer = answers.study(answers.AskStudy("services-2020"), lambda done: None)
+    code, out, _ = call(*shlex.split(answer["commands"][0])[1:], "--output", "json")
+    printed = json.loads(out)
+    assert code in (0, 1) and len(answer["charts"]) == 2
+    table = next(block for block in answer["view"]["blocks"] if block["block"] == "Table")
+    assert len(table["rows"]) == len(printed["verdicts"])

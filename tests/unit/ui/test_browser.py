@@ -1,0 +1,242 @@
+"""The page in Debian's Chromium: what is seen at 1400 and 400 px, light and dark, by pointer, keyboard and address.
+
+Locators are waited for, never `wait_for_function`: it evaluates a text, which the page's policy forbids. axe is put into a
+context of its own that ignores the policy."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from places import ROOT
+
+from headrace.lab import Lab
+from headrace.ui.server import PageServer
+
+CHROMIUM = shutil.which("chromium")
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
+PLAN = "plan?w=demo:day&compare=gp2:1200"
+STEADY = "new:reads_per_s=400,writes_per_s=300,size_gib=80"  # planned in less time than the recorded day
+QUICK = f"plan?w={STEADY}&compare=gp2:100"
+STUDY = "studies?study=services-2020"  # the quickest
+DATABASE = "database?w=sysbench-tpcc:warehouses=100,cache_gib=4,threads=16&storage=gp3:100&seconds=120"
+MARKUP = '<img src=x onerror="document.title=1">\u202e' + "x" * 10_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    # A container has no user namespaces for the sandbox, and a small /dev/shm.
+    with playwright.sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser: playwright.Browser, server: PageServer):
+    """Opens an address of the page in a new window: the first by the token, the others by its cookie. Fails at the end
+    where the console had an error or anything was asked of another origin."""
+    contexts, complaints, states = [], [], []
+
+    def open_page(address: str, width: int = 1400, ready: str = ".cards", **more) -> playwright.Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            storage_state=states[0] if states else None,
+            reduced_motion="reduce",
+            **more,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda line: complaints.append(line.text) if is_bad(line) else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                complaints.append(request.url)
+                if f"127.0.0.1:{server.port}" not in request.url and not request.url.startswith("data:")
+                else None
+            ),
+        )
+        page.goto(f"http://127.0.0.1:{server.port}/{address}" + (f"#token={server.keys.token}" if not states else ""))
+        page.locator(ready).first.wait_for()
+        if not states:
+            states.append(context.storage_state())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not complaints
+
+
+def is_bad(line: playwright.ConsoleMessage) -> bool:
+    """Whether a line of the console is an error, and not Chromium's note of an answer that refuses."""
+    return line.type == "error" and not re.search("the server responded with a status of (4|503)", line.text)
+
+
+def violations(page: playwright.Page) -> list[str]:
+    """What axe-core finds: rule and element."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
+    found = axe.Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {node['html'][:200]}" for rule in found for node in rule["nodes"]]
+
+
+def test_the_plan_answers_at_once_and_follows(visit, server):
+    page = visit(PLAN)
+    assert "token" not in page.url and "meets every goal of innodb-tpcc-day" in page.locator("h1").inner_text()
+    assert page.locator(".cards li").count() == 3
+    page.locator(".panel canvas").nth(1).wait_for()
+    assert "headrace plan demo:day --compare gp2:1200" in page.locator(".copy pre").first.inner_text()
+    growth = page.get_by_role("spinbutton", name="Factor on the demand and the data", exact=True)
+    growth.fill("2")
+    growth.press("Tab")
+    page.locator(".copy pre", has_text="--growth 2").wait_for()
+    assert "growth=2" in page.url
+    page.go_back()
+    page.locator("h1", has_text="19.90 USD").wait_for()
+    assert "growth" not in page.url
+
+
+def test_a_candidate_is_tried_by_a_click(visit):
+    page = visit(QUICK)
+    page.locator(".point.misses .catch").first.click(force=True)
+    page.locator(".legend", has_text="tried").first.wait_for()
+    assert "storage=" in page.url
+
+
+def test_a_database_is_run_and_refusals_are_said(visit):
+    page = visit(DATABASE)
+    assert "transactions a second on gp3 of 100" in page.locator("h1").inner_text()
+    assert page.locator(".panel canvas").count() >= 3 and page.locator(".density rect").count() > 10
+    notation = page.get_by_label("Notation")
+    notation.fill("gp3:1:9")
+    notation.press("Tab")
+    page.get_by_role("alert").wait_for()
+    assert "gp3" in page.get_by_role("alert").inner_text()
+
+
+def test_a_study_shows_both_figures(visit):
+    page = visit(STUDY, ready=".points")
+    assert page.locator(".points g.published").count() and page.locator(".points g.simulated").count()
+    assert "headrace study services-2020" in page.locator(".copy pre").first.inner_text()
+    page.get_by_role("link", name="Plan", exact=True).click()
+    page.locator("h1", has_text="meets every goal").wait_for()
+
+
+def test_a_file_is_dropped_in(visit, tmp_path):
+    page = visit(QUICK)
+    page.locator("input[type=file]").set_input_files(ROOT / "examples/innodb-tpcc-day.toml")
+    page.locator(".copy pre", has_text="headrace plan innodb-tpcc-day.toml").wait_for()
+    (tmp_path / "large.txt").write_bytes(b"x" * ((1 << 20) + 1))
+    page.locator("input[type=file]").set_input_files(tmp_path / "large.txt")
+    page.get_by_role("alert").wait_for()
+    assert "headrace workload import" in page.get_by_role("alert").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_anybody_out(visit, scheme):
+    for address, width, ready in (
+        (QUICK, 1400, ".panel canvas"),
+        (QUICK, 400, ".panel canvas"),
+        (DATABASE, 1400, ".panel canvas"),
+        (STUDY, 400, ".points"),
+    ):
+        page = visit(address, width, ready, color_scheme=scheme, bypass_csp=True)
+        page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(page) == []
+
+
+def test_the_keyboard_reaches_every_control(visit):
+    page = visit(DATABASE)
+    stops = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        stops.add(
+            page.evaluate(
+                "document.activeElement.ariaLabel || document.activeElement.textContent.slice(0, 30) || document.activeElement.tagName"
+            )
+        )
+    assert {"Size", "Size, slider", "Clients", "Plan"} <= stops
+
+
+def test_a_stranger_is_told_what_to_run(browser, server):
+    page = browser.new_context().new_page()
+    page.goto(f"http://127.0.0.1:{server.port}/plan")
+    page.get_by_role("alert").wait_for()
+    assert "headrace page" in page.get_by_role("alert").inner_text()
+    page.context.close()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 10_000])
+def test_whatever_is_answered_can_be_shown(visit, rows):
+    """An answer with names of markup, figures that are none, and any number of rows."""
+
+    def answer(route) -> None:
+        reply = route.fetch()
+        body = reply.json()
+        body["view"]["title"] = MARKUP
+        body["view"]["blocks"] = [
+            {
+                "block": "Table",
+                "title": MARKUP,
+                "columns": [{"title": "a", "kind": "key", "brief": False}],
+                "rows": [[MARKUP[:40]]] * rows,
+                "marked": None,
+            }
+        ]
+        body["result"]["frontier"] = [
+            point | {"p99_ms": None, "storage": MARKUP} for point in body["result"]["frontier"]
+        ][:rows]
+        route.fulfill(response=reply, body=json.dumps(body))
+
+    page = visit("database", ready=".brand")
+    page.route("**/api/plan", answer)
+    page.goto(page.url.partition("/database")[0] + "/plan" + f"?w={STEADY}&growth=1.01")
+    page.locator("h1", has_text="<img").wait_for()
+    assert page.title() == "Plan - Headrace" and page.locator("main img").count() == 0
+    assert page.locator("tbody tr td.whole").count() == min(rows, 100)
+    if rows > 100:
+        page.get_by_role("button", name="Show all 10,000 rows").click()
+        page.locator("tbody tr td.whole").nth(9_999).wait_for(state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1400
+
+
+RECORDED = ROOT / "examples/doctor/credits-gone.jsonl.gz"
+
+
+def test_the_lab_is_followed(visit, monkeypatch):
+    """A recording of the lab stands for a lab: it is read by the same function, and ends; what is asked again is not drawn twice."""
+    monkeypatch.setattr("headrace.ui.live.find_target", lambda open_lab: str(RECORDED))
+    page = visit("lab", ready=".cards", bypass_csp=True)
+    page.locator("h1", has_text="p16-data, credits gone").wait_for()
+    assert page.locator(".panel canvas").count() == 4
+    assert page.locator("tbody tr").count() == 1 and "gp2:10" in page.locator("tbody").inner_text()
+    assert "measured" in page.locator("main").inner_text()
+    assert violations(page) == []
+
+
+def test_without_a_lab_it_says_what_to_run(visit, server, tmp_path):
+    server.streams.open_lab = lambda: Lab(tmp_path)
+    page = visit("lab", ready="[role=alert]")
+    assert "headrace lab up" in page.locator("main").inner_text()
+
+
+def test_a_recording_is_judged(visit, tmp_path):
+    page = visit("doctor", ready=".drop", bypass_csp=True)
+    page.locator("input[type=file]").set_input_files(ROOT / "examples/iostat.txt")
+    page.locator("h1", has_text="an I/O of nvme1n1 took").wait_for()
+    storage = page.get_by_label("Today's storage")
+    storage.fill("gp2:1200")
+    storage.press("Tab")
+    page.locator("h1", has_text="the volume's IOPS bound nvme1n1").wait_for()
+    assert page.locator(".panel canvas").count() == 2
+    assert "headrace doctor iostat.txt --storage gp2:1200" in page.locator(".copy pre").last.inner_text()
+    assert violations(page) == []
+    (tmp_path / "none.txt").write_text("no recording")
+    page.locator("input[type=file]").set_input_files(tmp_path / "none.txt")
+    page.get_by_role("alert").wait_for()

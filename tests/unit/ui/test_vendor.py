@@ -1,0 +1,49 @@
+"""What the page has from others is what they published, under their licences; what it has of its own asks nobody else."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+
+import pytest
+from places import ROOT
+
+STATIC = ROOT / "python/headrace/ui/static"
+VENDOR = STATIC / "vendor"
+FILES = {file["file"]: file for file in tomllib.loads((VENDOR / "vendor.toml").read_text())["file"]}
+OWN = sorted(path for path in STATIC.iterdir() if path.suffix in (".js", ".html", ".css"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_vendored_file_is_as_published(name):
+    about = FILES[name]
+    assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == about["sha256"]
+    assert (
+        (VENDOR / about["license_file"]).stat().st_size > 500
+        and about["version"]
+        and about["integrity"].startswith("sha512-")
+    )
+
+
+def test_every_vendored_file_is_listed():
+    """Beside them lie their licences, and our declarations of their types."""
+    others = {about["license_file"] for about in FILES.values()} | {"vendor.toml"}
+    declared = {path.name for path in VENDOR.glob("*.d.*ts") if path.read_text().startswith("// Ours")}
+    assert {path.name for path in VENDOR.iterdir()} == set(FILES) | others | declared
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_own_files_make_no_markup_of_text_and_name_no_other_origin(path):
+    text = path.read_text()
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|dangerouslySet|javascript:", text
+    )
+    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    assert all(name.startswith("./") for name in re.findall(r'^import .* from "([^"]+)"', text, re.MULTILINE))
+
+
+def test_what_is_checked_would_be_noticed():
+    """The pattern of other origins leaves the name of SVG alone, which nobody asks."""
+    pattern = r"https?://(?!www\.w3\.org/2000/svg)"
+    assert re.findall(pattern, "http://www.w3.org/2000/svg https://cdn.example") == ["https://"]

@@ -64,7 +64,8 @@ def build_prior(run: Run) -> dict:
     """
     database = _build_standard(run)
     clients = core.clients_at_speed(database["clients"], run.core_speed)
-    database |= {"clients": {**clients, "core_speed": run.core_speed}}
+    threads = None if run.instance else run.settings.get("threads_per_core")
+    database |= {"clients": {**clients, "core_speed": run.core_speed, "threads_per_core": threads}}
     if run.engine == "innodb":
         database |= {"checkpoint": core.checkpoint_law(run.flavor or "mysql", _redo_release(run))}
     disk = find_local_disk(run, database)
@@ -268,8 +269,8 @@ def apply_settings(database: dict, run: Run) -> dict:
 
 # --- what the server counted ----------------------------------------------------------------------
 
-# A pool with more of its pages free than this was not full: its free list says nothing. A guess,
-# above what innodb_lru_scan_depth keeps free in the smallest pools.
+# A pool with more of its pages free than this, and than its page cleaner keeps free, was not full:
+# its free list says nothing. A guess.
 FULL_FREE_SHARE = 0.12
 # Shares that are believed: control blocks take a twentieth or less, so anything outside is another
 # pool. Guesses.
@@ -310,7 +311,10 @@ def measure_usable_share(run: Run) -> float | None:
         return None
     last = samples[-max(FEWEST_SAMPLES, samples.height // 4) :]
     free, total = (float(np.median(last[f"innodb_buffer_pool_pages_{what}"])) for what in ("free", "total"))
-    if not 0 <= free < FULL_FREE_SHARE * total:
+    # The page cleaner fills the free list of each instance up to innodb_lru_scan_depth: a third of
+    # a pool of 64 MiB.
+    ready = run.settings.get("lru_scan_depth", 0) * run.settings.get("pool_instances", 1)
+    if not 0 <= free <= max(FULL_FREE_SHARE * total, ready):
         return None
     page_bytes = 1024.0 * page_kib_of(run)
     return float(np.clip((total - free) * page_bytes / (run.cache_gib * GIB), LEAST_SHARE, MOST_SHARE))

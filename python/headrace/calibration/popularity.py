@@ -116,17 +116,22 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
 
 def _average_parts(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float, float]]:
     """Averages over runs the means over windows, at the middle of each part between `edges`: pairs
-    of place and factor. Neighbouring parts are put together where one alone does not tell it."""
+    of place and factor. Neighbouring parts are put together where one alone does not tell it; of
+    runs too short for any part, all of it tells one factor."""
+    return _list_points(runs, edges) or _list_points(runs, edges[[0, -1]])
+
+
+def _list_points(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float, float]]:
     points, begin = [], edges[0]
     for low, high in pairwise(edges):
-        seen = [(run.between(begin, high), run.scatter) for run in runs]
-        means = [(windows.mean(), scatter / len(windows)) for windows, scatter in seen if len(windows) >= 2]
-        told = bool(means) and np.sqrt(np.mean([chance for _, chance in means]) / len(means)) <= TOLD_TO
-        if told:
+        means = [(run.between(begin, high), run.scatter) for run in runs]
+        means = [(windows.mean(), scatter / len(windows)) for windows, scatter in means if len(windows) >= 2]
+        if means and np.sqrt(np.mean([chance for _, chance in means]) / len(means)) > TOLD_TO:
+            continue
+        if means:
             points.append(
                 (float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in means])), LEAST, MOST)))
             )
-        # A part in which no run has windows stays empty; one with too few is put to the next.
-        if told or not any(len(windows) for windows, _ in seen):
-            begin = high
+        # A part in which no run has windows stays empty.
+        begin = high if means or begin == low else begin
     return points

@@ -2,7 +2,7 @@
 others with other volumes, clients and caches, on the lab.
 
     python benchmarks/prove_accuracy.py [--quick | --long] [--server mariadb|mysql] [--engine innodb|myrocks]
-        [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--quiet-lock FILE]
+        [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--rest S] [--quiet-lock FILE]
 
 Every configuration begins with the same data and an empty cache, and its prediction is made before
 it is run, by a workload calibrated on the first one of the same seed alone. What was measured is
@@ -13,7 +13,8 @@ is measured, for machines that others work on; up to HOLD_S at a time. Needs wha
 needs: root, /dev/fuse, sysbench, and MariaDB (with MyRocks) or MySQL.
 
 A run while other programs used more than OTHERS_SHARE of the processors, or in which nothing of
-them was idle, is shown and not judged, and measured again next time.
+them was idle, is shown and not judged, and measured again next time; nor is what was calibrated on
+such a run. `--rest S`: each run waits up to S seconds until others rest.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pathlib import Path
 
 from headrace import HeadraceError, bench, calibrate, experiment
 from headrace.base.machine import cores
+from headrace.bench.running import environment
 from headrace.errors import InputError
 from headrace.experiment import Configuration
 from neighbours import Neighbours, watch
@@ -317,11 +319,20 @@ class Asked:
         return f"{NAMES[self.server]}, {NAMES[self.engine]}, {self.distribution}"
 
 
+def wait_for_rest(seconds: float) -> None:
+    """Waits until others use no more of the processors than a judged run may have beside it, at
+    most these seconds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and environment.load_before()["busy_share"] > OTHERS_SHARE:
+        time.sleep(1.0)
+
+
 class Set:
     """One engine of one server under one distribution."""
 
-    def __init__(self, asked: Asked, seeds: int, plan: Plan, place: Path, quiet: Quiet) -> None:
-        self.asked, self.seeds, self.plan, self.place, self.quiet = asked, seeds, plan, place, quiet
+    def __init__(self, asked: Asked, seeds: int, plan: Plan, place: Path, quiet: Quiet, rest_s: float = 0.0) -> None:
+        self.asked, self.seeds, self.plan, self.place = asked, seeds, plan, place
+        self.quiet, self.rest_s = quiet, rest_s
         rows = round(ROWS[asked.engine] / plan.smaller)
         self.benchmark = bench.SysbenchOltp(tables=8, rows=rows, distribution=asked.distribution)
         self.store = bench.Store(place / f"{asked.server}-{asked.engine}-{asked.distribution}-{rows}")
@@ -345,9 +356,9 @@ class Set:
         every = [
             replace(each, cache_gib=each.cache_gib / self.plan.smaller) for each in configurations(self.asked.engine)
         ]
-        record = self.measured(every[0], self.plan.calibration_s, seed)
-        workload = calibrate([experiment.lab_counted(record)], least_seconds=0.9 * self.plan.calibration_s)
-        spread = experiment.response_spread(record, workload)
+        calibration = self.measured(every[0], self.plan.calibration_s, seed)
+        workload = calibrate([experiment.lab_counted(calibration)], least_seconds=0.9 * self.plan.calibration_s)
+        spread = experiment.response_spread(calibration, workload)
         for each in every[1:]:
             if self.plan.only and each.name not in self.plan.only:
                 continue
@@ -365,6 +376,7 @@ class Set:
             when = datetime.now(UTC).isoformat(timespec="seconds")
             record = self.measured(each, self.plan.each_s, seed)
             rows.append(row(each, seed, one, experiment.measured(record), record, when))
+            rows[-1]["judged"] &= is_judged(calibration)
             keep(rows)
             print(line(rows[-1], rows), flush=True)
 
@@ -382,6 +394,7 @@ class Set:
 
         @contextmanager
         def gate():
+            wait_for_rest(self.rest_s)
             with self.quiet.gate(), watch(str(self.lab.folder)) as beside:
                 yield
             seen.extend(beside)
@@ -418,6 +431,7 @@ def main() -> int:
         default=Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace" / "prove_accuracy",
     )
     parser.add_argument("--quiet-lock")
+    parser.add_argument("--rest", type=float, default=0.0)
     asked = parser.parse_args()
     if asked.seeds is not None and asked.seeds < 1:
         raise InputError(
@@ -451,7 +465,7 @@ def main() -> int:
             fresh.write_text(json.dumps(answers, indent=1) + "\n")
             os.replace(fresh, asked.results)
 
-        rows = Set(each, asked.seeds or (1 if asked.quick else 3), plan, asked.store, quiet).run(keep)
+        rows = Set(each, asked.seeds or (1 if asked.quick else 3), plan, asked.store, quiet, asked.rest).run(keep)
         found = summary(rows, each.engine)
         all_met &= found["met"]
         print(table(each.title, rows, found), flush=True)

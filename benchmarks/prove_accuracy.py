@@ -7,7 +7,7 @@ others with other volumes, clients and caches, on the lab.
 Every configuration begins with the same data and an empty cache, and its prediction is made before
 it is run, by a workload calibrated on the first one of the same seed alone. What was measured is
 kept in --store and not measured again; --results is written after every configuration. `--quick`
-(in `make bench`, 12 minutes): four configurations, one seed, pareto, both servers. `--long`: more
+(in `make bench`, 12 minutes): three configurations, one seed, pareto, both servers. `--long`: more
 data and a minute each. `--quiet-lock`: a file that is locked (flock, exclusively) while something
 is measured, for machines that others work on; up to HOLD_S at a time. Needs what `headrace prove`
 needs: root, /dev/fuse, sysbench, and MariaDB (with MyRocks) or MySQL.
@@ -35,8 +35,8 @@ from headrace import HeadraceError, bench, calibrate, experiment
 from headrace.base.machine import cores
 from headrace.bench.running import environment
 from headrace.errors import InputError
-from headrace.experiment import Configuration
-from neighbours import Neighbours, watch
+from headrace.experiment import Configuration, neighbours
+from headrace.experiment.neighbours import OTHERS_SHARE
 
 HERE = Path(__file__).parent
 # Bars: median and nine of ten, percent of mean tps; p95 latency of each.
@@ -44,8 +44,6 @@ BARS = {"innodb": (4.0, 10.0), "myrocks": (5.0, 12.0)}
 P95_BAR = 20.0  # percent
 # One holder keeps others from working: not longer than about this at a time.
 HOLD_S = 100.0
-# A guess: with more of the processors used by others, what is measured is theirs too.
-OTHERS_SHARE = 0.25
 # The storage held a run when requests waited for one of its limits in more than this share of the
 # time (a guess).
 BOUND_SHARE = 0.5
@@ -114,7 +112,7 @@ class Plan:
     only: tuple[str, ...] = ()
 
 
-QUICK = Plan(only=("900 IOPS", "3,000 IOPS", "twice the cache", "1 client", "4 clients", "all in the cache"))
+QUICK = Plan(only=("900 IOPS", "twice the cache", "1 client"))
 LONG = Plan(1.0, 60, 150, 60, 30)
 
 
@@ -148,7 +146,7 @@ class Quiet:
 def row(configuration: Configuration, seed: int, one, seen, record: bench.RunRecord, when: str) -> dict:
     """A configuration's figures. `predicted_first`: False where the run lay in the store already,
     so that its prediction was made anew. `neighbours`: what other programs did meanwhile."""
-    began_at = record.document.get("began_at")
+    began_at, beside = record.document.get("began_at"), neighbours.read(record.folder)
     return {
         "configuration": configuration.name,
         "storage": configuration.storage,
@@ -175,7 +173,7 @@ def row(configuration: Configuration, seed: int, one, seen, record: bench.RunRec
         "measured_at": began_at,
         "predicted_first": began_at is not None and when <= began_at,
         "processors_bound": seen.processors_bound,
-        "neighbours": read_neighbours(record),
+        "neighbours": None if beside is None else asdict(beside),
         "judged": is_judged(record),
         "findings": list(seen.findings),
     }
@@ -189,20 +187,13 @@ def regime(summary: dict) -> str:
 
 
 CAPS = ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")
-NEIGHBOURS = "neighbours.json"
-
-
-def read_neighbours(record: bench.RunRecord) -> dict | None:
-    """Returns what other programs did during a run; None where nobody looked."""
-    path = record.folder / NEIGHBOURS
-    return json.loads(path.read_text()) if path.exists() else None
 
 
 def is_judged(record: bench.RunRecord) -> bool:
     """Returns whether the machine had enough left for a run to tell of its storage. Where clients
     and processors hold it, all of them may be at work, if it is its own work."""
-    beside = read_neighbours(record)
-    if beside is not None and beside["others"] > OTHERS_SHARE * cores():
+    beside = neighbours.read(record.folder)
+    if beside is not None and beside.disturb:
         return False
     return regime(record.summary) == "clients" or not experiment.measured(record).processors_bound
 
@@ -390,18 +381,14 @@ class Set:
             self.lab = self.ends.enter_context(experiment.ExperimentLab(self.place, data_gib=self.data.gib))
             self.lab.load(self.data, self.data_folder)
         cell = experiment.cell_of(configuration, self.data, seconds=seconds, warmup_s=self.plan.warmup_s, seed=seed)
-        seen: list[Neighbours] = []
 
         @contextmanager
         def gate():
             wait_for_rest(self.rest_s)
-            with self.quiet.gate(), watch(str(self.lab.folder)) as beside:
+            with self.quiet.gate():
                 yield
-            seen.extend(beside)
 
-        record = experiment.measure(self.lab, cell, self.store, configuration.name, gate=gate)
-        (record.folder / NEIGHBOURS).write_text(json.dumps(asdict(seen[-1])) + "\n")
-        return record
+        return experiment.measure(self.lab, cell, self.store, configuration.name, gate=gate)
 
 
 # What there is: MyRocks only in MariaDB, and only with even accesses.

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-import neighbours
 import prove_accuracy
 from headrace.base.machine import cores
+from headrace.experiment import neighbours
 
 
 def make_row(error_percent: float, *, name: str = "900 IOPS", regime: str = "storage", judged: bool = True, **changes):
@@ -78,7 +78,7 @@ def test_a_run_is_held_by_the_storage_where_requests_waited_for_its_limits():
 
 def test_a_look_at_neighbours_leaves_out_the_own_work():
     """This process works for half a second of its own processor time; other programs may work meanwhile, as much as they like."""
-    with neighbours.watch("/no such folder") as beside:
+    with neighbours.watch() as beside:
         own_s = time.process_time()
         while time.process_time() - own_s < 0.5:
             pass
@@ -87,20 +87,8 @@ def test_a_look_at_neighbours_leaves_out_the_own_work():
     assert during.pressure is None or 0.0 <= during.pressure <= 1.0
 
 
-def test_own_processes_descend_from_this_one_are_the_kernels_or_name_the_folder():
+def test_own_processes_descend_from_this_one_or_are_the_kernels():
     own = neighbours.os.getpid()
-    #         name: (parent, seconds)
-    processes = {
-        1: (0, 0.0),
-        2: (0, 0.0),
-        90: (2, 1.0),
-        own: (1, 1.0),
-        101: (own, 1.0),
-        102: (101, 1.0),
-        103: (1, 1.0),
-        104: (1, 1.0),
-    }
-    words = dict.fromkeys(processes, "") | {103: "headraced --data-dir /tmp/hr-lab-x/lab", 104: "mariadbd --port 3306"}
-    look = neighbours._Look(0.0, 0.0, None, processes, words)
-    mine = {process for process in processes if neighbours._is_own(look, process, "/tmp/hr-lab-x")}
-    assert mine == {2, 90, own, 101, 102, 103}
+    parents = {1: 0, 2: 0, 90: 2, own: 1, 101: own, 102: 101, 103: 1, 104: 103}
+    look = neighbours._Look(0.0, 0.0, None, {process: (parent, 0.0) for process, parent in parents.items()})
+    assert {process for process in parents if neighbours._is_own(look, process)} == {2, 90, own, 101, 102}

@@ -7,21 +7,27 @@ somebody else's.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from headrace.base.files import write_whole
 from headrace.base.machine import cores
 from headrace.observe.live import host
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")  # of times in /proc/PID/stat
 KERNEL = 2  # the parent of all kernel threads
-# Fields of /proc/PID/stat behind the name in brackets (proc(5)): parent, user and system time.
-PARENT, USER, SYSTEM = 1, 11, 12
+# Fields of /proc/PID/stat behind the name in brackets (proc(5)): parent; user and system time; the
+# same of children that have ended, such as a benchmark's program.
+PARENT, TIMES, ENDED_TIMES = 1, (11, 12), (13, 14)
 WORK = ("user_s", "system_s")  # of host.CPU
+FILE = "neighbours.json"  # in the folder of a run
+# With more of the processors used by others, what is measured is theirs too (a guess).
+OTHERS_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,22 @@ class Neighbours:
     pressure: float | None
     load1: float
 
+    @property
+    def disturb(self) -> bool:
+        """Whether they had too much of the processors."""
+        return self.others > OTHERS_SHARE * cores()
+
+
+def keep(neighbours: Neighbours, folder: Path) -> None:
+    """Writes what others did beside the files of a run."""
+    write_whole(folder / FILE, json.dumps(asdict(neighbours)).encode())
+
+
+def read(folder: Path) -> Neighbours | None:
+    """Returns what others did during a run; None where nobody looked."""
+    path = folder / FILE
+    return Neighbours(**json.loads(path.read_bytes())) if path.exists() else None
+
 
 @dataclass(frozen=True)
 class _Look:
@@ -43,23 +65,21 @@ class _Look:
     work_s: float
     waited_s: float | None
     processes: dict[int, tuple[int, float]]
-    words: dict[int, str]
 
 
 def _look() -> _Look:
     processes: dict[int, tuple[int, float]] = {}
-    words: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            words[int(entry.name)] = (entry / "cmdline").read_text(errors="replace")
         except OSError:
             continue  # it has ended
-        processes[int(entry.name)] = (int(fields[PARENT]), TICK_S * (int(fields[USER]) + int(fields[SYSTEM])))
+        times = (*TIMES, *ENDED_TIMES) if int(entry.name) == os.getpid() else TIMES
+        processes[int(entry.name)] = (int(fields[PARENT]), TICK_S * sum(int(fields[field]) for field in times))
     counters = host.read_host()
-    return _Look(time.monotonic(), sum(counters[name] for name in WORK), _read_waited(), processes, words)
+    return _Look(time.monotonic(), sum(counters[name] for name in WORK), _read_waited(), processes)
 
 
 def _read_waited() -> float | None:
@@ -72,21 +92,19 @@ def _read_waited() -> float | None:
     return 1e-6 * float(line.rpartition("total=")[2])
 
 
-def _is_own(look: _Look, process: int, mark: str) -> bool:
-    """Whether a process is this one, descends from it, is a thread of the kernel, or names `mark`
-    in its command line."""
-    seen = process
-    while seen in look.processes:
-        if seen in (os.getpid(), KERNEL) or mark in look.words[seen]:
+def _is_own(look: _Look, process: int) -> bool:
+    """Whether a process is this one, descends from it, as lab and server do, or is a thread of the
+    kernel."""
+    while process in look.processes:
+        if process in (os.getpid(), KERNEL):
             return True
-        seen = look.processes[seen][0]
+        process = look.processes[process][0]
     return False
 
 
 @contextmanager
-def watch(mark: str) -> Iterator[list[Neighbours]]:
-    """Yields a list that holds, at the end, what others did meanwhile. `mark`: a folder that only
-    the command lines of the measurement's own processes name."""
+def watch() -> Iterator[list[Neighbours]]:
+    """Yields a list that holds, at the end, what others did meanwhile."""
     result: list[Neighbours] = []
     load1, before = os.getloadavg()[0], _look()
     try:
@@ -97,7 +115,7 @@ def watch(mark: str) -> Iterator[list[Neighbours]]:
         own_s = sum(
             total_s - before.processes.get(process, (0, 0.0))[1]
             for process, (_, total_s) in after.processes.items()
-            if _is_own(after, process, mark)
+            if _is_own(after, process)
         )
         others = min(float(cores()), max(0.0, after.work_s - before.work_s - own_s) / spent_s)
         waited = None

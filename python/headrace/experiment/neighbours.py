@@ -47,7 +47,7 @@ class Neighbours:
 
 
 def keep(neighbours: Neighbours, folder: Path) -> None:
-    """Writes what others did beside the files of a run."""
+    """Writes what others did into the folder of a run."""
     write_whole(folder / FILE, json.dumps(asdict(neighbours)).encode())
 
 
@@ -83,8 +83,8 @@ def _look() -> _Look:
 
 
 def _read_waited() -> float | None:
-    """Returns the seconds in which some task waited for a processor (Documentation/accounting/psi.rst
-    of Linux)."""
+    """Returns the seconds in which some task waited for a processor
+    (Documentation/accounting/psi.rst of Linux)."""
     try:
         line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except OSError:

@@ -1,14 +1,20 @@
 """How well `headrace prove` predicts configurations nobody has seen: one calibration each, then
 others with other volumes, clients and caches, on the lab.
 
-    python benchmarks/prove_accuracy.py [--quick] [--engine innodb|myrocks] [--distribution uniform|pareto] [--results FILE] [--store DIR] [--quiet-lock FILE]
+    python benchmarks/prove_accuracy.py [--quick | --long] [--server mariadb|mysql] [--engine innodb|myrocks]
+        [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--rest S] [--quiet-lock FILE]
 
 Every configuration begins with the same data and an empty cache, and its prediction is made before
-it is run, by a workload calibrated on the first one alone. What was measured is kept in --store and
-not measured again; --results is written after every configuration. `--quiet-lock`: a file that is
-locked (flock, exclusively) while something is measured, for machines that others work on; up to
-HOLD_S at a time. Needs what `headrace prove` needs: root, /dev/fuse, MariaDB (with MyRocks),
-sysbench.
+it is run, by a workload calibrated on the first one of the same seed alone. What was measured is
+kept in --store and not measured again; --results is written after every configuration. `--quick`
+(in `make bench`, 12 minutes): three configurations, one seed, pareto, both servers. `--long`: more
+data and a minute each. `--quiet-lock`: a file that is locked (flock, exclusively) while something
+is measured, for machines that others work on; up to HOLD_S at a time. Needs what `headrace prove`
+needs: root, /dev/fuse, sysbench, and MariaDB (with MyRocks) or MySQL.
+
+A run while other programs used more than OTHERS_SHARE of the processors, or in which nothing of
+them was idle, is shown and not judged, and measured again next time; nor is what was calibrated on
+such a run. `--rest S`: each run waits up to S seconds until others rest.
 """
 
 from __future__ import annotations
@@ -21,31 +27,39 @@ import statistics
 import sys
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace import HeadraceError, bench, calibrate, experiment
-from headrace.experiment import Configuration
+from headrace.base.machine import cores
+from headrace.bench.running import environment
+from headrace.errors import InputError
+from headrace.experiment import Configuration, neighbours
+from headrace.experiment.neighbours import OTHERS_SHARE
 
 HERE = Path(__file__).parent
-SEED = 1  # any
 # Bars: median and nine of ten, percent of mean tps; p95 latency of each.
 BARS = {"innodb": (4.0, 10.0), "myrocks": (5.0, 12.0)}
 P95_BAR = 20.0  # percent
 # One holder keeps others from working: not longer than about this at a time.
 HOLD_S = 100.0
+# The storage held a run when requests waited for one of its limits in more than this share of the
+# time (a guess).
+BOUND_SHARE = 0.5
+DRAWS = 24  # for the 80 % interval, as a proof has (experiment/predict.py)
 CALIBRATION = "calibration"
 
 
 def configurations(engine: str) -> list[Configuration]:
-    """The one calibrated on, then the others: IOPS 900 to 6,000, types, RAID 0, clients 4 to 64,
-    cache x0.5 and x2.
+    """The one calibrated on, then the others: IOPS 900 to 12,000, types, RAID 0, clients 1 to 64,
+    cache x0.5 to all of the data.
 
     MyRocks asks for so few I/Os a transaction that two processors hold 6,000 IOPS no more: its
     volumes are half as quick. Pools of InnoDB are not below 0.5 GiB: at 0.25 MariaDB 10.11 stands
     still for a second or more every half minute, with doublewrite and without a request on the
-    device (docs/semantics.md, Proving at a smaller scale).
+    device (docs/semantics.md, Proving at a smaller scale). The last three of InnoDB are held by
+    clients or processors.
     """
     if engine == "myrocks":
         base = Configuration(CALIBRATION, "io1:40:1500", 0.5, 16)
@@ -74,6 +88,9 @@ def configurations(engine: str) -> list[Configuration]:
         replace(base, name="1,500 IOPS, 32 clients", storage="io1:40:1500", threads=32),
         replace(base, name="gp2 of 3,000", storage="gp2:1000", threads=32),
         replace(base, name="4,500 IOPS, twice the cache, 8 clients", storage="gp3:20:4500", cache_gib=2.0, threads=8),
+        replace(base, name="1 client", storage="gp3:20:6000", threads=1),
+        replace(base, name="2 clients, 12,000 IOPS", storage="gp3:24:12000", threads=2),
+        replace(base, name="all in the cache", storage="gp3:20:6000", cache_gib=4.5, threads=8),
     ]
 
 
@@ -87,15 +104,16 @@ class Plan:
     a calibration, of each other configuration, and those that do not count; `only`: these
     configurations."""
 
-    smaller: float = 1.0
-    settle_s: int = 60
-    calibration_s: int = 150
-    each_s: int = 60
-    warmup_s: int = 30
+    smaller: float = 2.0
+    settle_s: int = 20
+    calibration_s: int = 45
+    each_s: int = 20
+    warmup_s: int = 15
     only: tuple[str, ...] = ()
 
 
-QUICK = Plan(2.0, 20, 60, 30, 15, ("900 IOPS", "6,000 IOPS", "3,000 IOPS", "twice the cache", "4 clients", "RAID 0"))
+QUICK = Plan(only=("900 IOPS", "twice the cache", "1 client"))
+LONG = Plan(1.0, 60, 150, 60, 30)
 
 
 class Quiet:
@@ -125,40 +143,67 @@ class Quiet:
             self.file = None
 
 
-def row(name: str, configuration: Configuration, one, seen, when: str, began_at: str | None = None) -> dict:
+def row(configuration: Configuration, seed: int, one, seen, record: bench.RunRecord, when: str) -> dict:
     """A configuration's figures. `predicted_first`: False where the run lay in the store already,
-    so that its prediction was made anew."""
+    so that its prediction was made anew. `neighbours`: what other programs did meanwhile."""
+    began_at, beside = record.document.get("began_at"), neighbours.read(record.folder)
     return {
-        "configuration": name,
+        "configuration": configuration.name,
         "storage": configuration.storage,
         "cache_gib": configuration.cache_gib,
         "threads": configuration.threads,
         "balance_percent": configuration.balance_percent,
-        "seed": SEED,
+        "seed": seed,
         "n": int(seen.seconds),
         "predicted_at": when,
         "run": seen.run,
         "tps_predicted": one.tps,
+        "tps_low": one.tps_low,
+        "tps_high": one.tps_high,
         "tps_measured": seen.tps,
         "tps_error_percent": 100.0 * (one.tps / seen.tps - 1.0),
+        "interval_holds": None if one.tps_low is None else bool(one.tps_low <= seen.tps <= one.tps_high),
         "p95_ms_predicted": one.p95_ms,
         "p95_ms_measured": seen.p95_ms,
         "p95_error_percent": 100.0 * (one.p95_ms / seen.p95_ms - 1.0) if seen.p95_ms else None,
         "ios_per_tx_predicted": one.ios_per_tx,
         "ios_per_tx_measured": seen.ios_per_tx,
+        "binds": one.binds,
+        "regime": regime(record.summary),
         "measured_at": began_at,
         "predicted_first": began_at is not None and when <= began_at,
         "processors_bound": seen.processors_bound,
+        "neighbours": None if beside is None else asdict(beside),
+        "judged": is_judged(record),
         "findings": list(seen.findings),
     }
 
 
-def same(record: bench.RunRecord, configuration: Configuration, seconds: int) -> bool:
-    """Whether a run of the store is this configuration, as long."""
+def regime(summary: dict) -> str:
+    """Returns storage where a limit of it held the run, else clients (which wait for each I/O, for
+    a processor or for each other)."""
+    shares = [summary.get(f"cap_{what}") or 0.0 for what in CAPS]
+    return "storage" if sum(shares) > BOUND_SHARE else "clients"
+
+
+CAPS = ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")
+
+
+def is_judged(record: bench.RunRecord) -> bool:
+    """Returns whether the machine had enough left for a run to tell of its storage. Where clients
+    and processors hold it, all of them may be at work, if it is its own work."""
+    beside = neighbours.read(record.folder)
+    if beside is not None and beside.disturb:
+        return False
+    return regime(record.summary) == "clients" or not experiment.measured(record).processors_bound
+
+
+def same(record: bench.RunRecord, configuration: Configuration, seconds: int, seed: int) -> bool:
+    """Whether a run of the store is this configuration, as long, of this seed."""
     target, load_ = record.document["target"], record.document["load"]
-    asked = (configuration.name, configuration.storage, configuration.threads, seconds)
+    asked = (configuration.name, configuration.storage, configuration.threads, seconds, seed)
     return (
-        asked == (record.document.get("name"), target["storage"], load_["threads"], load_["seconds"])
+        asked == (record.document.get("name"), target["storage"], load_["threads"], load_["seconds"], load_["seed"])
         and abs(target["cache_gib"] / configuration.cache_gib - 1) < 0.02
     )
 
@@ -173,131 +218,199 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def summary(rows: list[dict], engine: str) -> dict:
-    """Median and p90 of the absolute errors, and whether they are within the bars. Runs in which
-    the machine had nothing left say nothing of storage: they do not count."""
-    rows = [one for one in rows if not one["processors_bound"]]
-    errors = [abs(one["tps_error_percent"]) for one in rows]
-    p95 = [abs(one["p95_error_percent"]) for one in rows if one["p95_error_percent"] is not None]
-    if not errors:
-        return {}
-    median, p90 = statistics.median(errors), quantile(errors, 0.9)
-    bar = BARS[engine]
-    return {
-        "configurations": len(errors),
-        "median_percent": median,
-        "p90_percent": p90,
-        "median_bar": bar[0],
-        "p90_bar": bar[1],
-        "p95_within_20_percent": sum(value <= P95_BAR for value in p95),
-        "p95_counted": len(p95),
-        "p95_median_percent": statistics.median(p95) if p95 else None,
-        "met": median <= bar[0] and p90 <= bar[1] and all(value <= P95_BAR for value in p95),
-    }
+    """Median, p90 and worst of the absolute errors of each regime, intervals that hold, and whether
+    those that the storage held are within the bars. Only judged rows count."""
+    regimes = {}
+    for name in ("storage", "clients"):
+        judged = [one for one in rows if one["judged"] and one["regime"] == name]
+        if not judged:
+            continue
+        errors = [abs(one["tps_error_percent"]) for one in judged]
+        p95 = [abs(one["p95_error_percent"]) for one in judged if one["p95_error_percent"] is not None]
+        holds = [one["interval_holds"] for one in judged if one["interval_holds"] is not None]
+        regimes[name] = {
+            "rows": len(errors),
+            "median_percent": statistics.median(errors),
+            "p90_percent": quantile(errors, 0.9),
+            "worst_percent": max(errors),
+            "intervals_hold": sum(holds),
+            "intervals": len(holds),
+            "p95_within_20_percent": sum(value <= P95_BAR for value in p95),
+            "p95_counted": len(p95),
+        }
+    bar, bound = BARS[engine], regimes.get("storage")
+    met = bound is None or (
+        bound["median_percent"] <= bar[0]
+        and bound["p90_percent"] <= bar[1]
+        and bound["p95_within_20_percent"] == bound["p95_counted"]
+    )
+    return {"regimes": regimes, "not_judged": sum(not one["judged"] for one in rows), "bars": bar, "met": met}
+
+
+def spread_percent(rows: list[dict], one: dict) -> float | None:
+    """Returns how far the judged runs of a configuration lie apart over the seeds, percent of their
+    mean; None of fewer than two."""
+    tps = [
+        other["tps_measured"] for other in rows if other["configuration"] == one["configuration"] and other["judged"]
+    ]
+    return 100.0 * (max(tps) - min(tps)) / statistics.fmean(tps) if len(tps) > 1 else None
+
+
+HEAD = (
+    "| configuration | storage | cache GiB | clients | seed | n s | held by | tps predicted | 80 % interval "
+    "| measured | error | seeds apart | p95 predicted | measured | error | others, pressure |"
+)
+
+
+def line(one: dict, rows: list[dict]) -> str:
+    """A row of the table, Markdown."""
+    p95 = "" if one["p95_error_percent"] is None else f"{one['p95_error_percent']:+.0f} %"
+    apart, beside = spread_percent(rows, one), one["neighbours"]
+    between = "" if one["tps_low"] is None else f"{one['tps_low']:.0f} to {one['tps_high']:.0f}"
+    outside = " (outside)" if one["interval_holds"] is False else ""
+    near = "" if beside is None else f"{beside['others']:.2f}, {100 * (beside['pressure'] or 0.0):.0f} %"
+    return (
+        f"| {one['configuration']} | {one['storage']} | {one['cache_gib']:.3g} | {one['threads']} | "
+        f"{one['seed']} | {one['n']} | {one['regime']} ({one['binds']}) | {one['tps_predicted']:.1f} | {between}{outside} | "
+        f"{one['tps_measured']:.1f} | {one['tps_error_percent']:+.1f} %{'' if one['judged'] else ' *'} | "
+        f"{'' if apart is None else f'{apart:.1f} %'} | "
+        f"{one['p95_ms_predicted']:.0f} ms | {one['p95_ms_measured'] or 0:.0f} ms | {p95} | {near} |"
+    )
 
 
 def table(title: str, rows: list[dict], found: dict) -> str:
     """Markdown."""
-    lines = [
-        f"### {title}",
-        "",
-        (
-            "| configuration | storage | cache GiB | clients | seed | n s | tps predicted "
-            "| measured | error | p95 predicted | measured | error |"
-        ),
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for one in rows:
-        p95 = "" if one["p95_error_percent"] is None else f"{one['p95_error_percent']:+.0f} %"
-        lines.append(
-            f"| {one['configuration']} | {one['storage']} | {one['cache_gib']:.3g} | {one['threads']} | "
-            f"{one['seed']} | {one['n']} | {one['tps_predicted']:.1f} | {one['tps_measured']:.1f} | "
-            f"{one['tps_error_percent']:+.1f} %{' *' if one['processors_bound'] else ''} | "
-            f"{one['p95_ms_predicted']:.0f} ms | {one['p95_ms_measured'] or 0:.0f} ms | {p95} |"
-        )
-    if any(one["processors_bound"] for one in rows):
-        lines += ["", "\\*: the machine's processors were all in use; not counted, and measured again next time."]
-    if found:
+    lines = [f"### {title}", "", HEAD, "|" + "---|" * (HEAD.count("|") - 1), *(line(one, rows) for one in rows)]
+    if found["not_judged"]:
+        why = f"others used more than {OTHERS_SHARE:.0%} of the processors, or nothing of them was idle"
+        lines += ["", f"\\*: {why}; not judged, and measured again next time."]
+    for name, of in found["regimes"].items():
         lines += [
             "",
-            f"Median {found['median_percent']:.1f} % (bar {found['median_bar']:g}), p90 "
-            f"{found['p90_percent']:.1f} % (bar {found['p90_bar']:g}); p95 within {P95_BAR:g} % in "
-            f"{found['p95_within_20_percent']} of {found['p95_counted']}.",
+            f"Held by {name}: {of['rows']} rows, median {of['median_percent']:.1f} %, p90 {of['p90_percent']:.1f} %, worst "
+            f"{of['worst_percent']:.1f} %; {of['intervals_hold']} of {of['intervals']} in the 80 % interval; p95 within "
+            f"{P95_BAR:g} % in {of['p95_within_20_percent']} of {of['p95_counted']}.",
         ]
     return "\n".join(lines)
 
 
-class Set:
-    """One engine under one distribution."""
+NAMES = {"mariadb": "MariaDB", "mysql": "MySQL", "innodb": "InnoDB", "myrocks": "MyRocks"}
 
-    def __init__(self, engine: str, distribution: str, plan: Plan, place: Path, quiet: Quiet) -> None:
-        self.engine, self.plan, self.place, self.quiet = engine, plan, place, quiet
-        self.title = f"{ {'innodb': 'InnoDB', 'myrocks': 'MyRocks'}[engine] }, {distribution}"
-        rows = round(ROWS[engine] / plan.smaller)
-        self.benchmark = bench.SysbenchOltp(tables=8, rows=rows, distribution=distribution)
-        self.store = bench.Store(place / f"{engine}-{distribution}-{rows}")
-        gib = experiment.ROW_BYTES[engine] * rows * 8 / 2**30
-        self.data = experiment.data_set(self.benchmark, engine, gib, settle_s=plan.settle_s)
-        self.data_folder = place / f"data-{engine}-{rows}"
-        self.changed = experiment.changed(engine, self.benchmark)
+
+@dataclass(frozen=True)
+class Asked:
+    """What one table is of."""
+
+    server: str
+    engine: str
+    distribution: str
+
+    @property
+    def title(self) -> str:
+        return f"{NAMES[self.server]}, {NAMES[self.engine]}, {self.distribution}"
+
+
+def wait_for_rest(seconds: float) -> None:
+    """Waits until others use no more of the processors than a judged run may have beside it, at
+    most these seconds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and environment.load_before()["busy_share"] > OTHERS_SHARE:
+        time.sleep(1.0)
+
+
+class Set:
+    """One engine of one server under one distribution."""
+
+    def __init__(self, asked: Asked, seeds: int, plan: Plan, place: Path, quiet: Quiet, rest_s: float = 0.0) -> None:
+        self.asked, self.seeds, self.plan, self.place = asked, seeds, plan, place
+        self.quiet, self.rest_s = quiet, rest_s
+        rows = round(ROWS[asked.engine] / plan.smaller)
+        self.benchmark = bench.SysbenchOltp(tables=8, rows=rows, distribution=asked.distribution)
+        self.store = bench.Store(place / f"{asked.server}-{asked.engine}-{asked.distribution}-{rows}")
+        gib = experiment.ROW_BYTES[asked.engine] * rows * 8 / 2**30
+        self.data = experiment.data_set(self.benchmark, asked.engine, gib, flavor=asked.server, settle_s=plan.settle_s)
+        self.data_folder = place / f"data-{asked.server}-{asked.engine}-{rows}"
+        self.changed = experiment.changed(asked.engine, self.benchmark)
         self.ends = ExitStack()
-        self.lab = self.workload = self.spread = None
+        self.lab: experiment.ExperimentLab | None = None
 
     def run(self, keep) -> list[dict]:
-        """All configurations; `keep(rows)` after each."""
+        """All configurations of every seed; `keep(rows)` after each."""
         rows: list[dict] = []
         with self.ends:
-            for configuration in configurations(self.engine):
-                if self.plan.only and configuration.name not in (CALIBRATION, *self.plan.only):
-                    continue
-                made = replace(configuration, cache_gib=configuration.cache_gib / self.plan.smaller)
-                if made.name == CALIBRATION:
-                    record = self.measured(made, self.plan.calibration_s)
-                    least_s = 0.9 * self.plan.calibration_s
-                    self.workload = calibrate([experiment.lab_counted(record)], least_seconds=least_s)
-                    self.spread = experiment.response_spread(record, self.workload)
-                    continue
-                one = experiment.predicted(
-                    self.workload,
-                    made,
-                    p95=self.spread,
-                    changed=self.changed,
-                    seconds=self.plan.each_s,
-                    warmup_s=self.plan.warmup_s,
-                    seed=SEED,
-                    draws=0,
-                    processors=experiment.machine.cores(),
-                )
-                when = datetime.now(UTC).isoformat(timespec="seconds")
-                record = self.measured(made, self.plan.each_s)
-                rows.append(
-                    row(made.name, made, one, experiment.measured(record), when, record.document.get("began_at"))
-                )
-                keep(rows)
-                print(table(self.title, rows[-1:], {}).splitlines()[-1], flush=True)
+            for seed in range(1, self.seeds + 1):
+                self.run_seed(seed, rows, keep)
         return rows
 
-    def measured(self, configuration: Configuration, seconds: int) -> bench.RunRecord:
-        """The run of the store, or a new one."""
+    def run_seed(self, seed: int, rows: list[dict], keep) -> None:
+        """Calibrates on the run of a seed, and appends a row for each other configuration."""
+        every = [
+            replace(each, cache_gib=each.cache_gib / self.plan.smaller) for each in configurations(self.asked.engine)
+        ]
+        calibration = self.measured(every[0], self.plan.calibration_s, seed)
+        workload = calibrate([experiment.lab_counted(calibration)], least_seconds=0.9 * self.plan.calibration_s)
+        spread = experiment.response_spread(calibration, workload)
+        for each in every[1:]:
+            if self.plan.only and each.name not in self.plan.only:
+                continue
+            one = experiment.predicted(
+                workload,
+                each,
+                p95=spread,
+                changed=self.changed,
+                seconds=self.plan.each_s,
+                warmup_s=self.plan.warmup_s,
+                seed=seed,
+                draws=DRAWS,
+                processors=cores(),
+            )
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            record = self.measured(each, self.plan.each_s, seed)
+            rows.append(row(each, seed, one, experiment.measured(record), record, when))
+            rows[-1]["judged"] &= is_judged(calibration)
+            keep(rows)
+            print(line(rows[-1], rows), flush=True)
+
+    def measured(self, configuration: Configuration, seconds: int, seed: int) -> bench.RunRecord:
+        """The judged run of the store, or a new one."""
         for record in self.store.runs():
-            if (
-                record.state == "complete"
-                and same(record, configuration, seconds)
-                and not experiment.measured(record).processors_bound
-            ):
+            if record.state == "complete" and same(record, configuration, seconds, seed) and is_judged(record):
                 return record
         if self.lab is None:
             self.ends.callback(self.quiet.free)
             self.lab = self.ends.enter_context(experiment.ExperimentLab(self.place, data_gib=self.data.gib))
             self.lab.load(self.data, self.data_folder)
-        cell = experiment.cell_of(configuration, self.data, seconds=seconds, warmup_s=self.plan.warmup_s, seed=SEED)
-        return experiment.measure(self.lab, cell, self.store, configuration.name, gate=self.quiet.gate)
+        cell = experiment.cell_of(configuration, self.data, seconds=seconds, warmup_s=self.plan.warmup_s, seed=seed)
+
+        @contextmanager
+        def gate():
+            wait_for_rest(self.rest_s)
+            with self.quiet.gate():
+                yield
+
+        return experiment.measure(self.lab, cell, self.store, configuration.name, gate=gate)
+
+
+# What there is: MyRocks only in MariaDB, and only with even accesses.
+SETS = (
+    *(
+        Asked(server, "innodb", distribution)
+        for distribution in ("pareto", "zipfian", "uniform")
+        for server in ("mariadb", "mysql")
+    ),
+    Asked("mariadb", "myrocks", "uniform"),
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
+    lengths = parser.add_mutually_exclusive_group()
+    lengths.add_argument("--quick", action="store_true")
+    lengths.add_argument("--long", action="store_true")
+    parser.add_argument("--server", choices=("mariadb", "mysql"))
     parser.add_argument("--engine", choices=("innodb", "myrocks"))
-    parser.add_argument("--distribution", choices=("uniform", "pareto"))
+    parser.add_argument("--distribution", choices=("uniform", "pareto", "zipfian"))
+    parser.add_argument("--seeds", type=int)
     parser.add_argument("--results", type=Path, default=HERE / "results" / "prove_accuracy.json")
     parser.add_argument(
         "--store",
@@ -305,36 +418,44 @@ def main() -> int:
         default=Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace" / "prove_accuracy",
     )
     parser.add_argument("--quiet-lock")
+    parser.add_argument("--rest", type=float, default=0.0)
     asked = parser.parse_args()
-    wanted = [
-        pair
-        for pair in (("innodb", "uniform"), ("innodb", "pareto"), ("myrocks", "uniform"))
-        if asked.engine in (None, pair[0]) and asked.distribution in (None, pair[1])
+    if asked.seeds is not None and asked.seeds < 1:
+        raise InputError(
+            f"--seeds {asked.seeds}", "must be 1 or more", "benchmarks/prove_accuracy.py", "For example 3."
+        )
+    quick_set = ("innodb", "pareto") if asked.quick else (None, None)
+    given = (asked.server, asked.engine or quick_set[0], asked.distribution or quick_set[1])
+    chosen = [
+        each
+        for each in SETS
+        if all(
+            want in (None, has) for want, has in zip(given, (each.server, each.engine, each.distribution), strict=True)
+        )
     ]
-    lacks = [line for engine in {pair[0] for pair in wanted} for line in experiment.missing("mariadb", (engine,))]
-    if lacks:
-        print("prove accuracy: skipped, this machine lacks: " + " ".join(dict.fromkeys(lacks)))
-        return 0
+    lacks = {each: experiment.missing(each.server, (each.engine,)) for each in chosen}
+    for each in [each for each in chosen if lacks[each]]:
+        print(f"prove accuracy: {each.title} is skipped, this machine lacks: " + " ".join(lacks[each]))
     asked.store.mkdir(parents=True, exist_ok=True)
-    plan, quiet, all_met = QUICK if asked.quick else Plan(), Quiet(asked.quiet_lock), True
-    answers = {"machine": experiment.machine.identity(), "quick": asked.quick, "sets": {}}
-    for engine, distribution in wanted:
-        made = Set(engine, distribution, plan, asked.store, quiet)
+    plan = QUICK if asked.quick else LONG if asked.long else Plan()
+    quiet, all_met = Quiet(asked.quiet_lock), True
+    answers = {"machine": experiment.machine.identity(None), "plan": asdict(plan), "sets": {}}
+    for each in [each for each in chosen if not lacks[each]]:
 
-        def keep(rows: list[dict], made: Set = made) -> None:
-            answers["sets"][made.title] = {
+        def keep(rows: list[dict], each: Asked = each) -> None:
+            answers["sets"][each.title] = {
                 "rows": rows,
-                "summary": summary(rows, made.engine),
+                "summary": summary(rows, each.engine),
                 "date": time.strftime("%Y-%m-%d", time.gmtime()),
             }
             fresh = asked.results.with_suffix(".new")
             fresh.write_text(json.dumps(answers, indent=1) + "\n")
             os.replace(fresh, asked.results)
 
-        rows = made.run(keep)
-        found = summary(rows, engine)
-        all_met &= bool(found.get("met"))
-        print(table(made.title, rows, found), flush=True)
+        rows = Set(each, asked.seeds or (1 if asked.quick else 3), plan, asked.store, quiet, asked.rest).run(keep)
+        found = summary(rows, each.engine)
+        all_met &= found["met"]
+        print(table(each.title, rows, found), flush=True)
     return 0 if all_met else 1
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from headrace.base.processes import Command, run_to_end
 from headrace.errors import CouldNotRun
@@ -13,6 +14,8 @@ from headrace.errors import CouldNotRun
 # How long a program may take to say its version: a guess, far above the 0.1 s of a loaded machine.
 VERSION_S = 10.0
 MEMORY_FILE = "/proc/meminfo"
+# Documentation/admin-guide/cputopology.rst of Linux: a list such as 0,8 or 0-1.
+SIBLINGS_FILE = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
 
 
 class NotInstalled(CouldNotRun):
@@ -52,6 +55,18 @@ TOOLS = {
         "mariadb-client", "mysqlslap",
     ),
 }  # fmt: skip
+
+
+def threads_per_core() -> int | None:
+    """Returns how many of this machine's processors share a core, as the kernel says; None where it
+    does not. A virtual machine is told what its host chose to tell: processors that it calls cores
+    do not wait for each other, whatever they are."""
+    try:
+        text = SIBLINGS_FILE.read_text().strip()
+    except OSError:
+        return None
+    parts = [part.partition("-") for part in text.split(",")]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
 
 
 def which(name: str) -> str | None:

@@ -116,7 +116,12 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
 
 def _average_parts(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float, float]]:
     """Averages over runs the means over windows, at the middle of each part between `edges`: pairs
-    of place and factor. Neighbouring parts are put together where one alone does not tell it."""
+    of place and factor. Neighbouring parts are put together where one alone does not tell it; of
+    runs too short for any part, all of it tells one factor."""
+    return _list_points(runs, edges) or _list_points(runs, edges[[0, -1]])
+
+
+def _list_points(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float, float]]:
     points, begin = [], edges[0]
     for low, high in pairwise(edges):
         means = [(run.between(begin, high), run.scatter) for run in runs]

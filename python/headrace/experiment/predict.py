@@ -22,6 +22,7 @@ from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
 from headrace.bench.store.store import now_text
 from headrace.errors import CouldNotRun
+from headrace.experiment import neighbours
 from headrace.experiment.proof import MeasuredResult, PredictedResult
 from headrace.experiment.request import DOC, Configuration
 from headrace.experiment.scale import iops_of
@@ -203,7 +204,10 @@ def measured(record: RunRecord) -> MeasuredResult:
 
 def _processors_bound(record: RunRecord) -> bool:
     """Returns whether less was idle than a run needs that measures its storage
-    (bench.running.summary)."""
+    (bench.running.summary), or other programs had too much of the processors."""
+    beside = neighbours.read(record.folder)
+    if beside is not None and beside.disturb:
+        return True
     cpus = record.document["environment"].get("cpus") or 1
     idle, waiting = (record.summary.get(name) for name in ("idle_cpus", "iowait_cpus"))
     return idle is not None and idle + (waiting or 0.0) < LEAST_IDLE_SHARE * cpus

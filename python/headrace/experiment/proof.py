@@ -18,8 +18,10 @@ from pathlib import Path
 
 from headrace.base import settings
 from headrace.base.files import write_whole
+from headrace.base.units import in_percent
 from headrace.bench.store.store import json_bytes
 from headrace.errors import CouldNotRun, InputError
+from headrace.experiment.neighbours import OTHERS_SHARE
 from headrace.experiment.request import DOC, Configuration
 
 SCHEMA, PROOF_FILE = "headrace-proof/1", "proof.json"
@@ -57,7 +59,7 @@ class MeasuredResult:
     """The same of a run. `run`: its id in the proof's run store; `seconds`: those that count.
 
     `state`: complete, interrupted or broken. `processors_bound`: all processors of this machine
-    were in use, so that the figures are its own and say little of the storage.
+    were in use, or other programs had much of them, so that the figures say little of the storage.
     """
 
     run: str
@@ -108,8 +110,8 @@ class Step:
         return 100.0 * (self.predicted.p95_ms / self.measured.p95_ms - 1.0)
 
     def verdict(self, engine: str) -> str:
-        """holds, off, machine (off, and this machine's processors were all in use), or "" where
-        nothing can be said."""
+        """holds, off, machine (off, and this machine's processors were all in use or in use by
+        others), or "" where nothing can be said."""
         error, p95 = self.tps_error_percent, self.p95_error_percent
         if error is None or self.measured is None or self.measured.state != "complete":
             return ""
@@ -201,9 +203,9 @@ class Proof:
             words.append(f"{outside} of {len(self.proved)} measured outside the 80 % interval that was predicted.")
         if "machine" in verdicts:
             words.append(
-                f"In {verdicts.count('machine')} this machine's processors were all in use: it, not the "
-                "storage, was the "
-                "limit. Prove at a smaller scale, or when others rest."
+                f"In {verdicts.count('machine')} this machine's processors were all in use, or other programs used "
+                f"more than {in_percent(OTHERS_SHARE)} of them: it, not the storage, was the limit. Prove at a smaller "
+                "scale, or when others rest."
             )
         if "" in verdicts:
             words.append(f"{verdicts.count('')} not measured whole.")

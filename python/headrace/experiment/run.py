@@ -19,6 +19,7 @@ from headrace.bench import RunRecord, Second, Store, Target, run
 from headrace.bench.comparison.statistics import standard_error
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.bench.running import environment
+from headrace.experiment import neighbours
 from headrace.experiment.cell import Cell, OnFiles, OnServer, Parts, Progress
 from headrace.experiment.data import ExperimentLab
 
@@ -80,7 +81,10 @@ def measure(
     with lab.server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target, gate():
         share_left = 1.0 - BUILD_SHARE
         tell = lambda share, what: progress(BUILD_SHARE + share_left * share, what)  # noqa: E731
-        return _run(cell, target, store, name, tell, "cold", on_second)
+        with neighbours.watch() as beside:
+            record = _run(cell, target, store, name, tell, "cold", on_second)
+        neighbours.keep(beside[-1], record.folder)
+        return record
 
 
 def _run(

@@ -18,11 +18,11 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
-from headrace.calibration.prior import DISTRIBUTION_OPTIONS
 from headrace.experiment import machine
 from headrace.experiment.cell import Cell, DataSet, OnServer, Parts
 from headrace.experiment.data import CACHE_SETTING
 from headrace.experiment.run import MeasuredCell
+from headrace.experiment.standin import describe_distribution
 
 # Two runs tell a statement's processor time (many clients) from its round trip (one client), as the
 # published table does from which the standard database has both. The volume is not to bind.
@@ -118,7 +118,7 @@ def database(cell: Cell) -> core.Database:
     settings = {key.replace("-", "_"): value for key, value in place.settings.items() if value is not None}
     options = {
         "script": load.script,
-        "distribution": _distribution(load),
+        "distribution": describe_distribution(load),
         "statements": {key: int(value) for key, value in load.shape.items() if key in STATEMENT_COUNTS},
         "engine": place.data.engine,
         "tables": load.tables,
@@ -136,12 +136,6 @@ def database(cell: Cell) -> core.Database:
         options["doublewrite"] = settings["innodb_doublewrite"].upper() in ("ON", "1")
     with core_errors():
         return core.mysql_sysbench(options)["database"]
-
-
-def _distribution(load: SysbenchOltp) -> dict:
-    given = load.options()["parameters"].items()
-    parameters = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
-    return {"type": load.distribution} | parameters
 
 
 def cache_bytes(place: OnServer) -> float:

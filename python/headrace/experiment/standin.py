@@ -18,6 +18,7 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB, in_percent
 from headrace.bench import SysbenchOltp
+from headrace.calibration.prior import DISTRIBUTION_OPTIONS
 from headrace.errors import InputError
 
 DOC = "docs/guide/prove.md"
@@ -30,7 +31,6 @@ SCRIPT = "oltp_read_write"
 # sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all
 # touches go to a few pages.
 MOST_SKEWED_H, UNIFORM_H = 0.02, 0.5
-SYSBENCH_H = 0.2  # sysbench's default
 # Halving the range of h this often leaves a thousandth of it.
 HALVINGS = 10
 
@@ -109,10 +109,16 @@ def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | 
 def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
     """Returns the share of touches that change the page, per class of the core's pages. Raises
     InputError."""
-    pareto = benchmark.distribution == "pareto"
-    h = benchmark.parameters.get("rand_pareto_h", SYSBENCH_H) if pareto else None
+    options = _options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=None)
     with core_errors():
-        return core.mysql_sysbench(_options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=h))["changed"]
+        return core.mysql_sysbench(options | {"distribution": describe_distribution(benchmark)})["changed"]
+
+
+def describe_distribution(load: SysbenchOltp) -> dict[str, object]:
+    """Returns the distribution of a load's accesses as the core names it."""
+    given = load.options()["parameters"].items()
+    parameters = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
+    return {"type": load.distribution} | parameters
 
 
 def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:

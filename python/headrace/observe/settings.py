@@ -38,6 +38,7 @@ SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
     "block_kib": ("myrocks", "block_size, KiB", float, 0.5, 4_096),
     "background_jobs": ("myrocks", "rocksdb_max_background_jobs", int, 1, 64),
     "wal_gib": ("myrocks", "rocksdb_max_total_wal_size, GiB", float, 0.001, 1024),
+    "threads_per_core": (None, "virtual CPUs that share a core, where no instance says it", int, 1, 2),
     "vcpus": (None, "virtual CPUs the server may use", int, 1, 2_048),
 }
 

@@ -40,6 +40,7 @@ MAY_LACK = {
     "commits_per_tx": None,
     "serial_share": 0.0,
     "core_speed": None,
+    "threads_per_core": None,
     "redo_capacity_bytes": None,
     "dirtying": None,
     "checkpoint": None,

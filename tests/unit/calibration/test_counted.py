@@ -62,6 +62,14 @@ def test_a_pool_that_keeps_pages_free_holds_fewer():
     assert prior.measure_usable_share(make_run(status=status)) == pytest.approx(0.99 - 1_250 / pages)
     # Of a pool that never filled, nothing is known.
     assert prior.measure_usable_share(make_run(status=status | {"innodb_buffer_pool_pages_free": 0.5 * pages})) is None
+    # The page cleaner of MariaDB keeps up to 1,536 of them free (innodb_lru_scan_depth): that is
+    # more than an eighth of this pool, and it is full; with more free it is not.
+    tiny = {name: value / 8 for name, value in status.items()} | {"innodb_buffer_pool_pages_free": 1_160.0}
+    settings = {"lru_scan_depth": 1_536}
+    small = replace(make_run(status=tiny), cache_gib=0.5 / 8, settings=settings)
+    assert prior.measure_usable_share(small) == pytest.approx(0.99 - 1_160 / (pages / 8))
+    filling = replace(make_run(status=tiny | {"innodb_buffer_pool_pages_free": 1_600.0}), settings=settings)
+    assert prior.measure_usable_share(filling) is None
     # Pages of 4 KiB: four times as many.
     small = replace(make_run(status={name: 4 * value for name, value in status.items()}), settings={"page_kib": 4})
     assert prior.measure_usable_share(small) == pytest.approx(0.99 - 1_250 / pages)

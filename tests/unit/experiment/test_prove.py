@@ -520,13 +520,15 @@ def test_dirtiness_of_two_caches_is_consistent():
 
 
 def test_the_standin_tells_which_touches_change_a_page():
-    for benchmark in (
-        SysbenchOltp(rows=1_000_000),
-        SysbenchOltp(rows=1_000_000, distribution="pareto", parameters={"rand_pareto_h": 0.1}),
+    for kind, parameters in (
+        ({"type": "uniform"}, {}),
+        ({"type": "special", "percent": 10.0}, {"rand_spec_pct": 10.0}),
+        ({"type": "pareto", "h": 0.1}, {"rand_pareto_h": 0.1}),
+        ({"type": "zipfian", "exponent": 0.9}, {"rand_zipfian_exp": 0.9}),
     ):
+        benchmark = SysbenchOltp(rows=1_000_000, distribution=str(kind["type"]), parameters=parameters)
         for engine in ("innodb", "myrocks"):
             shares = standin.changed(engine, benchmark)
-            kind = {"type": "pareto", "h": 0.1} if benchmark.parameters else {"type": "uniform"}
             options = {
                 "script": benchmark.script,
                 "engine": engine,

@@ -173,6 +173,10 @@ pub struct Clients {
     /// known: they hold on any.
     #[serde(default)]
     pub core_speed: Option<f64>,
+    /// Virtual CPUs of a core where no instance says it, 1 or 2: those of the machine that was
+    /// measured. Not known: as of most servers, two.
+    #[serde(default)]
+    pub threads_per_core: Option<u32>,
 }
 
 /// [`Clients::serial_share`] of the standard benchmarks. Guess: on 40 cores a fifth of the time

@@ -120,7 +120,7 @@ impl Scenario<'_> {
 
     /// Processors of the server.
     pub(crate) fn processors(&self) -> Option<Processors> {
-        Processors::of(self.instance, self.vcpus)
+        Processors::of(self.instance, self.vcpus, self.database.clients.threads_per_core)
     }
 }
 

@@ -96,7 +96,15 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         compaction: None,
         // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against
         // 72 clients at 10,000 and 20,000 IOPS leave room for.
-        clients: Clients { base_ms: 15.0, cpu_ms: 4.8, sharpness: 4.0, p95_over_mean: 3.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) },
+        clients: Clients {
+            base_ms: 15.0,
+            cpu_ms: 4.8,
+            sharpness: 4.0,
+            p95_over_mean: 3.0,
+            serial_share: SERIAL_SHARE,
+            core_speed: Some(CORE_SPEED),
+            threads_per_core: None,
+        },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
         checkpoint: None,
@@ -131,7 +139,15 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         }),
         // Base: 32 clients at 30,000 IOPS, where nothing else binds. Processor: 57 % of 8 vCPUs at
         // 790 tps on m5.
-        clients: Clients { base_ms: 8.7, cpu_ms: 5.8, sharpness: 5.0, p95_over_mean: 2.0, serial_share: SERIAL_SHARE, core_speed: Some(CORE_SPEED) },
+        clients: Clients {
+            base_ms: 8.7,
+            cpu_ms: 5.8,
+            sharpness: 5.0,
+            p95_over_mean: 2.0,
+            serial_share: SERIAL_SHARE,
+            core_speed: Some(CORE_SPEED),
+            threads_per_core: None,
+        },
         noise: Noise { fano: 3.0, cv: 0.055 },
         shape: IoShape::default(),
         checkpoint: None,

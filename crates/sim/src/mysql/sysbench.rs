@@ -585,6 +585,7 @@ impl Oltp {
             p95_over_mean: 2.0,
             serial_share: SERIAL_SHARE,
             core_speed: Some(costs.core_speed),
+            threads_per_core: None,
         })
     }
 }

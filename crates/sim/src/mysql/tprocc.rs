@@ -219,6 +219,7 @@ impl Tprocc {
                 p95_over_mean: 2.0,
                 serial_share: SERIAL_SHARE,
                 core_speed: Some(costs.core_speed),
+                threads_per_core: None,
             },
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),

@@ -8,7 +8,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from headrace.base.machine import cores
+from headrace.base.machine import cores, threads_per_core
 from headrace.observe.live import host
 
 # Long enough for a share of a processor's time (ticks of 10 ms), short enough not to be waited for.
@@ -31,6 +31,7 @@ def capture() -> dict:
         "cpu": info.get("model name") or info.get("CPU part"),
         "cpus": os.cpu_count(),
         "cpus_usable": cores(),
+        "threads_per_core": threads_per_core(),
         "memory_gib": round(int(memory) / (1 << 20), 2) if memory.isdigit() else None,
         "virtual": "hypervisor" in info.get("flags", "").split(),
         "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),

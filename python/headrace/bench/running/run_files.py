@@ -94,7 +94,7 @@ def write(
         "busy_before": run["environment"].get("before", {}).get("busy_share") if is_here else None,
         "caveats": caveats,
         "benchmark": table | ({} if size_gib is None else {"data_gib": round(size_gib, 6)}),
-        "settings": settings_of(target.config, target.engine, vcpus),
+        "settings": settings_of(target.config, target.engine, vcpus) | _describe_cores(target, run["environment"]),
         "files": files,
     }
     present_fields = {key: value for key, value in document.items() if value is not None}
@@ -110,6 +110,12 @@ def _vcpus(target: Target, environment: dict) -> int | None:
         return usable
     of_instance = core.instance(target.instance, target.as_of)["vcpus"]
     return usable if of_instance and usable and usable < of_instance else None
+
+
+def _describe_cores(target: Target, environment: dict) -> dict[str, int]:
+    """Returns how many virtual CPUs of this machine share a core, where no instance says it."""
+    threads = environment.get("threads_per_core")
+    return {"threads_per_core": threads} if target.instance is None and threads in (1, 2) else {}
 
 
 def data_devices(target: Target, sampled: list[str]) -> list[str]:

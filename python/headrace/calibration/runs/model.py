@@ -140,10 +140,10 @@ class Run(RunFacts):
 
     @property
     def threads_per_core(self) -> int:
-        """Virtual CPUs of a core, as its instance has them; 2 where that is not known, as on most
-        servers."""
+        """Virtual CPUs of a core, as its instance has them, else as described; 2 where that is not
+        known, as on most servers."""
         if self.instance is None:
-            return 2
+            return int(self.settings.get("threads_per_core", 2))
         with core_errors():
             return core.instance(self.instance, self.as_of.isoformat())["threads_per_core"] or 2
 

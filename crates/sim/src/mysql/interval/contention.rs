@@ -42,11 +42,12 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// Makes the processors of an instance, or `vcpus` of its kind; where nothing is known of
-    /// cores, two virtual CPUs share one. None where their number is not known.
-    pub fn of(instance: Option<&InstanceLimits>, vcpus: Option<u32>) -> Option<Processors> {
+    /// Makes the processors of an instance, or `vcpus` of its kind; of no instance with
+    /// `threads_per_core`. Where nothing is known of cores, two virtual CPUs share one. None where
+    /// their number is not known.
+    pub fn of(instance: Option<&InstanceLimits>, vcpus: Option<u32>, threads_per_core: Option<u32>) -> Option<Processors> {
         let threads = vcpus.or(instance.map(|limits| limits.vcpus)).filter(|threads| *threads > 0)?;
-        let shared = instance.is_none_or(|limits| limits.threads_per_core != 1);
+        let shared = instance.map_or(threads_per_core, |limits| Some(limits.threads_per_core)) != Some(1);
         Some(Processors { threads, shared, core_speed: instance.and_then(|limits| limits.core_speed) })
     }
 
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
 
     fn clients(base_ms: f64, cpu_ms: f64, serial_share: f64) -> Clients {
-        Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0, serial_share, core_speed: None }
+        Clients { base_ms, cpu_ms, sharpness: 4.0, p95_over_mean: 2.0, serial_share, core_speed: None, threads_per_core: None }
     }
 
     /// Transactions a second of the chain whose state is how many clients are at the processors:

@@ -75,7 +75,7 @@ pub(crate) fn run_checked(scenario: &ServiceScenario<'_>, each: &mut dyn FnMut(&
     let course = Course {
         database: scenario.database,
         warm_up: scenario.warm_up,
-        processors: Processors::of(Some(&scenario.class.limits), None),
+        processors: Processors::of(Some(&scenario.class.limits), None, None),
         load: &scenario.load,
         start: scenario.start,
         seconds: scenario.seconds,

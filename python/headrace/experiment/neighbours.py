@@ -1,0 +1,124 @@
+"""What other programs take of this machine's processors while something is measured on it.
+
+A busy machine measures itself, not a storage. Its idle share does not tell whose work it was: what
+all processors did, less what the measurement's own processes and the kernel's threads did, was
+somebody else's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headrace.base.files import write_whole
+from headrace.base.machine import cores
+from headrace.observe.live import host
+
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")  # of times in /proc/PID/stat
+KERNEL = 2  # the parent of all kernel threads
+# Fields of /proc/PID/stat behind the name in brackets (proc(5)): parent; user and system time; the
+# same of children that have ended, such as a benchmark's program.
+PARENT, TIMES, ENDED_TIMES = 1, (11, 12), (13, 14)
+WORK = ("user_s", "system_s")  # of host.CPU
+FILE = "neighbours.json"  # in the folder of a run
+# With more of the processors used by others, what is measured is theirs too (a guess).
+OTHERS_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """`others`: processors that other programs used, on average. `pressure`: share of the time in
+    which some task waited for a processor (None where the kernel does not count it). `load1`: the
+    load average before."""
+
+    others: float
+    pressure: float | None
+    load1: float
+
+    @property
+    def disturb(self) -> bool:
+        """Whether they had too much of the processors."""
+        return self.others > OTHERS_SHARE * cores()
+
+
+def keep(neighbours: Neighbours, folder: Path) -> None:
+    """Writes what others did into the folder of a run."""
+    write_whole(folder / FILE, json.dumps(asdict(neighbours)).encode())
+
+
+def read(folder: Path) -> Neighbours | None:
+    """Returns what others did during a run; None where nobody looked."""
+    path = folder / FILE
+    return Neighbours(**json.loads(path.read_bytes())) if path.exists() else None
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Seconds of work since the machine started: of all processors, and of each process."""
+
+    at_s: float
+    work_s: float
+    waited_s: float | None
+    processes: dict[int, tuple[int, float]]
+
+
+def _look() -> _Look:
+    processes: dict[int, tuple[int, float]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        times = (*TIMES, *ENDED_TIMES) if int(entry.name) == os.getpid() else TIMES
+        processes[int(entry.name)] = (int(fields[PARENT]), TICK_S * sum(int(fields[field]) for field in times))
+    counters = host.read_host()
+    return _Look(time.monotonic(), sum(counters[name] for name in WORK), _read_waited(), processes)
+
+
+def _read_waited() -> float | None:
+    """Returns the seconds in which some task waited for a processor
+    (Documentation/accounting/psi.rst of Linux)."""
+    try:
+        line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
+    except OSError:
+        return None
+    return 1e-6 * float(line.rpartition("total=")[2])
+
+
+def _is_own(look: _Look, process: int) -> bool:
+    """Whether a process is this one, descends from it, as lab and server do, or is a thread of the
+    kernel."""
+    while process in look.processes:
+        if process in (os.getpid(), KERNEL):
+            return True
+        process = look.processes[process][0]
+    return False
+
+
+@contextmanager
+def watch() -> Iterator[list[Neighbours]]:
+    """Yields a list that holds, at the end, what others did meanwhile."""
+    result: list[Neighbours] = []
+    load1, before = os.getloadavg()[0], _look()
+    try:
+        yield result
+    finally:
+        after = _look()
+        spent_s = after.at_s - before.at_s
+        own_s = sum(
+            total_s - before.processes.get(process, (0, 0.0))[1]
+            for process, (_, total_s) in after.processes.items()
+            if _is_own(after, process)
+        )
+        others = min(float(cores()), max(0.0, after.work_s - before.work_s - own_s) / spent_s)
+        waited = None
+        if before.waited_s is not None and after.waited_s is not None:
+            waited = (after.waited_s - before.waited_s) / spent_s
+        result.append(Neighbours(others, waited, load1))

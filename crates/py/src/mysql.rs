@@ -6,7 +6,7 @@ use headrace_model::first_touch::SnapshotOrigin;
 use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::local_disk::{local_disk, DiskKind};
-use headrace_sim::mysql::standard::tpcc;
+use headrace_sim::mysql::standard::tpcc_from;
 use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
 use headrace_sim::mysql::tprocc::Tprocc;
 use headrace_sim::mysql::{Database, StorageEngine, WarmUp};
@@ -201,11 +201,13 @@ fn mysql_grown<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, factor: f64) 
     to_python(py, &database.grown(factor))
 }
 
-/// sysbench-tpcc with no run measured: a database over `warehouses`.
+/// sysbench-tpcc with no run measured: a database over `warehouses`, its clients on `client_host`.
 #[pyfunction]
-fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (engine, warehouses, client_host=None))]
+fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64, client_host: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     let engine: StorageEngine = pythonize::depythonize(engine)?;
-    to_python(py, &tpcc(engine, warehouses).map_err(sim_error)?)
+    let host = client_host.map(pythonize::depythonize).transpose()?;
+    to_python(py, &tpcc_from(engine, warehouses, host).map_err(sim_error)?)
 }
 
 /// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them.

@@ -22,6 +22,7 @@ from headrace.calibration.response import derive_response_curve
 from headrace.calibration.runs import Run
 from headrace.calibration.runs.model import LEAST_SECONDS
 from headrace.calibration.starts import find_lowest, list_directions
+from headrace.calibration.stops import list_stopping_begins
 from headrace.errors import InputError
 from headrace.workload.misfit import Misfit
 from headrace.workload.parameters import of_engine, value
@@ -159,11 +160,13 @@ def _fit_in_rounds(
 
 def _list_begins(objective: Objective) -> list[np.ndarray]:
     """Lists where the first round begins, one array of logarithms (a value per parameter) each: the
-    standard benchmark, the fixed directions where bins count alike, and of several runs also what
-    each alone asks for, so that another run does not end the fit in a worse place."""
+    standard benchmark, stops where runs had them, the fixed directions where bins count alike, and
+    of several runs also what each alone asks for, so that another run does not end the fit in a
+    worse place."""
     fixed = [np.zeros(len(objective.names))]
+    fixed += list_stopping_begins(objective.names, objective.database, objective.observations)
     if not objective.lenient:
-        fixed = [*list_directions(objective.names), *_list_client_bound_begins(objective)]
+        fixed = [*fixed, *list_directions(objective.names)[1:], *_list_client_bound_begins(objective)]
     if len(objective.observations) == 1:
         return fixed
     singles = [

@@ -80,7 +80,8 @@ class Objective:
         sysbench-tpcc. `lenient`: bins that clients hold in the model count as those of idle volumes
         do."""
         self.lenient = lenient
-        parameters = of_engine(engine, database, observations[0].run.benchmark.name)
+        cache_bytes = max(each.run.cache_gib for each in observations) * GIB
+        parameters = of_engine(engine, database, observations[0].run.benchmark.name, cache_bytes)
         self.database, self.engine, self.observations = database, engine, observations
         self.kib_known, self.measured_cpu = kib_known, measured_cpu
         self.names = tuple(parameter.name for parameter in parameters)

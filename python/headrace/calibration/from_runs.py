@@ -12,9 +12,10 @@ from types import MappingProxyType
 
 from headrace.base.checks import check_name
 from headrace.base.core import core_errors
+from headrace.base.units import GIB
 from headrace.calibration.runs import Run, load_run
 from headrace.errors import InputError
-from headrace.workload.parameters import of_engine, value
+from headrace.workload.parameters import estimate_pages_spread, of_engine, value
 from headrace.workload.points import check_size
 from headrace.workload.replica import ReplicaParameters
 from headrace.workload.server import SourceServer
@@ -117,7 +118,6 @@ def sysbench_tpcc(
 ) -> TransactionWorkload:
     """Returns sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse
     in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
-    from headrace.base.units import GIB
     from headrace.calibration.prior import TPCC_BYTES, build_tpcc
 
     if engine not in TPCC_BYTES:
@@ -151,8 +151,7 @@ def hammerdb_tprocc(
 ) -> TransactionWorkload:
     """Returns HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a
     warehouse where `size_gib` is not given; `redo_gib`: 100 MiB; `flavor`: mysql or mariadb;
-    `client_host`: same or network. Raises InputError."""
-    from headrace.base.units import GIB
+    `client_host`: same, network or region. Raises InputError."""
     from headrace.calibration.prior import TPROCC_BYTES, build_tprocc
 
     options = {
@@ -200,6 +199,8 @@ def build_standard(run: Run) -> TransactionWorkload:
     disk = find_local_disk(run, database)
     spreads = {} if disk is None else {"local_disk": disk["spread"]}
     size, benchmark = run.benchmark.data_gib, run.benchmark.name
+    if pages := estimate_pages_spread(run.engine, database, benchmark, run.cache_gib * GIB):
+        spreads["pages_touched"] = pages
     return _build_standard(run.name, run.engine, database, run.cache_gib, run.threads, size, benchmark, spreads=spreads)
 
 

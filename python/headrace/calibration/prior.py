@@ -92,7 +92,10 @@ def _build_standard(run: Run) -> dict:
     benchmark = run.benchmark
     if benchmark.name == "sysbench-tpcc":
         return _drop_background_writes(
-            apply_settings(build_tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1)), run), run
+            apply_settings(
+                build_tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1), run.client_host), run
+            ),
+            run,
         )
     if benchmark.name == "hammerdb-tprocc":
         return apply_counters(apply_settings(dict(build_tprocc(_collect_tprocc_options(run))["database"]), run), run)
@@ -252,10 +255,11 @@ def _choose_defaults(run: Run) -> dict:
     return {"io_capacity": 10_000} if version >= (8, 4) else {}
 
 
-def build_tpcc(engine: str, warehouses: float) -> dict:
-    """Returns sysbench-tpcc over `warehouses`. Raises InputError."""
+def build_tpcc(engine: str, warehouses: float, client_host: str | None = None) -> dict:
+    """Returns sysbench-tpcc over `warehouses`, its clients on one of CLIENT_HOSTS (None: not said).
+    Raises InputError."""
     with core_errors():
-        return dict(core.mysql_tpcc(engine, float(warehouses)))
+        return dict(core.mysql_tpcc(engine, float(warehouses), client_host))
 
 
 def apply_settings(database: dict, run: Run) -> dict:
@@ -269,7 +273,7 @@ def apply_settings(database: dict, run: Run) -> dict:
         # workloads).
         given.pop("io_capacity", None)
     if "redo_gib" in run.settings:
-        given["redo_bytes"] = run.settings["redo_gib"] * GIB
+        given |= {"redo_bytes": run.settings["redo_gib"] * GIB, "cache_bytes": run.cache_gib * GIB}
         given.setdefault("io_capacity_max", _find_ceiling(run))
     usual = {"sync_binlog": 1} | {name: value for name, value in _choose_defaults(run).items() if name in BY_DEFAULT}
     return database_under(database, usual | given)

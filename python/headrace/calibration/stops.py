@@ -5,7 +5,7 @@ Only where the model's server stops its clients (`checkpoint` of the database, `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,3 +47,41 @@ def compare_stopped_share(measured: float | None, columns: core.DatabaseRows) ->
     if measured is None:
         return []
     return [np.array([(float(np.mean(columns["stopped_share"])) - measured) / SHARE_SPREAD])]
+
+
+# Pages touched at which a search for stops begins, over the standard's: what reads leave of the
+# volume to clients decides whether a log fills at all, and how many that are is what nobody knows.
+TOUCHED = (1.0, 0.7, 0.5)
+
+
+def list_stopping_begins(
+    names: Sequence[str], database: Mapping[str, Any], observations: Sequence[Observation]
+) -> list[np.ndarray]:
+    """Lists starts of a fit in which the log fills as often as the runs had it: an array of
+    logarithms, in the order of `names`, for each of TOUCHED; none where no run stopped.
+
+    All that transactions make due is written, while clients run by the page cleaner up to its
+    ceiling, and while they wait by the volume as fast as it goes. Where no log fills, no small step
+    makes one fill, so that no other start finds the way there.
+    """
+    flushed = [each for each in map(lambda seen: _estimate_flushed_per_tx(seen, database), observations) if each]
+    if not flushed:
+        return []
+    moved = {"flush_per_tx": np.log(np.mean(flushed) / database["writes"]["flush_per_tx"])}
+    return [
+        np.array([(moved | {"pages_touched": np.log(touched)}).get(name, 0.0) for name in names]) for touched in TOUCHED
+    ]
+
+
+def _estimate_flushed_per_tx(observation: Observation, database: Mapping[str, Any]) -> float | None:
+    """Estimates pages that a transaction makes due, from the time clients waited; None of a run in
+    which they did not."""
+    stopped = measure_stopped_share(observation, database)
+    if not stopped or stopped < SHARE_SPREAD:
+        return None
+    writes = database["writes"]
+    ceiling = writes["flush_limit_per_s"]
+    ios_of_page, _ = core.page_write_cost(database["cached_bytes"], writes["doublewrite"])
+    volume = observation.run.caps.iops / ios_of_page
+    at_once = volume if np.isfinite(volume) else ceiling
+    return ((1.0 - stopped) * ceiling + stopped * at_once) / float(np.mean(observation.seconds_tps))

@@ -10,7 +10,17 @@ import pytest
 import headrace
 from headrace.base import core
 from headrace.base.units import GIB
-from headrace.calibration.stops import SHARE_SPREAD, compare_stopped_share, find_waiting, stops_clients
+from headrace.calibration.observations import observe
+from headrace.calibration.prior import build_prior
+from headrace.calibration.runs import Run, load_run
+from headrace.calibration.stops import (
+    SHARE_SPREAD,
+    TOUCHED,
+    compare_stopped_share,
+    find_waiting,
+    list_stopping_begins,
+    stops_clients,
+)
 from headrace.report.databases import in_words
 from headrace.workload.server_settings import database_under
 from headrace.workload.transactions import TransactionWorkload
@@ -73,3 +83,68 @@ def test_shares_are_compared_in_standard_deviations_where_they_were_measured():
     columns: core.DatabaseRows = {"stopped_share": [0.0, 0.2]}  # pyright: ignore[reportAssignmentType]
     assert compare_stopped_share(None, columns) == []
     assert compare_stopped_share(0.06, columns)[0] == pytest.approx([0.04 / SHARE_SPREAD])
+
+
+RUN = """
+format = "headrace-run"
+version = 1
+name = "stops"
+engine = "innodb"
+flavor = "mysql"
+engine_version = "8.0.20"
+storage = "gp2:931"
+instance = "r5.xlarge"
+as_of = 2020-05-15
+cache_gib = 24
+threads = 128
+start = "warm"
+[benchmark]
+name = "sysbench-tpcc"
+tables = 5
+scale = 100
+[settings]
+redo_gib = 0.25
+[files]
+sysbench = "run.csv"
+"""
+SECONDS = 600
+
+
+def write_run(folder, tps) -> Run:
+    """Writes and loads a run of so many transactions in each second."""
+    rows = "".join(f"{second},128,{rate:.3f}\n" for second, rate in enumerate(tps, 1))
+    (folder / "run.csv").write_text(f"t_s,threads,tps\n{rows}")
+    (folder / "run.toml").write_text(RUN)
+    return load_run(folder / "run.toml")
+
+
+def test_a_fit_begins_where_all_that_is_due_is_written(tmp_path):
+    """A fifth of the time at 0 and else 650 tps: 2,000 pages a second in four fifths of it, and gp2's 3 x 931 IOPS over 1.0625 a page
+    in the rest, for 520 transactions a second."""
+    stopping = observe(write_run(tmp_path, ([650.0] * 8 + [0.0] * 2) * (SECONDS // 10)))
+    database = build_prior(stopping.run)
+    names = ("pages_touched", "base_ms", "flush_per_tx")
+    begins = list_stopping_begins(names, database, [stopping])
+    pages = (0.8 * 2_000.0 + 0.2 * 3.0 * 931.0 / 1.0625) / 520.0
+    moved = np.log(pages / database["writes"]["flush_per_tx"])
+    assert np.array(begins) == pytest.approx(np.array([[np.log(share), 0.0, moved] for share in TOUCHED]))
+    steady = observe(write_run(tmp_path, [520.0] * SECONDS))
+    assert list_stopping_begins(names, database, [steady]) == []
+    # Runs that do not stop do not say how much is due.
+    assert np.array(list_stopping_begins(names, database, [steady, stopping])) == pytest.approx(np.array(begins))
+
+
+def test_a_run_that_stopped_is_calibrated_to_stop(tmp_path):
+    """From the standard, whose reads leave the volume no room for more than 400 tps, no small step fills the log: without starts of
+    their own the stops stayed 0. A calibration takes them to be known to SHARE_SPREAD, and so does this."""
+    true = build_prior(write_run(tmp_path, [1.0] * SECONDS))
+    true["popularity"] = [{**item, "pages": 0.6 * item["pages"]} for item in true["popularity"]]
+    true["writes"] = {**true["writes"], "flush_per_tx": 4.2}
+    where = {"storage": "gp2:931", "instance": "r5.xlarge", "as_of": "2020-05-15", "start": "warm", "seconds": SECONDS}
+    shown = headrace.predict(replace(shop(), database=true, threads=128), **where, draws=0, seed=3).rows
+    waited = float(np.mean(find_waiting(shown["tps"].to_numpy())))
+    assert waited > 0.1
+    workload = headrace.calibrate([write_run(tmp_path, shown["tps"])])
+    again = headrace.predict(workload, **where, draws=0, seed=None)
+    assert float(again.rows["stopped_share"].mean()) == pytest.approx(waited, abs=2 * SHARE_SPREAD)
+    assert float(again.rows["tps"].mean()) == pytest.approx(float(shown["tps"].mean()), rel=0.02)

@@ -22,7 +22,7 @@ use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip};
 use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
 use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
-use super::settings::{syncs_per_commit, REDO_USABLE};
+use super::settings::{evicted_before_written, syncs_per_commit, REDO_USABLE};
 use crate::error::SimError;
 use crate::report::MIB;
 use distribution::rows_per_key;
@@ -523,9 +523,8 @@ impl Oltp {
         let missed = |part: &PagePart| libm::exp(-part.class.touches_per_tx * stay);
         let misses = sum(&|part| part.class.touches_per_tx * missed(part));
         let misses_written = sum(&|part| part.writes_per_tx * missed(part));
-        // Guess: a page read for a change is still dirty if it leaves before its redo must; with
-        // the midpoint it stays for the old part of the list only.
-        let evicted_first = window / (window + OLD_SHARE * stay);
+        // With the midpoint it stays for the old part of the list only.
+        let evicted_first = evicted_before_written(window, OLD_SHARE * stay);
         let share = if misses > 0.0 { misses_written / misses } else { sum(&|part| part.writes_per_tx) / sum(&|part| part.class.touches_per_tx) };
         let dirty = share.min(1.0) * evicted_first;
         // Pages that stay are written once a window in which they were changed; the others as far

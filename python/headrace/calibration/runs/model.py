@@ -37,7 +37,7 @@ SERIES_COLUMNS = {
 # What a local disk is of which the catalog has no figure, and where clients run, as the core names
 # them.
 LOCAL_DISKS = ("sata-ssd", "nvme-ssd")
-CLIENT_HOSTS = ("same", "network")
+CLIENT_HOSTS = ("same", "network", "region")
 
 
 @dataclass(frozen=True)

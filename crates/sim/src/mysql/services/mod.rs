@@ -19,7 +19,7 @@
 //! [`AuroraStorage`]; each says whether it was fitted, on what, or guessed.
 
 mod aurora;
-mod quorum;
+pub(in crate::mysql) mod quorum;
 mod reader;
 mod standby;
 

@@ -13,6 +13,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
 
+/// Round trip within a zone, ms. Guess.
+pub const ZONE_RTT_MS: f64 = 0.15;
 /// Round trip between two zones of a region, ms: uniform in between. Commonly stated; AWS says
 /// single-digit milliseconds. Guess.
 pub const AZ_RTT_LOW_MS: f64 = 0.5;
@@ -43,7 +45,7 @@ pub struct Quorum {
 
 impl Default for Quorum {
     fn default() -> Quorum {
-        Quorum { copies: [2, 2, 2], needed: 4, zone_rtt_ms: 0.15, node_ms: 0.35, node_sigma: 0.5, slow_share: 0.01, slow_ms: 20.0 }
+        Quorum { copies: [2, 2, 2], needed: 4, zone_rtt_ms: ZONE_RTT_MS, node_ms: 0.35, node_sigma: 0.5, slow_share: 0.01, slow_ms: 20.0 }
     }
 }
 

@@ -507,6 +507,12 @@ class CheckpointLaw(TypedDict):
     limit_share: float
     stop_s: float
 
+class LastOrders(TypedDict):
+    share: float
+    touches_per_tx: float
+    window_tx: float
+    together: bool
+
 class Database(TypedDict):
     engine: str
     read_bytes: float
@@ -526,6 +532,7 @@ class Database(TypedDict):
     shape: Shape
     local_disk: float | None
     local_disk_reads: float | None
+    last_orders: LastOrders | None
 
 class DatabaseRun(TypedDict):
     storage: str

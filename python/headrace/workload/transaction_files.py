@@ -44,6 +44,7 @@ MAY_LACK = {
     "redo_capacity_bytes": None,
     "dirtying": None,
     "checkpoint": None,
+    "last_orders": None,
     "local_disk": None,
     "local_disk_reads": None,
     "response": msgspec.UNSET,

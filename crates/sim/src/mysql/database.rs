@@ -2,6 +2,7 @@
 //! certainty, the workload file says) or taken from a standard benchmark; nothing here knows a
 //! volume.
 
+use super::last_orders::LastOrders;
 use super::popularity::Popularity;
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
@@ -225,6 +226,10 @@ pub struct Database {
     pub cached_bytes: f64,
     /// How often pages are touched.
     pub popularity: Popularity,
+    /// Reads of the stock of the last orders, which are not in the popularity: they do not stay the
+    /// same. None: the benchmark has none (files before it was kept).
+    #[serde(default)]
+    pub last_orders: Option<LastOrders>,
     /// Share of the cache that holds pages.
     pub usable_share: f64,
     /// Share of the list behind the midpoint, where pages enter: 3/8 by default in InnoDB; 1 for
@@ -326,7 +331,7 @@ impl PageWrites {
 impl Database {
     /// Makes the database over `factor` times the data.
     pub fn grown(&self, factor: f64) -> Database {
-        let mut grown = Database { popularity: self.popularity.grown(factor), ..self.clone() };
+        let mut grown = Database { popularity: self.popularity.grown(factor), last_orders: self.last_orders.map(|last| last.grown(factor)), ..self.clone() };
         grown.writes.flush_ramp_tx *= factor;
         grown.shape.filling.iter_mut().for_each(|point| point.0 *= factor);
         grown
@@ -419,6 +424,7 @@ impl Database {
         if let Some(dirtying) = &self.dirtying {
             dirtying.check(self.popularity.classes.len())?;
         }
+        self.last_orders.as_ref().map_or(Ok(()), LastOrders::check)?;
         self.checkpoint.as_ref().map_or(Ok(()), CheckpointLaw::check)?;
         self.compaction.as_ref().map_or(Ok(()), Compaction::check)
     }

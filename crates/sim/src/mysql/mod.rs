@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `database` | a database as its storage sees it: the parameters a calibration identifies |
 //! | `popularity` | how often pages are touched: classes of like pages |
+//! | `last_orders` | what TPC-C's stock level reads of: cold while the data is as loaded |
 //! | `cache` | pages in the buffer pool or block cache while it fills and after: reads and evictions per transaction |
 //! | `checkpoint` | its age: what a full redo log does to flushing and to clients |
 //! | `warmup` | the cache followed over transactions, once per database and cache size |
@@ -28,6 +29,7 @@ pub mod costs;
 pub mod database;
 pub mod demand;
 pub mod interval;
+pub mod last_orders;
 pub mod local_disk;
 pub mod popularity;
 pub mod replica;
@@ -41,5 +43,6 @@ pub mod warmup;
 
 pub use database::{CheckpointLaw, Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
 pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
+pub use last_orders::LastOrders;
 pub use popularity::{PageClass, Popularity};
 pub use warmup::WarmUp;

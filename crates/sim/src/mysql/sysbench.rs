@@ -469,6 +469,7 @@ impl Oltp {
             read_bytes: if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES / ROCKS_COMPRESSION },
             cached_bytes,
             popularity: Popularity { classes },
+            last_orders: None,
             usable_share: USABLE_SHARE,
             // RocksDB's block cache is plain LRU.
             old_share: if innodb { OLD_SHARE } else { 1.0 },

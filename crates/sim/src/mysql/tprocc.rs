@@ -39,8 +39,8 @@ const INDEX_FILL: f64 = core::f64::consts::LN_2;
 const ROW_EXTRA: f64 = 5.0 + 6.0 + 7.0 + 2.0 / 6.0;
 
 /// Of 23 calls: new orders and payments; each of the others.
-const OFTEN: f64 = 10.0 / 23.0;
-const SELDOM: f64 = 1.0 / 23.0;
+pub(super) const OFTEN: f64 = 10.0 / 23.0;
+pub(super) const SELDOM: f64 = 1.0 / 23.0;
 /// Statements that HammerDB's script sends for a call: new order and payment set a variable, call
 /// and select what came out; of 23 calls the other three send six (2.87 a call are counted in
 /// published runs).
@@ -57,11 +57,11 @@ const CUSTOMERS_READ: f64 = BY_NAME * NAMESAKES + (1.0 - BY_NAME);
 const DISTRICTS: f64 = 10.0;
 /// Different items in the 20 orders that a stock level looks at (2.8.2.2): 200 lines, of which 0.2
 /// repeat one of 100,000 items.
-const ITEMS_LOOKED_AT: f64 = 200.0;
+pub(super) const ITEMS_LOOKED_AT: f64 = 200.0;
 
 /// Rows of a warehouse and the bytes of one (1.3; strings at their mean length, 4.3.3.1; MySQL's
 /// types: 4 bytes a number, 8 a large one, 5 a date).
-const STOCK: (f64, f64) = (100_000.0, 318.0);
+pub(super) const STOCK: (f64, f64) = (100_000.0, 318.0);
 const CUSTOMER: (f64, f64) = (30_000.0, 572.0);
 const ORDERS: (f64, f64) = (30_000.0, 34.0);
 const ORDER_LINE: (f64, f64) = (300_000.0, 60.0);
@@ -128,10 +128,20 @@ struct Part {
     changes: f64,
 }
 
+/// Pages of rows that came in key order, over some warehouses.
+fn pages_of((rows, bytes): (f64, f64), warehouses: f64) -> f64 {
+    warehouses * rows / (ROOM / (bytes + ROW_EXTRA)).floor()
+}
+
+/// Pages of the stock.
+pub(super) fn stock_pages(warehouses: f64) -> f64 {
+    pages_of(STOCK, warehouses)
+}
+
 impl Tprocc {
     /// Touches by table. Of all warehouses together.
     fn parts(&self) -> Vec<Part> {
-        let pages = |(rows, bytes): (f64, f64)| self.warehouses * rows / (ROOM / (bytes + ROW_EXTRA)).floor();
+        let pages = |table: (f64, f64)| pages_of(table, self.warehouses);
         let index = |(rows, bytes): (f64, f64)| self.warehouses * rows * bytes / (PAGE_BYTES - 132.0) / INDEX_FILL;
         let rows_per_page = |(_, bytes): (f64, f64)| (ROOM / (bytes + ROW_EXTRA)).floor();
         let stock = Part { pages: pages(STOCK), touches: OFTEN * LINES + SELDOM * ITEMS_LOOKED_AT, changes: OFTEN * LINES };
@@ -188,6 +198,7 @@ impl Tprocc {
             engine: StorageEngine::Innodb,
             read_bytes: PAGE_BYTES,
             cached_bytes: PAGE_BYTES,
+            last_orders: None,
             usable_share: USABLE_SHARE,
             old_share: OLD_SHARE,
             ordered_while_filling: false,

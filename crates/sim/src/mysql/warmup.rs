@@ -7,10 +7,15 @@
 
 use super::cache::Cache;
 use super::database::{Database, Dirtying};
+use super::last_orders::LastOrders;
+use super::popularity::Popularity;
 
 /// A step moves at most this share of the cache, and of the transactions so far (chosen).
 const STEP_OF_CACHE: f64 = 0.02;
 const STEP_OF_TX: f64 = 0.08;
+/// A step after several turnovers is at most so many times as long (chosen: against 1, reads
+/// differ by MEASURE).
+const MOST_LONGER: f64 = 6.0;
 /// The cache is followed until reads change by less than this share over one turnover, or for at
 /// most 24 turnovers.
 const SETTLED: f64 = 1e-3;
@@ -20,6 +25,8 @@ const MOST_TURNOVERS: f64 = 24.0;
 /// effect.
 const LAST_TURNOVER: f64 = 256.0;
 const FURTHER: f64 = 1.15;
+/// Pages touched so many times as often anyway are not read for the last orders' sake.
+const HOT: f64 = 5.0;
 /// Most points of a curve: a bound on time and memory.
 const MOST_STEPS: usize = 4_000;
 
@@ -71,15 +78,22 @@ impl WarmUp {
         if let Some(dirtying) = &database.dirtying {
             cache = cache.dirtied(&dirtying.changed, dirtying.window_tx);
         }
+        let last_orders = database.last_orders.map(|last| Stock::in_cache(last, &database.popularity, &mut cache));
+        let settled_tx = database.last_orders.map_or(0.0, LastOrders::settled_tx);
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
         let smallest = STEP_OF_CACHE * 0.01 * cache.capacity().min(database.popularity.pages());
         while curve.points.len() < MOST_STEPS {
-            let by_cache = STEP_OF_CACHE * cache.capacity() / cache.reads_per_tx().max(1e-12);
+            // The longer the cache has been full, the slower it changes.
+            let longer = (1.0 + evicted / cache.capacity()).min(MOST_LONGER);
+            let by_cache = STEP_OF_CACHE * longer * cache.capacity() / cache.reads_per_tx().max(1e-12);
             // Up to the first eviction exactly, so that the step there is not smeared.
             let to_full = if cache.is_full() { f64::INFINITY } else { (cache.capacity() - cache.page_count()) / cache.reads_per_tx().max(1e-12) * 1.0001 };
             let by_tx = STEP_OF_TX * tx + smallest / cache.reads_per_tx().max(1e-12);
             let step = by_cache.min(by_tx).min(to_full.max(1e-3 * by_cache));
+            if let Some(stock) = &last_orders {
+                stock.set_touches(&mut cache, tx + 0.5 * step);
+            }
             let moved = cache.pass(step);
             if cache.is_full() && curve.full_at_tx.is_none() {
                 curve.full_at_tx = Some(tx + step);
@@ -96,7 +110,7 @@ impl WarmUp {
             tx += step;
             if turned >= settled.0 + 1.0 {
                 let reads = moved.reads / step;
-                if (reads / settled.1 - 1.0).abs() < SETTLED || turned > MOST_TURNOVERS {
+                if ((reads / settled.1 - 1.0).abs() < SETTLED && tx > settled_tx) || turned > MOST_TURNOVERS {
                     break;
                 }
                 settled = (turned, reads);
@@ -106,18 +120,21 @@ impl WarmUp {
             }
         }
         if cache.is_full() {
-            curve.extend_settled(database, evicted / cache.capacity(), cache.capacity());
+            curve.extend_settled(database, &cache, evicted / cache.capacity(), last_orders.as_ref());
         }
         curve
     }
 
-    fn extend_settled(&mut self, database: &Database, mut turned: f64, capacity: f64) {
+    fn extend_settled(&mut self, database: &Database, cache: &Cache, mut turned: f64, last_orders: Option<&Stock>) {
         let Some(mut last) = self.points.last().copied() else { return };
-        // Settled: as many pages go as come.
-        let evicted_per_tx = last.reads.max(1e-12);
+        let capacity = cache.capacity();
+        let read_of = |tx: f64| last_orders.map_or(0.0, |stock| stock.reads_per_tx(cache, tx));
+        let others = last.reads - read_of(last.tx);
         while turned < LAST_TURNOVER {
             let next = turned * FURTHER;
-            last.tx += (next - turned) * capacity / evicted_per_tx;
+            // Settled but for the last orders: as many pages go as come.
+            last.tx += (next - turned) * capacity / last.reads.max(1e-12);
+            last.reads = others + read_of(last.tx);
             turned = next;
             (last.turned, last.shape) = (turned, interpolated(&database.shape.full, turned));
             if database.dirtying.is_none() {
@@ -167,6 +184,39 @@ impl WarmUp {
             shape: mix(from.shape, to.shape),
             full: mix(from.full, to.full),
         }
+    }
+}
+
+/// The stock in a cache: classes of its pages, each beside the one it was taken out of.
+struct Stock {
+    last_orders: LastOrders,
+    pages: f64,
+    classes: Vec<(usize, usize)>,
+}
+
+impl Stock {
+    /// Takes the stock's share out of all classes that the reads of the last orders matter to.
+    fn in_cache(last_orders: LastOrders, popularity: &Popularity, cache: &mut Cache) -> Stock {
+        let pages = last_orders.share * popularity.pages();
+        let matters = |class: usize| popularity.classes[class].touches_per_tx * pages < HOT * last_orders.touches_per_tx;
+        let likes: Vec<usize> = (0..popularity.classes.len()).filter(|class| matters(*class)).collect();
+        let classes = likes.into_iter().map(|like| (cache.split_class(like, last_orders.share), like)).collect();
+        Stock { last_orders, pages, classes }
+    }
+
+    /// Touches of one of its pages at `tx` that may have to read it.
+    fn touches(&self, cache: &Cache, tx: f64) -> f64 {
+        self.last_orders.touches(tx, cache.stay_tx()) / self.pages
+    }
+
+    fn set_touches(&self, cache: &mut Cache, tx: f64) {
+        let more = self.touches(cache, tx);
+        self.classes.iter().for_each(|&(class, like)| cache.touch_besides(class, like, more));
+    }
+
+    /// Reads of the last orders of a transaction at `tx`, of a cache as it is now.
+    fn reads_per_tx(&self, cache: &Cache, tx: f64) -> f64 {
+        self.touches(cache, tx) * self.classes.iter().map(|&(class, _)| cache.outside(class)).sum::<f64>()
     }
 }
 

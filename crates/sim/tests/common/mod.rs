@@ -14,6 +14,7 @@ pub fn plain_database(sharpness: f64) -> Database {
         read_bytes: PAGE,
         cached_bytes: PAGE,
         popularity: Popularity { classes: vec![hot, rest] },
+        last_orders: None,
         usable_share: 1.0,
         old_share: 0.375,
         ordered_while_filling: false,

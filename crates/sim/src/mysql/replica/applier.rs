@@ -181,7 +181,8 @@ impl Applier {
         if source.engine == StorageEngine::Innodb {
             popularity.classes.push(PageClass { pages: UNDO_PAGES * f64::from(segments), touches_per_tx: 1.0 / f64::from(segments) });
         }
-        let mut adapted = Database { popularity, ..source.clone() };
+        // An applier looks at no stock.
+        let mut adapted = Database { popularity, last_orders: None, ..source.clone() };
         adapted.writes.first_dirty = (source.writes.first_dirty * dirtier).min(1.0);
         adapted.writes.later_dirty = (source.writes.later_dirty * dirtier).min(1.0);
         // What the source's run left unexplained is the source's.

@@ -1,0 +1,148 @@
+//! Reads of what was ordered last: TPC-C's stock level looks at the stock of the last twenty orders
+//! of a district.
+//!
+//! ```text
+//!  reads of it
+//!   |\            orders of the load: their items were drawn evenly, so that their rows lie
+//!   |  \          anywhere in the stock
+//!   |    \_____   orders of the run: rows that it has changed itself, not long ago
+//!   +--------------> transactions
+//!        window
+//! ```
+//!
+//! How many of the twenty are the run's own follows from transactions alone, whatever cache and
+//! storage are. InnoDB finds the pages of an own order while they are cached. An LSM tree writes
+//! changed rows together, so that their blocks are few and stay cached (taken so: the rows of a
+//! whole window are 1.4 % of TPC-C's data).
+//!
+//! Clauses are those of the TPC-C Standard Specification 5.11.
+
+use crate::error::SimError;
+use serde::{Deserialize, Serialize};
+
+/// Orders that a stock level looks at (2.8.2.2).
+const ORDERS: u32 = 20;
+/// Windows after which as good as all of them are the run's: of 30 orders expected in a district
+/// 0.05 are missing.
+const ALL_RENEWED: f64 = 1.5;
+
+/// Reads of the stock of the last orders.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastOrders {
+    /// Share of the data's pages that is stock.
+    pub share: f64,
+    /// How many pages of it a transaction looks at.
+    pub touches_per_tx: f64,
+    /// Transactions in which a district gets as many orders as are looked at, on average.
+    pub window_tx: f64,
+    /// Rows that a run has changed lie together: an LSM tree.
+    pub together: bool,
+}
+
+impl LastOrders {
+    /// Those of some warehouses with `pages` of stock each, a `share` of the data, where `level_share` of transactions are
+    /// stock levels that look at `items` each, and `order_share` are new orders.
+    pub(super) fn of(warehouses: f64, (pages, share): (f64, f64), (level_share, items): (f64, f64), order_share: f64, together: bool) -> LastOrders {
+        // Districts of a warehouse (1.2.1).
+        let districts = 10.0 * warehouses;
+        LastOrders {
+            share,
+            // Some items share a page.
+            touches_per_tx: level_share * pages * -libm::expm1(-items / pages),
+            window_tx: f64::from(ORDERS) * districts / order_share,
+            together,
+        }
+    }
+
+    /// Makes the same over `factor` times the data.
+    pub(super) fn grown(&self, factor: f64) -> LastOrders {
+        LastOrders { window_tx: self.window_tx * factor, ..*self }
+    }
+
+    /// Transactions from the start up to which reads of them change much: in an LSM tree until they
+    /// have gone.
+    pub(super) fn settled_tx(self) -> f64 {
+        if self.together {
+            ALL_RENEWED * self.window_tx
+        } else {
+            0.0
+        }
+    }
+
+    /// Touches of a transaction after `tx` of them that may have to read a page, where pages stay
+    /// cached for `stay_tx`.
+    pub(super) fn touches(&self, tx: f64, stay_tx: f64) -> f64 {
+        let age = tx.min(self.window_tx).max(1e-9);
+        let cached = if self.together { 1.0 } else { (stay_tx / age).min(1.0) };
+        self.touches_per_tx * (1.0 - self.renewed(tx) * cached)
+    }
+
+    /// Share of the last orders that were made since the start: the mean of min(orders, ORDERS) of
+    /// a district, whose orders are Poisson.
+    fn renewed(&self, tx: f64) -> f64 {
+        let expected = f64::from(ORDERS) * tx / self.window_tx;
+        let mut chance = libm::exp(-expected);
+        let mut missing = 0.0;
+        for orders in 0..ORDERS {
+            missing += chance * f64::from(ORDERS - orders);
+            chance *= expected / f64::from(orders + 1);
+        }
+        1.0 - missing / f64::from(ORDERS)
+    }
+
+    /// Refuses what cannot be.
+    pub(super) fn check(&self) -> Result<(), SimError> {
+        SimError::check_range("share of pages that is stock", self.share, 1e-6, 1.0)?;
+        SimError::check_range("pages of the last orders' stock of a transaction", self.touches_per_tx, 0.0, 1e6)?;
+        SimError::check_range("transactions in which the last orders are renewed", self.window_tx, 1.0, 1e15)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders(together: bool) -> LastOrders {
+        LastOrders::of(10.0, (2_000.0, 0.4), (1.0 / 23.0, 200.0), 10.0 / 23.0, together)
+    }
+
+    /// 20 orders x 100 districts x 2.3 transactions an order; 2,000 x (1 - exp(-0.1)) = 190.33 pages.
+    #[test]
+    fn rates_follow_from_the_specification() {
+        let last = orders(true);
+        assert!((last.window_tx - 4_600.0).abs() < 1e-9 && (last.touches_per_tx * 23.0 - 190.325).abs() < 1e-3);
+        let grown = last.grown(3.0);
+        assert!((grown.window_tx - 13_800.0).abs() < 1e-9 && (grown.touches(0.0, 0.0) / last.touches(0.0, 0.0) - 1.0).abs() < 1e-12);
+    }
+
+    /// Against districts that get orders one by one, from a fixed sequence of pseudo-random numbers
+    /// (a linear congruence modulo 2^64, Knuth's constants). 400,000 districts x 20 orders: the
+    /// mean of the share has a standard deviation of sqrt(0.25 / 400,000) = 8e-4 at most; four of
+    /// them are allowed.
+    #[test]
+    fn renewed_orders_are_those_that_districts_have_had() {
+        let (last, districts) = (orders(true), 400_000);
+        for windows in [0.05, 0.5, 1.0, 1.7] {
+            let (mut state, mut counts) = (1u64, vec![0u32; districts]);
+            for _ in 0..(windows * 20.0 * districts as f64) as usize {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                counts[((state >> 33) as usize * districts) >> 31] += 1;
+            }
+            let share = counts.iter().map(|&count| f64::from(count.min(20)) / 20.0).sum::<f64>() / districts as f64;
+            assert!((last.renewed(windows * last.window_tx) - share).abs() < 3.2e-3, "{windows}");
+        }
+        assert!(last.renewed(0.0).abs() < 1e-12 && last.renewed(last.settled_tx()) > 0.997);
+    }
+
+    #[test]
+    fn pages_that_have_left_the_cache_are_read_again() {
+        let (pages, tree) = (orders(false), orders(true));
+        let begin = tree.touches(0.0, f64::INFINITY);
+        // In a tree nothing is left to read, and in pages what is older than the cache goes back.
+        assert!(tree.touches(tree.settled_tx(), 0.0) < 3e-3 * begin);
+        let share = pages.touches(2.0 * pages.window_tx, 0.25 * pages.window_tx) / begin;
+        assert!((share - 0.75).abs() < 1e-3, "{share}");
+        assert!((pages.touches(2.0 * pages.window_tx, 0.0) / begin - 1.0).abs() < 1e-12);
+    }
+}

@@ -69,7 +69,11 @@ def build_prior(run: Run) -> dict:
         database |= {"checkpoint": core.checkpoint_law(run.flavor or "mysql", _redo_release(run))}
     disk = find_local_disk(run, database)
     if disk is not None:
-        database |= {"local_disk": disk["writes"], "local_disk_reads": disk["reads"]}
+        database |= {
+            "local_disk": disk["writes"],
+            "local_disk_reads": disk["reads"],
+            "local_disk_read_ms": disk["read_ms"],
+        }
     return database
 
 
@@ -80,10 +84,23 @@ def find_local_disk(run: Run, database: dict) -> core.LocalDisk | None:
         return None
     pages_s = run.settings.get("io_capacity_max")
     known_writes = None if pages_s is None else (DISK_OVER_IO_CAPACITY_MAX * pages_s, IO_CAPACITY_SPREAD)
+    size_gb = core.parse_storage(run.storage)["members"][0]["size_gib"] * GIB / 1e9
     with core_errors():
         return core.mysql_local_disk(
-            cast("core.Database", database), run.cache_gib * GIB, run.local_disk, known_writes, run.as_of.isoformat()
+            cast("core.Database", database),
+            run.cache_gib * GIB,
+            run.local_disk,
+            size_gb,
+            known_writes,
+            run.as_of.isoformat(),
         )
+
+
+def find_own_spreads(run: Run, database: dict) -> dict[str, float]:
+    """Returns the spreads before a run, by parameter, of what its description tells better or worse
+    than usual: the speed of its local disk."""
+    disk = find_local_disk(run, database)
+    return {} if disk is None else {"local_disk": disk["spread"]}
 
 
 def _build_standard(run: Run) -> dict:

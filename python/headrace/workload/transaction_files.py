@@ -45,6 +45,7 @@ MAY_LACK = {
     "checkpoint": None,
     "local_disk": None,
     "local_disk_reads": None,
+    "local_disk_read_ms": None,
     "response": msgspec.UNSET,
 }
 

@@ -27,6 +27,16 @@ const SHEET_BYTES: f64 = 4_096.0;
 const MB: f64 = 1e6;
 /// Share of the disk's time that reads or writes get at least: more than the smaller of them needs.
 const LEAST_SHARE: f64 = 0.5;
+/// Drives for servers are sold from 240 GB to 15.36 TB: a smaller size is a part of one.
+const LEAST_GB: f64 = 240.0;
+const MOST_GB: f64 = 15_360.0;
+/// A size with a quarter to spare, and half of the way, in octaves, from there to 0.96 of the flash.
+const SPARED_GB: f64 = 1_600.0;
+const HALF_STEP: f64 = 0.13;
+/// The largest drives behind SATA, with a quarter to spare (Intel DC S3610) and without (Samsung
+/// PM883), and a twentieth for how sizes are rounded.
+const MOST_SATA_SPARED_GB: f64 = 1.05 * 1_600.0;
+const MOST_SATA_GB: f64 = 1.05 * 7_680.0;
 
 /// What a local disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +46,17 @@ pub enum DiskKind {
     SataSsd,
     /// Flash behind NVMe.
     NvmeSsd,
+}
+
+impl DiskKind {
+    /// Typical time of a 4 KiB read that has the drive for itself, us. Data sheets, from memory:
+    /// Intel DC P4510 77, Micron 7450 PRO 80; Micron 5200 ECO 150.
+    fn read_us(self) -> f64 {
+        match self {
+            DiskKind::SataSsd => 150.0,
+            DiskKind::NvmeSsd => 80.0,
+        }
+    }
 }
 
 /// Rates of a disk that does nothing else, logarithms of bytes a second.
@@ -53,14 +74,16 @@ pub struct LocalDisk {
     pub writes: f64,
     /// [`Database::local_disk_reads`]: how many times as many reads for each write.
     pub reads: f64,
+    /// [`Database::local_disk_read_ms`]: a page read alone, ms.
+    pub read_ms: f64,
     /// Pages it writes a second at random if it does nothing else.
     pub page_writes_per_s: f64,
     /// Standard deviation of the logarithm of its speed.
     pub spread: f64,
 }
 
-/// The local disk of a database with a settled cache of `cache_bytes`: of a kind, or of any where
-/// that is not known. `settled_writes`: pages a second at random that somebody knows it to write,
+/// The local disk of a database with a settled cache of `cache_bytes`: of `gb` GB and of a kind, or
+/// of any where that is not known. `settled_writes`: pages a second at random that somebody knows it to write,
 /// and the standard deviation of the logarithm; they move its speed by what they are
 /// worth. `as_of`: the day of the catalog's guess.
 ///
@@ -69,11 +92,11 @@ pub struct LocalDisk {
 pub fn local_disk(
     database: &Database,
     cache_bytes: f64,
-    kind: Option<DiskKind>,
+    (kind, gb): (Option<DiskKind>, f64),
     known_writes: Option<(f64, f64)>,
     as_of: NaiveDate,
 ) -> Result<LocalDisk, SimError> {
-    let (mut sheet, mut spread) = sheet_of(kind)?;
+    let (mut sheet, mut spread) = sheet_of(kind, gb)?;
     if let Some((pages_s, doubt)) = known_writes {
         SimError::check_range("pages written a second", pages_s, 1.0, 1e9)?;
         let off = libm::log(pages_s * database.cached_bytes) - sheet.random_writes;
@@ -90,7 +113,17 @@ pub fn local_disk(
     let warm_up = WarmUp::new(database, cache_bytes);
     let at = warm_up.at(warm_up.settled_tx(), &mut 0);
     let (writes, reads) = shares(database, &setup, &at, &sheet);
-    Ok(LocalDisk { writes, reads: reads / writes, page_writes_per_s: libm::exp(sheet.random_writes) / database.cached_bytes, spread })
+    let kinds = kinds_of(kind, gb);
+    let first_us = libm::exp(kinds.iter().map(|kind| libm::log(kind.read_us())).sum::<f64>() / kinds.len() as f64);
+    // The rest of a page follows at the pace of many reads.
+    let rest_bytes = (database.read_bytes - SHEET_BYTES).max(0.0);
+    Ok(LocalDisk {
+        writes,
+        reads: reads / writes,
+        read_ms: first_us / 1e3 + rest_bytes / libm::exp(sheet.random_reads) * 1e3,
+        page_writes_per_s: libm::exp(sheet.random_writes) / database.cached_bytes,
+        spread,
+    })
 }
 
 /// Factors on the catalog's caps of writes and of reads with which a load gets done what the disk
@@ -123,13 +156,23 @@ fn on_caps(limits: &VolumeLimits, flow: &Measured) -> [f64; 2] {
     [of(flow.write_units, flow.write_bytes, limits.iops, limits.throughput_bytes_s), of(flow.read_units, flow.read_bytes, iops, rate)]
 }
 
-/// Rates in the middle of the drives of a kind, of all kinds alike where it is not known, and the
-/// standard deviation of their writes at random.
-fn sheet_of(kind: Option<DiskKind>) -> Result<(Sheet, f64), SimError> {
-    let drives = drives()?;
-    let kinds: Vec<DiskKind> = kind.map_or(vec![DiskKind::SataSsd, DiskKind::NvmeSsd], |kind| vec![kind]);
-    let each: Vec<(Sheet, f64)> = kinds.iter().map(|kind| of_drives(drives.iter().filter(|(of, _)| of == kind).map(|(_, sheet)| sheet))).collect();
-    let middle = mean_of(each.iter().map(|(sheet, _)| sheet));
+/// The kinds that a drive of this size may be of.
+fn kinds_of(kind: Option<DiskKind>, gb: f64) -> Vec<DiskKind> {
+    let most_gb = if has_spare(gb) { MOST_SATA_SPARED_GB } else { MOST_SATA_GB };
+    match kind {
+        Some(kind) => vec![kind],
+        None if gb > most_gb => vec![DiskKind::NvmeSsd],
+        None => vec![DiskKind::SataSsd, DiskKind::NvmeSsd],
+    }
+}
+
+/// Rates in the middle of the drives of a kind with as much flash and as much of it to spare, of all
+/// kinds alike where it is not known, and the standard deviation of their writes at random.
+fn sheet_of(kind: Option<DiskKind>, gb: f64) -> Result<(Sheet, f64), SimError> {
+    let gb = gb.clamp(LEAST_GB, MOST_GB);
+    let alike: Vec<Drive> = drives()?.into_iter().filter(|drive| has_spare(drive.gb) == has_spare(gb)).collect();
+    let each: Vec<(Sheet, f64)> = kinds_of(kind, gb).iter().map(|kind| of_drives(alike.iter().filter(|drive| drive.kind == *kind).map(|drive| drive.sheet_at(gb)))).collect();
+    let middle = mean_of(each.iter().map(|(sheet, _)| *sheet));
     let count = each.len() as f64;
     let variance =
         each.iter().map(|(sheet, within)| within + (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).sum::<f64>()
@@ -138,15 +181,15 @@ fn sheet_of(kind: Option<DiskKind>) -> Result<(Sheet, f64), SimError> {
 }
 
 /// The middle of some drives, and the variance of their writes at random.
-fn of_drives<'a>(drives: impl Iterator<Item = &'a Sheet> + Clone) -> (Sheet, f64) {
+fn of_drives(drives: impl Iterator<Item = Sheet> + Clone) -> (Sheet, f64) {
     let middle = mean_of(drives.clone());
     let squares: Vec<f64> = drives.map(|sheet| (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).collect();
     (middle, squares.iter().sum::<f64>() / (squares.len() as f64 - 1.0))
 }
 
-fn mean_of<'a>(sheets: impl Iterator<Item = &'a Sheet> + Clone) -> Sheet {
+fn mean_of(sheets: impl Iterator<Item = Sheet> + Clone) -> Sheet {
     let count = sheets.clone().count() as f64;
-    let mean = |of: fn(&Sheet) -> f64| sheets.clone().map(of).sum::<f64>() / count;
+    let mean = |of: fn(&Sheet) -> f64| sheets.clone().map(|sheet| of(&sheet)).sum::<f64>() / count;
     Sheet {
         random_reads: mean(|sheet| sheet.random_reads),
         random_writes: mean(|sheet| sheet.random_writes),
@@ -154,21 +197,52 @@ fn mean_of<'a>(sheets: impl Iterator<Item = &'a Sheet> + Clone) -> Sheet {
     }
 }
 
-/// Drives of the table. At random they move as many bytes a second in pages as in the requests of
-/// data sheets, and not more than in sequence.
-fn drives() -> Result<Vec<(DiskKind, Sheet)>, SimError> {
-    let read = |row: &str| -> Option<(DiskKind, Sheet)> {
+/// A row of the table, in requests and bytes a second.
+#[derive(Clone, Copy, Debug)]
+struct Drive {
+    kind: DiskKind,
+    gb: f64,
+    reads: f64,
+    writes: f64,
+    read_bytes: f64,
+    written_bytes: f64,
+}
+
+impl Drive {
+    /// What such a drive of `gb` does. At random it moves as many bytes a second in pages as in the
+    /// requests of data sheets, and not more than in sequence. Random writes go with the dies that
+    /// write at the same time; reads and sequences end at controller and interface.
+    fn sheet_at(&self, gb: f64) -> Sheet {
+        let at_random = |iops: f64, most: f64| libm::log((iops * SHEET_BYTES).min(most));
+        Sheet {
+            random_reads: at_random(self.reads, self.read_bytes),
+            random_writes: at_random(self.writes * gb / self.gb, self.written_bytes),
+            sequential_writes: libm::log(self.written_bytes),
+        }
+    }
+}
+
+/// Whether drives of this size leave a quarter of their flash free, which garbage collection needs
+/// for random writes: makers sell 2^k TB of flash as 0.8 of it then (1.6 TB, 3.2 TB), and as 0.96 or
+/// all of it where they do not (1.92 TB, 2 TB).
+fn has_spare(gb: f64) -> bool {
+    let octaves = libm::log2(gb / SPARED_GB);
+    (octaves - libm::round(octaves)).abs() < HALF_STEP
+}
+
+/// Drives of the table.
+fn drives() -> Result<Vec<Drive>, SimError> {
+    let read = |row: &str| -> Option<Drive> {
         let cells: Vec<&str> = row.split(',').collect();
-        let [kind, _, reads, writes, read_mb, write_mb, ..] = cells[..] else { return None };
+        let [kind, _, gb, reads, writes, read_mb, write_mb, ..] = cells[..] else { return None };
         let kind = match kind {
             "sata-ssd" => DiskKind::SataSsd,
             "nvme-ssd" => DiskKind::NvmeSsd,
             _ => return None,
         };
         let number = |text: &str| text.parse::<f64>().ok();
-        let at_random = |iops: f64, mb: f64| libm::log((iops * SHEET_BYTES).min(mb * MB));
-        let (reads, writes, read_mb, write_mb) = (number(reads)?, number(writes)?, number(read_mb)?, number(write_mb)?);
-        Some((kind, Sheet { random_reads: at_random(reads, read_mb), random_writes: at_random(writes, write_mb), sequential_writes: libm::log(write_mb * MB) }))
+        let (read_bytes, written_bytes) = (number(read_mb)? * MB, number(write_mb)? * MB);
+        Some(Drive { kind, gb: number(gb)?, reads: number(reads)?, writes: number(writes)?, read_bytes, written_bytes })
     };
     TABLE
         .lines()

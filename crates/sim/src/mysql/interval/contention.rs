@@ -5,6 +5,7 @@
 //!        + slowdown by the other thread of a core
 //!        + waiting for a processor          many servers (Sakasegawa 1977), as many as threads
 //!        + waiting for the serial resource  one server: the contention of the universal scaling law
+//!        + waiting for a local disk         one server: its I/O takes 1 / (1 - use) times as long
 //! ```
 //!
 //! Clients that wait for each other come less evenly bunched than a Poisson stream: none queues
@@ -103,6 +104,31 @@ pub fn processors_rate(clients: &Clients, processors: &Processors) -> f64 {
     Contention::new(&clients.at_speed(processors.core_speed), Some(processors)).processors_rate()
 }
 
+/// A local disk that transactions share.
+///
+/// A read that finds its die at work waits for the program or erase of it, so that waits grow with
+/// the share of time at which the disk is at work, long before it is at it always.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DiskQueue {
+    /// I/O of a transaction with nothing to wait for, s.
+    pub io_s: f64,
+    /// Transactions a second that keep it at work always.
+    pub most_tps: f64,
+}
+
+impl DiskQueue {
+    /// Transactions that wait at `tps`, and the derivative.
+    fn waiting(&self, tps: f64) -> (f64, f64) {
+        let used = tps / self.most_tps;
+        if used >= 1.0 {
+            return (f64::INFINITY, 1.0);
+        }
+        let stretch = 1.0 / (1.0 - used);
+        let queued = self.io_s * tps * used * stretch;
+        (queued, self.io_s * used * stretch * (2.0 + used * stretch))
+    }
+}
+
 /// How transactions wait for each other on some processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contention {
@@ -142,14 +168,14 @@ impl Contention {
     }
 
     /// Transactions a second of `clients` that each wait for their answer, where one alone takes
-    /// `alone_s`; `busy`: threads at work where the search begins (0: anywhere), and where it
-    /// ended.
-    pub fn closed_rate(&self, clients: f64, alone_s: f64, busy: &mut f64) -> f64 {
-        if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0) {
+    /// `alone_s`, some of it on a `disk` that queues; `busy`: threads at work where the search
+    /// begins (0: anywhere), and where it ended.
+    pub fn closed_rate(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, busy: &mut f64) -> f64 {
+        if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0 && disk.is_none()) {
             return clients / alone_s;
         }
         let alone_s = alone_s.max(self.core_s);
-        *busy = self.busy_of(clients, alone_s, *busy);
+        *busy = self.busy_of(clients, alone_s, disk, *busy);
         *busy * (1.0 - self.slowing(clients) * *busy) / self.core_s
     }
 
@@ -177,20 +203,27 @@ impl Contention {
     }
 
     /// Threads at work with a number of clients.
-    fn busy_of(&self, clients: f64, alone_s: f64, near: f64) -> f64 {
+    fn busy_of(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, near: f64) -> f64 {
         let slowing = self.slowing(clients);
         let think_s = alone_s - self.core_s;
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0);
         // The same of the serial resource, with one server.
         let sharing = (1.0 - self.serial_s / alone_s).max(0.0) * (1.0 - 1.0 / clients);
         let mut most = busy_without_queue(clients, think_s / self.core_s, slowing).min(self.threads);
-        if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) {
+        if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) && disk.is_none() {
             return most;
+        }
+        if let Some(disk) = disk {
+            most = most.min(busy_at(disk.most_tps * self.core_s, slowing));
         }
         let mut busy = if near > 0.0 && near < most { near } else { self.first_guess(clients, alone_s, most, (slowing, queueing, sharing)) };
         let mut least = 0.0f64;
         for _ in 0..MOST_STEPS {
-            let (inside, slope) = self.inside(busy, slowing, think_s, queueing, sharing);
+            let (mut inside, mut slope) = self.inside(busy, slowing, think_s, queueing, sharing);
+            if let Some(disk) = disk {
+                let (waiting, rise) = disk.waiting(busy * (1.0 - slowing * busy) / self.core_s);
+                (inside, slope) = (inside + waiting, slope + rise * (1.0 - 2.0 * slowing * busy) / self.core_s);
+            }
             if inside > clients {
                 most = busy;
             } else {
@@ -317,7 +350,7 @@ mod tests {
                     let full = f64::from(threads) * (1.0 + think) * (1.0 - processors.lost_by_sharing());
                     for part in [0.05, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0] {
                         let many = (part * full).round().max(1.0);
-                        let law = contention.closed_rate(many, load.base_ms / 1e3, &mut 0.0);
+                        let law = contention.closed_rate(many, load.base_ms / 1e3, None, &mut 0.0);
                         let error = law / exact(many as u32, think / 1e3, 1e-3, &processors) - 1.0;
                         assert!(error.abs() < most, "{threads} processors, shared {shared}, think {think}, {many} clients: {error:.3}");
                         sum += error.abs();
@@ -341,7 +374,7 @@ mod tests {
                         let contention = Contention::new(&load, Some(&processors));
                         let (mut before, mut busy) = (0.0, 0.0);
                         for many in [1.0, 2.0, 3.0, 7.0, 16.0, 64.0, 200.0, 4_000.0, 65_536.0] {
-                            let rate = contention.closed_rate(many, base_ms / 1e3, &mut busy);
+                            let rate = contention.closed_rate(many, base_ms / 1e3, None, &mut busy);
                             let what = format!("{threads} processors, shared {shared}, {base_ms} {cpu_ms} {serial_share}, {many} clients: {rate}");
                             assert!(rate >= before * (1.0 - 1e-9), "{what} below {before}");
                             assert!(rate <= contention.processors_rate().min(contention.serial_rate()) * (1.0 + 1e-9), "{what}");

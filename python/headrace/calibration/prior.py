@@ -248,7 +248,8 @@ def _choose_defaults(run: Run) -> dict:
     manuals); for what a description leaves out."""
     version = _parse_version(run)
     if run.flavor == "mariadb":
-        return {"log_bin": False, "sync_binlog": 0}
+        # It has no binary log by default; who says how often it is synced has one.
+        return {"log_bin": run.settings.get("sync_binlog", 0) > 0, "sync_binlog": 0}
     if version and version < (8, 0):
         # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general
         # use (5.7.9 on).

@@ -266,17 +266,26 @@ mod tests {
         Oltp { script, tables: 10, table_size: 10_000_000, cache_gib: Some(4.0), redo_gib: Some(4.0), ..Oltp::default() }.database().unwrap()
     }
 
-    /// Pages written at random by the table, by hand: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95
-    /// thousand requests of 4 KiB, 6,239 pages; NVMe (56 x 81.5 x 50 x 135 x 170 x 180)^(1/6) =
-    /// 99.02 thousand, 24,755 pages; both alike 12,427. Deviations of the logarithms: 0.294, 0.561,
-    /// and sqrt((0.294^2 + 0.561^2) / 2 + 0.689^2) = 0.822.
+    /// Pages written at random by the table, by hand, in thousands of 4 KiB. Of 960 GB without much
+    /// spare flash: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95, 6,239 pages; NVMe (81.5/2 x 50/1.92
+    /// x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages; both alike 7,526. With
+    /// it, of 3.2 TB, which is not made behind SATA: (56/1.6 x 180/3.2 x 310/3.2 x 350/3.2 x
+    /// 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235, sqrt((0.294^2 +
+    /// 0.235^2) / 2 + 0.188^2) = 0.326, and 0.526.
     #[test]
-    fn drives_of_a_kind_have_a_middle() {
-        let of = |kind| local_disk(&oltp(Script::OltpReadWrite), 4.0 * GIB, kind, None, day()).unwrap();
-        for (kind, pages, spread) in [(Some(DiskKind::SataSsd), 6_239.0, 0.294), (Some(DiskKind::NvmeSsd), 24_755.0, 0.561), (None, 12_427.0, 0.822)] {
-            let disk = of(kind);
+    fn drives_of_a_kind_and_size_have_a_middle() {
+        let of = |kind, gb| local_disk(&oltp(Script::OltpReadWrite), 4.0 * GIB, (kind, gb), None, day()).unwrap();
+        let (sata, nvme) = (Some(DiskKind::SataSsd), Some(DiskKind::NvmeSsd));
+        for (kind, gb, pages, spread) in
+            [(sata, 960.0, 6_239.0, 0.294), (nvme, 960.0, 9_078.0, 0.235), (None, 960.0, 7_526.0, 0.326), (None, 3_200.0, 60_833.0, 0.526)]
+        {
+            let disk = of(kind, gb);
             assert!((disk.page_writes_per_s / pages - 1.0).abs() < 2e-4 && (disk.spread - spread).abs() < 1e-3, "{kind:?}: {disk:?}");
         }
+        assert_eq!(of(None, 3_200.0), of(nvme, 3_200.0));
+        // 80 us, and 12 KiB at the pace of the NVMe drives' reads.
+        let reads = sheet_of(nvme, 1_920.0).unwrap().0.random_reads.exp();
+        assert!((of(nvme, 1_920.0).read_ms - 0.08 - 12_288.0 / reads * 1e3).abs() < 1e-12);
     }
 
     /// A transaction takes of the tighter cap what the disk takes for its reads and writes
@@ -285,14 +294,14 @@ mod tests {
     fn times_of_reads_and_writes_add_up() {
         let database = oltp(Script::OltpReadWrite);
         let (cache, setup) = (4.0 * GIB, Setup::resolve("instance-store:1", None, day()).unwrap());
-        let (sheet, _) = sheet_of(Some(DiskKind::SataSsd)).unwrap();
+        let (sheet, _) = sheet_of(Some(DiskKind::SataSsd), 960.0).unwrap();
         let warm_up = WarmUp::new(&database, cache);
         let at = *warm_up.points().last().unwrap();
         let pages = (at.evicted_dirty + at.flushed) * at.shape;
         let logged = database.log.redo_bytes_per_tx + database.log.binlog_bytes_per_tx;
         let [reads, writes, sequential] = [sheet.random_reads, sheet.random_writes, sheet.sequential_writes].map(f64::exp);
         let disk_s = at.reads * at.shape * 16_384.0 / reads + pages * 16_384.0 / writes + (pages * 16_384.0 + logged) / sequential;
-        let disk = local_disk(&database, cache, Some(DiskKind::SataSsd), None, day()).unwrap();
+        let disk = local_disk(&database, cache, (Some(DiskKind::SataSsd), 960.0), None, day()).unwrap();
         let scaled = setup.with_local_disk(disk.writes, disk.writes * disk.reads);
         let (flow, _) = Places { data: DeviceCounting::new(&scaled, &database), log: None }.of_transaction(&database, &at, 1.0, 0.0);
         let [writing, reading] = on_caps(&scaled.limits[0], &flow.measured);
@@ -304,8 +313,8 @@ mod tests {
     #[test]
     fn a_load_that_reads_has_all_of_the_disk() {
         let setup = Setup::resolve("instance-store:1", None, day()).unwrap();
-        let disk = local_disk(&oltp(Script::OltpPointSelect), 4.0 * GIB, Some(DiskKind::NvmeSsd), None, day()).unwrap();
-        let (sheet, _) = sheet_of(Some(DiskKind::NvmeSsd)).unwrap();
+        let disk = local_disk(&oltp(Script::OltpPointSelect), 4.0 * GIB, (Some(DiskKind::NvmeSsd), 1_920.0), None, day()).unwrap();
+        let (sheet, _) = sheet_of(Some(DiskKind::NvmeSsd), 1_920.0).unwrap();
         let capped = setup.limits[0].reads.unwrap().throughput_bytes_s as f64 * disk.writes * disk.reads;
         // Of the guess the IOPS bind before the bytes, by less than a percent.
         assert!((capped / sheet.random_reads.exp() - 1.0).abs() < 0.01, "{capped}");
@@ -316,12 +325,12 @@ mod tests {
     #[test]
     fn what_else_is_known_moves_the_speed() {
         let database = oltp(Script::OltpReadWrite);
-        let plain = local_disk(&database, 4.0 * GIB, None, None, day()).unwrap();
-        let halfway = local_disk(&database, 4.0 * GIB, None, Some((4.0 * plain.page_writes_per_s, plain.spread)), day()).unwrap();
+        let plain = local_disk(&database, 4.0 * GIB, (None, 960.0), None, day()).unwrap();
+        let halfway = local_disk(&database, 4.0 * GIB, (None, 960.0), Some((4.0 * plain.page_writes_per_s, plain.spread)), day()).unwrap();
         assert!((halfway.page_writes_per_s / plain.page_writes_per_s - 2.0).abs() < 1e-9);
         assert!((halfway.spread * 2f64.sqrt() / plain.spread - 1.0).abs() < 1e-9);
         assert!((halfway.writes / plain.writes - 2.0).abs() < 1e-9 && (halfway.reads / plain.reads - 1.0).abs() < 1e-9);
-        let sure = local_disk(&database, 4.0 * GIB, None, Some((8_000.0, 0.0)), day()).unwrap();
+        let sure = local_disk(&database, 4.0 * GIB, (None, 960.0), Some((8_000.0, 0.0)), day()).unwrap();
         assert!((sure.page_writes_per_s / 8_000.0 - 1.0).abs() < 1e-9 && sure.spread < 1e-9);
     }
 }

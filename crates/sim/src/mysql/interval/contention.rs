@@ -117,6 +117,14 @@ pub(crate) struct DiskQueue {
 }
 
 impl DiskQueue {
+    /// Transactions a second of `clients` that wait for the disk alone: the lower root x of
+    /// (clients - alone_s x) (most_tps - x) = io_s x^2.
+    fn closed_rate(&self, clients: f64, alone_s: f64) -> f64 {
+        let (sum, rest) = (clients + self.most_tps * alone_s, clients * self.most_tps);
+        let square = sum * sum - 4.0 * (alone_s - self.io_s) * rest;
+        2.0 * rest / (sum + libm::sqrt(square.max(0.0)))
+    }
+
     /// Transactions that wait at `tps`, and the derivative.
     fn waiting(&self, tps: f64) -> (f64, f64) {
         let used = tps / self.most_tps;
@@ -172,7 +180,7 @@ impl Contention {
     /// begins (0: anywhere), and where it ended.
     pub fn closed_rate(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, busy: &mut f64) -> f64 {
         if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0 && disk.is_none()) {
-            return clients / alone_s;
+            return disk.map_or(clients / alone_s, |disk| disk.closed_rate(clients, alone_s));
         }
         let alone_s = alone_s.max(self.core_s);
         *busy = self.busy_of(clients, alone_s, disk, *busy);
@@ -360,6 +368,39 @@ mod tests {
             }
         }
         assert!(sum / count < 0.008, "{}", sum / count);
+    }
+
+    /// With a disk that queues: the response time at the rate that comes out is worked out here by
+    /// the words of the law, alone + processors + I/O x use / (1 - use), and has all clients inside.
+    #[test]
+    fn a_local_disk_holds_clients_before_its_cap() {
+        for (threads, cpu_ms) in [(None, 0.0), (None, 1.0), (Some(4u32), 1.0), (Some(80), 3.0)] {
+            for (rest_ms, io_ms) in [(0.0, 0.5), (1.0, 0.3), (0.2, 4.0)] {
+                let processors = threads.map(|threads| Processors { threads, shared: false, core_speed: None });
+                let load = clients(0.0, cpu_ms, 0.0);
+                let contention = Contention::new(&load, processors.as_ref());
+                let core_s = processors.map_or(load.core_ms(), |processors| processors.core_ms(&load)) / 1e3;
+                let alone_s = core_s + (rest_ms + io_ms) / 1e3;
+                let mut before = 0.0;
+                for many in [1.0, 4.0, 16.0, 64.0, 1_000.0] {
+                    let disk = DiskQueue { io_s: io_ms / 1e3, most_tps: 1_500.0 };
+                    let rate = contention.closed_rate(many, alone_s, Some(disk), &mut 0.0);
+                    let what = format!("{threads:?} processors, {cpu_ms} {rest_ms} {io_ms}, {many} clients: {rate}");
+                    assert!(rate > before && rate < 1_500.0, "{what}");
+                    assert!(rate < contention.closed_rate(many, alone_s, None, &mut 0.0), "{what}");
+                    before = rate;
+                    let inside = |rate: f64| {
+                        let (used, share) = (rate / 1_500.0, rate * core_s / threads.map_or(f64::INFINITY, f64::from));
+                        let servers = threads.map_or(f64::INFINITY, f64::from);
+                        let bunched = (1.0 - core_s / alone_s) * (1.0 - servers / many).max(0.0);
+                        let queued = if bunched > 0.0 { bunched * share.powf((2.0 * (servers + 1.0)).sqrt()) / (1.0 - share) } else { 0.0 };
+                        rate * alone_s + queued + rate * io_ms / 1e3 * used / (1.0 - used)
+                    };
+                    // The rate that has them all inside lies within a part in 1e9.
+                    assert!(inside(rate * (1.0 - 1e-9)) <= many && inside(rate * (1.0 + 1e-9)) >= many, "{what}");
+                }
+            }
+        }
     }
 
     /// What comes out solves n = X R(X), whatever goes in: R is worked out here from X by the words

@@ -117,7 +117,9 @@ def test_who_sets_io_capacity_max_knows_the_disk(tmp_path):
 def test_a_disk_with_flash_to_spare_writes_faster(tmp_path):
     """A drive of 3.2 TB (2,980 GiB) leaves a quarter of its flash free and is NVMe, one of 3.84 TB does not: 60,833 pages a second
     against 9,078 x 3,840 / 960 = 36,311 of NVMe."""
-    spare, full = (write_run(tmp_path, 'local_disk = "nvme-ssd"', storage=f"instance-store:{gib}") for gib in (2980, 3576))
+    spare, full = (
+        write_run(tmp_path, 'local_disk = "nvme-ssd"', storage=f"instance-store:{gib}") for gib in (2980, 3576)
+    )
     of_spare, of_full = (find_local_disk(run, build_prior(run)) for run in (spare, full))
     assert of_spare is not None and of_full is not None
     # Sizes are whole GiB: 1 part in 5,000.

@@ -30,7 +30,8 @@ const LEAST_SHARE: f64 = 0.5;
 /// Drives for servers are sold from 240 GB to 15.36 TB: a smaller size is a part of one.
 const LEAST_GB: f64 = 240.0;
 const MOST_GB: f64 = 15_360.0;
-/// A size with a quarter to spare, and half of the way, in octaves, from there to 0.96 of the flash.
+/// A size with a quarter to spare, and half of the way, in octaves, from there to 0.96 of the
+/// flash.
 const SPARED_GB: f64 = 1_600.0;
 const HALF_STEP: f64 = 0.13;
 /// The largest drives behind SATA, with a quarter to spare (Intel DC S3610) and without (Samsung
@@ -83,8 +84,8 @@ pub struct LocalDisk {
 }
 
 /// The local disk of a database with a settled cache of `cache_bytes`: of `gb` GB and of a kind, or
-/// of any where that is not known. `settled_writes`: pages a second at random that somebody knows it to write,
-/// and the standard deviation of the logarithm; they move its speed by what they are
+/// of any where that is not known. `known_writes`: pages a second at random that somebody knows it
+/// to write, and the standard deviation of the logarithm; they move its speed by what they are
 /// worth. `as_of`: the day of the catalog's guess.
 ///
 /// # Errors
@@ -166,12 +167,13 @@ fn kinds_of(kind: Option<DiskKind>, gb: f64) -> Vec<DiskKind> {
     }
 }
 
-/// Rates in the middle of the drives of a kind with as much flash and as much of it to spare, of all
-/// kinds alike where it is not known, and the standard deviation of their writes at random.
+/// Rates in the middle of the drives of a kind with as much flash and as much of it to spare, of
+/// all kinds alike where it is not known, and the standard deviation of their writes at random.
 fn sheet_of(kind: Option<DiskKind>, gb: f64) -> Result<(Sheet, f64), SimError> {
     let gb = gb.clamp(LEAST_GB, MOST_GB);
     let alike: Vec<Drive> = drives()?.into_iter().filter(|drive| has_spare(drive.gb) == has_spare(gb)).collect();
-    let each: Vec<(Sheet, f64)> = kinds_of(kind, gb).iter().map(|kind| of_drives(alike.iter().filter(|drive| drive.kind == *kind).map(|drive| drive.sheet_at(gb)))).collect();
+    let each: Vec<(Sheet, f64)> =
+        kinds_of(kind, gb).iter().map(|kind| of_drives(alike.iter().filter(|drive| drive.kind == *kind).map(|drive| drive.sheet_at(gb)))).collect();
     let middle = mean_of(each.iter().map(|(sheet, _)| *sheet));
     let count = each.len() as f64;
     let variance =
@@ -223,8 +225,8 @@ impl Drive {
 }
 
 /// Whether drives of this size leave a quarter of their flash free, which garbage collection needs
-/// for random writes: makers sell 2^k TB of flash as 0.8 of it then (1.6 TB, 3.2 TB), and as 0.96 or
-/// all of it where they do not (1.92 TB, 2 TB).
+/// for random writes: makers sell 2^k TB of flash as 0.8 of it then (1.6 TB, 3.2 TB), and as 0.96
+/// or all of it where they do not (1.92 TB, 2 TB).
 fn has_spare(gb: f64) -> bool {
     let octaves = libm::log2(gb / SPARED_GB);
     (octaves - libm::round(octaves)).abs() < HALF_STEP
@@ -267,8 +269,8 @@ mod tests {
     }
 
     /// Pages written at random by the table, by hand, in thousands of 4 KiB. Of 960 GB without much
-    /// spare flash: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95, 6,239 pages; NVMe (81.5/2 x 50/1.92
-    /// x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages; both alike 7,526. With
+    /// spare flash: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95, 6,239 pages; NVMe (81.5/2 x
+    /// 50/1.92 x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages; both alike 7,526. With
     /// it, of 3.2 TB, which is not made behind SATA: (56/1.6 x 180/3.2 x 310/3.2 x 350/3.2 x
     /// 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235, sqrt((0.294^2 +
     /// 0.235^2) / 2 + 0.188^2) = 0.326, and 0.526.

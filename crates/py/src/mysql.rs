@@ -246,7 +246,8 @@ fn mysql_tprocc<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<B
 }
 
 /// How fast a local disk is before a run tells (`headrace_sim::mysql::local_disk`): `kind` or None;
-/// `size_gb` of the drive; `known_writes`: pages a second and the standard deviation of their logarithm, or None.
+/// `size_gb` of the drive; `known_writes`: pages a second and the standard deviation of their
+/// logarithm, or None.
 #[pyfunction]
 fn mysql_local_disk<'py>(
     py: Python<'py>,

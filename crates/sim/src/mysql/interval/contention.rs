@@ -371,7 +371,8 @@ mod tests {
     }
 
     /// With a disk that queues: the response time at the rate that comes out is worked out here by
-    /// the words of the law, alone + processors + I/O x use / (1 - use), and has all clients inside.
+    /// the words of the law, alone + processors + I/O x use / (1 - use), and has all clients
+    /// inside.
     #[test]
     fn a_local_disk_holds_clients_before_its_cap() {
         for (threads, cpu_ms) in [(None, 0.0), (None, 1.0), (Some(4u32), 1.0), (Some(80), 3.0)] {

@@ -272,8 +272,8 @@ mod tests {
     /// spare flash: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95, 6,239 pages; NVMe (81.5/2 x
     /// 50/1.92 x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages; both alike
     /// 7,526. With it, of 3.2 TB, which is not made behind SATA: (56/1.6 x 180/3.2 x 310/3.2 x
-    /// 350/3.2 x 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235, sqrt((0.294^2 +
-    /// 0.235^2) / 2 + 0.188^2) = 0.326, and 0.526.
+    /// 350/3.2 x 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235,
+    /// sqrt((0.294^2 + 0.235^2) / 2 + 0.188^2) = 0.326, and 0.526.
     #[test]
     fn drives_of_a_kind_and_size_have_a_middle() {
         let of = |kind, gb| local_disk(&oltp(Script::OltpReadWrite), 4.0 * GIB, (kind, gb), None, day()).unwrap();

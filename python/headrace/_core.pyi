@@ -533,6 +533,7 @@ class Database(TypedDict):
     local_disk: float | None
     local_disk_reads: float | None
     last_orders: LastOrders | None
+    local_disk_read_ms: float | None
 
 class DatabaseRun(TypedDict):
     storage: str
@@ -593,6 +594,7 @@ class SysbenchAnswer(TypedDict):
 class LocalDisk(TypedDict):
     writes: float
     reads: float
+    read_ms: float
     page_writes_per_s: float
     spread: float
 
@@ -645,6 +647,7 @@ def mysql_local_disk(
     database: Mapping[str, Any],
     cache_bytes: float,
     kind: str | None,
+    size_gb: float,
     known_writes: tuple[float, float] | None,
     as_of: str | None,
 ) -> LocalDisk: ...

@@ -242,19 +242,21 @@ fn mysql_tprocc<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<B
 }
 
 /// How fast a local disk is before a run tells (`headrace_sim::mysql::local_disk`): `kind` or None;
-/// `known_writes`: pages a second and the standard deviation of their logarithm, or None.
+/// `size_gb` of the drive; `known_writes`: pages a second and the standard deviation of their
+/// logarithm, or None.
 #[pyfunction]
 fn mysql_local_disk<'py>(
     py: Python<'py>,
     database: &Bound<'py, PyAny>,
     cache_bytes: f64,
     kind: Option<&Bound<'py, PyAny>>,
+    size_gb: f64,
     known_writes: Option<(f64, f64)>,
     as_of: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let database = database_of(database)?;
     let kind: Option<DiskKind> = kind.map(pythonize::depythonize).transpose()?;
-    let disk = local_disk(&database, cache_bytes, kind, known_writes, date(as_of)?).map_err(sim_error)?;
+    let disk = local_disk(&database, cache_bytes, (kind, size_gb), known_writes, date(as_of)?).map_err(sim_error)?;
     to_python(py, &disk)
 }
 

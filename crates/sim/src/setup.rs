@@ -91,13 +91,16 @@ impl Setup {
     /// them to, where it has no figure of them.
     pub fn with_local_disk(mut self, writes: f64, reads: f64) -> Setup {
         let scaled = |rate: u64, factor: f64| ((rate as f64 * factor) as u64).max(1);
-        let unknown =
-            |limits: &VolumeLimits| limits.spec.volume_type == VolumeType::InstanceStore && limits.caveats.iter().any(|caveat| caveat.field == "iops.fallback");
-        for limits in self.limits.iter_mut().filter(|limits| unknown(limits)) {
+        for limits in self.limits.iter_mut().filter(|limits| is_guessed(limits)) {
             (limits.iops, limits.throughput_bytes_s) = (scaled(limits.iops, writes), scaled(limits.throughput_bytes_s, writes));
             limits.reads = limits.reads.map(|limits| limits.map(|rate| scaled(rate, reads)));
         }
         self
+    }
+
+    /// Whether it is on local disks of which the catalog has no figure.
+    pub(crate) fn is_on_guessed_disks(&self) -> bool {
+        self.limits.iter().all(is_guessed)
     }
 
     /// Whether the storage is on local disks.
@@ -164,4 +167,9 @@ impl Setup {
             requested.min(usable)
         }
     }
+}
+
+/// Whether the catalog guesses the rates of a local disk.
+fn is_guessed(limits: &VolumeLimits) -> bool {
+    limits.spec.volume_type == VolumeType::InstanceStore && limits.caveats.iter().any(|caveat| caveat.field == "iops.fallback")
 }

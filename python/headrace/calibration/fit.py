@@ -16,6 +16,7 @@ from headrace.base import core
 from headrace.base.units import GIB
 from headrace.calibration.counted import average_counted_pages, compare_counted
 from headrace.calibration.observations import STANDSTILL_SHARE, Observation, find_client_bound_windows
+from headrace.calibration.prior import find_own_spreads
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.calibration.starts import find_lowest
 from headrace.calibration.stops import compare_stopped_share, measure_stopped_share
@@ -85,7 +86,8 @@ class Objective:
         self.database, self.engine, self.observations = database, engine, observations
         self.kib_known, self.measured_cpu = kib_known, measured_cpu
         self.names = tuple(parameter.name for parameter in parameters)
-        self.spreads = np.array([parameter.spread for parameter in parameters])
+        own = find_own_spreads(observations[0].run, database)
+        self.spreads = np.array([own.get(parameter.name, parameter.spread) for parameter in parameters])
         self.runs = [observation.core_run for observation in observations]
         self.seen = [_bin_measurements(observation) for observation in observations]
         self.counted = [average_counted_pages(observation) for observation in observations]

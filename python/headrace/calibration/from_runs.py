@@ -193,11 +193,10 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
 def build_standard(run: Run) -> TransactionWorkload:
     """Returns what is predicted of a run before it is measured: the standard benchmark that it
     names, under its settings. Raises InputError."""
-    from headrace.calibration.prior import build_prior, find_local_disk
+    from headrace.calibration.prior import build_prior, find_own_spreads
 
     database = build_prior(run)
-    disk = find_local_disk(run, database)
-    spreads = {} if disk is None else {"local_disk": disk["spread"]}
+    spreads = find_own_spreads(run, database)
     size, benchmark = run.benchmark.data_gib, run.benchmark.name
     if pages := estimate_pages_spread(run.engine, database, benchmark, run.cache_gib * GIB):
         spreads["pages_touched"] = pages

@@ -70,7 +70,11 @@ def build_prior(run: Run) -> dict:
         database |= {"checkpoint": core.checkpoint_law(run.flavor or "mysql", _redo_release(run))}
     disk = find_local_disk(run, database)
     if disk is not None:
-        database |= {"local_disk": disk["writes"], "local_disk_reads": disk["reads"]}
+        database |= {
+            "local_disk": disk["writes"],
+            "local_disk_reads": disk["reads"],
+            "local_disk_read_ms": disk["read_ms"],
+        }
     return database
 
 
@@ -81,10 +85,23 @@ def find_local_disk(run: Run, database: dict) -> core.LocalDisk | None:
         return None
     pages_s = run.settings.get("io_capacity_max")
     known_writes = None if pages_s is None else (DISK_OVER_IO_CAPACITY_MAX * pages_s, IO_CAPACITY_SPREAD)
+    size_gb = core.parse_storage(run.storage)["members"][0]["size_gib"] * GIB / 1e9
     with core_errors():
         return core.mysql_local_disk(
-            cast("core.Database", database), run.cache_gib * GIB, run.local_disk, known_writes, run.as_of.isoformat()
+            cast("core.Database", database),
+            run.cache_gib * GIB,
+            run.local_disk,
+            size_gb,
+            known_writes,
+            run.as_of.isoformat(),
         )
+
+
+def find_own_spreads(run: Run, database: dict) -> dict[str, float]:
+    """Returns the spreads before a run, by parameter, of what its description tells better or worse
+    than usual: the speed of its local disk."""
+    disk = find_local_disk(run, database)
+    return {} if disk is None else {"local_disk": disk["spread"]}
 
 
 def _build_standard(run: Run) -> dict:
@@ -243,7 +260,8 @@ def _choose_defaults(run: Run) -> dict:
     manuals); for what a description leaves out."""
     version = _parse_version(run)
     if run.flavor == "mariadb":
-        return {"log_bin": False, "sync_binlog": 0}
+        # It has no binary log by default; who says how often it is synced has one.
+        return {"log_bin": run.settings.get("sync_binlog", 0) > 0, "sync_binlog": 0}
     if version and version < (8, 0):
         # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general
         # use (5.7.9 on).

@@ -47,6 +47,7 @@ MAY_LACK = {
     "last_orders": None,
     "local_disk": None,
     "local_disk_reads": None,
+    "local_disk_read_ms": None,
     "response": msgspec.UNSET,
 }
 

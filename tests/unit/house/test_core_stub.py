@@ -214,8 +214,8 @@ ANSWERS = {
     "mysql_warm_up": [(INNODB, 1e8), (INNODB, 1e12)],
     "mysql_grown": [(INNODB, 2.0)],
     "mysql_local_disk": [
-        (INNODB, 2.0**30, None, None, None),
-        (INNODB, 2.0**30, "sata-ssd", (8_000.0, 0.7), "2021-02-23"),
+        (INNODB, 2.0**30, None, 1_920.0, None, None),
+        (INNODB, 2.0**30, "sata-ssd", 960.0, (8_000.0, 0.7), "2021-02-23"),
     ],
     "mysql_tpcc": [("innodb", 10.0), ("myrocks", 10.0)],
     "mysql_tprocc": [({"warehouses": 10.0, "cache_gib": 1.0},)],

@@ -267,6 +267,10 @@ pub struct Database {
     /// (files before it was kept).
     #[serde(default)]
     pub local_disk_reads: Option<f64>,
+    /// Mean time of a page read on it with nothing to wait for, ms; none: the catalog's guess
+    /// (files before it was kept).
+    #[serde(default)]
+    pub local_disk_read_ms: Option<f64>,
 }
 
 /// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite
@@ -388,6 +392,7 @@ impl Database {
             ("commits of a transaction", self.log.commits(), 0.0, 1e4),
             ("speed of the local disk over the catalog's guess", self.local_disk.unwrap_or(1.0), 1e-3, 1e3),
             ("reads of the local disk for each write over the catalog's guess", self.local_disk_reads.unwrap_or(1.0), 1e-3, 1e3),
+            ("page read of the local disk (ms)", self.local_disk_read_ms.unwrap_or(0.1), 1e-3, 1e3),
             ("redo log (bytes)", self.log.redo_capacity_bytes.unwrap_or(1e9), 1.0, MOST_REDO_BYTES),
             ("response time without I/O (ms)", self.clients.base_ms, 0.0, 1e7),
             ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),

@@ -87,7 +87,8 @@ impl DeviceCounting {
             })
             .mean_ms()
         };
-        DeviceCounting { counting: Counting::new(chunk, hdd), read_ms: latency(1.0), write_ms: latency(0.0) }
+        let guessed_ms = database.local_disk_read_ms.filter(|_| setup.is_on_guessed_disks());
+        DeviceCounting { counting: Counting::new(chunk, hdd), read_ms: guessed_ms.unwrap_or_else(|| latency(1.0)), write_ms: latency(0.0) }
     }
 }
 

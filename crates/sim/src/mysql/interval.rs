@@ -17,7 +17,7 @@ mod response;
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
 pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
-pub(crate) use contention::{shared_ms, Contention};
+pub(crate) use contention::{shared_ms, Contention, DiskQueue};
 pub(crate) use response::sigma_of_p95;
 pub use response::ResponseSpread;
 
@@ -249,6 +249,7 @@ pub(crate) struct Devices {
     instance: Option<Fluid>,
     /// I/Os on the instance per read and per write of the data and of the log device.
     copies: [(f64, f64); 2],
+    local: bool,
 }
 
 impl Devices {
@@ -268,6 +269,7 @@ impl Devices {
                 .instance
                 .map(|limits| keep_refill(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
             copies: [Fluid::amplification(scenario.data), scenario.log.map_or((1.0, 1.0), Fluid::amplification)],
+            local: scenario.data.is_local(),
         }
     }
 
@@ -290,6 +292,10 @@ impl Backend for Devices {
 
     fn log_write_ms(&self) -> f64 {
         self.volume_write_ms() + self.path.write_ms
+    }
+
+    fn queues(&self) -> bool {
+        self.local
     }
 
     fn commit_ms(&self) -> f64 {
@@ -362,9 +368,9 @@ struct ScenarioState<B> {
     clients: Clients,
     spread: ResponseSpread,
     contention: Contention,
-    /// Of the step before: response time alone, s, what it let clients do, and threads at work. A
-    /// warm cache does not change from step to step.
-    closed: (f64, f64, f64),
+    /// Of the step before: response time alone, s, and the disk, what they let clients do, and
+    /// threads at work. A warm cache does not change from step to step.
+    closed: ((f64, Option<DiskQueue>), f64, f64),
     tx: f64,
     start_tx: f64,
     hint: usize,
@@ -393,7 +399,7 @@ impl<B: Backend> ScenarioState<B> {
             clients,
             spread: ResponseSpread::with_p95(clients.p95_over_mean),
             contention: Contention::new(&clients, processors),
-            closed: (0.0, 0.0, 0.0),
+            closed: ((0.0, None), 0.0, 0.0),
             tx,
             start_tx: tx,
             hint: 0,
@@ -493,11 +499,13 @@ impl<B: Backend> ScenarioState<B> {
         match scenario.load {
             TransactionLoad::Clients(clients) => {
                 let clients = f64::from(*clients);
-                if self.closed.0 != unloaded_s {
+                let io_s = unloaded_s - self.clients.base_ms / 1e3;
+                let disk = (self.devices.queues() && storage > 0.0 && storage.is_finite()).then_some(DiskQueue { io_s, most_tps: storage });
+                if self.closed.0 != (unloaded_s, disk) {
                     let mut busy = self.closed.2;
-                    self.closed = (unloaded_s, self.contention.closed_rate(clients, unloaded_s, &mut busy), busy);
+                    self.closed = ((unloaded_s, disk), self.contention.closed_rate(clients, unloaded_s, disk, &mut busy), busy);
                 }
-                let mean = weakest_limit(&[storage, self.closed.1], sharpness);
+                let mean = if disk.is_some() { self.closed.1 } else { weakest_limit(&[storage, self.closed.1], sharpness) };
                 let clients_alone = clients / unloaded_s;
                 let tightest = if storage <= clients_alone && storage <= server {
                     bound

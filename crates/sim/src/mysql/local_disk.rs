@@ -27,6 +27,17 @@ const SHEET_BYTES: f64 = 4_096.0;
 const MB: f64 = 1e6;
 /// Share of the disk's time that reads or writes get at least: more than the smaller of them needs.
 const LEAST_SHARE: f64 = 0.5;
+/// Drives for servers are sold from 240 GB to 15.36 TB: a smaller size is a part of one.
+const LEAST_GB: f64 = 240.0;
+const MOST_GB: f64 = 15_360.0;
+/// A size with a quarter to spare, and half of the way, in octaves, from there to 0.96 of the
+/// flash.
+const SPARED_GB: f64 = 1_600.0;
+const HALF_STEP: f64 = 0.13;
+/// The largest drives behind SATA, with a quarter to spare (Intel DC S3610) and without (Samsung
+/// PM883), and a twentieth for how sizes are rounded.
+const MOST_SATA_SPARED_GB: f64 = 1.05 * 1_600.0;
+const MOST_SATA_GB: f64 = 1.05 * 7_680.0;
 
 /// What a local disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +47,17 @@ pub enum DiskKind {
     SataSsd,
     /// Flash behind NVMe.
     NvmeSsd,
+}
+
+impl DiskKind {
+    /// Typical time of a 4 KiB read that has the drive for itself, us. Data sheets, from memory:
+    /// Intel DC P4510 77, Micron 7450 PRO 80; Micron 5200 ECO 150.
+    fn read_us(self) -> f64 {
+        match self {
+            DiskKind::SataSsd => 150.0,
+            DiskKind::NvmeSsd => 80.0,
+        }
+    }
 }
 
 /// Rates of a disk that does nothing else, logarithms of bytes a second.
@@ -53,15 +75,17 @@ pub struct LocalDisk {
     pub writes: f64,
     /// [`Database::local_disk_reads`]: how many times as many reads for each write.
     pub reads: f64,
+    /// [`Database::local_disk_read_ms`]: a page read alone, ms.
+    pub read_ms: f64,
     /// Pages it writes a second at random if it does nothing else.
     pub page_writes_per_s: f64,
     /// Standard deviation of the logarithm of its speed.
     pub spread: f64,
 }
 
-/// The local disk of a database with a settled cache of `cache_bytes`: of a kind, or of any where
-/// that is not known. `settled_writes`: pages a second at random that somebody knows it to write,
-/// and the standard deviation of the logarithm; they move its speed by what they are
+/// The local disk of a database with a settled cache of `cache_bytes`: of `gb` GB and of a kind, or
+/// of any where that is not known. `known_writes`: pages a second at random that somebody knows it
+/// to write, and the standard deviation of the logarithm; they move its speed by what they are
 /// worth. `as_of`: the day of the catalog's guess.
 ///
 /// # Errors
@@ -69,11 +93,11 @@ pub struct LocalDisk {
 pub fn local_disk(
     database: &Database,
     cache_bytes: f64,
-    kind: Option<DiskKind>,
+    (kind, gb): (Option<DiskKind>, f64),
     known_writes: Option<(f64, f64)>,
     as_of: NaiveDate,
 ) -> Result<LocalDisk, SimError> {
-    let (mut sheet, mut spread) = sheet_of(kind)?;
+    let (mut sheet, mut spread) = sheet_of(kind, gb)?;
     if let Some((pages_s, doubt)) = known_writes {
         SimError::check_range("pages written a second", pages_s, 1.0, 1e9)?;
         let off = libm::log(pages_s * database.cached_bytes) - sheet.random_writes;
@@ -90,7 +114,17 @@ pub fn local_disk(
     let warm_up = WarmUp::new(database, cache_bytes);
     let at = warm_up.at(warm_up.settled_tx(), &mut 0);
     let (writes, reads) = shares(database, &setup, &at, &sheet);
-    Ok(LocalDisk { writes, reads: reads / writes, page_writes_per_s: libm::exp(sheet.random_writes) / database.cached_bytes, spread })
+    let kinds = kinds_of(kind, gb);
+    let first_us = libm::exp(kinds.iter().map(|kind| libm::log(kind.read_us())).sum::<f64>() / kinds.len() as f64);
+    // The rest of a page follows at the pace of many reads.
+    let rest_bytes = (database.read_bytes - SHEET_BYTES).max(0.0);
+    Ok(LocalDisk {
+        writes,
+        reads: reads / writes,
+        read_ms: first_us / 1e3 + rest_bytes / libm::exp(sheet.random_reads) * 1e3,
+        page_writes_per_s: libm::exp(sheet.random_writes) / database.cached_bytes,
+        spread,
+    })
 }
 
 /// Factors on the catalog's caps of writes and of reads with which a load gets done what the disk
@@ -123,13 +157,24 @@ fn on_caps(limits: &VolumeLimits, flow: &Measured) -> [f64; 2] {
     [of(flow.write_units, flow.write_bytes, limits.iops, limits.throughput_bytes_s), of(flow.read_units, flow.read_bytes, iops, rate)]
 }
 
-/// Rates in the middle of the drives of a kind, of all kinds alike where it is not known, and the
-/// standard deviation of their writes at random.
-fn sheet_of(kind: Option<DiskKind>) -> Result<(Sheet, f64), SimError> {
-    let drives = drives()?;
-    let kinds: Vec<DiskKind> = kind.map_or(vec![DiskKind::SataSsd, DiskKind::NvmeSsd], |kind| vec![kind]);
-    let each: Vec<(Sheet, f64)> = kinds.iter().map(|kind| of_drives(drives.iter().filter(|(of, _)| of == kind).map(|(_, sheet)| sheet))).collect();
-    let middle = mean_of(each.iter().map(|(sheet, _)| sheet));
+/// The kinds that a drive of this size may be of.
+fn kinds_of(kind: Option<DiskKind>, gb: f64) -> Vec<DiskKind> {
+    let most_gb = if has_spare(gb) { MOST_SATA_SPARED_GB } else { MOST_SATA_GB };
+    match kind {
+        Some(kind) => vec![kind],
+        None if gb > most_gb => vec![DiskKind::NvmeSsd],
+        None => vec![DiskKind::SataSsd, DiskKind::NvmeSsd],
+    }
+}
+
+/// Rates in the middle of the drives of a kind with as much flash and as much of it to spare, of
+/// all kinds alike where it is not known, and the standard deviation of their writes at random.
+fn sheet_of(kind: Option<DiskKind>, gb: f64) -> Result<(Sheet, f64), SimError> {
+    let gb = gb.clamp(LEAST_GB, MOST_GB);
+    let alike: Vec<Drive> = drives()?.into_iter().filter(|drive| has_spare(drive.gb) == has_spare(gb)).collect();
+    let each: Vec<(Sheet, f64)> =
+        kinds_of(kind, gb).iter().map(|kind| of_drives(alike.iter().filter(|drive| drive.kind == *kind).map(|drive| drive.sheet_at(gb)))).collect();
+    let middle = mean_of(each.iter().map(|(sheet, _)| *sheet));
     let count = each.len() as f64;
     let variance =
         each.iter().map(|(sheet, within)| within + (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).sum::<f64>()
@@ -138,15 +183,15 @@ fn sheet_of(kind: Option<DiskKind>) -> Result<(Sheet, f64), SimError> {
 }
 
 /// The middle of some drives, and the variance of their writes at random.
-fn of_drives<'a>(drives: impl Iterator<Item = &'a Sheet> + Clone) -> (Sheet, f64) {
+fn of_drives(drives: impl Iterator<Item = Sheet> + Clone) -> (Sheet, f64) {
     let middle = mean_of(drives.clone());
     let squares: Vec<f64> = drives.map(|sheet| (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).collect();
     (middle, squares.iter().sum::<f64>() / (squares.len() as f64 - 1.0))
 }
 
-fn mean_of<'a>(sheets: impl Iterator<Item = &'a Sheet> + Clone) -> Sheet {
+fn mean_of(sheets: impl Iterator<Item = Sheet> + Clone) -> Sheet {
     let count = sheets.clone().count() as f64;
-    let mean = |of: fn(&Sheet) -> f64| sheets.clone().map(of).sum::<f64>() / count;
+    let mean = |of: fn(&Sheet) -> f64| sheets.clone().map(|sheet| of(&sheet)).sum::<f64>() / count;
     Sheet {
         random_reads: mean(|sheet| sheet.random_reads),
         random_writes: mean(|sheet| sheet.random_writes),
@@ -154,21 +199,52 @@ fn mean_of<'a>(sheets: impl Iterator<Item = &'a Sheet> + Clone) -> Sheet {
     }
 }
 
-/// Drives of the table. At random they move as many bytes a second in pages as in the requests of
-/// data sheets, and not more than in sequence.
-fn drives() -> Result<Vec<(DiskKind, Sheet)>, SimError> {
-    let read = |row: &str| -> Option<(DiskKind, Sheet)> {
+/// A row of the table, in requests and bytes a second.
+#[derive(Clone, Copy, Debug)]
+struct Drive {
+    kind: DiskKind,
+    gb: f64,
+    reads: f64,
+    writes: f64,
+    read_bytes: f64,
+    written_bytes: f64,
+}
+
+impl Drive {
+    /// What such a drive of `gb` does. At random it moves as many bytes a second in pages as in the
+    /// requests of data sheets, and not more than in sequence. Random writes go with the dies that
+    /// write at the same time; reads and sequences end at controller and interface.
+    fn sheet_at(&self, gb: f64) -> Sheet {
+        let at_random = |iops: f64, most: f64| libm::log((iops * SHEET_BYTES).min(most));
+        Sheet {
+            random_reads: at_random(self.reads, self.read_bytes),
+            random_writes: at_random(self.writes * gb / self.gb, self.written_bytes),
+            sequential_writes: libm::log(self.written_bytes),
+        }
+    }
+}
+
+/// Whether drives of this size leave a quarter of their flash free, which garbage collection needs
+/// for random writes: makers sell 2^k TB of flash as 0.8 of it then (1.6 TB, 3.2 TB), and as 0.96
+/// or all of it where they do not (1.92 TB, 2 TB).
+fn has_spare(gb: f64) -> bool {
+    let octaves = libm::log2(gb / SPARED_GB);
+    (octaves - libm::round(octaves)).abs() < HALF_STEP
+}
+
+/// Drives of the table.
+fn drives() -> Result<Vec<Drive>, SimError> {
+    let read = |row: &str| -> Option<Drive> {
         let cells: Vec<&str> = row.split(',').collect();
-        let [kind, _, reads, writes, read_mb, write_mb, ..] = cells[..] else { return None };
+        let [kind, _, gb, reads, writes, read_mb, write_mb, ..] = cells[..] else { return None };
         let kind = match kind {
             "sata-ssd" => DiskKind::SataSsd,
             "nvme-ssd" => DiskKind::NvmeSsd,
             _ => return None,
         };
         let number = |text: &str| text.parse::<f64>().ok();
-        let at_random = |iops: f64, mb: f64| libm::log((iops * SHEET_BYTES).min(mb * MB));
-        let (reads, writes, read_mb, write_mb) = (number(reads)?, number(writes)?, number(read_mb)?, number(write_mb)?);
-        Some((kind, Sheet { random_reads: at_random(reads, read_mb), random_writes: at_random(writes, write_mb), sequential_writes: libm::log(write_mb * MB) }))
+        let (read_bytes, written_bytes) = (number(read_mb)? * MB, number(write_mb)? * MB);
+        Some(Drive { kind, gb: number(gb)?, reads: number(reads)?, writes: number(writes)?, read_bytes, written_bytes })
     };
     TABLE
         .lines()
@@ -192,17 +268,26 @@ mod tests {
         Oltp { script, tables: 10, table_size: 10_000_000, cache_gib: Some(4.0), redo_gib: Some(4.0), ..Oltp::default() }.database().unwrap()
     }
 
-    /// Pages written at random by the table, by hand: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95
-    /// thousand requests of 4 KiB, 6,239 pages; NVMe (56 x 81.5 x 50 x 135 x 170 x 180)^(1/6) =
-    /// 99.02 thousand, 24,755 pages; both alike 12,427. Deviations of the logarithms: 0.294, 0.561,
-    /// and sqrt((0.294^2 + 0.561^2) / 2 + 0.689^2) = 0.822.
+    /// Pages written at random by the table, by hand, in thousands of 4 KiB. Of 960 GB without much
+    /// spare flash: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95, 6,239 pages; NVMe (81.5/2 x
+    /// 50/1.92 x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages; both alike
+    /// 7,526. With it, of 3.2 TB, which is not made behind SATA: (56/1.6 x 180/3.2 x 310/3.2 x
+    /// 350/3.2 x 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235,
+    /// sqrt((0.294^2 + 0.235^2) / 2 + 0.188^2) = 0.326, and 0.526.
     #[test]
-    fn drives_of_a_kind_have_a_middle() {
-        let of = |kind| local_disk(&oltp(Script::OltpReadWrite), 4.0 * GIB, kind, None, day()).unwrap();
-        for (kind, pages, spread) in [(Some(DiskKind::SataSsd), 6_239.0, 0.294), (Some(DiskKind::NvmeSsd), 24_755.0, 0.561), (None, 12_427.0, 0.822)] {
-            let disk = of(kind);
+    fn drives_of_a_kind_and_size_have_a_middle() {
+        let of = |kind, gb| local_disk(&oltp(Script::OltpReadWrite), 4.0 * GIB, (kind, gb), None, day()).unwrap();
+        let (sata, nvme) = (Some(DiskKind::SataSsd), Some(DiskKind::NvmeSsd));
+        for (kind, gb, pages, spread) in
+            [(sata, 960.0, 6_239.0, 0.294), (nvme, 960.0, 9_078.0, 0.235), (None, 960.0, 7_526.0, 0.326), (None, 3_200.0, 60_833.0, 0.526)]
+        {
+            let disk = of(kind, gb);
             assert!((disk.page_writes_per_s / pages - 1.0).abs() < 2e-4 && (disk.spread - spread).abs() < 1e-3, "{kind:?}: {disk:?}");
         }
+        assert_eq!(of(None, 3_200.0), of(nvme, 3_200.0));
+        // 80 us, and 12 KiB at the pace of the NVMe drives' reads.
+        let reads = sheet_of(nvme, 1_920.0).unwrap().0.random_reads.exp();
+        assert!((of(nvme, 1_920.0).read_ms - 0.08 - 12_288.0 / reads * 1e3).abs() < 1e-12);
     }
 
     /// A transaction takes of the tighter cap what the disk takes for its reads and writes
@@ -211,14 +296,14 @@ mod tests {
     fn times_of_reads_and_writes_add_up() {
         let database = oltp(Script::OltpReadWrite);
         let (cache, setup) = (4.0 * GIB, Setup::resolve("instance-store:1", None, day()).unwrap());
-        let (sheet, _) = sheet_of(Some(DiskKind::SataSsd)).unwrap();
+        let (sheet, _) = sheet_of(Some(DiskKind::SataSsd), 960.0).unwrap();
         let warm_up = WarmUp::new(&database, cache);
         let at = *warm_up.points().last().unwrap();
         let pages = (at.evicted_dirty + at.flushed) * at.shape;
         let logged = database.log.redo_bytes_per_tx + database.log.binlog_bytes_per_tx;
         let [reads, writes, sequential] = [sheet.random_reads, sheet.random_writes, sheet.sequential_writes].map(f64::exp);
         let disk_s = at.reads * at.shape * 16_384.0 / reads + pages * 16_384.0 / writes + (pages * 16_384.0 + logged) / sequential;
-        let disk = local_disk(&database, cache, Some(DiskKind::SataSsd), None, day()).unwrap();
+        let disk = local_disk(&database, cache, (Some(DiskKind::SataSsd), 960.0), None, day()).unwrap();
         let scaled = setup.with_local_disk(disk.writes, disk.writes * disk.reads);
         let (flow, _) = Places { data: DeviceCounting::new(&scaled, &database), log: None }.of_transaction(&database, &at, 1.0, 0.0);
         let [writing, reading] = on_caps(&scaled.limits[0], &flow.measured);
@@ -230,8 +315,8 @@ mod tests {
     #[test]
     fn a_load_that_reads_has_all_of_the_disk() {
         let setup = Setup::resolve("instance-store:1", None, day()).unwrap();
-        let disk = local_disk(&oltp(Script::OltpPointSelect), 4.0 * GIB, Some(DiskKind::NvmeSsd), None, day()).unwrap();
-        let (sheet, _) = sheet_of(Some(DiskKind::NvmeSsd)).unwrap();
+        let disk = local_disk(&oltp(Script::OltpPointSelect), 4.0 * GIB, (Some(DiskKind::NvmeSsd), 1_920.0), None, day()).unwrap();
+        let (sheet, _) = sheet_of(Some(DiskKind::NvmeSsd), 1_920.0).unwrap();
         let capped = setup.limits[0].reads.unwrap().throughput_bytes_s as f64 * disk.writes * disk.reads;
         // Of the guess the IOPS bind before the bytes, by less than a percent.
         assert!((capped / sheet.random_reads.exp() - 1.0).abs() < 0.01, "{capped}");
@@ -242,12 +327,12 @@ mod tests {
     #[test]
     fn what_else_is_known_moves_the_speed() {
         let database = oltp(Script::OltpReadWrite);
-        let plain = local_disk(&database, 4.0 * GIB, None, None, day()).unwrap();
-        let halfway = local_disk(&database, 4.0 * GIB, None, Some((4.0 * plain.page_writes_per_s, plain.spread)), day()).unwrap();
+        let plain = local_disk(&database, 4.0 * GIB, (None, 960.0), None, day()).unwrap();
+        let halfway = local_disk(&database, 4.0 * GIB, (None, 960.0), Some((4.0 * plain.page_writes_per_s, plain.spread)), day()).unwrap();
         assert!((halfway.page_writes_per_s / plain.page_writes_per_s - 2.0).abs() < 1e-9);
         assert!((halfway.spread * 2f64.sqrt() / plain.spread - 1.0).abs() < 1e-9);
         assert!((halfway.writes / plain.writes - 2.0).abs() < 1e-9 && (halfway.reads / plain.reads - 1.0).abs() < 1e-9);
-        let sure = local_disk(&database, 4.0 * GIB, None, Some((8_000.0, 0.0)), day()).unwrap();
+        let sure = local_disk(&database, 4.0 * GIB, (None, 960.0), Some((8_000.0, 0.0)), day()).unwrap();
         assert!((sure.page_writes_per_s / 8_000.0 - 1.0).abs() < 1e-9 && sure.spread < 1e-9);
     }
 }

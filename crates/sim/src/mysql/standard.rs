@@ -143,6 +143,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         checkpoint: None,
         local_disk: None,
         local_disk_reads: None,
+        local_disk_read_ms: None,
     })
 }
 
@@ -188,6 +189,7 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         checkpoint: None,
         local_disk: None,
         local_disk_reads: None,
+        local_disk_read_ms: None,
     })
 }
 

@@ -489,6 +489,7 @@ impl Oltp {
             checkpoint: None,
             local_disk: None,
             local_disk_reads: None,
+            local_disk_read_ms: None,
         };
         database.check()?;
         Ok(database)

@@ -237,6 +237,7 @@ impl Tprocc {
             checkpoint: None,
             local_disk: None,
             local_disk_reads: None,
+            local_disk_read_ms: None,
         };
         database.check()?;
         Ok(database)

@@ -38,5 +38,6 @@ pub fn plain_database(sharpness: f64) -> Database {
         checkpoint: None,
         local_disk: None,
         local_disk_reads: None,
+        local_disk_read_ms: None,
     }
 }

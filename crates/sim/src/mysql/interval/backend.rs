@@ -50,6 +50,11 @@ pub(crate) trait Backend {
     fn read_ms(&self) -> f64;
     /// The same of a synchronous log write.
     fn log_write_ms(&self) -> f64;
+    /// Whether I/Os queue for each other before a cap is reached: flash does its reads and writes
+    /// by the same dies, while a volume's buckets let all pass until they are empty.
+    fn queues(&self) -> bool {
+        false
+    }
     /// What a commit waits for beyond its log writes, ms: a standby.
     fn commit_ms(&self) -> f64 {
         0.0

@@ -5,6 +5,7 @@
 //!        + slowdown by the other thread of a core
 //!        + waiting for a processor          many servers (Sakasegawa 1977), as many as threads
 //!        + waiting for the serial resource  one server: the contention of the universal scaling law
+//!        + waiting for a local disk         one server: its I/O takes 1 / (1 - use) times as long
 //! ```
 //!
 //! Clients that wait for each other come less evenly bunched than a Poisson stream: none queues
@@ -104,6 +105,39 @@ pub fn processors_rate(clients: &Clients, processors: &Processors) -> f64 {
     Contention::new(&clients.at_speed(processors.core_speed), Some(processors)).processors_rate()
 }
 
+/// A local disk that transactions share.
+///
+/// A read that finds its die at work waits for the program or erase of it, so that waits grow with
+/// the share of time at which the disk is at work, long before it is at it always.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DiskQueue {
+    /// I/O of a transaction with nothing to wait for, s.
+    pub io_s: f64,
+    /// Transactions a second that keep it at work always.
+    pub most_tps: f64,
+}
+
+impl DiskQueue {
+    /// Transactions a second of `clients` that wait for the disk alone: the lower root x of
+    /// (clients - alone_s x) (most_tps - x) = io_s x^2.
+    fn closed_rate(&self, clients: f64, alone_s: f64) -> f64 {
+        let (sum, rest) = (clients + self.most_tps * alone_s, clients * self.most_tps);
+        let square = sum * sum - 4.0 * (alone_s - self.io_s) * rest;
+        2.0 * rest / (sum + libm::sqrt(square.max(0.0)))
+    }
+
+    /// Transactions that wait at `tps`, and the derivative.
+    fn waiting(&self, tps: f64) -> (f64, f64) {
+        let used = tps / self.most_tps;
+        if used >= 1.0 {
+            return (f64::INFINITY, 1.0);
+        }
+        let stretch = 1.0 / (1.0 - used);
+        let queued = self.io_s * tps * used * stretch;
+        (queued, self.io_s * used * stretch * (2.0 + used * stretch))
+    }
+}
+
 /// How transactions wait for each other on some processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contention {
@@ -143,14 +177,14 @@ impl Contention {
     }
 
     /// Transactions a second of `clients` that each wait for their answer, where one alone takes
-    /// `alone_s`; `busy`: threads at work where the search begins (0: anywhere), and where it
-    /// ended.
-    pub fn closed_rate(&self, clients: f64, alone_s: f64, busy: &mut f64) -> f64 {
-        if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0) {
-            return clients / alone_s;
+    /// `alone_s`, some of it on a `disk` that queues; `busy`: threads at work where the search
+    /// begins (0: anywhere), and where it ended.
+    pub fn closed_rate(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, busy: &mut f64) -> f64 {
+        if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0 && disk.is_none()) {
+            return disk.map_or(clients / alone_s, |disk| disk.closed_rate(clients, alone_s));
         }
         let alone_s = alone_s.max(self.core_s);
-        *busy = self.busy_of(clients, alone_s, *busy);
+        *busy = self.busy_of(clients, alone_s, disk, *busy);
         *busy * (1.0 - self.slowing(clients) * *busy) / self.core_s
     }
 
@@ -178,20 +212,27 @@ impl Contention {
     }
 
     /// Threads at work with a number of clients.
-    fn busy_of(&self, clients: f64, alone_s: f64, near: f64) -> f64 {
+    fn busy_of(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, near: f64) -> f64 {
         let slowing = self.slowing(clients);
         let think_s = alone_s - self.core_s;
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0);
         // The same of the serial resource, with one server.
         let sharing = (1.0 - self.serial_s / alone_s).max(0.0) * (1.0 - 1.0 / clients);
         let mut most = busy_without_queue(clients, think_s / self.core_s, slowing).min(self.threads);
-        if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) {
+        if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) && disk.is_none() {
             return most;
+        }
+        if let Some(disk) = disk {
+            most = most.min(busy_at(disk.most_tps * self.core_s, slowing));
         }
         let mut busy = if near > 0.0 && near < most { near } else { self.first_guess(clients, alone_s, most, (slowing, queueing, sharing)) };
         let mut least = 0.0f64;
         for _ in 0..MOST_STEPS {
-            let (inside, slope) = self.inside(busy, slowing, think_s, queueing, sharing);
+            let (mut inside, mut slope) = self.inside(busy, slowing, think_s, queueing, sharing);
+            if let Some(disk) = disk {
+                let (waiting, rise) = disk.waiting(busy * (1.0 - slowing * busy) / self.core_s);
+                (inside, slope) = (inside + waiting, slope + rise * (1.0 - 2.0 * slowing * busy) / self.core_s);
+            }
             if inside > clients {
                 most = busy;
             } else {
@@ -318,7 +359,7 @@ mod tests {
                     let full = f64::from(threads) * (1.0 + think) * (1.0 - processors.lost_by_sharing());
                     for part in [0.05, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0] {
                         let many = (part * full).round().max(1.0);
-                        let law = contention.closed_rate(many, load.base_ms / 1e3, &mut 0.0);
+                        let law = contention.closed_rate(many, load.base_ms / 1e3, None, &mut 0.0);
                         let error = law / exact(many as u32, think / 1e3, 1e-3, &processors) - 1.0;
                         assert!(error.abs() < most, "{threads} processors, shared {shared}, think {think}, {many} clients: {error:.3}");
                         sum += error.abs();
@@ -328,6 +369,40 @@ mod tests {
             }
         }
         assert!(sum / count < 0.008, "{}", sum / count);
+    }
+
+    /// With a disk that queues: the response time at the rate that comes out is worked out here by
+    /// the words of the law, alone + processors + I/O x use / (1 - use), and has all clients
+    /// inside.
+    #[test]
+    fn a_local_disk_holds_clients_before_its_cap() {
+        for (threads, cpu_ms) in [(None, 0.0), (None, 1.0), (Some(4u32), 1.0), (Some(80), 3.0)] {
+            for (rest_ms, io_ms) in [(0.0, 0.5), (1.0, 0.3), (0.2, 4.0)] {
+                let processors = threads.map(|threads| Processors { threads, shared: false, core_speed: None });
+                let load = clients(0.0, cpu_ms, 0.0);
+                let contention = Contention::new(&load, processors.as_ref());
+                let core_s = processors.map_or(load.core_ms(), |processors| processors.core_ms(&load)) / 1e3;
+                let alone_s = core_s + (rest_ms + io_ms) / 1e3;
+                let mut before = 0.0;
+                for many in [1.0, 4.0, 16.0, 64.0, 1_000.0] {
+                    let disk = DiskQueue { io_s: io_ms / 1e3, most_tps: 1_500.0 };
+                    let rate = contention.closed_rate(many, alone_s, Some(disk), &mut 0.0);
+                    let what = format!("{threads:?} processors, {cpu_ms} {rest_ms} {io_ms}, {many} clients: {rate}");
+                    assert!(rate > before && rate < 1_500.0, "{what}");
+                    assert!(rate < contention.closed_rate(many, alone_s, None, &mut 0.0), "{what}");
+                    before = rate;
+                    let inside = |rate: f64| {
+                        let (used, share) = (rate / 1_500.0, rate * core_s / threads.map_or(f64::INFINITY, f64::from));
+                        let servers = threads.map_or(f64::INFINITY, f64::from);
+                        let bunched = (1.0 - core_s / alone_s) * (1.0 - servers / many).max(0.0);
+                        let queued = if bunched > 0.0 { bunched * share.powf((2.0 * (servers + 1.0)).sqrt()) / (1.0 - share) } else { 0.0 };
+                        rate * alone_s + queued + rate * io_ms / 1e3 * used / (1.0 - used)
+                    };
+                    // The rate that has them all inside lies within a part in 1e9.
+                    assert!(inside(rate * (1.0 - 1e-9)) <= many && inside(rate * (1.0 + 1e-9)) >= many, "{what}");
+                }
+            }
+        }
     }
 
     /// What comes out solves n = X R(X), whatever goes in: R is worked out here from X by the words
@@ -342,7 +417,7 @@ mod tests {
                         let contention = Contention::new(&load, Some(&processors));
                         let (mut before, mut busy) = (0.0, 0.0);
                         for many in [1.0, 2.0, 3.0, 7.0, 16.0, 64.0, 200.0, 4_000.0, 65_536.0] {
-                            let rate = contention.closed_rate(many, base_ms / 1e3, &mut busy);
+                            let rate = contention.closed_rate(many, base_ms / 1e3, None, &mut busy);
                             let what = format!("{threads} processors, shared {shared}, {base_ms} {cpu_ms} {serial_share}, {many} clients: {rate}");
                             assert!(rate >= before * (1.0 - 1e-9), "{what} below {before}");
                             assert!(rate <= contention.processors_rate().min(contention.serial_rate()) * (1.0 + 1e-9), "{what}");

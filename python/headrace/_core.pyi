@@ -492,6 +492,7 @@ class Clients(TypedDict):
     p95_over_mean: float
     serial_share: float
     core_speed: float | None
+    threads_per_core: int | None
 
 class Noise(TypedDict):
     fano: float

@@ -151,6 +151,16 @@ class Proof:
     predictions_sha256: str | None = None
     notes: tuple[str, ...] = ()
 
+    def judge(self, step: Step) -> str:
+        """Returns the verdict of a step: machine where it is off and the run calibrated on was not
+        the storage's either."""
+        verdict = step.verdict(self.engine)
+        disturbed = any(
+            other.predicted is None and other.measured is not None and other.measured.processors_bound
+            for other in self.steps
+        )
+        return "machine" if verdict == "off" and disturbed else verdict
+
     @property
     def proved(self) -> tuple[Step, ...]:
         """Configurations that were predicted and measured."""
@@ -177,7 +187,7 @@ class Proof:
     def holds(self) -> bool | None:
         """Whether everything came as predicted; None while it was not measured, or where this
         machine was the limit."""
-        verdicts = [step.verdict(self.engine) for step in self.steps if step.predicted is not None]
+        verdicts = [self.judge(step) for step in self.steps if step.predicted is not None]
         if "off" in verdicts:
             return False
         if not verdicts or "machine" in verdicts or "" in verdicts:
@@ -189,7 +199,7 @@ class Proof:
         """The outcome in a sentence or two."""
         if not self.proved:
             return "Nothing was measured that had been predicted."
-        verdicts = [step.verdict(self.engine) for step in self.steps if step.predicted is not None]
+        verdicts = [self.judge(step) for step in self.steps if step.predicted is not None]
         head = {
             True: "The prediction holds",
             False: "The prediction does not hold",
@@ -220,7 +230,7 @@ class Proof:
             | {
                 "tps_error_percent": step.tps_error_percent,
                 "p95_error_percent": step.p95_error_percent,
-                "verdict": step.verdict(self.engine),
+                "verdict": self.judge(step),
             }
             for step in self.steps
         ]

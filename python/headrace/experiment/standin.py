@@ -114,11 +114,13 @@ def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
         return core.mysql_sysbench(options | {"distribution": describe_distribution(benchmark)})["changed"]
 
 
-def describe_distribution(load: SysbenchOltp) -> dict[str, object]:
+def describe_distribution(load: SysbenchOltp) -> dict[str, str | float]:
     """Returns the distribution of a load's accesses as the core names it."""
-    given = load.options()["parameters"].items()
-    parameters = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
-    return {"type": load.distribution} | parameters
+    described: dict[str, str | float] = {"type": load.distribution}
+    for name, value in load.options()["parameters"].items():
+        if name in DISTRIBUTION_OPTIONS:
+            described[DISTRIBUTION_OPTIONS[name]] = float(value)
+    return described
 
 
 def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:

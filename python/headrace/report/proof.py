@@ -49,7 +49,7 @@ def rows(proof: Proof) -> list[tuple[str, ...]]:
             "" if measured is None or measured.p95_ms is None else latency(measured.p95_ms),
         )
         errors = (signed(step.tps_error_percent), signed(step.p95_error_percent))
-        table_rows.append((*what, *tps, errors[0], *p95, errors[1], verdict(step, proof.engine)))
+        table_rows.append((*what, *tps, errors[0], *p95, errors[1], verdict(proof, step)))
     return table_rows
 
 
@@ -58,11 +58,11 @@ def name_of(step: Step) -> str:
     return step.full.place if step.role == "given" else f"{step.role}: {step.full.place}"
 
 
-def verdict(step: Step, engine: str) -> str:
+def verdict(proof: Proof, step: Step) -> str:
     """Returns holds or off, or why there is no verdict."""
     if step.measured is not None and step.measured.state != "complete":
         return STATES[step.measured.state]
-    return {"holds": "holds", "off": "OFF", "machine": "machine too busy", "": ""}[step.verdict(engine)]
+    return {"holds": "holds", "off": "OFF", "machine": "machine too busy", "": ""}[proof.judge(step)]
 
 
 def signed(percent: float | None) -> str:
@@ -84,7 +84,7 @@ def frame_of(proof: Proof) -> pl.DataFrame:
             step.tps_error_percent,
         )
         p95 = (predicted and predicted.p95_ms, measured and measured.p95_ms, step.p95_error_percent)
-        table_rows.append((*what, *tps, *p95, step.verdict(proof.engine)))
+        table_rows.append((*what, *tps, *p95, proof.judge(step)))
     return pl.DataFrame(table_rows, schema=list(CSV_COLUMNS), orient="row", infer_schema_length=None)
 
 
@@ -151,7 +151,7 @@ def cards(proof: Proof) -> list[Card]:
         if step.measured is not None and step.predicted is not None:
             error = signed(step.tps_error_percent)
             meaning = f"Predicted {number(step.predicted.tps)} tps; the error is {error}."
-            holds = verdict(step, proof.engine) == "holds"
+            holds = verdict(proof, step) == "holds"
             figures.append(
                 Card(name_of(step), f"{number(step.measured.tps)} tps measured", meaning, "good" if holds else "warn")
             )

@@ -324,6 +324,11 @@ def test_a_proof_holds_only_whole_and_in_order():
     assert proof(step("a", 100.0, 98.0), step("b", 200.0, None)).holds is None
     assert proof(step("a", 100.0, 98.0), step("b", 200.0, 150.0, processors_bound=True)).holds is None
     assert proof().holds is None and "Nothing was measured" in proof().verdict
+    # Calibrated on a run that others disturbed, what is off says nothing; what holds does.
+    busy = replace(step("calibration", 100.0, 60.0, processors_bound=True), role="calibration", predicted=None)
+    assert proof(busy, step("a", 100.0, 98.0)).holds is True
+    disturbed = proof(busy, step("a", 100.0, 98.0), step("b", 200.0, 150.0))
+    assert disturbed.holds is None and "In 1 this machine's processors were all in use" in disturbed.verdict
     # Each within 10 %, the order is not.
     swapped = proof(step("a", 100.0, 108.0), step("b", 110.0, 102.0))
     assert swapped.order_holds is False and swapped.holds is False and "NOT" in swapped.verdict

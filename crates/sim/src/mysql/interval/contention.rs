@@ -445,4 +445,17 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn virtual_cpus_of_a_machine_share_a_core_unless_it_says_otherwise() {
+        let shared = |threads_per_core| Processors::of(None, Some(2), threads_per_core).map(|processors| processors.shared);
+        assert_eq!([shared(None), shared(Some(2)), shared(Some(1))], [Some(true), Some(true), Some(false)]);
+        assert_eq!(Processors::of(None, None, Some(1)), None);
+        // Busy for 5 ms of a core by itself, 2 such processors do 400 transactions a second; two
+        // threads of a core do 1.3 times what one does.
+        let load = clients(0.0, processor_ms(5.0, 1.0, 1), 0.0);
+        let rate = |threads_per_core| processors_rate(&load, &Processors::of(None, Some(2), threads_per_core).expect("two"));
+        assert!((rate(Some(1)) - 400.0).abs() < 1e-9, "{}", rate(Some(1)));
+        assert!((rate(Some(2)) - 260.0).abs() < 1e-9, "{}", rate(Some(2)));
+    }
 }

@@ -50,9 +50,9 @@ pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError
     }
 }
 
-/// Statements of a transaction of sysbench-tpcc, by its script (tpcc_run.lua): of 23, ten new orders
-/// of 47 (ten lines of four), ten payments of 10.3, a delivery of 72, an order status and a stock
-/// level of five each. 28.4 to 28.5 were counted (published, RDS 2020).
+/// Statements of a transaction of sysbench-tpcc, by its script (`tpcc_run.lua`): of 23, ten new
+/// orders of 47 (ten lines of four), ten payments of 10.3, a delivery of 72, an order status and a
+/// stock level of five each. 28.4 to 28.5 were counted (published, RDS 2020).
 const STATEMENTS: f64 = 28.5;
 
 /// [`tpcc`] with its clients there; none: as in the published runs of 2018, which do not say where

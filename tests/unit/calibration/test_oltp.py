@@ -67,10 +67,10 @@ def count_pages(database: dict) -> float:
 
 
 def test_a_run_tells_the_disk_and_not_the_pages(true_and_calibrated):
-    """The pages are known to 7 %, the disk to a factor of 2.4 (0.9 of a logarithm). Both move the
-    rate alike, so that of the way between the disk's prior and its truth, log(2.45 / 0.6) = 1.4, a
-    share of 0.07^2 / 0.9^2 = 0.6 % goes to the pages; a tenth leaves room for the dirty shares,
-    which trade with both."""
+    """The pages are known to 7 %, the disk to 33 % (drives of its size). Both move the rate alike, so
+    that of the way between the disk's prior and its truth, a factor of 3 at most, log(3) = 1.1, a
+    share of 0.07^2 / 0.33^2 = 4.6 % goes to the pages, 5 %; a tenth leaves room for the dirty
+    shares, which trade with both."""
     true, calibrated = true_and_calibrated
     assert count_pages(calibrated.database) == pytest.approx(count_pages(true), rel=0.1)
     assert calibrated.database["local_disk"] == pytest.approx(DISK, rel=0.2)

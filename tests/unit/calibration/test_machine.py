@@ -19,7 +19,7 @@ format = "headrace-run"
 version = 1
 name = "machine"
 engine = "innodb"
-engine_version = "8.0.22"
+engine_version = "VERSION"
 storage = "STORAGE"
 as_of = 2025-06-01
 cache_gib = 2
@@ -41,10 +41,17 @@ sysbench = "run.csv"
 """
 
 
-def write_run(folder, *keys: str, storage: str = "instance-store:500", settings: str = "") -> Run:
+def write_run(
+    folder, *keys: str, storage: str = "instance-store:500", settings: str = "", version: str = "8.0.22"
+) -> Run:
     """Writes and loads a run with keys of its own."""
     (folder / "run.csv").write_text("t_s,threads,tps\n" + "".join(f"{second},64,300\n" for second in range(1, 200)))
-    text = RUN.replace("STORAGE", storage).replace("KEYS", "\n".join(keys)).replace("SETTINGS", settings)
+    text = (
+        RUN.replace("VERSION", version)
+        .replace("STORAGE", storage)
+        .replace("KEYS", "\n".join(keys))
+        .replace("SETTINGS", settings)
+    )
     (folder / "run.toml").write_text(text)
     return load_run(folder / "run.toml")
 
@@ -132,9 +139,11 @@ def test_a_disk_with_flash_to_spare_writes_faster(tmp_path):
 
 def test_who_says_how_often_the_binary_log_is_synced_has_one(tmp_path):
     """MariaDB has none by default."""
-    keys = ('flavor = "mariadb"',)
     logged = [
-        build_prior(write_run(tmp_path, *keys, settings=settings))["log"]["binlog_bytes_per_tx"] > 0
+        build_prior(write_run(tmp_path, 'flavor = "mariadb"', version="12.2.2", settings=settings))["log"][
+            "binlog_bytes_per_tx"
+        ]
+        > 0
         for settings in ("", "sync_binlog = 0", "sync_binlog = 1", "sync_binlog = 1\nbinlog = false")
     ]
     assert logged == [False, False, True, False]

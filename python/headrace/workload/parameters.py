@@ -120,8 +120,8 @@ LOCAL_DISK = (
 )
 
 
-# Of TPC-C's stock level on MyRocks. What it looks at stands in the specification: 200 rows in one of
-# 23 transactions, on a block each at most. Of data that a run before has left it is next to none
+# Of TPC-C's stock level on MyRocks. What it looks at stands in the specification: 200 rows in one
+# of 23 transactions, on a block each at most. Of data that a run before has left it is next to none
 # (the m5 runs of 2018): known to a factor of e^2, below.
 LAST_ORDERS = ModelParameter(
     "last_orders",

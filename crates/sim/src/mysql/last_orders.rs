@@ -85,8 +85,8 @@ impl LastOrders {
         1.0 - missing / f64::from(ORDERS)
     }
 
-    /// Parts of the stock's pages and how often they are touched over the mean: those with one, two,
-    /// and more rows of the last orders (Poisson), which are looked at again until they are renewed.
+    /// Parts of the stock's pages and how often they are touched over the mean: those with one,
+    /// two, and more rows of the last orders (Poisson), which are looked at until they are renewed.
     pub(super) fn parts(&self) -> [(f64, f64); 3] {
         let mean = self.rows_per_page;
         let one = mean * libm::exp(-mean);
@@ -112,7 +112,7 @@ mod tests {
         LastOrders::of(10.0, (2_000.0, 0.4), (1.0 / 23.0, 200.0), 10.0 / 23.0)
     }
 
-    /// 20 orders x 100 districts x 2.3 transactions an order; 2,000 x (1 - exp(-0.1)) = 190.33 pages.
+    /// 20 orders x 100 districts x 2.3 transactions an order; 2,000 x (1 - exp(-0.1)) = 190.33.
     #[test]
     fn rates_follow_from_the_specification() {
         let last = orders();

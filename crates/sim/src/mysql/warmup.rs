@@ -22,7 +22,7 @@ const MOST_TURNOVERS: f64 = 24.0;
 /// effect.
 const LAST_TURNOVER: f64 = 256.0;
 const FURTHER: f64 = 1.15;
-/// Pages touched so many times as often anyway are not read for the last orders' sake.
+/// Pages touched this many times as often anyway are not read for the last orders' sake.
 const HOT: f64 = 5.0;
 /// Most points of a curve: a bound on time and memory.
 const MOST_STEPS: usize = 4_000;

@@ -510,9 +510,9 @@ class CheckpointLaw(TypedDict):
 
 class LastOrders(TypedDict):
     share: float
+    rows_per_page: float
     touches_per_tx: float
     window_tx: float
-    together: bool
 
 class Database(TypedDict):
     engine: str

@@ -5,7 +5,7 @@
 
 use headrace_sim::mysql::cache::{Cache, Moved};
 use headrace_sim::mysql::warmup::At;
-use headrace_sim::mysql::{standard, Database, PageClass, Popularity, StorageEngine, WarmUp};
+use headrace_sim::mysql::{standard, Database, LastOrders, PageClass, Popularity, StorageEngine, WarmUp};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -588,5 +588,37 @@ fn page_writes_grow_on_where_reads_have_settled() {
         // it, at most.
         let flushed = curve.at(tx, &mut 0).flushed;
         assert!((flushed / expected - 1.0).abs() < 0.01, "{flushed} for {expected} at {tx}");
+    }
+}
+
+/// Last orders in a cache that holds everything: of a page touched `touches` times a transaction
+/// what is read is its first touch, whose chance after n transactions is exp(-integral of touches).
+/// The integral is taken here in 2,000 steps, and the share of own orders by Poisson's chances.
+///
+/// A point stands for a step of at most 8 % of its transactions, in which touches change by less
+/// than 8 % and are taken from the middle: the second order is 0.08^2 / 24 = 0.03 %, times some
+/// curvature; 0.5 % is allowed.
+#[test]
+fn last_orders_are_read_until_a_run_has_made_them() {
+    let popularity = Popularity { classes: vec![PageClass { pages: 40_000.0, touches_per_tx: 1e-5 }] };
+    let last = LastOrders { share: 0.5, rows_per_page: 0.8, touches_per_tx: 5.0, window_tx: 10_000.0 };
+    let database = Database { last_orders: Some(last), usable_share: 1.0, ..database_with(popularity, 0.0) };
+    let warm_up = WarmUp::new(&database, 2.0 * 40_000.0 * database.cached_bytes);
+    let load_share = |tx: f64| {
+        let expected = 20.0 * tx / last.window_tx;
+        let chance = |orders: i32| (-expected).exp() * expected.powi(orders) / (1..=orders).map(f64::from).product::<f64>();
+        (0..20).map(|orders| chance(orders) * f64::from(20 - orders) / 20.0).sum::<f64>()
+    };
+    let poisson = |rows: i32| (-0.8f64).exp() * 0.8f64.powi(rows) / (1..=rows).map(f64::from).product::<f64>();
+    let several: f64 = (3..30).map(poisson).sum();
+    let rows_of_several = (3..30).map(|rows| f64::from(rows) * poisson(rows)).sum::<f64>() / several;
+    for tx in [500.0, 2_000.0, 6_000.0, 9_000.0] {
+        let integral = (0..2_000).map(|step| load_share(tx * (f64::from(step) + 0.5) / 2_000.0) * tx / 2_000.0).sum::<f64>();
+        let a_row = 5.0 / 20_000.0 / 0.8;
+        let of = |pages: f64, rows: f64| pages * (1e-5 + rows * a_row * load_share(tx)) * (-1e-5 * tx - rows * a_row * integral).exp();
+        let expected =
+            of(20_000.0 * (1.0 + poisson(0)), 0.0) + of(20_000.0 * poisson(1), 1.0) + of(20_000.0 * poisson(2), 2.0) + of(20_000.0 * several, rows_of_several);
+        let reads = warm_up.at(tx, &mut 0).reads;
+        assert!((reads / expected - 1.0).abs() < 0.005, "{tx}: {reads} {expected}");
     }
 }

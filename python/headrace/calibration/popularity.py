@@ -65,6 +65,7 @@ def derive_popularity_scale(database: dict, observations: list[Observation], per
         ratio, moving = compare_ios_per_tx(columns, observation)
         moving &= ~find_client_bound_windows(columns) | (observation.iops > 0)
         scatter = _estimate_scatter(ratio[moving])
+        moving &= _find_whole_periods(observation.tx, period_tx)
         ratio = _smooth(ratio, observation.tx, period_tx)
         tx = observation.tx + (curve["tx"][-1] if observation.run.start == "warm" else 0.0)
         at = curve["full_at_tx"] or np.inf
@@ -100,6 +101,15 @@ def multiply_shapes(first: dict, second: dict) -> dict:
     return {key: multiply(first[key], second[key]) for key in ("filling", "full")}
 
 
+def _find_whole_periods(tx: np.ndarray, period_tx: float | None) -> np.ndarray:
+    """Finds the windows that are not within half a period of a run's end: the last ones would tell
+    where in a compaction the run ended, and hold for all that comes later. All count where there is
+    no period, or the run has not two of them."""
+    if period_tx is None or tx[-1] < 2 * period_tx:
+        return np.ones(len(tx), bool)
+    return tx < tx[-1] - period_tx / 2
+
+
 def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.ndarray:
     """Averages the values over one period of transactions around each, from the first whole one
     on."""
@@ -109,9 +119,7 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
     low = np.searchsorted(tx, tx - period_tx / 2)
     high = np.searchsorted(tx, tx + period_tx / 2)
     smooth = (sums[high] - sums[low]) / np.maximum(high - low, 1)
-    return np.where(
-        (tx > period_tx / 2) & (tx < tx[-1] - period_tx / 2), smooth, np.where(tx <= period_tx / 2, values, smooth)
-    )
+    return np.where(tx <= period_tx / 2, values, smooth)
 
 
 def _average_parts(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float, float]]:

@@ -130,7 +130,9 @@ def build_own(run: Run) -> dict:
     """Returns a load of the user's own: TPC-C's spread of popularity over its data. Weakly founded;
     the runs decide."""
     per_warehouse = TPCC_BYTES[run.engine] / GIB
-    return build_tpcc(run.engine, max(1.0, (run.benchmark.data_gib or 0.0) / per_warehouse))
+    database = build_tpcc(run.engine, max(1.0, (run.benchmark.data_gib or 0.0) / per_warehouse))
+    # Nobody says that it has stock levels.
+    return database | {"last_orders": None}
 
 
 def build_oltp(options: dict) -> core.SysbenchAnswer:

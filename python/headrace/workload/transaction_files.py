@@ -51,6 +51,12 @@ MAY_LACK = {
     "response": msgspec.UNSET,
 }
 
+# Tables of MyRocks alone, and why InnoDB's files have none.
+OF_MYROCKS = {
+    "compaction": "MyRocks has compaction, InnoDB has not",
+    "last_orders": "the reads of the last orders are told of MyRocks only",
+}
+
 _Number = Annotated[float, FINITE]
 _LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most", least=2, most=2)]
 _Positive = Annotated[float, between(1e-9, 1e9, "tps")]
@@ -207,9 +213,9 @@ def _database(table: dict, engine: str) -> dict:
     """
     if table.get("engine") != engine:
         raise InputError(f"database.engine = {shown(table.get('engine'))}", f"must be {engine}, as engine says", DOC)
-    if engine == "innodb" and "compaction" in table:
-        rule = "MyRocks has compaction, InnoDB has not"
-        raise InputError(f"database.compaction = {shown(table['compaction'])}", rule, DOC)
+    for name, rule in OF_MYROCKS.items():
+        if engine == "innodb" and name in table:
+            raise InputError(f"database.{name} = {shown(table[name])}", rule, DOC)
     like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]]}}
     if engine == "innodb":
         like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}

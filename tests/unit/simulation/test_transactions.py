@@ -131,7 +131,7 @@ def with_change(*path: object, to: object) -> dict:
         (("cache_gib",), -1.0, "cache_gib"), (("database",), 3, "must be a table"), (("database", "colour"), 1.0, "colour"),
         (("database", "read_bytes"), math.nan, "database.read_bytes"), (("database", "read_bytes"), math.inf, "finite"), (("database", "read_bytes"), 1.0, "512"),
         (("database", "usable_share"), 1.5, "usable share"), (("database", "clients", "sharpness"), 0.1, "sharpness"), (("database", "engine"), "tokudb", "tokudb"),
-        (("database", "popularity"), [], "page classes"), (("database", "noise", "cv"), "x", "noise.cv"), (("database", "ordered_while_filling"), 1, "true or false"), (("database", "compaction"), {}, "InnoDB has not"), (("database", "engine"), "myrocks", "must be innodb"), (("database", "shape", "full"), [[1.0, 900.0]], "measured over modelled"),
+        (("database", "popularity"), [], "page classes"), (("database", "noise", "cv"), "x", "noise.cv"), (("database", "ordered_while_filling"), 1, "true or false"), (("database", "compaction"), {}, "InnoDB has not"), (("database", "last_orders"), {}, "MyRocks only"), (("database", "engine"), "myrocks", "must be innodb"), (("database", "shape", "full"), [[1.0, 900.0]], "measured over modelled"),
         (("covariance",), [[1.0]], "must be square"), (("covariance",), [], "must be square"), (("covariance", 0, 0), math.nan, "finite"),
         (("parameters", 0, "spread"), math.nan, "finite"), (("parameters", 0, "name"), "colour", "colour"), (("parameters", 0), {"name": "x"}, "parameters"),
         (("covered", "threads"), [1], "least and the most"), (("covered", "cache_gib"), "x", "least and the most"), (("runs",), 3, "must be a list"),

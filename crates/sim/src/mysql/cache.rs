@@ -197,30 +197,14 @@ impl Cache {
     }
 
     /// From here on a page of `class` is touched as those of `like` are, and `more` times a
-    /// transaction by touches that change nothing: of pages that they bring fewer leave dirty.
+    /// transaction.
     pub fn touch_besides(&mut self, class: usize, like: usize, more: f64) {
-        let all = self.touches[like] + more;
-        let changing_share = if all > 0.0 { self.touches[like] / all } else { 1.0 };
-        self.touches[class] = all;
-        self.weights[class] = self.weights[like] * changing_share;
-        if let Some(changing) = &mut self.changing {
-            changing.share[class] = changing.share[like] * changing_share;
-        }
+        self.touches[class] = self.touches[like] + more;
     }
 
     /// Pages of a class that are not in it.
     pub fn outside(&self, class: usize) -> f64 {
         self.outside[class]
-    }
-
-    /// Transactions for which a page that is read stays in it without another touch, at today's
-    /// reads: it passes the old part.
-    pub fn stay_tx(&self) -> f64 {
-        if self.evicting {
-            self.old_share * self.capacity / self.reads_per_tx().max(1e-12)
-        } else {
-            f64::INFINITY
-        }
     }
 
     /// Follows which pages are dirty: `changed` is the share of touches that change a page, by

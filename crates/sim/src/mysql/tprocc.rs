@@ -128,20 +128,10 @@ struct Part {
     changes: f64,
 }
 
-/// Pages of rows that came in key order, over some warehouses.
-fn pages_of((rows, bytes): (f64, f64), warehouses: f64) -> f64 {
-    warehouses * rows / (ROOM / (bytes + ROW_EXTRA)).floor()
-}
-
-/// Pages of the stock.
-pub(super) fn stock_pages(warehouses: f64) -> f64 {
-    pages_of(STOCK, warehouses)
-}
-
 impl Tprocc {
     /// Touches by table. Of all warehouses together.
     fn parts(&self) -> Vec<Part> {
-        let pages = |table: (f64, f64)| pages_of(table, self.warehouses);
+        let pages = |(rows, bytes): (f64, f64)| self.warehouses * rows / (ROOM / (bytes + ROW_EXTRA)).floor();
         let index = |(rows, bytes): (f64, f64)| self.warehouses * rows * bytes / (PAGE_BYTES - 132.0) / INDEX_FILL;
         let rows_per_page = |(_, bytes): (f64, f64)| (ROOM / (bytes + ROW_EXTRA)).floor();
         let stock = Part { pages: pages(STOCK), touches: OFTEN * LINES + SELDOM * ITEMS_LOOKED_AT, changes: OFTEN * LINES };

@@ -13,9 +13,6 @@ use super::popularity::Popularity;
 /// A step moves at most this share of the cache, and of the transactions so far (chosen).
 const STEP_OF_CACHE: f64 = 0.02;
 const STEP_OF_TX: f64 = 0.08;
-/// A step after several turnovers is at most so many times as long (chosen: against 1, reads
-/// differ by MEASURE).
-const MOST_LONGER: f64 = 6.0;
 /// The cache is followed until reads change by less than this share over one turnover, or for at
 /// most 24 turnovers.
 const SETTLED: f64 = 1e-3;
@@ -25,7 +22,7 @@ const MOST_TURNOVERS: f64 = 24.0;
 /// effect.
 const LAST_TURNOVER: f64 = 256.0;
 const FURTHER: f64 = 1.15;
-/// Pages touched so many times as often anyway are not read for the last orders' sake.
+/// Pages touched this many times as often anyway are not read for the last orders' sake.
 const HOT: f64 = 5.0;
 /// Most points of a curve: a bound on time and memory.
 const MOST_STEPS: usize = 4_000;
@@ -78,20 +75,18 @@ impl WarmUp {
         if let Some(dirtying) = &database.dirtying {
             cache = cache.dirtied(&dirtying.changed, dirtying.window_tx);
         }
-        let last_orders = database.last_orders.map(|last| Stock::in_cache(last, &database.popularity, &mut cache));
+        let stock = database.last_orders.map(|last| Stock::in_cache(last, &database.popularity, &mut cache));
         let settled_tx = database.last_orders.map_or(0.0, LastOrders::settled_tx);
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
         let smallest = STEP_OF_CACHE * 0.01 * cache.capacity().min(database.popularity.pages());
         while curve.points.len() < MOST_STEPS {
-            // The longer the cache has been full, the slower it changes.
-            let longer = (1.0 + evicted / cache.capacity()).min(MOST_LONGER);
-            let by_cache = STEP_OF_CACHE * longer * cache.capacity() / cache.reads_per_tx().max(1e-12);
+            let by_cache = STEP_OF_CACHE * cache.capacity() / cache.reads_per_tx().max(1e-12);
             // Up to the first eviction exactly, so that the step there is not smeared.
             let to_full = if cache.is_full() { f64::INFINITY } else { (cache.capacity() - cache.page_count()) / cache.reads_per_tx().max(1e-12) * 1.0001 };
             let by_tx = STEP_OF_TX * tx + smallest / cache.reads_per_tx().max(1e-12);
             let step = by_cache.min(by_tx).min(to_full.max(1e-3 * by_cache));
-            if let Some(stock) = &last_orders {
+            if let Some(stock) = &stock {
                 stock.set_touches(&mut cache, tx + 0.5 * step);
             }
             let moved = cache.pass(step);
@@ -120,15 +115,15 @@ impl WarmUp {
             }
         }
         if cache.is_full() {
-            curve.extend_settled(database, &cache, evicted / cache.capacity(), last_orders.as_ref());
+            curve.extend_settled(database, &cache, evicted / cache.capacity(), stock.as_ref());
         }
         curve
     }
 
-    fn extend_settled(&mut self, database: &Database, cache: &Cache, mut turned: f64, last_orders: Option<&Stock>) {
+    fn extend_settled(&mut self, database: &Database, cache: &Cache, mut turned: f64, stock: Option<&Stock>) {
         let Some(mut last) = self.points.last().copied() else { return };
         let capacity = cache.capacity();
-        let read_of = |tx: f64| last_orders.map_or(0.0, |stock| stock.reads_per_tx(cache, tx));
+        let read_of = |tx: f64| stock.map_or(0.0, |stock| stock.reads_per_tx(cache, tx));
         let others = last.reads - read_of(last.tx);
         while turned < LAST_TURNOVER {
             let next = turned * FURTHER;
@@ -187,36 +182,53 @@ impl WarmUp {
     }
 }
 
-/// The stock in a cache: classes of its pages, each beside the one it was taken out of.
+/// The stock in a cache.
 struct Stock {
     last_orders: LastOrders,
     pages: f64,
-    classes: Vec<(usize, usize)>,
+    classes: Vec<StockClass>,
+}
+
+/// Pages of the stock that are touched `over_mean` times as often as its mean for the last orders,
+/// and else as those of `like`, the class that they were taken out of.
+struct StockClass {
+    class: usize,
+    like: usize,
+    over_mean: f64,
 }
 
 impl Stock {
     /// Takes the stock's share out of all classes that the reads of the last orders matter to.
     fn in_cache(last_orders: LastOrders, popularity: &Popularity, cache: &mut Cache) -> Stock {
         let pages = last_orders.share * popularity.pages();
-        let matters = |class: usize| popularity.classes[class].touches_per_tx * pages < HOT * last_orders.touches_per_tx;
-        let likes: Vec<usize> = (0..popularity.classes.len()).filter(|class| matters(*class)).collect();
-        let classes = likes.into_iter().map(|like| (cache.split_class(like, last_orders.share), like)).collect();
+        let mut classes = Vec::new();
+        for (like, class) in popularity.classes.iter().enumerate() {
+            if class.touches_per_tx * pages >= HOT * last_orders.touches_per_tx {
+                continue;
+            }
+            let mut taken = 0.0;
+            for (part, over_mean) in last_orders.parts() {
+                let share = last_orders.share * part;
+                classes.push(StockClass { class: cache.split_class(like, share / (1.0 - taken)), like, over_mean });
+                taken += share;
+            }
+        }
         Stock { last_orders, pages, classes }
     }
 
-    /// Touches of one of its pages at `tx` that may have to read it.
-    fn touches(&self, cache: &Cache, tx: f64) -> f64 {
-        self.last_orders.touches(tx, cache.stay_tx()) / self.pages
+    /// Mean touches of one of its pages by a transaction at `tx`.
+    fn touches(&self, tx: f64) -> f64 {
+        self.last_orders.touches(tx) / self.pages
     }
 
     fn set_touches(&self, cache: &mut Cache, tx: f64) {
-        let more = self.touches(cache, tx);
-        self.classes.iter().for_each(|&(class, like)| cache.touch_besides(class, like, more));
+        let mean = self.touches(tx);
+        self.classes.iter().for_each(|stock| cache.touch_besides(stock.class, stock.like, mean * stock.over_mean));
     }
 
     /// Reads of the last orders of a transaction at `tx`, of a cache as it is now.
     fn reads_per_tx(&self, cache: &Cache, tx: f64) -> f64 {
-        self.touches(cache, tx) * self.classes.iter().map(|&(class, _)| cache.outside(class)).sum::<f64>()
+        self.touches(tx) * self.classes.iter().map(|stock| cache.outside(stock.class) * stock.over_mean).sum::<f64>()
     }
 }
 

@@ -105,7 +105,13 @@ class PageServer:
         self.keys, self.memory, self.streams = Keys(), Workloads(), Streams(open_lab)
         self.guard = Guard(self._routes(), self.keys, self.port)
         settings = uvicorn.Config(
-            self.guard, log_level="critical", server_header=False, date_header=False, lifespan="off"
+            self.guard,
+            log_level="critical",
+            server_header=False,
+            # Streams are open as long as a browser shows the lab; an interrupt waits so long, s.
+            timeout_graceful_shutdown=1,
+            date_header=False,
+            lifespan="off",
         )
         self._server = uvicorn.Server(settings)
 

@@ -101,6 +101,17 @@ def test_the_plan_answers_at_once_and_follows(visit, server):
     assert "growth" not in page.url
 
 
+def test_a_view_that_is_left_is_there_again(visit):
+    page = visit(QUICK)
+    page.get_by_role("link", name="Database", exact=True).click()
+    page.locator("h1", has_text="transactions a second").wait_for()
+    page.go_back()
+    page.locator("h1", has_text="meets every goal").wait_for()
+    page.locator(".panel canvas").first.wait_for()
+    page.go_forward()
+    page.locator("h1", has_text="transactions a second").wait_for()
+
+
 def test_a_candidate_is_tried_by_a_click(visit):
     page = visit(QUICK)
     page.locator(".point.misses .catch").first.click(force=True)

@@ -28,7 +28,11 @@ export function keepingUp(path, tell) {
   let busy = false, sent = "";
   /** @type {object | null} */
   let next = null;
-  return async function send(/** @type {object} */ question) {
+  // What is shown anew is asked anew, though it was the last question.
+  send.forget = () => { sent = ""; };
+  return send;
+
+  async function send(/** @type {object} */ question) {
     const text = JSON.stringify(question);
     if (text === sent && !next) return;
     if (busy) { next = question; return; }
@@ -37,7 +41,7 @@ export function keepingUp(path, tell) {
     catch (refusal) { tell(null, /** @type {Refusal} */ (refusal)); }
     busy = false;
     if (next) { const newest = next; next = null; send(newest); }
-  };
+  }
 }
 
 /** Asks the newest question alone, once it has rested for a moment; an older one is called off.
@@ -46,7 +50,10 @@ export function newestOnly(path, tell, restMs) {
   let sent = "", timer = 0;
   /** @type {AbortController | null} */
   let running = null;
-  return function send(/** @type {object} */ question) {
+  send.forget = () => { sent = ""; clearTimeout(timer); running?.abort(); };
+  return send;
+
+  function send(/** @type {object} */ question) {
     const text = JSON.stringify(question);
     if (text === sent) return;
     const first = sent === "";
@@ -58,5 +65,5 @@ export function newestOnly(path, tell, restMs) {
       try { const answer = await ask(path, question, own.signal); if (!own.signal.aborted) tell(answer, null); }
       catch (refusal) { if (!own.signal.aborted) tell(null, /** @type {Refusal} */ (refusal)); }
     }, first ? 0 : restMs);
-  };
+  }
 }

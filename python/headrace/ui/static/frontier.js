@@ -9,7 +9,7 @@ import { scale } from "./scales.js";
 
 const HEIGHT = 340, EDGE = { left: 60, right: 18, top: 20, bottom: 44 };
 // A wait of more than a minute is a queue that grows: such choices stand together at the top.
-const NEVER_MS = 60_000;
+export const NEVER_MS = 60_000;
 
 /** @extends {Component<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
 export class Frontier extends Component {

@@ -74,8 +74,9 @@ function kindOf() {
 
 /** Another address: what was answered is of another question. */
 function fresh() {
+  for (const question of [askPlan, askDay, askRun, askStudy]) question.forget();
   page.plan = { answer: null, refusal: null, busy: true }; page.day = { answer: null, refusal: null }; page.run = { answer: null, refusal: null, busy: true };
-  if (page.study.answer?.name !== page.state.study) page.study = { answer: null, refusal: null, busy: true };
+  page.study = { answer: null, refusal: null, busy: true };
   show(); askAgain();
 }
 

@@ -153,16 +153,17 @@ class PageServer:
         return StreamingResponse(self.streams.lines(target), media_type="application/x-ndjson")
 
     async def _open(self, request: Request) -> Response:
-        """Exchanges the token for the cookie."""
+        """Exchanges the token for the cookie and the key."""
         try:
             given = msgspec.json.decode(await request.body(), type=OpenSession)
         except msgspec.MsgspecError:
             given = None
-        cookie = None if given is None else self.keys.exchange(given.token)
-        if cookie is None:
+        exchanged = None if given is None else self.keys.exchange(given.token)
+        if exchanged is None:
             hint = "Run `headrace page` again: each address is good once."
             return refused(HTTPStatus.UNAUTHORIZED, "the address", "has been used, or is another's", hint)
-        answer = JSONResponse({})
+        cookie, key = exchanged
+        answer = JSONResponse({"key": key})
         answer.set_cookie(self.guard.cookie_name, cookie, httponly=True, samesite="strict", path="/")
         return answer
 

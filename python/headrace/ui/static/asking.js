@@ -4,14 +4,18 @@
 /** An error as the command line says it.
  * @typedef {{value: string, rule: string, source: string, hint: string, status: number}} Refusal */
 
+// The key of this browser: what is stored here, other ports of this machine cannot read.
+const KEY = "headrace-key";
+export const keepKey = (/** @type {string} */ key) => localStorage.setItem(KEY, key);
+export const headers = () => ({ "content-type": "application/json", "x-headrace": localStorage.getItem(KEY) ?? "none" });
+
 /** Sends a question; throws a Refusal.
  * @param {string} path @param {object} question @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function ask(path, question, signal) {
   let answer;
   try {
     answer = await fetch(path, {
-      method: "POST", signal, credentials: "same-origin", body: JSON.stringify(question),
-      headers: { "content-type": "application/json", "x-headrace": "1" },
+      method: "POST", signal, credentials: "same-origin", body: JSON.stringify(question), headers: headers(),
     });
   } catch (error) {
     if (signal?.aborted) throw error;

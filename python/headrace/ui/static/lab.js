@@ -1,6 +1,7 @@
 // @ts-check
 // The lab, second by second: what binds, its volumes, and the server on them.
 import { html } from "./html.js";
+import { headers } from "./asking.js";
 import { Cards, Code, Refused } from "./view.js";
 import { Panel, figure } from "./lines.js";
 
@@ -22,7 +23,7 @@ export function follow(lab, show) {
 async function read(lab, show, signal) {
   while (!signal.aborted) {
     try {
-      const answer = await fetch("/api/live", { method: "POST", body: "{}", signal, headers: { "content-type": "application/json", "x-headrace": "1" } });
+      const answer = await fetch("/api/live", { method: "POST", body: "{}", signal, headers: headers() });
       if (!answer.ok || !answer.body) throw (await answer.json()).error;
       let rest = "";
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -76,8 +76,9 @@ class Keys:
 
     def opens(self, cookie: str | None, key: str | None) -> bool:
         """Returns whether cookie and key are those that were given out."""
-        given = self.token is None and cookie is not None and key is not None
-        return given and _equal(cookie, self._cookie) and _equal(key, self._key)
+        if self.token is not None or cookie is None or key is None:
+            return False
+        return _equal(cookie, self._cookie) and _equal(key, self._key)
 
 
 def _equal(given: str, own: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -39,4 +40,5 @@ def page(
     say(f"{server.address}\nCtrl-C ends it.")
     if open_browser:
         webbrowser.open(server.address)
-    server.run()
+    with contextlib.suppress(KeyboardInterrupt):  # the way to end it
+        server.run()

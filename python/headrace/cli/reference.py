@@ -54,7 +54,7 @@ NAME_WIDTH = 14
 
 # Subjects of the table, each with its commands in the order in which a reader meets them.
 SUBJECTS = {
-    "Plan and simulate": ("demo", "plan", "simulate", "predict", "catalog"),
+    "Plan and simulate": ("demo", "plan", "page", "simulate", "predict", "catalog"),
     "Describe a load": ("workload", "calibrate", "compare-run"),
     "Volumes on this machine": ("lab", "volume", "snapshot"),
     "Servers": ("mysql", "advise", "replica", "failover", "backup"),

@@ -3,7 +3,7 @@ same function as the command line's, and names the line that gives it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -19,7 +19,7 @@ from headrace.planner.settings import PlanSettings, refuse_without_services
 from headrace.report import databases
 from headrace.report import plan as plan_report
 from headrace.report import study as study_report
-from headrace.report.view import Block, Chart, Fold, View
+from headrace.report.view import Block, Chart, Fold, Heading, View
 from headrace.report.words import glued, storage_words
 from headrace.simulation.database import predict
 from headrace.simulation.demand import simulate
@@ -202,14 +202,22 @@ def columns_of(rows: pl.DataFrame, names: Sequence[str]) -> dict[str, object]:
 def plain_view(view: View) -> dict[str, object]:
     """Returns a view as JSON can hold it, without its charts: the page draws its own."""
     cards = [{"label": c.label, "figure": c.figure, "meaning": glued(c.meaning), "mark": c.mark} for c in view.cards]
-    blocks = [plain_block(block) for block in view.at("page") if not isinstance(block, Chart)]
+    blocks = [plain_block(block) for block in without_charts(list(view.at("page")))]
     return {"title": glued(view.title), "subtitle": view.subtitle, "cards": cards, "blocks": blocks}
+
+
+def without_charts(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yields the blocks without the charts; the heading of charts alone goes with them."""
+    for index, block in enumerate(blocks):
+        following = blocks[index + 1] if index + 1 < len(blocks) else None
+        if not isinstance(block, Chart) and not (isinstance(block, Heading) and isinstance(following, Chart)):
+            yield block
 
 
 def plain_block(block: Block) -> dict[str, object]:
     """Returns a block with its kind."""
     if isinstance(block, Fold):
-        inner = [plain_block(part) for part in block.blocks if not isinstance(part, Chart)]
+        inner = [plain_block(part) for part in without_charts(block.blocks)]
         return {"block": "Fold", "title": block.title, "count": block.count, "blocks": inner}
     fields = to_plain(block)
     assert isinstance(fields, dict)

@@ -5,9 +5,9 @@ page` printed, and nobody else. Everything is refused before a word of it is act
   rebinding) gets nothing.
 - The token stands in the fragment of the address, which no browser sends. The page exchanges it
   for a cookie, once: an address that was seen in a list of processes is worth nothing afterwards.
-- What is not the page's own code needs the cookie, a header that a foreign page cannot send
-  without asking first, and, where the browser says them, an Origin and a Sec-Fetch-Site that are
-  ours.
+- What is not the page's own code needs the cookie, our Origin, our Sec-Fetch-Site where the
+  browser says it, and a key in a header. Browsers send a cookie to every port of a host, and so to
+  what other users of this machine serve on theirs; the key lies in the storage of our port alone.
 """
 
 from __future__ import annotations
@@ -60,22 +60,25 @@ HEADERS = {
 
 
 class Keys:
-    """The token of the printed address, and the cookie that it is exchanged for."""
+    """The token of the printed address, and what it is exchanged for: a cookie, which scripts
+    cannot read, and a key, which other ports cannot."""
 
     def __init__(self) -> None:
         self.token: str | None = secrets.token_urlsafe(TOKEN_BYTES)
-        self._cookie = secrets.token_urlsafe(TOKEN_BYTES)
+        self._cookie, self._key = (secrets.token_urlsafe(TOKEN_BYTES) for _ in range(2))
 
-    def exchange(self, token: object) -> str | None:
-        """Returns the cookie for the token, once; None for any other value."""
+    def exchange(self, token: object) -> tuple[str, str] | None:
+        """Returns cookie and key for the token, once; None for any other value."""
         if self.token is None or not isinstance(token, str) or not _equal(token, self.token):
             return None
         self.token = None
-        return self._cookie
+        return self._cookie, self._key
 
-    def opens(self, cookie: str | None) -> bool:
-        """Returns whether a cookie is the one that was given out."""
-        return self.token is None and cookie is not None and _equal(cookie, self._cookie)
+    def opens(self, cookie: str | None, key: str | None) -> bool:
+        """Returns whether cookie and key are those that were given out."""
+        if self.token is not None or cookie is None or key is None:
+            return False
+        return _equal(cookie, self._cookie) and _equal(key, self._key)
 
 
 def _equal(given: str, own: str) -> bool:
@@ -134,7 +137,7 @@ class Guard:
             return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request", "must be JSON")
         if length_of(headers) > MOST_BODY_BYTES:
             return too_large()
-        if private and not self.keys.opens(read_cookie(headers, self.cookie_name)):
+        if private and not self.keys.opens(read_cookie(headers, self.cookie_name), headers.get(PAGE_HEADER)):
             hint = "Open the address that `headrace page` printed; it is good once. Else run `headrace page` again."
             return refused(HTTPStatus.UNAUTHORIZED, "this browser", "has not shown the page's address", hint)
         return None
@@ -143,7 +146,7 @@ class Guard:
         """Returns whether a request was sent by a script of our page, as far as its head says."""
         if headers.getlist("origin") not in ([origin] for origin in self.origins):
             return False
-        return headers.get("sec-fetch-site", "same-origin") == "same-origin" and headers.get(PAGE_HEADER) == "1"
+        return headers.get("sec-fetch-site", "same-origin") == "same-origin" and PAGE_HEADER in headers
 
 
 class TooLarge(Exception):

@@ -105,7 +105,13 @@ class PageServer:
         self.keys, self.memory, self.streams = Keys(), Workloads(), Streams(open_lab)
         self.guard = Guard(self._routes(), self.keys, self.port)
         settings = uvicorn.Config(
-            self.guard, log_level="critical", server_header=False, date_header=False, lifespan="off"
+            self.guard,
+            log_level="critical",
+            server_header=False,
+            # Streams are open as long as a browser shows the lab; an interrupt waits so long, s.
+            timeout_graceful_shutdown=1,
+            date_header=False,
+            lifespan="off",
         )
         self._server = uvicorn.Server(settings)
 
@@ -147,16 +153,17 @@ class PageServer:
         return StreamingResponse(self.streams.lines(target), media_type="application/x-ndjson")
 
     async def _open(self, request: Request) -> Response:
-        """Exchanges the token for the cookie."""
+        """Exchanges the token for the cookie and the key."""
         try:
             given = msgspec.json.decode(await request.body(), type=OpenSession)
         except msgspec.MsgspecError:
             given = None
-        cookie = None if given is None else self.keys.exchange(given.token)
-        if cookie is None:
+        exchanged = None if given is None else self.keys.exchange(given.token)
+        if exchanged is None:
             hint = "Run `headrace page` again: each address is good once."
             return refused(HTTPStatus.UNAUTHORIZED, "the address", "has been used, or is another's", hint)
-        answer = JSONResponse({})
+        cookie, key = exchanged
+        answer = JSONResponse({"key": key})
         answer.set_cookie(self.guard.cookie_name, cookie, httponly=True, samesite="strict", path="/")
         return answer
 

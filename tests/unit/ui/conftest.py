@@ -19,6 +19,7 @@ class Visitor:
 
     server: PageServer
     cookie: str = ""
+    key: str = "none"
     headers: dict[str, str] = field(default_factory=dict)
 
     def send(self, method: str, path: str, body: bytes = b"", **headers: str | None) -> tuple[int, bytes]:
@@ -29,7 +30,7 @@ class Visitor:
             usual |= {
                 "Origin": f"http://{host}",
                 "Sec-Fetch-Site": "same-origin",
-                "X-Headrace": "1",
+                "X-Headrace": self.key,
                 "Content-Type": "application/json",
             }
         if self.cookie:
@@ -56,7 +57,8 @@ class Visitor:
 
     def open(self, token: str | None) -> int:
         """Exchanges the token for the cookie. Returns the status."""
-        status, _ = self.send("POST", "/session", json.dumps({"token": token}).encode())
+        status, body = self.send("POST", "/session", json.dumps({"token": token}).encode())
+        self.key = json.loads(body).get("key", self.key)
         if "set-cookie" in self.headers:
             self.cookie = self.headers["set-cookie"].partition(";")[0]
         return status

@@ -101,6 +101,17 @@ def test_the_plan_answers_at_once_and_follows(visit, server):
     assert "growth" not in page.url
 
 
+def test_a_view_that_is_left_is_there_again(visit):
+    page = visit(QUICK)
+    page.get_by_role("link", name="Database", exact=True).click()
+    page.locator("h1", has_text="transactions a second").wait_for()
+    page.go_back()
+    page.locator("h1", has_text="meets every goal").wait_for()
+    page.locator(".panel canvas").first.wait_for()
+    page.go_forward()
+    page.locator("h1", has_text="transactions a second").wait_for()
+
+
 def test_a_candidate_is_tried_by_a_click(visit):
     page = visit(QUICK)
     page.locator(".point.misses .catch").first.click(force=True)
@@ -137,18 +148,23 @@ def test_a_file_is_dropped_in(visit, tmp_path):
     assert "headrace workload import" in page.get_by_role("alert").inner_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_keeps_anybody_out(visit, scheme):
-    for address, width, ready in (
+@pytest.mark.parametrize(
+    ("address", "width", "ready"),
+    [
         (QUICK, 1400, ".panel canvas"),
         (QUICK, 400, ".panel canvas"),
         (DATABASE, 1400, ".panel canvas"),
         (STUDY, 400, ".points"),
-    ):
-        page = visit(address, width, ready, color_scheme=scheme, bypass_csp=True)
-        page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert violations(page) == []
+    ],
+    ids=["plan", "plan on a phone", "database", "study on a phone"],
+)
+def test_nothing_keeps_anybody_out(visit, address, width, ready):
+    page = visit(address, width, ready, bypass_csp=True)
+    page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        assert violations(page) == [], scheme
 
 
 def test_the_keyboard_reaches_every_control(visit):

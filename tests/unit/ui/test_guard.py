@@ -51,7 +51,7 @@ def strange_requests(server: PageServer, cookie: str, spent: str):
             yield "POST", path, QUESTION, {"Cookie": cookie, "Origin": wrong}
         for wrong in ("cross-site", "same-site", "none", ""):
             yield "POST", path, QUESTION, {"Cookie": cookie, "Sec_Fetch_Site": wrong}
-        for wrong in (None, "0", ""):
+        for wrong in (None, "0", "", "none", "1", spent):
             yield "POST", path, QUESTION, {"Cookie": cookie, "X_Headrace": wrong}
         for wrong in (
             None,
@@ -99,7 +99,7 @@ def test_strangers_are_answered_with_nothing(server, visitor):
     spent = visitor.cookie.partition("=")[2][::-1]
     count = 0
     for method, path, body, headers in strange_requests(server, visitor.cookie, spent):
-        stranger = type(visitor)(server)
+        stranger = type(visitor)(server, key=visitor.key)  # so that each rule is met alone
         status, answer = stranger.send(method, path, body, **headers)
         assert status >= 400, (method, path, headers)
         assert not any(secret in answer for secret in SECRETS), (method, path, headers, answer)
@@ -118,18 +118,22 @@ def test_a_token_is_good_once(server, visitor):
 
 def test_no_cookie_opens_before_the_token_was_used():
     keys = Keys()
-    assert not keys.opens(keys._cookie)
-    cookie = keys.exchange(keys.token)
-    assert cookie is not None and keys.opens(cookie) and not keys.opens(None) and not keys.opens(cookie + "x")
+    assert not keys.opens(keys._cookie, keys._key)
+    exchanged = keys.exchange(keys.token)
+    assert exchanged is not None
+    cookie, key = exchanged
+    assert keys.opens(cookie, key)
+    for wrong in ((None, key), (cookie, None), (cookie + "x", key), (cookie, key + "x"), (key, cookie)):
+        assert not keys.opens(*wrong)
 
 
 def test_a_large_body_is_refused_by_its_head_and_by_its_bytes(server, visitor):
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
-        head = _head(server, visitor.cookie, f"Content-Length: {10 << 20}")
+        head = _head(server, visitor.cookie, visitor.key, f"Content-Length: {10 << 20}")
         line.sendall(head)
         assert line.recv(4_096).split()[1] == b"413"
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
-        line.sendall(_head(server, visitor.cookie, "Transfer-Encoding: chunked"))
+        line.sendall(_head(server, visitor.cookie, visitor.key, "Transfer-Encoding: chunked"))
         part = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         with contextlib.suppress(OSError):  # the server may have closed it: said enough
             for _ in range(MOST_BODY_BYTES // 0x10000 + 2):
@@ -141,7 +145,7 @@ def test_a_large_body_is_refused_by_its_head_and_by_its_bytes(server, visitor):
 def test_a_slow_body_is_not_waited_for(server, visitor, monkeypatch):
     monkeypatch.setattr("headrace.ui.guard.BODY_S", 0.2)
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
-        line.sendall(_head(server, visitor.cookie, "Content-Length: 100") + b"{")
+        line.sendall(_head(server, visitor.cookie, visitor.key, "Content-Length: 100") + b"{")
         assert line.recv(4_096).split()[1] == b"408"
 
 
@@ -158,18 +162,18 @@ def test_a_slow_body_is_not_waited_for(server, visitor, monkeypatch):
 )
 def test_heads_that_are_none_are_refused(server, visitor, broken):
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
-        line.sendall(_head(server, "", broken) + b"{}")
+        line.sendall(_head(server, "", "none", broken) + b"{}")
         answer = line.recv(4_096)
         assert not answer or answer.split()[1][:1] == b"4"
 
 
-def _head(server: PageServer, cookie: str, *more: str) -> bytes:
+def _head(server: PageServer, cookie: str, key: str, *more: str) -> bytes:
     host = f"127.0.0.1:{server.port}"
     lines = [
         "POST /api/upload HTTP/1.1",
         f"Host: {host}",
         f"Origin: http://{host}",
-        "X-Headrace: 1",
+        f"X-Headrace: {key}",
         "Content-Type: application/json",
         f"Cookie: {cookie}",
         *more,
@@ -196,3 +200,8 @@ def test_two_pages_have_keys_of_their_own():
     finally:
         first.socket.close()
         second.socket.close()
+
+
+def test_a_port_in_use_is_refused(server, call):
+    code, _, err = call("page", "--no-open", "--port", str(server.port))
+    assert code == 3 and f"port {server.port}" in err and "--port" in err

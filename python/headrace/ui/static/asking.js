@@ -4,14 +4,18 @@
 /** An error as the command line says it.
  * @typedef {{value: string, rule: string, source: string, hint: string, status: number}} Refusal */
 
+// The key of this browser: what is stored here, other ports of this machine cannot read.
+const KEY = "headrace-key";
+export const keepKey = (/** @type {string} */ key) => localStorage.setItem(KEY, key);
+export const headers = () => ({ "content-type": "application/json", "x-headrace": localStorage.getItem(KEY) ?? "none" });
+
 /** Sends a question; throws a Refusal.
  * @param {string} path @param {object} question @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function ask(path, question, signal) {
   let answer;
   try {
     answer = await fetch(path, {
-      method: "POST", signal, credentials: "same-origin", body: JSON.stringify(question),
-      headers: { "content-type": "application/json", "x-headrace": "1" },
+      method: "POST", signal, credentials: "same-origin", body: JSON.stringify(question), headers: headers(),
     });
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -28,7 +32,11 @@ export function keepingUp(path, tell) {
   let busy = false, sent = "";
   /** @type {object | null} */
   let next = null;
-  return async function send(/** @type {object} */ question) {
+  // What is shown anew is asked anew, though it was the last question.
+  send.forget = () => { sent = ""; };
+  return send;
+
+  async function send(/** @type {object} */ question) {
     const text = JSON.stringify(question);
     if (text === sent && !next) return;
     if (busy) { next = question; return; }
@@ -37,7 +45,7 @@ export function keepingUp(path, tell) {
     catch (refusal) { tell(null, /** @type {Refusal} */ (refusal)); }
     busy = false;
     if (next) { const newest = next; next = null; send(newest); }
-  };
+  }
 }
 
 /** Asks the newest question alone, once it has rested for a moment; an older one is called off.
@@ -46,7 +54,10 @@ export function newestOnly(path, tell, restMs) {
   let sent = "", timer = 0;
   /** @type {AbortController | null} */
   let running = null;
-  return function send(/** @type {object} */ question) {
+  send.forget = () => { sent = ""; clearTimeout(timer); running?.abort(); };
+  return send;
+
+  function send(/** @type {object} */ question) {
     const text = JSON.stringify(question);
     if (text === sent) return;
     const first = sent === "";
@@ -58,5 +69,5 @@ export function newestOnly(path, tell, restMs) {
       try { const answer = await ask(path, question, own.signal); if (!own.signal.aborted) tell(answer, null); }
       catch (refusal) { if (!own.signal.aborted) tell(null, /** @type {Refusal} */ (refusal)); }
     }, first ? 0 : restMs);
-  };
+  }
 }

@@ -33,13 +33,16 @@ const PANELS = [
   { title: "Credit balance", unit: "%, measured", most: 100, parts: [["balance_percent", "balance", "--simulated", 1]] },
 ];
 
+const DAY_S = 86_400, YEAR_S = 366 * DAY_S; // a recording without dates begins at 0
+
 /** What was seen of each volume, with the windows at a limit shaded. @param {{ticks: any[], windows: any[]}} props */
 function Seen({ ticks, windows }) {
   if (ticks.length < 2) return null;
-  const first = ticks[0].t_unix, times = ticks.map(tick => tick.t_unix - first), names = [...new Set(ticks.flatMap(tick => Object.keys(tick.volumes)))];
-  const marks = times.map(time => windows.some(window => window.from_s <= time && time < window.to_s));
+  const first = ticks[0].t_unix, clock = first > YEAR_S, midnight = clock ? first - first % DAY_S : first;
+  const times = ticks.map(tick => tick.t_unix - midnight), names = [...new Set(ticks.flatMap(tick => Object.keys(tick.volumes)))];
+  const marks = ticks.map(tick => windows.some(window => window.from_s <= tick.t_unix - first && tick.t_unix - first < window.to_s));
   return names.map(name => html`<section class="day" key=${name}><h2>${name}</h2>${PANELS.map(({ title, parts, ...more }) => {
     const lines = parts.map(([column, label, colour, factor]) => ({ name: label, colour, values: ticks.map(tick => { const value = tick.volumes[name]?.[column]; return value === undefined || value === null ? null : value * Number(factor); }) })).filter(line => line.values.some(value => value));
-    return lines.length ? html`<${Panel} key=${title} ...${more} title=${title} times=${times} marks=${marks} lines=${lines} sync="doctor" height=${150} described=${`${title} of ${name}`} />` : null;
+    return lines.length ? html`<${Panel} key=${title} ...${more} title=${title} times=${times} clock=${clock} marks=${marks} lines=${lines} sync="doctor" height=${150} described=${`${title} of ${name}`} />` : null;
   })}</section>`);
 }

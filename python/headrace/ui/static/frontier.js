@@ -9,7 +9,7 @@ import { scale } from "./scales.js";
 
 const HEIGHT = 340, EDGE = { left: 60, right: 18, top: 20, bottom: 44 };
 // A wait of more than a minute is a queue that grows: such choices stand together at the top.
-const NEVER_MS = 60_000;
+export const NEVER_MS = 60_000;
 
 /** @extends {Component<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
 export class Frontier extends Component {
@@ -35,7 +35,7 @@ export class Frontier extends Component {
     const about = this.state.near;
     const unit = demand ? "I/O p99 of the worst five minutes" : "transactions a second, 80 % interval";
     return html`<figure class="frontier" ref=${(/** @type {any} */ box) => { this.box = box; }}>
-      <figcaption><strong>Cost against ${demand ? "latency" : "transactions"}</strong> <span class="unit">${unit}; filled: meets every goal</span></figcaption>
+      <figcaption><strong>Cost against ${demand ? "latency" : "transactions"}</strong> <span class="unit">${unit}; filled: meets every goal; simulated</span></figcaption>
       <svg viewBox=${`0 0 ${width} ${HEIGHT}`} height=${HEIGHT} role="img" aria-label=${`${all.length} storages by monthly cost and ${unit}; the table below has the best of them.`} onMouseLeave=${() => this.setState({ near: null })}>
         ${x.ticks.map(tick => html`<text class="tick" x=${x.at(tick)} y=${HEIGHT - EDGE.bottom + 18} text-anchor="middle">${short(tick)}</text>`)}
         ${y.ticks.map(tick => html`<line class="grid" x1=${EDGE.left} x2=${width - EDGE.right} y1=${y.at(tick)} y2=${y.at(tick)} /><text class="tick" x=${EDGE.left - 8} y=${y.at(tick) + 4} text-anchor="end">${demand ? latency(tick) : short(tick)}</text>`)}

@@ -1,11 +1,13 @@
 // @ts-check
 // The lab, second by second: what binds, its volumes, and the server on them.
 import { html } from "./html.js";
+import { headers } from "./asking.js";
 import { Cards, Code, Refused } from "./view.js";
 import { Panel, figure } from "./lines.js";
 
 const SHOWN_S = 600; // ten minutes of seconds
 const GAP_S = 3; // a longer silence is drawn as a gap, and not as a line through it
+const DAY_S = 86_400, ZONE_S = 60 * new Date().getTimezoneOffset();
 const AGAIN_MS = 2000; // until a stream that was lost is asked for again
 const COLOURS = ["--simulated", "--warn", "--good", "--tried", "--published", "--quiet"];
 
@@ -21,7 +23,7 @@ export function follow(lab, show) {
 async function read(lab, show, signal) {
   while (!signal.aborted) {
     try {
-      const answer = await fetch("/api/live", { method: "POST", body: "{}", signal, headers: { "content-type": "application/json", "x-headrace": "1" } });
+      const answer = await fetch("/api/live", { method: "POST", body: "{}", signal, headers: headers() });
       if (!answer.ok || !answer.body) throw (await answer.json()).error;
       let rest = "";
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -82,7 +84,7 @@ function cardsOf(now, binds) {
 
 /** @param {{moments: any[]}} props */
 function Charts({ moments }) {
-  const first = moments[0].t_unix, ids = [...new Set(moments.flatMap(moment => moment.volumes.map((/** @type {any} */ volume) => volume.id)))].slice(0, COLOURS.length);
+  const first = moments[0].t_unix - (moments[0].t_unix - ZONE_S) % DAY_S, ids = [...new Set(moments.flatMap(moment => moment.volumes.map((/** @type {any} */ volume) => volume.id)))].slice(0, COLOURS.length);
   /** @type {number[]} */
   const times = [];
   /** @type {(any | null)[]} */
@@ -97,7 +99,7 @@ function Charts({ moments }) {
     return { name: nameOf(moments, id), values, colour: COLOURS[index] };
   }).filter(line => line.values.some(value => value !== null));
   const worst = (/** @type {any} */ volume) => Math.max(volume.read_p99_ms ?? 0, volume.write_p99_ms ?? 0) || null;
-  const shared = { times, sync: "lab" }, balances = lines(volume => volume.balance === null ? null : 100 * volume.balance), latencies = lines(worst);
+  const shared = { times, sync: "lab", clock: true }, balances = lines(volume => volume.balance === null ? null : 100 * volume.balance), latencies = lines(worst);
   return html`<section class="day"><${Panel} ...${shared} title="I/Os a second" unit="measured" lines=${lines(volume => (volume.read_iops ?? 0) + (volume.write_iops ?? 0))} height=${200} described="I/Os a second of each volume" />
     ${latencies.length > 0 && html`<${Panel} ...${shared} title="p99 of reads or writes, the longer" unit="ms, measured" log lines=${latencies} height=${140} described="99th percentile of the latency of each volume" />`}
     ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, measured" most=${100} lines=${balances} height=${120} described="Credit balance of each volume" />`}

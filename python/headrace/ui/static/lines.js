@@ -116,10 +116,10 @@ function drawLimit(plot, limit) {
   ctx.restore();
 }
 
-/** @param {number} seconds @param {boolean} clock */
+/** 10:40, 10:40:05, 24:00; without a clock 40 min, 5 s. @param {number} seconds @param {boolean} clock */
 function clockOf(seconds, clock) {
-  const whole = Math.round(seconds);
-  if (clock) return `${String(Math.floor(whole / 3600) % 24 || (whole && whole % 86400 === 0 ? 24 : 0)).padStart(2, "0")}:${String(Math.floor(whole / 60) % 60).padStart(2, "0")}`;
+  const whole = Math.round(seconds), two = (/** @type {number} */ value) => String(value).padStart(2, "0");
+  if (clock) return `${two(Math.floor(whole / 3600) % 24 || (whole && whole % 86400 === 0 ? 24 : 0))}:${two(Math.floor(whole / 60) % 60)}${whole % 60 ? `:${two(whole % 60)}` : ""}`;
   return whole % 60 === 0 ? `${whole / 60} min` : `${whole} s`;
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // The page: what is shown stands in the address; each change of it asks the server what it has to.
 import { html, render } from "./html.js";
-import { ask, keepingUp, newestOnly } from "./asking.js";
+import { ask, keepKey, keepingUp, newestOnly } from "./asking.js";
 import { OPTIONS, VIEWS, readAddress, writeAddress } from "./address.js";
 import { PlanView } from "./plan.js";
 import { DatabaseView } from "./database.js";
@@ -74,8 +74,9 @@ function kindOf() {
 
 /** Another address: what was answered is of another question. */
 function fresh() {
+  for (const question of [askPlan, askDay, askRun, askStudy]) question.forget();
   page.plan = { answer: null, refusal: null, busy: true }; page.day = { answer: null, refusal: null }; page.run = { answer: null, refusal: null, busy: true };
-  if (page.study.answer?.name !== page.state.study) page.study = { answer: null, refusal: null, busy: true };
+  page.study = { answer: null, refusal: null, busy: true };
   show(); askAgain();
 }
 
@@ -140,7 +141,7 @@ function show() {
 async function start() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   try {
-    if (token) { history.replaceState(null, "", location.pathname + location.search); await ask("/session", { token }).catch(() => null); }
+    if (token) { history.replaceState(null, "", location.pathname + location.search); const opened = await ask("/session", { token }).catch(() => null); if (opened) keepKey(opened.key); }
     page.facts = await ask("/api/start", {});
   } catch (refusal) { root.replaceChildren(); render(html`<main class="closed"><h1>Headrace</h1><${Refused} refusal=${refusal} /></main>`, root); return; }
   root.replaceChildren();

@@ -4,7 +4,7 @@ import { html } from "./html.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
 import { Control, Goals } from "./controls.js";
 import { StorageControl } from "./storage.js";
-import { Frontier, latency } from "./frontier.js";
+import { Frontier, NEVER_MS, latency } from "./frontier.js";
 import { Panel, figure } from "./lines.js";
 import { WorkloadControl } from "./workload.js";
 
@@ -63,7 +63,7 @@ function Day({ day, state, move, rest, drawn }) {
   const waits = today && today.summary.throttled_s > 0 ? `shaded: requests wait on today's storage, ${spanOf(today.summary.throttled_s)}` : "";
   return html`<section class="day"><h2>The day</h2>
     <${Panel} ...${shared} title="I/Os a second" marks=${marks} unit=${waits || "simulated"} lines=${[asked, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
-    <${Panel} ...${shared} title="I/O p99" unit="ms, simulated" log lines=${lines("p99_ms")} height=${150} described="99th percentile of the latency of I/Os over the day" />
+    <${Panel} ...${shared} title="I/O p99" unit="ms, simulated; a minute stands for whatever is longer" log lines=${lines("p99_ms").map((/** @type {any} */ line) => ({ ...line, values: line.values.map((/** @type {number | null} */ ms) => ms === null ? null : Math.min(ms, NEVER_MS)) }))} height=${150} described="99th percentile of the latency of I/Os over the day" />
     ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, simulated" most=${100} lines=${balances} height=${120} described="Credit balance over the day" />`}
     <details><summary>The day as a table</summary><${HourTable} runs=${runs} role=${role} clock=${clock} /></details>
     ${tried}</section>`;

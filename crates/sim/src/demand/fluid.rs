@@ -363,6 +363,8 @@ impl Fluid {
         let came = point.iops * seconds;
         waits.add_none(came);
         let (mut waiting, mut longest_s) = (0.0, 0.0_f64);
+        // Requests that wait for two limits at a time are told once: never for longer than the interval.
+        let mut calm_s = seconds;
         self.near = true;
         for bucket in &mut self.buckets {
             if bucket.is_credits() || bucket.need <= CLUMPS_FROM * bucket.rate {
@@ -395,7 +397,9 @@ impl Fluid {
             bucket.level = near.level(parts);
             (share, wait_s) = (share / WALKS as f64, wait_s / WALKS as f64);
             if share > 0.0 {
-                step.stretches.push((t_s + seconds * (1.0 - share), share * seconds, bucket.cap));
+                let waits_s = (share * seconds).min(calm_s);
+                calm_s -= waits_s;
+                step.stretches.push((t_s + seconds * (1.0 - share), waits_s, bucket.cap));
                 step.wait_sum_s += came * wait_s;
                 let most_s = near.most(&walk, parts) / bucket.rate;
                 step.longest_wait_s = step.longest_wait_s.max(most_s);

@@ -175,10 +175,7 @@ impl Parts {
         let mut parts = Parts { storages: Vec::new(), hosts: Vec::new(), caches: Vec::new(), candidates: Vec::new() };
         let mut names: Vec<&str> = Vec::new();
         for choice in choices {
-            let instance = match choice.instance.as_deref() {
-                Some(name) => Some(position(&mut names, name)),
-                None => None,
-            };
+            let instance = choice.instance.as_deref().map(|name| position(&mut names, name));
             let data = position(&mut parts.storages, choice.storage.parse()?);
             let log = match &choice.log {
                 Some(log) => Some(position(&mut parts.storages, log.parse()?)),

@@ -1,0 +1,97 @@
+"""A plan's report that recomputes, in Debian's Chromium: from a file, without a network; skipped by name where Chromium,
+playwright or the model for browsers is missing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from headrace import planner
+from headrace.base import core
+from headrace.planner.settings import PlanSettings
+from headrace.report import html, live
+from headrace.report import plan as plan_report
+from headrace.workload.files import load_demand
+
+EXAMPLE = Path(__file__).parents[3] / "examples/innodb-tpcc-day.toml"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def asked() -> live.WhatIf:
+    load = load_demand(EXAMPLE)
+    return live.what_if(planner.plan(load, compare="gp2:1200"), load, PlanSettings())
+
+
+@pytest.fixture(scope="module")
+def page(asked: live.WhatIf, tmp_path_factory: pytest.TempPathFactory):
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Chromium is not installed (apt-get install chromium)")
+    if not resources.files("headrace.report").joinpath("live", live.MODEL).is_file():
+        pytest.skip("the model for browsers is not built here: Rust has no target wasm32-unknown-unknown")
+    plan = planner.plan(load_demand(EXAMPLE), compare="gp2:1200")
+    path = tmp_path_factory.mktemp("live") / "plan.html"
+    path.write_text(html.page_of(plan_report.view_of(plan, charts=False), asked))
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        )
+        # axe, which a test puts into the page, is no script of the page's own.
+        shown = browser.new_context(bypass_csp=True).new_page()
+        shown.faults = []
+        shown.on("pageerror", lambda error: shown.faults.append(str(error)))
+        shown.on("request", lambda request: shown.faults.append(request.url) if request.url.startswith("http") else None)
+        shown.goto(path.as_uri())
+        shown.locator("#whatif table").wait_for(timeout=120_000)
+        yield shown
+        browser.close()
+
+
+def cells_of(page, storage: str) -> list[str]:
+    row = page.locator("#whatif tbody tr").filter(has_text=storage).first
+    return row.locator("td").all_inner_texts()
+
+
+def test_the_first_figures_are_the_plans(page) -> None:
+    # 37.4 min throttled, 410 ms: what the plan says of today's volume (tests/unit/planner).
+    today = cells_of(page, "gp2:1200 (today)")
+    assert today[1] == "120.00" and today[2] == "410 ms" and today[3] == "37.4 min"
+    assert cells_of(page, "gp3:155:4500 (recommended)")[-1] == "meets every goal"
+
+
+def test_a_moved_slider_shows_what_the_core_says(page, asked: live.WhatIf) -> None:
+    slider = page.locator("#whatif input[type=range]").first
+    slider.evaluate("slider => { slider.value = Math.log(1.5); slider.dispatchEvent(new Event('input')); }")
+    page.locator("#whatif output").first.filter(has_text="x 1.").wait_for()
+    factor = page.evaluate("() => Math.exp(Number(document.querySelector('#whatif input[type=range]').value))")
+    question = dict(asked.question) | {"factor": factor, "storages": ["gp3:155:4500"], "day_of": None}
+    [choice] = json.loads(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
+    minutes = choice["summary"]["throttled_s"] / 60
+    assert minutes > 10
+    expected = f"{minutes:.0f} min" if minutes >= 100 else f"{minutes:.1f} min"
+    page.locator("#whatif tbody tr").filter(has_text="(recommended)").filter(has_text=expected).wait_for(timeout=60_000)
+
+
+def test_a_storage_that_does_not_exist_is_refused_in_place(page) -> None:
+    box = page.locator("#whatif input[type=text]")
+    box.fill("gp4:100<b>")
+    page.locator("#whatif .warn").filter(has_text="is not a volume type").wait_for(timeout=60_000)
+    box.fill("gp3:155:4500")
+    page.locator("#whatif .cards").wait_for(timeout=60_000)
+
+
+def test_nothing_is_asked_of_the_network_and_nothing_fails(page) -> None:
+    assert page.faults == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_has_no_barriers(page, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
+    page.emulate_media(color_scheme=scheme)
+    violations = axe.Axe().run(page).response["violations"]
+    assert [(rule["id"], [node["html"][:120] for node in rule["nodes"]]) for rule in violations] == []

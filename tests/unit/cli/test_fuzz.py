@@ -233,6 +233,9 @@ def out_of_reach(tmp_path, monkeypatch):
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     monkeypatch.setenv("HEADRACED", str(nothing / "headraced"))
+    # A page is served until it is interrupted: here its port is closed instead, and no browser is opened.
+    monkeypatch.setattr("headrace.ui.server.PageServer.run", lambda server: server.socket.close())
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
     for name in ("PATH", "HEADRACE_LAB", "HEADRACE_RUNS", "HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(nothing))
 

@@ -19,6 +19,8 @@ from headrace.base import core
 from headrace.base.units import Z80
 
 # Volumes that differ in figures alone, by the kind whose behaviour they share.
+# An interval by factors of e^100 says no more than one by larger ones, whose ends no number holds.
+MOST_LOG_FACTOR = 100.0
 KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "disk", "st1": "disk", "sc1": "disk"}
 
 
@@ -61,7 +63,8 @@ def spreads() -> dict[str, float]:
 def compute_interval(mean: float, spread: float) -> tuple[float, float]:
     """Returns the ends of the 80 % interval of a rate, from its relative standard deviation: errors
     are factors, so that a rate is never below nothing."""
-    return mean * math.exp(-Z80 * spread), mean * math.exp(Z80 * spread)
+    log_factor = min(Z80 * spread, MOST_LOG_FACTOR)
+    return mean * math.exp(-log_factor), mean * math.exp(log_factor)
 
 
 def apart(value: float, other: float) -> float:

@@ -363,7 +363,7 @@ impl Fluid {
         let came = point.iops * seconds;
         waits.add_none(came);
         let (mut waiting, mut longest_s) = (0.0, 0.0_f64);
-        // Requests that wait for two limits at a time are told once: never for longer than the interval.
+        // Requests that wait for two limits at once count for no longer than the interval.
         let mut calm_s = seconds;
         self.near = true;
         for bucket in &mut self.buckets {

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+
 from headrace import planner
 from headrace.base import core
 from headrace.planner.settings import PlanSettings
@@ -45,7 +46,9 @@ def page(asked: live.WhatIf, tmp_path_factory: pytest.TempPathFactory):
         shown = browser.new_context(bypass_csp=True).new_page()
         shown.faults = []
         shown.on("pageerror", lambda error: shown.faults.append(str(error)))
-        shown.on("request", lambda request: shown.faults.append(request.url) if request.url.startswith("http") else None)
+        shown.on(
+            "request", lambda request: shown.faults.append(request.url) if request.url.startswith("http") else None
+        )
         shown.goto(path.as_uri())
         shown.locator("#whatif table").wait_for(timeout=120_000)
         yield shown

@@ -4,10 +4,10 @@
 /** An element with attributes and children. @param {string} name @param {Record<string, string | number>} [attributes] @param {(Node | string)[]} [children] */
 export function element(name, attributes = {}, children = []) {
   const drawn = name.startsWith("svg:");
-  const made = drawn ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4)) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
-  made.append(...children);
-  return made;
+  const node = drawn ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4)) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
+  node.append(...children);
+  return node;
 }
 
 /** 3,439 and 1.73. @param {number | null | undefined} value */

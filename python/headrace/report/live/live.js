@@ -26,14 +26,14 @@ const SLACK = 1e-9;
 
 /** The report's part that moves. */
 class WhatIf {
-  /** @param {any} told @param {HTMLElement} place @param {(questions: object[]) => Promise<any[]>} ask */
-  constructor(told, place, ask) {
-    this.told = told; this.place = place; this.ask = ask;
-    this.demand = told.subject === "demand";
+  /** @param {any} report @param {HTMLElement} place @param {(questions: object[]) => Promise<any[]>} ask */
+  constructor(report, place, ask) {
+    this.report = report; this.place = place; this.ask = ask;
+    this.demand = report.subject === "demand";
     /** @type {Record<string, number>} */
-    this.values = Object.fromEntries(told.controls.map((/** @type {Control} */ control) => [control.name, control.value]));
-    this.own = told.choices[0].storage;
-    this.headroom = told.goals.find((/** @type {Goal} */ goal) => goal.metric === "headroom_percent")?.limit ?? 0;
+    this.values = Object.fromEntries(report.controls.map((/** @type {Control} */ control) => [control.name, control.value]));
+    this.own = report.choices[0].storage;
+    this.headroom = report.goals.find((/** @type {Goal} */ goal) => goal.metric === "headroom_percent")?.limit ?? 0;
     /** USD that a list price counts here, by choice: discounts and pairs of servers. @type {number[] | null} */
     this.rates = null;
     this.answer = element("div", { "aria-live": "polite" });
@@ -55,7 +55,7 @@ class WhatIf {
   drawControls() {
     const form = element("form", { class: "controls" });
     form.addEventListener("submit", event => event.preventDefault());
-    for (const control of /** @type {Control[]} */ (this.told.controls)) form.append(this.drawSlider(control));
+    for (const control of /** @type {Control[]} */ (this.report.controls)) form.append(this.drawSlider(control));
     const input = /** @type {HTMLInputElement} */ (element("input", { type: "text", value: this.own, spellcheck: "false", maxlength: 200 }));
     input.addEventListener("input", () => { this.own = input.value.trim(); this.move(); });
     form.append(element("label", {}, ["A storage of your own ", input, element("small", {}, ["TYPE:SIZE_GIB[:IOPS[:MIB_S]]"])]));
@@ -70,8 +70,8 @@ class WhatIf {
     return form;
   }
 
-  /** @param {Control} control @param {(value: number) => void} [told] */
-  drawSlider(control, told) {
+  /** @param {Control} control @param {(value: number) => void} [onMove] */
+  drawSlider(control, onMove) {
     const turn = (/** @type {number} */ value) => control.log ? Math.log(value) : value;
     const step = (turn(control.most) - turn(control.least)) / 400;
     const input = /** @type {HTMLInputElement} */ (element("input", { type: "range", min: turn(control.least), max: turn(control.most), step, value: turn(control.value) }));
@@ -83,30 +83,30 @@ class WhatIf {
       if (control.unit === "clients") value = Math.max(1, Math.round(value));
       output.textContent = spoken(value, control.unit);
       input.setAttribute("aria-valuetext", output.textContent);
-      if (told) told(value); else { this.values[control.name] = value; this.move(); }
+      if (onMove) onMove(value); else { this.values[control.name] = value; this.move(); }
     });
     return element("label", { title: control.help }, [`${control.label} `, input, output]);
   }
 
   /** The choices as they are asked: grown with the data, and the reader's own. @returns {Choice[]} */
   choices() {
-    const ratio = (this.values.data_growth ?? 1) / this.told.data_growth;
-    const grown = this.told.choices.map((/** @type {Choice} */ choice) => ({ ...choice, storage: resized(choice.storage, ratio), cache_gib: (choice.cache_gib ?? 0) * (this.values.cache ?? 1) }));
+    const ratio = (this.values.data_growth ?? 1) / this.report.data_growth;
+    const grown = this.report.choices.map((/** @type {Choice} */ choice) => ({ ...choice, storage: resized(choice.storage, ratio), cache_gib: (choice.cache_gib ?? 0) * (this.values.cache ?? 1) }));
     return [...grown, { ...grown[0], role: "yours", words: this.own, storage: this.own }];
   }
 
   /** @param {Choice[]} choices @param {number} more @param {boolean} drawn */
   question(choices, more, drawn) {
-    const { question } = this.told;
+    const { question } = this.report;
     if (this.demand) {
       const load = this.loaded ? null : question.load;
       this.loaded = true;
       return { ...question, load, factor: this.values.demand_growth * more, storages: choices.map(choice => choice.storage), day_of: drawn ? choices.length - 1 : null };
     }
-    const asked = choices.map(({ storage, log, instance, cache_gib }) => ({ storage, log, instance, cache_bytes: (cache_gib ?? 0) * GIB }));
+    const candidates = choices.map(({ storage, log, instance, cache_gib }) => ({ storage, log, instance, cache_bytes: (cache_gib ?? 0) * GIB }));
     const clients = question.clients === null ? null : Math.ceil(this.values.threads * more - SLACK);
     const arrivals_tps = question.arrivals_tps === null ? null : question.arrivals_tps * more;
-    return { ...question, growth: this.values.data_growth, choices: asked, clients, arrivals_tps, seconds: WARM_S, course_of: drawn ? [choices.length - 1, COURSE_S] : null };
+    return { ...question, growth: this.values.data_growth, choices: candidates, clients, arrivals_tps, seconds: WARM_S, course_of: drawn ? [choices.length - 1, COURSE_S] : null };
   }
 
   /** Asks anew: first the day of the reader's own storage alone, which follows a slider, then all. */
@@ -119,7 +119,7 @@ class WhatIf {
     const [plain, grown] = await this.ask([this.question(choices, 1, false), this.question(choices, more, false)]);
     if (this.refuse(plain) || this.refuse(grown)) return;
     const now = (plain.demand ?? plain.database).choices, then = (grown.demand ?? grown.database).choices;
-    this.rates ??= now.map((/** @type {any} */ one, /** @type {number} */ nth) => choices[nth].volumes_usd / (listed(one) || 1) || 1);
+    this.rates ??= now.map((/** @type {any} */ answer, /** @type {number} */ nth) => choices[nth].volumes_usd / (listed(answer) || 1) || 1);
     const rates = this.rates;
     this.rows = choices.map((choice, nth) => this.judge(choice, now[nth], then[nth], rates[choice.role === "yours" ? 0 : nth], more));
     this.showChoices();
@@ -137,7 +137,7 @@ class WhatIf {
     if (now.status === "invalid" || then.status === "invalid") return { choice, now, cost, value: null, p95: null, misses: [now.why ?? then.why], meets: false };
     const metric = (/** @type {any} */ answer, /** @type {string} */ name) => name === "cost_usd_month" ? cost : this.demand ? (DEMAND[name] ? DEMAND[name](answer) : choice.metrics[name]) : (answer.figures[name] ?? choice.metrics[name]);
     const misses = [];
-    for (const goal of /** @type {Goal[]} */ (this.told.goals)) {
+    for (const goal of /** @type {Goal[]} */ (this.report.goals)) {
       if (goal.metric === "headroom_percent") {
         if (this.demand && this.headroom > 0 && then.summary.throttled_s > 1e-6) misses.push(`throttled at ${figure(this.headroom)} % more`);
         continue;
@@ -178,7 +178,7 @@ class WhatIf {
   drawnChoices(best) {
     const kinds = /** @type {Record<string, string>} */ ({ today: "warn", yours: "own" });
     const dots = this.rows.filter(row => row.cost !== null && row.value !== null && Number.isFinite(row.value)).map(row => ({ usd: row.cost, value: this.demand ? Math.min(row.value, NEVER_MS) : row.value, name: `${this.named(row.choice)}: ${usd(row.cost)} USD`, kind: row === best && best.meets ? "good" : kinds[row.choice.role] ?? "", meets: row.meets }));
-    const goal = this.told.goals.find((/** @type {Goal} */ one) => one.metric === (this.demand ? "p99_ms" : "tps"))?.limit ?? null;
+    const goal = this.report.goals.find((/** @type {Goal} */ goal) => goal.metric === (this.demand ? "p99_ms" : "tps"))?.limit ?? null;
     const unit = this.demand ? "I/O p99 of the worst five minutes" : "transactions a second";
     const filled = `filled: meets every goal${this.demand ? "; at the top: a minute or more" : ""}`;
     return figureOf(`Cost against ${unit}`, filled, drawChoices(this.width, dots, { log: this.demand, goal, unit }));
@@ -187,7 +187,7 @@ class WhatIf {
   showCourse() {
     const { course, width, own } = this;
     if (!course) return;
-    const times = course.t_s, clock = this.demand && this.told.clock;
+    const times = course.t_s, clock = this.demand && this.report.clock;
     const figures = this.demand ? [
       figureOf(`The day on ${own}`, "I/Os a second: asked (filled) and delivered", drawLines(width, times, [{ name: "asked", values: course.asked_iops, kind: "area" }, { name: "delivered", values: course.iops, kind: "own" }], { unit: "I/Os a second", clock })),
       figureOf("I/O p99", "ms", drawLines(width, times, [{ name: "p99", values: course.p99_ms, kind: "own" }], { unit: "ms", log: true, height: 130, clock })),
@@ -221,15 +221,15 @@ const listed = answer => answer.usd_month ?? answer.volumes_usd_month ?? null;
 /** @param {string} title @param {string} unit @param {Element} drawing */
 const figureOf = (title, unit, drawing) => element("figure", {}, [element("figcaption", {}, [element("strong", {}, [title]), ` ${unit}`]), drawing]);
 
-/** Starts the part that moves. @param {HTMLElement} place @param {string} told @param {string} packed */
-async function start(place, told, packed) {
+/** Starts the part that moves. @param {HTMLElement} place @param {string} report @param {string} packed */
+async function start(place, report, packed) {
   try {
     const ask = await startModel(packed);
-    await new WhatIf(await unpack(told).json(), place, ask).move();
+    await new WhatIf(await unpack(report).json(), place, ask).move();
   } catch (error) {
     place.replaceChildren(element("p", { class: "warn" }, [`This browser cannot recompute the plan (${error}): the figures below are those of the report.`]));
   }
 }
 
-const place = document.getElementById("whatif"), told = document.getElementById("whatif-question"), packed = document.getElementById("whatif-model");
-if (place && told?.textContent && packed?.textContent) start(place, told.textContent, packed.textContent);
+const place = document.getElementById("whatif"), report = document.getElementById("whatif-question"), packed = document.getElementById("whatif-model");
+if (place && report?.textContent && packed?.textContent) start(place, report.textContent, packed.textContent);

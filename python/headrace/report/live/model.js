@@ -17,11 +17,11 @@ function work() {
     return decoder.decode(new Uint8Array(exports.memory.buffer, from, length));
   }
   self.onmessage = async event => {
-    const { wasm, asked } = event.data;
-    if (wasm) { model = WebAssembly.instantiate(wasm, {}).then(made => made.instance.exports); model.catch(() => {}); return; }
+    const { wasm, questions } = event.data;
+    if (wasm) { model = WebAssembly.instantiate(wasm, {}).then(result => result.instance.exports); model.catch(() => {}); return; }
     try {
       const exports = await model;
-      self.postMessage({ answers: asked.map((/** @type {string} */ question) => answer(exports, question)) });
+      self.postMessage({ answers: questions.map((/** @type {string} */ question) => answer(exports, question)) });
     } catch (error) { self.postMessage({ failed: String(error) }); }
   };
 }
@@ -41,11 +41,11 @@ export async function startModel(packed) {
   const worker = new Worker(address);
   worker.postMessage({ wasm }, [wasm]);
   let busy = false;
-  /** @type {{asked: string[], tell: (answers: any[]) => void, fail: (error: Error) => void} | null} */
+  /** @type {{questions: string[], tell: (answers: any[]) => void, fail: (error: Error) => void} | null} */
   let running = null, next = null;
   const send = () => {
     busy = true; running = next; next = null;
-    worker.postMessage({ asked: running?.asked });
+    worker.postMessage({ questions: running?.questions });
   };
   worker.onerror = event => running?.fail(new Error(event.message));
   worker.onmessage = event => {
@@ -56,7 +56,7 @@ export async function startModel(packed) {
     else done?.tell(answers.map((/** @type {string} */ text) => JSON.parse(text)));
   };
   return questions => new Promise((tell, fail) => {
-    next = { asked: questions.map(question => JSON.stringify(question)), tell, fail };
+    next = { questions: questions.map(question => JSON.stringify(question)), tell, fail };
     if (!busy) send();
   });
 }

@@ -120,7 +120,7 @@ class WhatIf {
     if (this.refuse(plain) || this.refuse(grown)) return;
     const now = (plain.demand ?? plain.database).choices, then = (grown.demand ?? grown.database).choices;
     this.rates ??= now.map((/** @type {any} */ answer, /** @type {number} */ nth) => choices[nth].volumes_usd / (listed(answer) || 1) || 1);
-    const rates = this.rates;
+    const rates = /** @type {number[]} */ (this.rates);
     this.rows = choices.map((choice, nth) => this.judge(choice, now[nth], then[nth], rates[choice.role === "yours" ? 0 : nth], more));
     this.showChoices();
   }

@@ -41,8 +41,8 @@ export async function startModel(packed) {
   const worker = new Worker(address);
   worker.postMessage({ wasm }, [wasm]);
   let busy = false;
-  /** @type {{questions: string[], tell: (answers: any[]) => void, fail: (error: Error) => void} | null} */
-  let running = null, next = null;
+  /** @typedef {{questions: string[], tell: (answers: any[]) => void, fail: (error: Error) => void}} Question */
+  let running = /** @type {Question | null} */ (null), next = /** @type {Question | null} */ (null);
   const send = () => {
     busy = true; running = next; next = null;
     worker.postMessage({ questions: running?.questions });

@@ -139,9 +139,9 @@ $(VENV)/ray.ok: $(VENV)/dev.ok
 # Elsewhere nothing is built, `--live` says what is missing, and its tests are skipped by name.
 WASM := wasm32-unknown-unknown
 $(VENV)/model.ok: $(VENV)/system.ok $(RUST_SOURCES)
-	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ] || timeout 120 rustup target add $(WASM) >/dev/null 2>&1; then \
+	@export MAKEFLAGS=; if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ] || timeout 120 rustup target add $(WASM) >/dev/null 2>&1; then \
 	  echo "Building the model for browsers: a minute or two ..."; \
-	  MAKEFLAGS= cargo build --quiet --profile wasm --target $(WASM) -p headrace-wasm \
+	  cargo build --quiet --profile wasm --target $(WASM) -p headrace-wasm \
 	    && gzip -9nc target/$(WASM)/wasm/headrace_wasm.wasm > python/headrace/report/live/model.wasm.gz; \
 	else echo "note: Rust has no target $(WASM) here: \`headrace plan --live\` does without" >&2; fi
 	@touch $@

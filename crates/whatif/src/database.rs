@@ -95,7 +95,7 @@ impl DatabaseQuestion {
             caches: &parts.caches,
             as_of,
             load: self.load(),
-            start: self.start()?,
+            start: start_named(&self.start)?,
             seconds: self.seconds,
             start_balance_percent: None,
             settled: self.settled,
@@ -108,8 +108,8 @@ impl DatabaseQuestion {
             let volumes_usd_month = usd(candidate.data).and_then(|data| candidate.log.map_or(Some(data), |log| Some(data + usd(log)?)));
             DatabaseChoice { volumes_usd_month, ..choice_of(parts.storages[candidate.data].to_string(), outcome) }
         });
-        let wanted = self.course_of.and_then(|(index, seconds)| Some((self.choices.get(index)?, seconds)));
-        let course = wanted.map(|(choice, seconds)| self.course_on(choice, seconds, database, as_of)).transpose()?;
+        let drawn = self.course_of.and_then(|(index, seconds)| Some((self.choices.get(index)?, seconds)));
+        let course = drawn.map(|(choice, seconds)| self.course_on(choice, seconds, database, as_of)).transpose()?;
         Ok(DatabaseAnswer { choices: choices.collect(), course })
     }
 
@@ -118,10 +118,6 @@ impl DatabaseQuestion {
             Some(rate) => TransactionLoad::Arrivals(vec![rate]),
             None => TransactionLoad::Clients(self.clients.unwrap_or(1)),
         }
-    }
-
-    fn start(&self) -> Result<Start, Refusal> {
-        Ok(start_named(&self.start)?)
     }
 
     fn course_on(&self, choice: &ChoiceRequest, seconds: u32, database: &Database, as_of: NaiveDate) -> Result<CourseColumns, Refusal> {
@@ -141,7 +137,7 @@ impl DatabaseQuestion {
             instance: instance.as_ref(),
             vcpus: None,
             load: self.load(),
-            start: self.start()?,
+            start: start_named(&self.start)?,
             seconds,
             step_s,
             seed: None,

@@ -131,8 +131,8 @@ impl DemandQuestion {
             let usd = usd_month(&candidate.storage, &prices);
             DemandChoice { usd_month: usd, usable_gib: Some(candidate.storage.usable_gib()), ..choice_of(candidate.storage.to_string(), outcome) }
         });
-        let wanted = self.day_of.and_then(|index| self.storages.get(index));
-        let day = wanted.map(|storage| self.day_on(storage, load, as_of)).transpose()?;
+        let drawn = self.day_of.and_then(|index| self.storages.get(index));
+        let day = drawn.map(|storage| self.day_on(storage, load, as_of)).transpose()?;
         Ok(DemandAnswer { choices: choices.collect(), day })
     }
 

@@ -76,7 +76,7 @@ class AskStudy(msgspec.Struct, forbid_unknown_fields=True):
 def start() -> dict[str, object]:
     """Returns what the page is built from: the options of each question, the examples, the
     questions about a day, the metrics of goals."""
-    asked = [
+    prompts = [
         {"name": q.name, "prompt": q.prompt, "unit": q.unit, "default": q.default, "required": q.required}
         for q in questions()
     ]
@@ -89,7 +89,7 @@ def start() -> dict[str, object]:
             "predict": describe_page(PredictionSettings),
         },
         "examples": to_plain(EXAMPLES),
-        "questions": asked,
+        "questions": prompts,
         "studies": [{"name": s.name, "title": s.title, "question": s.question} for s in studies.list_studies()],
         "metrics": to_plain(SUBJECTS),
     }

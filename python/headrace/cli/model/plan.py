@@ -158,7 +158,7 @@ def write_report(
 ) -> None:
     """Writes the page, with the balances of the choices worth drawing where they are simulated;
     `live`: the page recomputes."""
-    asked = None
+    question = None
     if not isinstance(answer, planner.Plan):
         view = plan_report.view_of_engines(answer)
     elif answer.subject == "database":
@@ -167,8 +167,8 @@ def write_report(
         demand = load.uncensored().scaled(answer.demand_growth)
         view = plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, settings.start_balance))
     if live and isinstance(answer, planner.Plan):
-        asked = report_live.what_if(answer, load, settings)
-    html.write_page(path, view, asked)
+        question = report_live.what_if(answer, load, settings)
+    html.write_page(path, view, question)
     say(f"report written to {path}")
 
 

@@ -15,7 +15,7 @@ from headrace.mysql.dialect import Dialect, literal
 from headrace.mysql.plugins import load_plugin
 from headrace.mysql.statements import ask_row, run
 from headrace.servers.access import service_user
-from headrace.servers.copies.copy import Copied, CopyMethod, Destination, server_of
+from headrace.servers.copies.copy import Copied, Destination, PhysicalCopy, server_of
 from headrace.servers.copies.folders import is_free, owned
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -35,7 +35,7 @@ CLONE_S = 3600.0  # a local clone, s: a guess
 ENDED = (3707, 2006, 2013)
 
 
-class CloneCopy(CopyMethod):
+class CloneCopy(PhysicalCopy):
     """A physical copy of a MySQL server of the lab."""
 
     form = "tar"

@@ -6,6 +6,7 @@ it. None of the methods knows what its copy is for.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,8 @@ COPY_S = 24 * 3600.0
 
 
 class Pace:
-    """How fast a copy may go: as fast as it can. `gentle`: the load has priority over it."""
+    """Paces a copy: this one lets it go as fast as it can. `gentle`: the load has priority over
+    it."""
 
     gentle = False
 
@@ -70,21 +72,26 @@ class Copied:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-class CopyMethod:
+class CopyMethod(ABC):
     """A way to copy a running server. `form`: how its bytes are read (sql, mbstream, tar, snapshot,
     files)."""
 
     form: str
 
+    @abstractmethod
     def take(self, source: CopySource, into: Destination) -> Copied:
         """Copies the server, which goes on. Raises InputError, CouldNotRun; then nothing of it is
         locked."""
-        raise NotImplementedError
 
+
+class PhysicalCopy(CopyMethod):
+    """A way to copy the files of a server as a stream, of which a server's files are made again."""
+
+    @abstractmethod
     def unpack(self, folder: Path) -> Stage:
         """Returns the program that makes files below `folder` of the bytes of a stream."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:
         """Turns the files of a copy into those of a server that was shut down. `log`: the folder
         for its redo log. Raises CouldNotRun."""

@@ -12,7 +12,7 @@ from headrace.base.machine import ends_with_us
 from headrace.base.processes import Command, failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun
 from headrace.mysql.option_files import quoted
-from headrace.servers.copies.copy import COPY_S, Copied, CopyMethod, Destination, server_of
+from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCopy, server_of
 from headrace.servers.copies.folders import owned
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -35,7 +35,7 @@ LEAST_STEP_KIB = 128
 STREAM_THREADS, FOLDER_THREADS = 2, 4
 
 
-class MariabackupCopy(CopyMethod):
+class MariabackupCopy(PhysicalCopy):
     """A physical copy of a MariaDB server of the lab."""
 
     form = "mbstream"

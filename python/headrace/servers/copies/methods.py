@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.servers.copies.clone import CloneCopy
-from headrace.servers.copies.copy import CopyMethod
+from headrace.servers.copies.copy import CopyMethod, PhysicalCopy
 from headrace.servers.copies.dump import DumpCopy
 from headrace.servers.copies.files import FileCopy
 from headrace.servers.copies.mariabackup import MariabackupCopy
@@ -16,6 +16,7 @@ METHODS: dict[str, CopyMethod] = {
     "snapshot": SnapshotCopy(),
     "files": FileCopy(),
 }
-BY_FORM = {method.form: method for method in METHODS.values()}
+# Methods whose copies a restore unpacks and prepares.
+BY_FORM = {method.form: method for method in METHODS.values() if isinstance(method, PhysicalCopy)}
 # The server's own tool for a physical copy.
 PHYSICAL = {"mariadb": "mariabackup", "mysql": "clone"}

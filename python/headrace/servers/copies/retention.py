@@ -1,4 +1,4 @@
-"""Which copies of a server stay: by count and age, and never the last good one."""
+"""Decides which copies of a server stay, by count and age; the last good one never goes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from headrace.servers.access import service_user
 from headrace.servers.copies.clone import fetch, fetched_position
 from headrace.servers.copies.copy import COPY_S, Destination
 from headrace.servers.copies.files import log_folder
-from headrace.servers.copies.methods import METHODS
+from headrace.servers.copies.methods import BY_FORM, METHODS
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.copies.snapshot import volumes_of
 from headrace.servers.copies.source import CopySource, source_of
@@ -107,8 +107,8 @@ class Follower:
         """Raises InputError for a server that cannot follow this source from where its data end."""
         gtid = self.position == "gtid"
         with accounts.connected(self.source) as source:
-            theirs, purged = observe(source, self.source.name), purged_of(source)
-        check_pair(theirs, state, gtid)
+            source_state, purged = observe(source, self.source.name), purged_of(source)
+        check_pair(source_state, state, gtid)
         if gtid and self.begins is None:
             check_reachable(self.name, purged, state.executed, self.source.name)
 
@@ -282,7 +282,7 @@ class BackupSeed(CopiedFollower):
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         into = self.take("mariabackup", where, record)
-        METHODS["mariabackup"].prepare(into.folder, into.log, program)
+        BY_FORM["mbstream"].prepare(into.folder, into.log, program)
         self.own(into)
 
 

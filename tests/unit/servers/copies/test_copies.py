@@ -62,7 +62,8 @@ def test_positions_that_mariabackup_writes(line, groups):
 
 
 def test_every_form_has_one_method():
-    assert len(BY_FORM) == len(METHODS) == 5 and set(PHYSICAL.values()) < set(METHODS)
+    assert len({method.form for method in METHODS.values()}) == len(METHODS) == 5
+    assert set(BY_FORM.values()) == {METHODS[name] for name in PHYSICAL.values()}
 
 
 @pytest.mark.parametrize("seed", range(20))

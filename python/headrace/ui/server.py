@@ -68,6 +68,9 @@ def static_files() -> dict[str, StaticFile]:
     never on a disk."""
     files = {"/page.css": pack(stylesheet().encode(), TYPES[".css"])}
     _collect(resources.files("headrace.ui").joinpath("static"), "/static", files)
+    # Reports draw by the same scales.
+    scales = resources.files("headrace.report").joinpath("live", "scales.js")
+    files["/static/scales.js"] = pack(scales.read_bytes(), TYPES[".js"])
     return files
 
 

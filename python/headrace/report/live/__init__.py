@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
 
 MODEL, SOURCE = "model.wasm.gz", "docs/guide/planning.md, A report that still answers"
-SCRIPTS = ("model.js", "figures.js", "charts.js", "live.js")
+SCRIPTS = ("model.js", "figures.js", "scales.js", "charts.js", "live.js")
 # Script and worker of this page alone, and nothing from anywhere.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; worker-src blob:; "

@@ -1,29 +1,12 @@
 // @ts-check
 // Charts that are drawn again with each move, as SVG at the width that there is.
 import { element, figure, latency } from "./figures.js";
+import { scale } from "./scales.js";
 
 /** @typedef {{values: (number | null)[], name: string, kind: string}} Line */
 /** @typedef {{usd: number, value: number, name: string, kind: string, meets: boolean}} Dot */
 
 const EDGE = { left: 64, right: 16, top: 12, bottom: 28 };
-
-/** A straight or logarithmic scale with its ticks. @param {number} low @param {number} high @param {number} from @param {number} to @param {boolean} [log] */
-function scale(low, high, from, to, log) {
-  const turn = (/** @type {number} */ value) => log ? Math.log10(Math.max(value, low)) : value;
-  const span = turn(high) - turn(low) || 1;
-  const at = (/** @type {number} */ value) => from + (to - from) * Math.min(1, Math.max(0, (turn(value) - turn(low)) / span));
-  const ticks = [];
-  if (log) {
-    const steps = Math.log10(high / low) > 2.2 ? [1] : [1, 2, 5];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
-      for (const step of steps) { const tick = step * 10 ** power; if (tick >= low && tick <= high) ticks.push(tick); }
-  } else {
-    const rough = (high - low) / 4 || 1, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map(part => part * power).find(part => part >= rough) ?? rough;
-    for (let tick = Math.ceil(low / step) * step; tick <= high; tick += step) ticks.push(tick);
-  }
-  return { at, ticks };
-}
 
 /** A drawing with its axes, empty. @param {number} width @param {number} height @param {any} x @param {any} y @param {(x: number) => string} xWords @param {(y: number) => string} yWords @param {string} described */
 function paper(width, height, x, y, xWords, yWords, described) {
@@ -52,7 +35,7 @@ export function drawLines(width, times, lines, { log, most, height = 180, unit, 
   const all = lines.flatMap(line => line.values).filter((/** @type {any} */ value) => value !== null && Number.isFinite(value)).map(Number);
   const high = most ?? (Math.max(...all, 0) * (log ? 1.5 : 1.08) || 1);
   const low = log ? Math.max(Math.min(...all.filter(value => value > 0), high) / 1.5, 1e-3) : 0;
-  const x = scale(times[0], times[times.length - 1], EDGE.left, width - EDGE.right), y = scale(low, high, height - EDGE.bottom, EDGE.top, log);
+  const x = scale([times[0], times[times.length - 1]], EDGE.left, width - EDGE.right, false, false, true), y = scale([low, high], height - EDGE.bottom, EDGE.top, !!log, false, true);
   const hours = (times[times.length - 1] - times[0]) / 3600;
   const step = hours > 3 ? 3600 * Math.max(1, Math.ceil(hours / (width / 80))) : 60 * Math.max(1, Math.ceil((hours * 60) / (width / 80)));
   x.ticks = [];
@@ -70,8 +53,8 @@ export function drawLines(width, times, lines, { log, most, height = 180, unit, 
 /** Cost against what is delivered: filled meets every goal. @param {number} width @param {Dot[]} dots @param {{log: boolean, goal: number | null, unit: string}} about */
 export function drawChoices(width, dots, { log, goal, unit }) {
   const height = 240, values = [...dots.map(dot => dot.value), ...(goal === null ? [] : [goal])], costs = dots.map(dot => Math.max(dot.usd, 0.01));
-  const x = scale(Math.min(...costs) / 1.3, Math.max(...costs) * 1.3, EDGE.left, width - EDGE.right, true);
-  const y = log ? scale(Math.min(...values) / 1.5, Math.max(...values) * 1.5, height - EDGE.bottom, EDGE.top, true) : scale(0, Math.max(...values, 1) * 1.1, height - EDGE.bottom, EDGE.top);
+  const x = scale(costs, EDGE.left, width - EDGE.right, true);
+  const y = scale(values, height - EDGE.bottom, EDGE.top, log, !log);
   const svg = paper(width, height, x, y, value => `${figure(value)} USD`, value => log ? latency(value) : figure(value), `Cost a month against ${unit}; the table has the same`);
   if (goal !== null) svg.append(element("svg:line", { class: "goal", x1: EDGE.left, x2: width - EDGE.right, y1: y.at(goal), y2: y.at(goal) }),
     element("svg:text", { class: "tick", x: width - EDGE.right, y: y.at(goal) - 6, "text-anchor": "end" }, [`goal ${log ? latency(goal) : figure(goal)}`]));

@@ -112,10 +112,17 @@ proptest! {
         // Where the cost of requests changes under a backlog, the members of a stripe reach the
         // change one after the other: an array may be an interval early or late.
         let slack = usize::from(members > 1.0);
+        // A local disk has one line before two caps, each with 1/64 s of tokens. Where both are
+        // nearly full, the random order of reads and writes walks between them, and what does not
+        // fit is lost: 1/2N of the rate for a room of N requests. Members here pass 200 writes of
+        // 128 KiB a second, which are 6 in 1/32 s: 8 %; other loads lose less. The interval form
+        // knows the mean mix alone.
+        let local = setup.limits.iter().any(|limits| limits.reads.is_some());
+        let mixed = if local { 0.1 } else { 0.0 };
         for (second, a) in events_delivered.iter().enumerate() {
             let (low, high) = (interval_delivered[second.saturating_sub(slack)], interval_delivered[(second + slack).min(interval_delivered.len() - 1)]);
             let allowed = 0.001 * high + 0.05 * peak + chance(high);
-            prop_assert!(*a >= low - allowed && *a <= high + allowed, "{storage} at {second} s: {a} by event, {low} to {high} by interval, allowed {allowed}");
+            prop_assert!(*a >= low * (1.0 - mixed) - allowed && *a <= high + allowed, "{storage} at {second} s: {a} by event, {low} to {high} by interval, allowed {allowed}");
         }
     }
 

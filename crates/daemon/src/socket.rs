@@ -101,7 +101,7 @@ impl Socket {
     }
 
     fn take(&self, stream: UnixStream, engine: &Arc<Engine>, callers: &Arc<AtomicUsize>) {
-        if let Err(why) = self.check(&stream) {
+        if let Err(why) = self.check_peer(&stream) {
             tracing::warn!("a caller was refused: {why}");
             let _ = send(
                 &stream,
@@ -129,7 +129,7 @@ impl Socket {
         }
     }
 
-    fn check(&self, stream: &UnixStream) -> Result<(), String> {
+    fn check_peer(&self, stream: &UnixStream) -> Result<(), String> {
         let peer = socket_peercred(stream).map_err(|error| format!("who calls is not known: {error}"))?;
         let (uid, gid) = (peer.uid.as_raw(), peer.gid.as_raw());
         if uid == 0 || uid == rustix::process::geteuid().as_raw() || self.group == Some(gid) {

@@ -190,7 +190,7 @@ impl Engine {
         let Checkpoint { lab, balances } = recovered.state.clone();
         let now = balances.devices.values().chain(&balances.instance).map(|saved| saved.device_ns).max().unwrap_or(0);
         let snapshots = snapshotting::open_store(&folder, &lab, options.snapshot_store.as_deref())?;
-        let last_ms = match recovered.state.last_ms() {
+        let last_ms = match recovered.state.last_lab_ms() {
             0 => unix_ms(),
             last => last,
         };

@@ -177,8 +177,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Where lab time goes on: the latest time anything was noted at.
-    pub fn last_ms(&self) -> u64 {
+    /// Returns where lab time goes on, ms of lab time: the latest moment anything was noted at.
+    pub fn last_lab_ms(&self) -> u64 {
         let saved = self.balances.devices.values().chain(&self.balances.instance).map(|saved| saved.at_ms);
         saved.chain([self.lab.last_ms]).max().unwrap_or(0)
     }

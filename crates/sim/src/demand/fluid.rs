@@ -375,7 +375,7 @@ impl Fluid {
             }
             let (walk, parts) = (bucket.walk(point), bucket.parts());
             if bucket.near.is_none() && walk.spares(parts, bucket.level - bucket.main_depth, bucket.scatter, seconds) {
-                let (drain, variance) = walk.drain(parts);
+                let (drain, variance) = walk.reserve_loss(parts);
                 bucket.level = (bucket.level - drain * seconds).min(bucket.depth);
                 bucket.scatter = if bucket.level < bucket.depth { bucket.scatter + variance * seconds } else { 0.0 };
                 continue;

@@ -145,15 +145,16 @@ pub(crate) struct Look {
 }
 
 impl Walk {
-    /// Tokens a second that a reserve loses, and their variance a second.
-    pub fn drain(&self, parts: Parts) -> (f64, f64) {
+    /// Returns the tokens a second that a reserve of credits or saved tokens loses, and the variance
+    /// of that loss, tokens^2 a second.
+    pub fn reserve_loss(&self, parts: Parts) -> (f64, f64) {
         let refill = if parts.reserve > 0.0 { self.unused(parts.main) * parts.refill } else { 0.0 };
         (self.overflow(parts.main) - refill, self.overflow_variance(parts.main))
     }
 
     /// Whether a reserve outlasts some time for certain; `scatter`: its variance so far, tokens^2.
     pub fn spares(&self, parts: Parts, reserve: f64, scatter: f64, seconds: f64) -> bool {
-        let (drain, variance) = self.drain(parts);
+        let (drain, variance) = self.reserve_loss(parts);
         reserve - (drain * seconds).max(0.0) > SURE * (scatter + variance * seconds).sqrt()
     }
 }
@@ -195,7 +196,7 @@ impl NearCap {
     pub fn pass(&mut self, walk: &Walk, parts: Parts, seconds: f64, parts_so_far: usize, look: &mut dyn FnMut(Look)) {
         let steps = (LOOKS_IN_ALL / parts_so_far.max(1)).clamp(LEAST_LOOKS, LOOKS);
         let step_s = seconds / steps as f64;
-        let (drain, variance) = walk.drain(parts);
+        let (drain, variance) = walk.reserve_loss(parts);
         // What is put back into the reserve meanwhile takes its part of the clumps.
         let share = (drain / walk.overflow(parts.main)).clamp(0.0, 1.0) / steps as f64;
         // A request needs its own tokens too before it starts.

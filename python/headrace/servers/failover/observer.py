@@ -292,7 +292,7 @@ def _thread_run(connection: Any, state: ServerState, now_s: float) -> ThreadRun:
     when they are started anew, so only the server's start counts there."""
     start = now_s - state.uptime_s
     if state.flavor != "mariadb" or not state.channels:
-        return ThreadRun(start)
+        return ThreadRun(start, state.uptime_s)
     text = "SELECT command, MAX(id) FROM information_schema.processlist WHERE command IN ('Slave_IO', 'Slave_SQL') GROUP BY command"
     threads = {str(command): int(number) for command, number in ask(connection, text)}
-    return ThreadRun(start, threads.get("Slave_IO", 0), threads.get("Slave_SQL", 0))
+    return ThreadRun(start, state.uptime_s, threads.get("Slave_IO", 0), threads.get("Slave_SQL", 0))

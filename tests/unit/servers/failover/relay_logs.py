@@ -288,7 +288,7 @@ class Cluster:
                 if self.flavor == "mariadb":
                     for writer, number in one.binlog:
                         wrote[0, writer + 1] = max(number, wrote.get((0, writer + 1), 0))
-                run = ThreadRun(one.start, one.receiver, one.applier)
+                run = ThreadRun(one.start, 1_000.0, one.receiver, one.applier)
                 base = replace(base, state=self.state(one), run=run, wrote=wrote)
             else:
                 base = replace(base, error="no answer")

@@ -195,7 +195,7 @@ class Server:
 
     def start_threads(self, receive: bool = True, apply: bool = True) -> None:
         channel = self.channel
-        if channel is None:
+        if channel is None or not self.up:
             return
         if self.flavor == "mariadb" and not channel.receiver and not channel.applier:
             channel.relay, channel.flushed = [], 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from simulated_cluster import CLIENTS, Program, SimulatedCluster, SimulatedStop
@@ -56,8 +56,7 @@ def disturb(cluster: SimulatedCluster, until_s: float) -> None:
     match what:
         case "restart" | "power":
             server.stop(power=what == "power")
-            # Later than START_JITTER_S: two starts within that time are taken for the same.
-            time.at(chance.choice([3.5, 5.0, 15.0]), server.start)
+            time.at(chance.choice([0.2, 1.0, 2.5, 5.0, 15.0]), server.start)
         case "cut":
             far = chance.choice([*cluster.servers, *cluster.machines])
             if far != server.name:
@@ -75,13 +74,16 @@ def disturb(cluster: SimulatedCluster, until_s: float) -> None:
                 server.start_threads()
 
 
-def heal(cluster: SimulatedCluster) -> None:
-    """Everything that a person can bring back is back."""
+def heal(cluster: SimulatedCluster, left_out: Iterable[str] = ()) -> None:
+    """Everything that a person can bring back is back, but for servers that an outcome has left out: they are to
+    follow the new source first."""
     cluster.slow.clear()
     for near, far in [sorted(pair) for pair in cluster.cut]:
         if cluster.source.name not in (near, far):
             cluster.link(near, far, on=True)
     for server in cluster.servers.values():
+        if server.name in left_out:
+            continue
         if server is not cluster.source or not cluster.struck:
             server.start()
         if server.channel is not None:
@@ -97,19 +99,64 @@ def proof_of_watch(program: Program) -> AckProof | None:
     return None
 
 
-def strike(cluster: SimulatedCluster) -> None:
-    """What makes a failover necessary; a source that is not fenced may come back by itself."""
+def single_out(cluster: SimulatedCluster) -> Server:
+    """Lets a single replica receive for a moment: what is acknowledged then is nowhere else."""
+    chance, source = cluster.chance, cluster.source
+    names = [name for name in cluster.servers if name != source.name]
+    single = chance.choice(names)
+    for name in names:
+        if name != single:
+            cluster.link(source.name, name, on=False)
+            cluster.away.add(name)
+            cluster.time.at(chance.uniform(2.0, 10.0), lambda name=name: cluster.link(source.name, name, on=True))
+    return cluster.servers[single]
+
+
+def strike_single(cluster: SimulatedCluster, single: Server) -> None:
+    """Lets something happen to the replica that alone has the newest commits."""
+    chance = cluster.chance
+    cluster.away.add(single.name)
+    match chance.choice(["hide", "restart", "nothing"]):
+        case "hide":
+            for machine in cluster.machines:
+                cluster.link(machine, single.name, on=False)
+                until_s = chance.uniform(5.0, 30.0)
+                cluster.time.at(until_s, lambda machine=machine: cluster.link(machine, single.name, on=True))
+        case "restart":
+            single.stop(power=chance.random() < 0.3)
+            cluster.time.at(chance.choice([0.1, 1.0, 2.5]), single.start)
+
+
+def strike(cluster: SimulatedCluster) -> float:
+    """What makes a failover necessary, in how many seconds; a source that is not fenced may come back by itself."""
     chance, source = cluster.chance, cluster.source
     if chance.random() < (0.4 if cluster.can_fence else 0.8):
         # It lives on where clients reach it, cut off from all or with one of its replicas.
         inside = {source.name} | {name for name in list(cluster.servers)[-1:] if chance.random() < 0.4}
-        until_s = chance.uniform(4.0, 60.0)
+        # The earliest while a failover is under way, perhaps one that has to wait for a replica.
+        until_s = chance.choice([chance.uniform(0.5, 6.0), chance.uniform(4.0, 60.0)])
+        if chance.random() < 0.5:
+            slow = list(cluster.servers)[-1]
+            cluster.slow[slow] = chance.choice([0.5, 3.0])
+            cluster.away.add(slow)
+            cluster.time.at(until_s + 5.0, lambda: cluster.slow.pop(slow, None))
         for near in sorted(inside):
             for far in [name for name in (*cluster.machines, *cluster.servers) if name not in inside]:
                 cluster.link(near, far, on=False)
                 cluster.time.at(until_s, lambda near=near, far=far: cluster.link(near, far, on=True))
         cluster.away |= inside
-        return
+        return 0.0
+    if chance.random() < 0.5:
+        single, moment_s = single_out(cluster), chance.uniform(0.3, 2.0)
+        cluster.time.at(moment_s, lambda: (end(cluster), strike_single(cluster, single)))
+        return moment_s
+    end(cluster)
+    return 0.0
+
+
+def end(cluster: SimulatedCluster) -> None:
+    """The source ends, perhaps with its machine."""
+    chance, source = cluster.chance, cluster.source
     cluster.struck = True
     source.stop(power=chance.random() < 0.5)
     if chance.random() < 0.4:
@@ -197,11 +244,16 @@ def play(cluster: SimulatedCluster, kind: str) -> str:
         disturb(cluster, FAULTS_S)
     if "watch" in kind:
         return watch(cluster, 2 if kind == "two watches" else 1)
+    if chance.random() < 0.2:
+        # A replica that has only just started when semi-sync is seen at work, and may start again.
+        young = chance.choice([server for server in cluster.servers.values() if server is not cluster.source])
+        young.stop()
+        young.start()
+        wait(cluster, chance.uniform(1.0, 2.5))
     proof = ended(cluster, (first := cluster.program("m0")).begin(lambda: proof_of_watch(first)))
     accept_loss = chance.random() < 0.5
     if kind == "failover":
-        strike(cluster)
-        wait(cluster, chance.uniform(0.0, 3.0))
+        wait(cluster, strike(cluster) + chance.uniform(0.0, 3.0))
     wish = FailoverWish("s0", kind="failover" if kind == "failover" else "switchover", accept_loss=accept_loss)
 
     def job(program: Program) -> Outcome:
@@ -245,7 +297,7 @@ def judge(cluster: SimulatedCluster, result: object, kind: str) -> str:
         assert not lost, f"said to be kept, and lost: {lost}"
     if new.up:
         assert not new.closed and cluster.files[str(CLIENTS)] == new.name, f"{new.name} does not take writes"
-    heal(cluster)
+    heal(cluster, result.left_out)
     wait(cluster, 8.0)
     for server in cluster.servers.values():
         behind = server.channel is not None and server.channel.source is new

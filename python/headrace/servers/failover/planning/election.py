@@ -121,7 +121,7 @@ def errant(members: Members, source: Seen) -> dict[str, str]:
     for follower in followers(members, source):
         own = own_writes(follower)
         others = [other for other in members.values() if other.state is not None and other.name != follower.name]
-        text = _beyond(follower, own, others)
+        text = _only_here(follower, own, others)
         if text:
             texts[follower.name] = text
     return texts
@@ -139,7 +139,7 @@ def own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
     return own
 
 
-def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
+def _only_here(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
     """Returns the part of `own` that no other server has, as text."""
     others = list(others)
     if isinstance(own, dict):

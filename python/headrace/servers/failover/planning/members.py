@@ -39,21 +39,25 @@ START_JITTER_S = 3.0
 class ThreadRun:
     """The threads of a replica, which show whether its relay log can have been deleted since.
 
-    `start_s`: when the server started, on the watcher's monotonic clock. `receiver`, `applier`:
-    ids of the threads, 0 for a thread that does not run.
+    `start_s`: when the server started, on the watcher's monotonic clock. `uptime_s`: how long it
+    had run when it was observed. `receiver`, `applier`: ids of the threads, 0 for a thread that
+    does not run.
     """
 
     start_s: float = 0.0
+    uptime_s: float = 0.0
     receiver: int = 0
     applier: int = 0
 
     def unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
         """Returns whether everything that was received at `since` still exists.
 
-        A MariaDB with GTID loses its relay log when one of its threads is started while none runs:
-        a thread with the same number has run all the time.
+        A later start of a server that had just started could not be told from its first, so
+        nothing is said of a server younger than twice the jitter. A MariaDB with GTID loses its
+        relay log when one of its threads is started while none runs: a thread with the same number
+        has run all the time.
         """
-        if abs(self.start_s - since.start_s) > START_JITTER_S:
+        if since.uptime_s < 2 * START_JITTER_S or abs(self.start_s - since.start_s) > START_JITTER_S:
             return False
         same = (self.receiver and self.receiver == since.receiver) or (self.applier and self.applier == since.applier)
         return keeps_relay_log or bool(same)

@@ -226,11 +226,16 @@ def rest(
             steps.append(FailoverStep(stage, "semi-sync-replica-off", elected.name, why=why))
     for name in sorted(members):
         member = members[name]
-        if member.state is None or name == elected.name or follows(member, elected) is not None:
-            continue
         old = name == source.name
         if old and progress.kind == "failover":
             continue  # it is rejoined by hand: never twice by itself
+        if member.state is None:
+            # It may have been told to stop receiving, and receives again where it is started anew.
+            after = f"let it follow {elected.name} before it receives from {source.name} again"
+            left_out[name] = f"does not answer ({member.error or 'no connection'}): {after}"
+            continue
+        if name == elected.name or follows(member, elected) is not None:
+            continue
         if not old and follows(member, source) is None and name not in progress.moved:
             continue  # a replica of another server
         apart = extra(member, elected)

@@ -123,7 +123,7 @@ class Link:
 
         def run() -> None:
             try:
-                self._enter()
+                self._enter_namespace()
                 answers.append(work())
             except BaseException as error:  # handed on to the caller below
                 errors.append(error)
@@ -135,8 +135,8 @@ class Link:
             raise errors[0]
         return answers[0]
 
-    def _enter(self) -> None:
-        """Moves this thread into the namespace; it cannot return."""
+    def _enter_namespace(self) -> None:
+        """Moves this thread into the network namespace of its server; it cannot return."""
         libc = ctypes.CDLL(None, use_errno=True)
         handle = os.open(NAMESPACES / self.namespace, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -145,8 +145,8 @@ pub(crate) struct Look {
 }
 
 impl Walk {
-    /// Returns the tokens a second that a reserve of credits or saved tokens loses, and the variance
-    /// of that loss, tokens^2 a second.
+    /// Returns the tokens a second that a reserve of credits or saved tokens loses, and the
+    /// variance of that loss, tokens^2 a second.
     pub fn reserve_loss(&self, parts: Parts) -> (f64, f64) {
         let refill = if parts.reserve > 0.0 { self.unused(parts.main) * parts.refill } else { 0.0 };
         (self.overflow(parts.main) - refill, self.overflow_variance(parts.main))

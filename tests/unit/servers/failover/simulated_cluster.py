@@ -49,6 +49,7 @@ class SimulatedCluster:
         self.acknowledged: list[tuple[str, tuple[int, int]]] = []
         self.openings, self.stopped, self.struck = 0, False, False
         self.away: set[str] = set()  # servers that something happened to
+        self.young = ""  # a replica that has only just started
         self.machines: dict[str, Machine] = {}
         self.processes: list[Process] = []
         self.servers: dict[str, Server] = {}

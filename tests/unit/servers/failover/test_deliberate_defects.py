@@ -42,12 +42,15 @@ def unbroken_within_3_s(run: members.ThreadRun, since: members.ThreadRun, keeps_
 # What is taken away: where it stands, and what stands there instead.
 DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the old source is not fenced": [(actions.Fence, "run", fence_in_words)],
-    "replicas go on receiving": [(actions.StopReceive, "run", do_nothing)],
+    "replicas go on receiving": [(planner, "_revoke", lambda *_: ())],
     "a relay log that was thrown away counts": [(members.ThreadRun, "unbroken", lambda *_: True)],
     "a server that has just started proves something": [(members.ThreadRun, "unbroken", unbroken_within_3_s)],
     "one acknowledging replica fewer suffices": [(members.AckProof, "needed", property(needed_less_one))],
     "the time-out of semi-sync is never over": [(planner, "_fell_back", lambda *_: False)],
-    "nothing waits for the relay log": [(actions.WaitApplied, "run", do_nothing)],
+    "nothing waits for the relay log": [
+        (planner, "usable", lambda seen: seen.state.executed),
+        (planner, "_missing", lambda *_: ""),
+    ],
     "any replica is elected": [(election, "best", lambda able, *_: able[0]), (planner, "_missing", lambda *_: "")],
     "the lease is not taken": [(lease.Lease, "take", do_nothing), (lease.Lease, "check", do_nothing)],
     "a run that was killed is forgotten": [(progress.Progress, "is_same", lambda *_: False)],

@@ -12,6 +12,8 @@ The failing seed is in the assertion. SIMULATED_SEEDS=100000 for the soak; SIMUL
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import random
 from collections import Counter
@@ -103,7 +105,7 @@ def single_out(cluster: SimulatedCluster) -> Server:
     """Lets a single replica receive for a moment: what is acknowledged then is nowhere else."""
     chance, source = cluster.chance, cluster.source
     names = [name for name in cluster.servers if name != source.name]
-    single = chance.choice(names)
+    single = cluster.young or chance.choice(names)
     for name in names:
         if name != single:
             cluster.link(source.name, name, on=False)
@@ -116,7 +118,7 @@ def strike_single(cluster: SimulatedCluster, single: Server) -> None:
     """Lets something happen to the replica that alone has the newest commits."""
     chance = cluster.chance
     cluster.away.add(single.name)
-    match chance.choice(["hide", "restart", "nothing"]):
+    match chance.choice(["hide", "restart", "restart", "nothing"]):
         case "hide":
             for machine in cluster.machines:
                 cluster.link(machine, single.name, on=False)
@@ -244,12 +246,12 @@ def play(cluster: SimulatedCluster, kind: str) -> str:
         disturb(cluster, FAULTS_S)
     if "watch" in kind:
         return watch(cluster, 2 if kind == "two watches" else 1)
-    if chance.random() < 0.2:
+    if chance.random() < 0.3:
         # A replica that has only just started when semi-sync is seen at work, and may start again.
-        young = chance.choice([server for server in cluster.servers.values() if server is not cluster.source])
-        young.stop()
-        young.start()
-        wait(cluster, chance.uniform(1.0, 2.5))
+        cluster.young = chance.choice([name for name in cluster.servers if name != cluster.source.name])
+        cluster.servers[cluster.young].stop()
+        cluster.servers[cluster.young].start()
+        wait(cluster, chance.uniform(0.2, 1.2))
     proof = ended(cluster, (first := cluster.program("m0")).begin(lambda: proof_of_watch(first)))
     accept_loss = chance.random() < 0.5
     if kind == "failover":
@@ -274,10 +276,26 @@ def watch(cluster: SimulatedCluster, count: int) -> str:
     results = [ended(cluster, task) for task in tasks]
     outcomes = [result for result in results if isinstance(result, Outcome)]
     assert len({outcome.elected for outcome in outcomes}) <= 1, f"two were elected: {outcomes}"
+    check_that_one_acts(cluster)
     for result in results:
         cluster.say(f"ended: {result}")
     result = next((result for result in results if not isinstance(result, Killed)), results[0])
     return judge(cluster, outcomes[0] if outcomes else result, "watch")
+
+
+def check_that_one_acts(cluster: SimulatedCluster) -> None:
+    """Holds that the steps of two machines lie apart in time: the lease is for one of them."""
+    runs: list[tuple[str, list[str]]] = []
+    for machine in cluster.machines.values():
+        for line in map(json.loads, machine.journal):
+            if line["event"]["event"] == "Began":
+                runs.append((machine.name, []))
+            elif line["event"]["event"] == "StepBegan":
+                runs[-1][1].append(line["at"])
+    for (machine, times), (other, others) in itertools.combinations(runs, 2):
+        if machine != other and times and others:
+            apart = times[-1] < others[0] or others[-1] < times[0]
+            assert apart, f"{machine} and {other} changed servers at once"
 
 
 def judge(cluster: SimulatedCluster, result: object, kind: str) -> str:

@@ -10,7 +10,7 @@ from headrace.base.encoding import to_plain
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.report.operate import doctor as doctor_report
 from headrace.ui.answers import plain_view
 from headrace.ui.spelling import spell_command

@@ -30,8 +30,8 @@ from headrace.mysql.state import observe
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
-from headrace.operate.evidence import SourceOptions, evidence_of
-from headrace.operate.evidence.model import Evidence
+from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.observe.evidence.model import Evidence
 from headrace.servers.server import Server
 from headrace.servers.topology.topology import Following, replica_up
 

@@ -22,7 +22,7 @@ from headrace.operate.doctor.advising.gains import Counsel, gain_on, next_of, pr
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence import evidence_file
+from headrace.observe.evidence import evidence_file
 
 COUNT = int(os.environ.get("SCENARIOS", "4"))
 # Of those, the first that is run (a run of all takes a quarter of an hour), and a folder that keeps

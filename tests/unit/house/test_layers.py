@@ -29,7 +29,7 @@ MAY = {
     "lab": GROUND,
     "catalog": GROUND,
     "api": GROUND | {"lab"},
-    "observe": GROUND | {"workload", "mysql", "aws"},
+    "observe": GROUND | {"workload", "lab", "mysql", "aws"},
     "simulation": GROUND | {"workload"},
     "calibration": GROUND | {"workload", "observe", "simulation"},
     "advice": GROUND | {"workload", "mysql"},

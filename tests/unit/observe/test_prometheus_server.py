@@ -22,7 +22,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats import ReadOptions, import_file, load_recording
 from headrace.observe.remote.prometheus import hosts
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 
 PLACES = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 SERVER = shutil.which("prometheus", path=PLACES)

@@ -19,7 +19,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.remote import aws
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.operate.forecast.sources import demand_of
 from headrace.operate.forecast.space import space_from_free
 

@@ -11,7 +11,7 @@ from doctored import iostat
 
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 
 
 def day(chance, hot, level, kib=16.0, await_ms=26.5):

@@ -16,7 +16,7 @@ from headrace.operate.doctor.slowness import (
     ways_apart,
 )
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.limits import holding
+from headrace.observe.evidence.limits import holding
 
 T = Thresholds()
 MODEL = ModelLatency(read_p50=0.5, read_p99=1.2, write_p50=0.7, write_p99=2.0)

@@ -22,17 +22,17 @@ from headrace.report.output import PAGE_FORMATS, as_json, check_chart_path, plai
 
 if TYPE_CHECKING:
     from headrace.operate.doctor.model import Diagnosis
-    from headrace.operate.evidence import Evidence
+    from headrace.observe.evidence.model import Evidence
 
 with lazily():
     from headrace.catalog import facts
-    from headrace.operate import evidence as operate_evidence
+    from headrace.operate import targets
     from headrace.operate.doctor import diagnosis as doctor_diagnosis
     from headrace.operate.doctor import output as doctor_output
     from headrace.operate.doctor import recorded as doctor_recorded
     from headrace.operate.doctor import trusted_advisor as doctor_trusted_advisor
     from headrace.operate.doctor.advising import gains
-    from headrace.operate.evidence import evidence_file
+    from headrace.observe.evidence import evidence_file
     from headrace.report import html, tables
     from headrace.report.operate import doctor as operate_doctor
 
@@ -107,7 +107,7 @@ def doctor(
     options = replace(recorded.apply_to(today.source(place, password)), members=True)
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
-        evidence, demand = operate_evidence.evidence_of(target, replace(options, progress=tick), seconds, tick)
+        evidence, demand = targets.evidence_of(target, replace(options, progress=tick), seconds, tick)
     is_written = record is None or _try_write(record, lambda: evidence_file.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")

@@ -10,7 +10,7 @@ from headrace.operate.doctor.judging import MOST_FINDINGS, judged
 from headrace.operate.doctor.model import Diagnosis, Finding
 from headrace.operate.doctor.signals import newest, signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.model import Evidence
+from headrace.observe.evidence.model import Evidence
 
 
 def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thresholds | None = None) -> Diagnosis:

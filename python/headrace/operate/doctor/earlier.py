@@ -19,7 +19,7 @@ from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import signals_of, wide_enough
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.model import OVER, Evidence
+from headrace.observe.evidence.model import OVER, Evidence
 
 # Verdicts that are reported of the time before; "will bind" is said of now alone.
 REPORTED = ("binds", "touched", "degraded")

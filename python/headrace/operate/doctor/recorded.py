@@ -21,7 +21,7 @@ from headrace.operate.doctor.signals import most_bytes_s, signals_of
 from headrace.operate.doctor.slow_findings import SlowPart, slow_finding, stalled_finding, without_stalls
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.windows import BoundWindow, bound_windows, without
-from headrace.operate.evidence.model import Evidence
+from headrace.observe.evidence.model import Evidence
 from headrace.simulation.demand import Simulation, simulate
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.observed import limits_met

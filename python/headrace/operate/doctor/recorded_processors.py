@@ -11,7 +11,7 @@ from headrace.base.units import in_percent, span_in_words
 from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
 from headrace.operate.doctor.slowness import stretches
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.model import Evidence
+from headrace.observe.evidence.model import Evidence
 
 SHARES = ("user_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus")
 REMEDY = Remedy("Take the statements that use most processor time first, then more processors")

@@ -32,8 +32,8 @@ from headrace.operate.doctor.slowness import (
 )
 from headrace.operate.doctor.storage_verdicts import MEMBER_FACTOR, OPEN_A_CASE, READ_IT_THROUGH
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.limits import HoldingLimits
-from headrace.operate.evidence.model import Evidence, SeenVolume, VolumeEvidence
+from headrace.observe.evidence.limits import HoldingLimits
+from headrace.observe.evidence.model import Evidence, SeenVolume, VolumeEvidence
 
 if TYPE_CHECKING:
     from headrace.operate.doctor.model import Verdict

@@ -23,8 +23,8 @@ from headrace.operate.doctor.levels import (
 from headrace.operate.doctor.signals import ModelLatency, model_of_rows
 from headrace.operate.doctor.slowness import mean_ms, stretches
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.limits import HoldingLimits
-from headrace.operate.evidence.model import VolumeEvidence
+from headrace.observe.evidence.limits import HoldingLimits
+from headrace.observe.evidence.model import VolumeEvidence
 from headrace.workload import OpenWorkload
 from headrace.workload.censored import KNOWN_IOPS, KNOWN_MIB_S
 from headrace.workload.observed import CensoredWindow

@@ -11,15 +11,8 @@ import numpy as np
 from headrace.base.storage import Storage
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
-from headrace.operate.evidence import (
-    Evidence,
-    SourceOptions,
-    described_by,
-    evidence_of,
-    import_options,
-    is_live,
-    load_target,
-)
+from headrace.observe.evidence.model import Evidence
+from headrace.operate.targets import SourceOptions, described_by, evidence_of, import_options, is_live, load_target
 from headrace.operate.forecast.history import DOC
 from headrace.operate.forecast.space import SpaceHistory, space_from_free
 from headrace.workload import OpenWorkload

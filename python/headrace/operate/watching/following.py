@@ -9,8 +9,8 @@ from headrace.base import core
 from headrace.base.credits import CreditsLeft, Emptying
 from headrace.base.units import MIB, US_PER_MS, US_PER_S
 from headrace.observe.live.nvme import NvmePage
-from headrace.operate.evidence.limits import HoldingLimits
-from headrace.operate.evidence.model import OVER, Row, SeenVolume, SourceFacts, Tick
+from headrace.observe.evidence.limits import HoldingLimits
+from headrace.observe.evidence.model import OVER, Row, SeenVolume, SourceFacts, Tick
 from headrace.operate.watching.judging import Judge
 from headrace.operate.watching.moment import InstanceNow, Moment, ReplicaNow, ServerNow, VolumeNow
 

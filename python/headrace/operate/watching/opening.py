@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from headrace.errors import HeadraceError
 from headrace.observe.live.nvme import NvmePage
-from headrace.operate.evidence import Evidence, LiveSource, SourceOptions, evidence_of, is_live, open_live
-from headrace.operate.evidence.model import Tick
+from headrace.observe.evidence.live import LiveSource
+from headrace.observe.evidence.model import Evidence
+from headrace.operate.targets import SourceOptions, evidence_of, is_live, open_live
+from headrace.observe.evidence.model import Tick
 from headrace.operate.watching.following import TickFollower
 from headrace.operate.watching.history import REACH_S
 from headrace.operate.watching.moment import Moment

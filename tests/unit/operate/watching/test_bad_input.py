@@ -19,9 +19,10 @@ from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.evidence import SourceOptions, aws, evidence_of
-from headrace.operate.evidence.model import gathered
-from headrace.operate.evidence.volumes import DeviceVolumes
+from headrace.observe.evidence import aws
+from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.observe.evidence.model import gathered
+from headrace.observe.evidence.volumes import DeviceVolumes
 from headrace.operate.forecast.history import history_of
 from headrace.operate.forecast.space import read_space
 from headrace.operate.watching import opening

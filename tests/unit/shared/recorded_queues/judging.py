@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 from recorded_queues import scenarios
 from recorded_queues.printing import Format, volume_id, write
 from recorded_queues.scenarios import Scenario

@@ -14,7 +14,7 @@ from headrace.operate.doctor.advising.remedies import change_of_instance, change
 from headrace.operate.doctor.model import Finding, Gain
 from headrace.operate.doctor.signals import HostSignals, Signals, VolumeSignals, most_bytes_s
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.model import Evidence
+from headrace.observe.evidence.model import Evidence
 from headrace.simulation.database import predict
 from headrace.workload import TransactionWorkload
 

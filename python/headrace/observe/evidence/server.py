@@ -14,7 +14,7 @@ from headrace.mysql import Address, connect, statements
 from headrace.mysql.statements import ask_named
 from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
-from headrace.operate.evidence.counters import (
+from headrace.observe.evidence.counters import (
     OWN_SELECT,
     OWN_SHOW,
     TRANSACTIONS,
@@ -23,7 +23,7 @@ from headrace.operate.evidence.counters import (
     number_of,
     status_row,
 )
-from headrace.operate.evidence.model import Row, SeenServer
+from headrace.observe.evidence.model import Row, SeenServer
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
 # Variables that a recording keeps: what says how the server uses storage, and no name or path.

@@ -21,8 +21,8 @@ from headrace.observe.remote.aws import (
     published_every,
 )
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import OVER, Evidence, Row, SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.model import OVER, Evidence, Row, SeenVolume, SourceFacts, Tick, gathered
 
 # data/managed and the EBS user guide, "Amazon CloudWatch metrics for Amazon EBS".
 OF_VOLUME = {

@@ -14,9 +14,9 @@ from headrace.lab import Lab
 from headrace.lab.metrics import SECONDS_OF
 from headrace.observe.live import host, nvme
 from headrace.observe.run_files.counters import hands_on_parts
-from headrace.operate.evidence.counters import scaled
-from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import OVER, Row, SeenVolume
+from headrace.observe.evidence.counters import scaled
+from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.model import OVER, Row, SeenVolume
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from headrace.observe.run_files.status import CHECKPOINT_ENDS, COMMITS, READS, WRITES
-from headrace.operate.evidence.model import Row
+from headrace.observe.evidence.model import Row
 
 # Client time by class, of performance_schema, in picoseconds.
 WAITS = {

@@ -17,13 +17,14 @@ from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.output import lines
-from headrace.operate.evidence import SourceOptions, aws, evidence_file, evidence_of, open_live
-from headrace.operate.evidence import server as reader
-from headrace.operate.evidence.counters import another_server
-from headrace.operate.evidence.limits import holding
-from headrace.operate.evidence.live import LiveSource
-from headrace.operate.evidence.model import SeenVolume, SourceFacts, Tick, gathered
-from headrace.operate.evidence.volumes import DeviceVolumes, device_row, row_of_lab
+from headrace.observe.evidence import aws, evidence_file
+from headrace.operate.targets import SourceOptions, evidence_of, open_live
+from headrace.observe.evidence import server as reader
+from headrace.observe.evidence.counters import another_server
+from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.live import LiveSource
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.volumes import DeviceVolumes, device_row, row_of_lab
 
 # --- values ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from headrace.operate.evidence.limits import HoldingLimits
+from headrace.observe.evidence.limits import HoldingLimits
 
 Row = dict[str, float | None]
 

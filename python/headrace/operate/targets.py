@@ -25,12 +25,12 @@ from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.recording import STDIN, open_recording
 from headrace.observe.remote.aws import is_database, names_of
 from headrace.observe.remote.span import DEFAULT_S, TimeSpan
-from headrace.operate.evidence import aws, evidence_file, files
-from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.live import LiveSource, collect
-from headrace.operate.evidence.model import Evidence
-from headrace.operate.evidence.server import ServerReader
-from headrace.operate.evidence.volumes import DeviceVolumes, LabVolumes
+from headrace.observe.evidence import aws, evidence_file, files
+from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.live import LiveSource, collect
+from headrace.observe.evidence.model import Evidence
+from headrace.observe.evidence.server import ServerReader
+from headrace.observe.evidence.volumes import DeviceVolumes, LabVolumes
 from headrace.servers import servers
 from headrace.workload import OpenWorkload
 

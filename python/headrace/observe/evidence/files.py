@@ -16,11 +16,11 @@ from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.series import RunFinding, csv_rows, open_text
-from headrace.operate.evidence.counters import another_server, status_row
-from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
-from headrace.operate.evidence.recorded_beside import beside_of
-from headrace.operate.evidence.volumes import device_row
+from headrace.observe.evidence.counters import another_server, status_row
+from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.recorded_beside import beside_of
+from headrace.observe.evidence.volumes import device_row
 from headrace.workload import OpenWorkload
 
 MAX_TOML_BYTES = 1 << 20  # as a run description takes

@@ -17,9 +17,9 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.metrics import SECONDS_OF
 from headrace.observe.live import host
 from headrace.observe.live.nvme import NvmePage
-from headrace.operate.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
-from headrace.operate.evidence.server import ServerReader
-from headrace.operate.evidence.volumes import VolumeReader
+from headrace.observe.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
+from headrace.observe.evidence.server import ServerReader
+from headrace.observe.evidence.volumes import VolumeReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

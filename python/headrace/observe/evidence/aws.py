@@ -22,7 +22,8 @@ from headrace.observe.remote.aws import (
 )
 from headrace.observe.remote.span import TimeSpan
 from headrace.observe.evidence.limits import HoldingLimits, holding
-from headrace.observe.evidence.model import OVER, Evidence, Row, SeenVolume, SourceFacts, Tick, gathered
+from headrace.base.caps import OVER
+from headrace.observe.evidence.model import Evidence, Row, SeenVolume, SourceFacts, Tick, gathered
 
 # data/managed and the EBS user guide, "Amazon CloudWatch metrics for Amazon EBS".
 OF_VOLUME = {

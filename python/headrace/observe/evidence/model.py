@@ -13,17 +13,11 @@ from typing import Any
 
 import polars as pl
 
+from headrace.base.caps import OVER
 from headrace.observe.evidence.limits import HoldingLimits
 
 Row = dict[str, float | None]
 
-# Shares of the time over each limit, by the names of base.caps.
-OVER = {
-    "volume-iops": "over_volume_iops",
-    "volume-throughput": "over_volume_throughput",
-    "instance-iops": "over_instance_iops",
-    "instance-throughput": "over_instance_throughput",
-}
 # A volume's columns. Rates are means of the interval; `charged_iops` as EBS counts (256 KiB an
 # I/O); `read_ms`, `write_ms` means of requests and `*_p50_ms`, `*_p99_ms` of a histogram; `over_*`
 # the share of the interval (0 to 1) during which requests waited for that limit, `flagged` where

@@ -19,7 +19,8 @@ from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import signals_of, wide_enough
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.model import OVER, Evidence
+from headrace.base.caps import OVER
+from headrace.observe.evidence.model import Evidence
 
 # Verdicts that are reported of the time before; "will bind" is said of now alone.
 REPORTED = ("binds", "touched", "degraded")

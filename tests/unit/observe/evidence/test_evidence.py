@@ -24,7 +24,7 @@ from headrace.observe.evidence.counters import another_server
 from headrace.observe.evidence.limits import holding
 from headrace.observe.evidence.live import LiveSource
 from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
-from headrace.observe.evidence.volumes import DeviceVolumes, device_row, row_of_lab
+from headrace.observe.evidence.volumes import DeviceVolumes, device_row
 
 # --- values ---------------------------------------------------------------------------------------
 
@@ -105,27 +105,6 @@ def test_flushes_are_no_ios_of_a_volume():
     }
     row = device_row(change, 0.0, 20.0, 10.0, 2.0, None)
     assert (row["write_iops"], row["flush_iops"], row["read_ms"]) == (10.0, 5.0, None)
-
-
-def test_a_row_of_the_lab():
-    row = {
-        "reads": 100,
-        "writes": 0,
-        "read_bytes": 1_638_400,
-        "read_time_us": 250_000,
-        "span_us": 500_000,
-        "volume_iops_exceeded_us": 400_000,
-        "consumed_ops": 100,
-        "read_p50_us": 2_000,
-    }
-    found = row_of_lab(row)
-    assert (found["read_iops"], found["read_ms"], found["over_volume_iops"], found["read_p50_ms"]) == (
-        200.0,
-        2.5,
-        0.8,
-        2.0,
-    )
-    assert found["write_ms"] is None and found["write_p50_ms"] is None, "a zero of no I/O is no fast disk"
 
 
 # --- a live server --------------------------------------------------------------------------------

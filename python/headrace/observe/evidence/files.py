@@ -13,8 +13,8 @@ from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, parse_iso
 from headrace.observe.formats import ImportOptions, LoadedRecording
+from headrace.observe.live import host
 from headrace.observe.live.record import DESCRIPTION
-from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import HoldingLimits, holding
@@ -291,17 +291,13 @@ def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFind
         if before is None or at <= before[0]:
             continue
         took = at - before[0]
-        change = {key: now[key] - before[1][key] for key in now if key in before[1]}
-        if any(value < 0 for key, value in change.items() if key != "in_flight"):
+        change = host.change_of(before[1], now)
+        if change is None:
             findings.append(
                 RunFinding("restart", f"counters of {device} went back: attached again; that second is left out")
             )
             continue
-        parts = 1.0 if hands_on_parts(device) else 0.0
-        flushes = min(change["writes"], change.get("flushes", 0.0))
-        reads = change["reads"] + parts * change.get("reads_merged", 0.0)
-        writes = change["writes"] - flushes + parts * change.get("writes_merged", 0.0)
-        ticks.append(Tick(before[0], took, {device: device_row(change, reads, writes, flushes, took, limits)}))
+        ticks.append(Tick(before[0], took, {device: device_row(device, change, took, limits)}))
     return ticks
 
 

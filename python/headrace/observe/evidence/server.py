@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql import Address, connect, statements
-from headrace.mysql.statements import ask_named
+from headrace.mysql.statements import ask_named, numbers_of
 from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
 from headrace.observe.evidence.counters import (
@@ -20,7 +20,6 @@ from headrace.observe.evidence.counters import (
     TRANSACTIONS,
     WAITS,
     another_server,
-    number_of,
     status_row,
 )
 from headrace.observe.evidence.model import Row, SeenServer
@@ -144,11 +143,7 @@ class ServerReader:
             self._replica, self._replica_at = self._ask_replica(), at_s
             return {}, dict(self._replica), 0.0
         try:
-            now = {
-                str(name).lower(): number
-                for name, text in self._ask(self._statement)
-                if (number := number_of(text)) is not None
-            }
+            now = numbers_of(self._ask(self._statement))
         except CouldNotRun:
             self._before = Before()
             with contextlib.suppress(Exception):

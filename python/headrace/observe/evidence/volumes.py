@@ -13,7 +13,6 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.metrics import SECONDS_OF, volume_rows
 from headrace.observe.live import host, nvme
-from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.base.caps import OVER
 from headrace.observe.evidence.model import Row, SeenVolume
@@ -224,18 +223,11 @@ class DeviceVolumes:
         return dict(self._pages)
 
     def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
-        change = {key: now[key] - before[key] for key in now if key in before}
-        for key in host.WRAPPING:
-            if change.get(key, 0.0) < 0:
-                change[key] += host.WRAP
-        if any(value < 0 for key, value in change.items() if key != "in_flight") or took <= 0:
+        change = host.change_of(before, now)
+        if change is None or took <= 0:
             self.notes.append(f"counters of {name} went back: the device was attached again; that second is left out")
             return None
-        parts = 1.0 if hands_on_parts(name) else 0.0
-        reads = change["reads"] + parts * change["reads_merged"]
-        flushes = min(change["writes"], change.get("flushes", 0.0))
-        writes = change["writes"] - flushes + parts * change["writes_merged"]
-        return device_row(change, reads, writes, flushes, took, self._limits[name])
+        return device_row(name, change, took, self._limits[name])
 
     def _from_page(self, name: str, took: float) -> Row:
         """Returns time over the limits, from the statistics page."""
@@ -259,15 +251,10 @@ class DeviceVolumes:
         return shares
 
 
-def device_row(
-    change: Mapping[str, float],
-    reads: float,
-    writes: float,
-    flushes: float,
-    took: float,
-    limits: HoldingLimits | None,
-) -> Row:
-    """Returns differences of /proc/diskstats as figures of a volume."""
+def device_row(device: str, change: Mapping[str, float], took: float, limits: HoldingLimits | None) -> Row:
+    """Returns differences of /proc/diskstats over `took` s as figures of a volume."""
+    reads, writes = host.volume_requests(device, change)
+    flushes = min(change["writes"], change.get("flushes", 0.0))
     read_mib_s, write_mib_s = (change[f"{way}_bytes"] / MIB / took for way in ("read", "write"))
     charged = limits.charged(reads / took, writes / took, read_mib_s, write_mib_s)[0] if limits else None
     return {

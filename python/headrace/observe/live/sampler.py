@@ -20,7 +20,7 @@ import polars as pl
 from headrace.errors import HeadraceError, InputError
 from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
-from headrace.mysql.statements import ask
+from headrace.mysql.statements import ask, numbers_of
 from headrace.observe.live import host
 from headrace.observe.live.samples import Samples
 from headrace.observe.live.store import SampleStore, Spill
@@ -178,12 +178,8 @@ class Sampler:
     def _read_status(self) -> None:
         assert self._connection is not None  # `start` makes it before this source
         before = time.time()
-        rows = ask(self._connection, self._statement)
-        sample = {"t_unix": (before + time.time()) / 2}
-        for name, text in rows:
-            if (value := _number(text)) is not None:
-                sample[name.lower()] = value
-        self._status.add(sample)
+        numbers = numbers_of(ask(self._connection, self._statement))
+        self._status.add({"t_unix": (before + time.time()) / 2} | numbers)
 
     def _read_disks(self) -> None:
         now, counters = time.time(), host.read_disks(list(self._disks))
@@ -224,18 +220,6 @@ def _statement(variables: Collection[str] | None) -> str:
         if not VARIABLE.match(name):
             raise InputError(f"variable {name[:60]!r}", "is not the name of a status variable", "SHOW GLOBAL STATUS")
     return f"{STATEMENT} WHERE Variable_name IN ({', '.join(repr(name) for name in names)})" if names else STATEMENT
-
-
-def _number(text: object) -> float | None:
-    """Returns a status variable's value as a number; None for words, lists and times."""
-    text = str(text)
-    # float() would take 1_000, nan and infinity.
-    if not text or not (text[-1].isdigit() and (text[0].isdigit() or text[0] == "-")) or "_" in text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _plain(error: Exception) -> str:

@@ -13,7 +13,6 @@ import polars as pl
 from headrace.base.units import MIB
 from headrace.observe.live import host
 from headrace.observe.live.store import write_csv
-from headrace.observe.run_files.counters import hands_on_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,19 +146,16 @@ def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool])
 
 
 def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
-    changes = _differences(frame, step, lambda column: column == "in_flight")
+    changes = _differences(frame, step, lambda column: column == host.LEVEL)
     if not changes.height:
         return changes
     per = {column: pl.col(f"{column}_per_s") for column in host.FIELDS}
-    parts = 1.0 if hands_on_parts(name) else 0.0
+    asked = {column: per[column].fill_null(0.0) for column in ("reads_merged", "writes_merged", "flushes")}
+    reads, writes = host.volume_requests(name, per | asked)
     return changes.select(
         "tick",
-        (per["reads"] + parts * per["reads_merged"].fill_null(0.0)).alias("read_iops"),
-        (
-            per["writes"]
-            - pl.min_horizontal(per["writes"], per["flushes"].fill_null(0.0))
-            + parts * per["writes_merged"].fill_null(0.0)
-        ).alias("write_iops"),
+        reads.alias("read_iops"),
+        writes.alias("write_iops"),
         per["flushes"].alias("flush_iops"),
         (per["read_bytes"] / MIB).alias("read_mib_s"),
         (per["write_bytes"] / MIB).alias("write_mib_s"),

@@ -103,7 +103,7 @@ def test_flushes_are_no_ios_of_a_volume():
         "write_ms": 60.0,
         "flushes": 10.0,
     }
-    row = device_row(change, 0.0, 20.0, 10.0, 2.0, None)
+    row = device_row("nvme1n1", change, 2.0, None)
     assert (row["write_iops"], row["flush_iops"], row["read_ms"]) == (10.0, 5.0, None)
 
 

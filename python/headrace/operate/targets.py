@@ -4,12 +4,14 @@ standard input."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.files import OWN_FILE, detect
+from headrace.base.units import HOUR_S
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import Address
@@ -30,6 +32,7 @@ from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.observe.evidence.live import LiveSource, collect
 from headrace.observe.evidence.model import Evidence
 from headrace.observe.evidence.server import ServerReader
+from headrace.observe.evidence.source import KeptSource, TickSource
 from headrace.observe.evidence.volumes import DeviceVolumes, LabVolumes
 from headrace.servers import servers
 from headrace.workload import OpenWorkload
@@ -43,6 +46,8 @@ HEAD_CHARACTERS = 200  # enough for the first words of any form; ours
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 TIMES = ("--interval", "--clock-start", "--last", "--until")
 LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
+# CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s.
+AWS_EVERY_S, AWS_AGAIN_S = 60.0, 600.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,22 @@ def open_live(target: str, options: SourceOptions = SourceOptions()) -> LiveSour
     raise InputError(target[:80], "is not watched live", DOC, f"Targets are {FORMS}.")
 
 
+def open_source(
+    target: str, options: SourceOptions = SourceOptions(), past: bool = True, seconds: float | None = None
+) -> TickSource:
+    """Opens any target as a source of ticks. `past`: of CloudWatch, with the last hour; `seconds`:
+    it is asked for no longer than that (None: for ever). Raises InputError, CouldNotRun."""
+    if is_live(target):
+        return open_live(target, options)
+    if not target.startswith("aws:"):
+        return KeptSource(evidence_of(target, options)[0])
+
+    def ask(span_s: float = AWS_AGAIN_S) -> Evidence:
+        return evidence_of(target, options, span_s)[0]
+
+    return KeptSource(ask(HOUR_S if past else AWS_AGAIN_S), ask, AWS_EVERY_S, seconds)
+
+
 def evidence_of(
     target: str,
     options: SourceOptions = SourceOptions(),
@@ -109,7 +130,7 @@ def evidence_of(
     else for the options' span. Raises InputError, CouldNotRun."""
     if is_live(target):
         _refuse_times(target, options)
-        with open_live(target, options) as source:
+        with closing(open_live(target, options)) as source:
             return collect(source, seconds or LIVE_SECONDS, progress), None
     _check(options)
     if is_service(target):

@@ -19,7 +19,7 @@ from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.observe.evidence import aws
+from headrace.observe.evidence import aws, source
 from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.observe.evidence.model import gathered
 from headrace.observe.evidence.volumes import DeviceVolumes
@@ -289,7 +289,7 @@ def test_a_volume_that_is_detached_while_cloudwatch_is_watched(monkeypatch):
         slept.append(seconds)
         clock[0] += seconds
 
-    monkeypatch.setattr(opening, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
+    monkeypatch.setattr(source, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
     with opening.opened("aws:vol-1", SourceOptions(), seconds=150.0) as watched:
         shown = 0
         for _ in watched.moments:

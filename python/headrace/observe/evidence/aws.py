@@ -5,38 +5,19 @@ did, a point for each period. Needs boto3 (the extra `aws`); works against the l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from itertools import takewhile
 
-from headrace.aws.instances import instance_types
-from headrace.aws.metrics import MetricOwner, fetch_points
-from headrace.aws.volumes import AwsVolume, describe_volumes
-from headrace.base.units import MIB, MINUTE_S, span_in_words
-from headrace.errors import CouldNotRun, InputError
-from headrace.observe.remote.aws import (
-    MOST_LATE,
-    Clients,
-    bounds,
-    open_client,
-    published_every,
-)
-from headrace.observe.remote.span import TimeSpan
-from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.aws.volumes import AwsVolume
 from headrace.base.caps import OVER
+from headrace.base.units import MIB, MINUTE_S
+from headrace.errors import InputError
+from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.observe.evidence.model import Evidence, Row, SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.remote.aws import VOLUME_METRICS, Clients, fetch_volumes, open_client
+from headrace.observe.remote.span import TimeSpan
 
 # data/managed and the EBS user guide, "Amazon CloudWatch metrics for Amazon EBS".
-OF_VOLUME = {
-    "VolumeReadOps": "Sum", "VolumeWriteOps": "Sum", "VolumeReadBytes": "Sum", "VolumeWriteBytes": "Sum",
-    "VolumeTotalReadTime": "Sum", "VolumeTotalWriteTime": "Sum", "VolumeQueueLength": "Average", "VolumeIdleTime": "Sum",
-    "BurstBalance": "Average", "VolumeIOPSExceededCheck": "Maximum", "VolumeThroughputExceededCheck": "Maximum",
-    "VolumeStalledIOCheck": "Maximum",
-}  # fmt: skip
-COUNTS = ("VolumeReadOps", "VolumeWriteOps", "VolumeReadBytes", "VolumeWriteBytes")
-OF_INSTANCE = {
-    "InstanceEBSIOPSExceededCheck": "Maximum", "InstanceEBSThroughputExceededCheck": "Maximum",
-    "EBSIOBalance%": "Average", "EBSByteBalance%": "Average",
-}  # fmt: skip
+OF_VOLUME = (*VOLUME_METRICS, "VolumeStalledIOCheck")
+OF_INSTANCE = ("InstanceEBSIOPSExceededCheck", "InstanceEBSThroughputExceededCheck", "EBSIOBalance%", "EBSByteBalance%")
 CHECKS = {
     "VolumeIOPSExceededCheck": "volume-iops",
     "VolumeThroughputExceededCheck": "volume-throughput",
@@ -50,68 +31,32 @@ def evidence_of_aws(
 ) -> Evidence:
     """Returns what these volumes (vol-...) did in that time. `clients`: makes a client of a service
     by its name. Raises InputError, CouldNotRun."""
-    clients = clients or open_client
-    begin, end, period = bounds(span)
-    described = describe_volumes(clients("ec2"), volumes)
-    instance_ids = list(dict.fromkeys(volume.instance for volume in described.values() if volume.instance))
-    types = instance_types(clients("ec2"), instance_ids)
-    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, OF_VOLUME) for name in volumes]
-    owners += [MetricOwner(name, "AWS/EC2", "InstanceId", name, OF_INSTANCE) for name in instance_ids]
-    fetched = fetch_points(clients("cloudwatch"), owners, begin, end, period)
-    facts = tuple(_facts(name, described[name], types, as_of) for name in volumes)
-    by_time: dict[float, dict[str, dict[str, float]]] = {}
-    for (owner, metric), points in fetched.items():
-        for at, value in points.items():
-            by_time.setdefault(at, {}).setdefault(owner, {})[metric] = value
-    for name in volumes:
-        _drop_unfinished(by_time, name)
-    period = published_every([at for at, figures in by_time.items() if set(figures) & set(volumes)], period)
-    ticks, seen = [], set()
-    for at, figures in sorted(by_time.items()):
-        rows = {}
-        for volume in facts:
-            values = figures.get(volume.name, {}) | figures.get(described[volume.name].instance or "", {})
-            if figures.get(volume.name):
-                rows[volume.name] = row_of_minute(values, volume.limits, float(period))
-                if volume.name not in seen:
-                    # It may have been attached within this minute: then not idle for a part of it.
-                    rows[volume.name]["idle_share"] = None
-                seen.add(volume.name)
-        if rows:
-            ticks.append(Tick(at, float(period), rows))
-    missing = ["the server: CloudWatch knows nothing of MySQL", "latency percentiles: CloudWatch has means of a minute"]
-    missing.append("time over each limit: CloudWatch says yes or no for a minute, blind below about half of it")
-    if not ticks:
-        hint = "Volumes publish while they are attached and used; a detached one has no points. Ask for more: --last."
-        until = datetime.fromtimestamp(end, UTC)
-        rule = f"CloudWatch has no point of the {span_in_words(end - begin)} before {until:%Y-%m-%d %H:%M} UTC"
-        raise CouldNotRun(", ".join(volumes), rule, "CloudWatch", hint)
-    instance = next(iter(types.values()), None)
+    fetched = fetch_volumes(volumes, span, clients or open_client, OF_VOLUME, OF_INSTANCE)
+    facts = tuple(_facts(name, fetched.described[name], fetched.types, as_of) for name in volumes)
+    by_time: dict[float, dict[str, Row]] = {}
+    for volume in facts:
+        own, instance = fetched.points[volume.name], fetched.described[volume.name].instance
+        host = fetched.points.get(instance or "", {})
+        times = sorted({at for values in own.values() for at in values})
+        for at in times:
+            figures = {metric: values[at] for part in (own, host) for metric, values in part.items() if at in values}
+            row = row_of_minute(figures, volume.limits, fetched.period_s)
+            # It may have been attached within the first minute: then not idle for a part of it.
+            by_time.setdefault(at, {})[volume.name] = row | ({"idle_share": None} if at == times[0] else {})
+    ticks = [Tick(at, fetched.period_s, rows) for at, rows in by_time.items()]
+    missing = ("the server: CloudWatch knows nothing of MySQL", "latency percentiles: CloudWatch has means of a minute")
+    missing += ("time over each limit: CloudWatch says yes or no for a minute, blind below about half of it",)
     source = SourceFacts(
         "aws:" + ",".join(volumes),
         "cloudwatch",
-        float(period),
+        fetched.period_s,
         "UTC, CloudWatch",
         facts,
-        None,
-        None,
-        instance,
-        as_of,
-        False,
-        tuple(missing),
+        instance=next(iter(fetched.types.values()), None),
+        as_of=as_of,
+        missing=missing,
     )
-    return gathered(source, ticks, [note for volume in described.values() for note in volume.notes])
-
-
-def _drop_unfinished(by_time: dict[float, dict[str, dict[str, float]]], volume: str) -> None:
-    """Takes away the newest minutes of a volume in which counts that came before are missing:
-    metrics of a minute arrive one by one, and what has not arrived is not zero."""
-    mine = [(at, owners[volume]) for at, owners in sorted(by_time.items()) if volume in owners]
-    expected = [metric for metric in COUNTS if any(metric in values for _, values in mine)]
-    late = list(takewhile(lambda pair: any(metric not in pair[1] for metric in expected), reversed(mine)))
-    if len(late) <= MOST_LATE:
-        for at, _ in late:
-            del by_time[at][volume]
+    return gathered(source, ticks, fetched.notes)
 
 
 def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, seconds: float = float(MINUTE_S)) -> Row:

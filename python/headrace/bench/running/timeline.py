@@ -80,7 +80,7 @@ def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
     return rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
 
 
-def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame] | None = None) -> pl.DataFrame:
+def joined(frame: pl.DataFrame, samples: Samples) -> pl.DataFrame:
     """Returns the rows with what was sampled. A figure is null where its source does not cover the
     row."""
     edges = _edges(frame)
@@ -88,7 +88,7 @@ def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame
     columns |= _disk(samples.disk, edges)
     columns |= _status(samples.status, edges)
     columns |= _host(samples.host, edges)
-    columns |= _lab(lab or {}, edges)
+    columns |= _lab(samples.lab, edges)
     return frame.with_columns(
         pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items()
     )

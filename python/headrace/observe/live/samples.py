@@ -54,7 +54,7 @@ class Samples:
     `status`: a column per numeric status variable, lower case, as the server has it (cumulative
     counters and levels). `disk`: t_unix, device, and the counters of /proc/diskstats (`*_bytes`
     bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together,
-    load1, bytes. `notes`: what a reader must know. A source that was not asked for, or never
+    load1, bytes. `lab`: seconds of volumes of the lab. `notes`: what a reader must know. A source that was not asked for, or never
     answered, is an empty frame.
     """
 
@@ -63,6 +63,7 @@ class Samples:
     host: pl.DataFrame
     interval_s: float = 1.0
     notes: list[str] = field(default_factory=list)
+    lab: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def rates(self) -> pl.DataFrame:
         """Returns a row per interval between two samples, on one time line.

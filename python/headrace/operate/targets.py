@@ -111,10 +111,10 @@ def open_source(
     if is_live(target):
         return open_live(target, options)
     if not target.startswith("aws:"):
-        return KeptSource(evidence_of(target, options)[0])
+        return KeptSource(evidence_of(target, options))
 
     def ask(span_s: float = AWS_AGAIN_S) -> Evidence:
-        return evidence_of(target, options, span_s)[0]
+        return evidence_of(target, options, span_s)
 
     return KeptSource(ask(HOUR_S if past else AWS_AGAIN_S), ask, AWS_EVERY_S, seconds)
 
@@ -124,14 +124,13 @@ def evidence_of(
     options: SourceOptions = SourceOptions(),
     seconds: float | None = None,
     progress: Callable[[float], None] = lambda share: None,
-) -> tuple[Evidence, OpenWorkload | None]:
-    """Returns the evidence, and for a recording of a device its demand (OpenWorkload), else None. A
-    live target is watched for `seconds` (10); a service is asked for as many where they are given,
-    else for the options' span. Raises InputError, CouldNotRun."""
+) -> Evidence:
+    """Returns the evidence of a target. A live one is watched for `seconds` (10); a service is asked
+    for as many where they are given, else for the options' span. Raises InputError, CouldNotRun."""
     if is_live(target):
         _refuse_times(target, options)
         with closing(open_live(target, options)) as source:
-            return collect(source, seconds or LIVE_SECONDS, progress), None
+            return collect(source, seconds or LIVE_SECONDS, progress)
     _check(options)
     if is_service(target):
         return _load_service(target, options, seconds)
@@ -150,10 +149,10 @@ def evidence_of(
             )
         _refuse_times(target, options)
         captured = files.of_capture(path, options.storage, options.instance, options.as_of)
-        return _chosen(captured, options.devices), None
+        return _chosen(captured, options.devices)
     if evidence_file.is_evidence_file(path):
         _refuse_times(target, options)
-        return _described(_chosen(evidence_file.load(path), options.devices), options), None
+        return _described(_chosen(evidence_file.load(path), options.devices), options)
     return _load_recording(target, load_target(target, options), options)
 
 
@@ -206,7 +205,7 @@ def described_by(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[str |
     return (None, None) if description is None else (description.storage, description.instance)
 
 
-def _load_service(target: str, options: SourceOptions, seconds: float | None) -> tuple[Evidence, OpenWorkload | None]:
+def _load_service(target: str, options: SourceOptions, seconds: float | None) -> Evidence:
     """Loads what a service keeps: of EBS volumes evidence with CloudWatch's checks, of an RDS
     instance and of Prometheus a recording."""
     if seconds is not None:
@@ -214,13 +213,11 @@ def _load_service(target: str, options: SourceOptions, seconds: float | None) ->
     if target.startswith("aws:") and not is_database(target):
         check_times(target, options)
         names = names_of(target)
-        return _noted(aws.evidence_of_aws(names, options.span or TimeSpan(), as_of=options.as_of), options), None
+        return _noted(aws.evidence_of_aws(names, options.span or TimeSpan(), as_of=options.as_of), options)
     return _load_recording(target, load_target(target, options), options)
 
 
-def _load_recording(
-    target: str, loaded: LoadedRecording | None, options: SourceOptions
-) -> tuple[Evidence, OpenWorkload]:
+def _load_recording(target: str, loaded: LoadedRecording | None, options: SourceOptions) -> Evidence:
     """Judges a recording of a tool: of one device, or of an array. Raises InputError."""
     assert loaded is not None  # what is None was handled before
     storage, instance, unused = options.storage, options.instance, []
@@ -230,11 +227,11 @@ def _load_recording(
         if storage is not None:
             unused.append(f"--storage {storage} was not used: AWS says what it is")
         storage, instance = own.storage, own.instance or instance
-    evidence, demand = files.of_recording(
+    evidence = files.of_recording(
         loaded, import_options(target, options, gaps="hold"), storage, instance, options.as_of
     )
     facts = replace(evidence.facts, target="standard input" if target == STDIN else target)
-    return replace(evidence, facts=facts, notes=(*evidence.notes, *unused)), demand
+    return replace(evidence, facts=facts, notes=(*evidence.notes, *unused))
 
 
 def check_times(target: str, options: SourceOptions) -> None:

@@ -88,7 +88,7 @@ class Bed:
     def look(self, seconds: float = WATCH_S, counsel: bool = True) -> tuple[Diagnosis, Evidence]:
         """What the doctor says now."""
         options = SourceOptions(lab=lambda: self.lab, members=True)
-        evidence, _ = evidence_of(f"lab:{self.volume}", options, seconds)
+        evidence = evidence_of(f"lab:{self.volume}", options, seconds)
         return diagnose(evidence, Counsel() if counsel else None), evidence
 
 

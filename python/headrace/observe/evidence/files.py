@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,8 @@ READER_THREADS = 1
 
 def of_recording(
     loaded: LoadedRecording, options: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
-) -> tuple[Evidence, OpenWorkload]:
-    """Returns the evidence in a recording of one device, and the same as a demand. Where `options`
-    name no device it is the one that clearly does most, or one that waits where that one does not.
+) -> Evidence:
+    """Returns the evidence in a recording of one device, with its demand. Where `options` name no device it is the one that clearly does most, or one that waits where that one does not.
     Raises InputError."""
     workload = loaded.workload(options)
     workload, beside = (workload, []) if options.device is not None else _slowest(loaded, options, workload)
@@ -74,7 +74,8 @@ def of_recording(
         False,
         missing,
     )
-    return gathered(facts, ticks, [*beside, *notes, *_of_rds(tool, storage, loaded), *workload.notes()]), workload
+    noted = [*beside, *notes, *_of_rds(tool, storage, loaded), *workload.notes()]
+    return replace(gathered(facts, ticks, noted), demand=workload)
 
 
 def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: list[str]) -> dict[int, Row]:

@@ -15,6 +15,7 @@ import polars as pl
 
 from headrace.base.caps import OVER
 from headrace.observe.evidence.limits import HoldingLimits
+from headrace.workload import OpenWorkload
 
 Row = dict[str, float | None]
 
@@ -151,7 +152,7 @@ class VolumeEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of it. `server`, `host`, `replica`: a row a tick with `t_unix`, `duration_s` and what is
+    """All of it. `demand`: of a recording of a device alone, the same as a demand. `server`, `host`, `replica`: a row a tick with `t_unix`, `duration_s` and what is
     known of their columns; a frame without rows where nothing is."""
 
     facts: SourceFacts
@@ -160,6 +161,7 @@ class Evidence:
     host: pl.DataFrame
     replica: pl.DataFrame
     notes: tuple[str, ...] = ()
+    demand: OpenWorkload | None = None
 
     @property
     def span_s(self) -> float:

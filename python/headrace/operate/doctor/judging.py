@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.base.units import span_in_words
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.innocence import innocent
-from headrace.operate.doctor.model import Finding
+from headrace.operate.doctor.model import Diagnosis, Finding
 from headrace.operate.doctor.signals import Signals
 from headrace.operate.doctor.storage_verdicts import of_settings, of_volumes
 from headrace.operate.doctor.thresholds import Thresholds
@@ -133,3 +134,22 @@ def grain_words(grain_s: float, exact: bool) -> str:
     if grain_s >= 60:
         return f"{each}; bursts shorter than that are not seen"
     return f"{each}; limits inferred from rate and latency"
+
+
+def assembled(evidence: Evidence, findings: list[Finding]) -> Diagnosis:
+    """Puts a diagnosis together: the headline, at most three findings, and the rest."""
+    facts = evidence.facts
+    return Diagnosis(
+        facts.target,
+        findings[0].verdict,
+        findings[0].words,
+        tuple(findings[:MOST_FINDINGS]),
+        tuple(findings[MOST_FINDINGS:]),
+        grain=findings[0].grain,
+        span_s=evidence.span_s,
+        clock=facts.clock,
+        storage=tuple(volume.storage or "storage not named" for volume in facts.volumes if volume.role != "member"),
+        instance=facts.instance,
+        missing=facts.missing,
+        notes=evidence.notes,
+    )

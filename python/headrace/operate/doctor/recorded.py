@@ -12,8 +12,7 @@ from headrace.base.units import MIB, clock_text, in_percent, more_times, span_in
 from headrace.errors import HeadraceError
 from headrace.operate.doctor.advising.gains import Counsel, processors_spent, spent_words, why
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
-from headrace.operate.doctor.diagnosis import assembled
-from headrace.operate.doctor.judging import grain_words
+from headrace.operate.doctor.judging import assembled, grain_words
 from headrace.operate.doctor.levels import rate_in_words
 from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
 from headrace.operate.doctor.recorded_processors import processors_finding

@@ -45,7 +45,7 @@ def demand_of(target: str, options: SourceOptions = DEFAULT_OPTIONS) -> Recorded
         raise InputError(target[:80], rule, DOC, hint)
     loaded = load_target(target, options)
     if loaded is None:
-        return RecordedDemand(*from_evidence(evidence_of(target, options)[0]))
+        return RecordedDemand(*from_evidence(evidence_of(target, options)))
     # A volume of EBS that nobody uses publishes nothing; elsewhere a missing point is a hole.
     gaps = "zero" if loaded.readings.gaps == "zero" else "hold"
     load = loaded.workload(import_options(target, options, gaps))

@@ -391,8 +391,8 @@ def test_an_idle_minute_has_no_latency():
 def test_a_recording_gives_the_same_answer(tmp_path, name):
     made = evidence({"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0}, {"tps": 30.0})
     evidence_file.save(made, tmp_path / name)
-    again, demand = evidence_of(str(tmp_path / name))
-    assert demand is None and again.ticks() == made.ticks() and again.facts == made.facts
+    again = evidence_of(str(tmp_path / name))
+    assert again.demand is None and again.ticks() == made.ticks() and again.facts == made.facts
     assert diagnose(again).to_dict() == diagnose(made).to_dict()
 
 
@@ -401,7 +401,7 @@ def test_a_recording_that_is_cut(tmp_path):
     evidence_file.save(made, tmp_path / "a.jsonl")
     text = (tmp_path / "a.jsonl").read_bytes()
     (tmp_path / "b.jsonl").write_bytes(text[:-20])
-    found, _ = evidence_of(str(tmp_path / "b.jsonl"))
+    found = evidence_of(str(tmp_path / "b.jsonl"))
     assert len(found.ticks()) == len(made.ticks()) - 1 and any("cut off" in note for note in found.notes)
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(text)[:-30])
     with pytest.raises(InputError, match="cut off"):
@@ -459,7 +459,7 @@ def test_a_captured_folder(tmp_path):
         f"{START + index},nvme1n1,{100 * index},{1_638_400 * index},{60 * index},0,0,0,{60 * index},{60 * index}"
         for index in range(10)
     ]
-    found, _ = evidence_of(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
+    found = evidence_of(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
     assert found.facts.server.variables["log_bin"] == "ON"
     assert found.facts.kind == "capture" and found.facts.volumes[0].storage == "gp2:100"
     assert found.server["tps"].to_list() == [50.0] * 9 and found.volumes[0].rows["read_ms"].to_list() == [0.6] * 9
@@ -468,7 +468,7 @@ def test_a_captured_folder(tmp_path):
 
 def test_a_capture_over_a_restart_and_a_clock_set_back(tmp_path):
     lines = ["time,uptime,com_commit", f"{START},5000,100", f"{START + 1},1,3", f"{START + 2},2,8"]
-    found, _ = evidence_of(capture(tmp_path, lines))
+    found = evidence_of(capture(tmp_path, lines))
     assert found.server.height == 1 and any("started again" in note for note in found.notes)
     lines = ["time,uptime,com_commit", f"{START},1,1", f"{START - 3600},2,3"]
     with pytest.raises(InputError, match="clock was set"):

@@ -24,7 +24,7 @@ from headrace import lab as lab_package
 from headrace import servers
 from headrace.base.storage import Storage
 from headrace.lab import Lab, Settings
-from headrace.lab.watching import stored
+from headrace.lab.waiting import stored
 from headrace.mysql import connect
 from headrace.mysql.state import observe
 from headrace.operate.doctor.advising.gains import Counsel

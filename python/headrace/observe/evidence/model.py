@@ -40,8 +40,7 @@ SERVER_COLUMNS = (
     "free_waits_per_s", "checkpoint_age_bytes", "checkpoint_share", "dirty_share", "free_share", "threads_running",
     "threads_connected", "lock_waiters", "lock_waiting", "data_waiters", "log_waiters", "binlog_waiters",
     "pending_reads", "pending_writes", "pending_fsyncs", "sent_bytes_per_s", "uptime_s", "server_cpus",
-    "binlog_bytes_per_s", "statements_running", "logged_per_s",
-    "writing_per_s", "reading_s",
+    "binlog_bytes_per_s", "logged_per_s", "writing_per_s", "reading_s",
 )  # fmt: skip
 # Of the host: processors' worth (`nice_cpus`: of `user_cpus`, what yields to everything else), and
 # the shares of time in which something waited for processors or for I/O (PSI).
@@ -49,15 +48,16 @@ HOST_COLUMNS = (
     "user_cpus", "nice_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus", "load1",
     "memory_available_bytes", "psi_cpu_share", "psi_io_share", "psi_io_full_share",
 )  # fmt: skip
-# A replica's columns: `sql_running` and `io_running` 0 or 1, `workers` that may apply at once.
-REPLICA_COLUMNS = ("lag_s", "delay_s", "relay_log_bytes", "sql_running", "io_running", "workers")
+# A replica's columns: `sql_running` and `io_running` 0 or 1.
+REPLICA_COLUMNS = ("lag_s", "delay_s", "relay_log_bytes", "sql_running", "io_running")
 
 
 @dataclass(frozen=True)
 class Tick:
-    """One interval. `t_unix`: its beginning, seconds since 1970 (of a file without a clock: seconds
-    since its beginning). `volumes`: by name, figures of VOLUME_COLUMNS; `server`, `host`, `replica`
-    alike.
+    """One interval of `duration_s`. `t_unix`: its beginning, seconds since 1970 (of a file without a
+    clock: seconds since its beginning). `volumes`: by name, figures of VOLUME_COLUMNS; `server`,
+    `host`, `replica` alike. Units stand in the names and above; decision 0018 says which source
+    gives what.
     """
 
     t_unix: float
@@ -111,10 +111,6 @@ class SeenServer:
     variables: Mapping[str, str] = field(default_factory=dict)
     waits_timed: bool = False
     replica: bool = False
-
-
-# The names by which other rooms import these.
-VolumeFacts, ServerFacts = SeenVolume, SeenServer
 
 
 @dataclass(frozen=True)

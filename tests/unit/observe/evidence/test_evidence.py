@@ -12,6 +12,7 @@ import pytest
 from doctored import START, evidence
 
 from headrace.errors import CouldNotRun, InputError
+from headrace.lab.metrics import volume_row
 from headrace.mysql import parse_address
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
@@ -20,9 +21,10 @@ from headrace.operate.doctor.output import lines
 from headrace.observe.evidence import aws, evidence_file
 from headrace.operate.targets import SourceOptions, evidence_of, open_live
 from headrace.observe.evidence import server as reader
-from headrace.observe.evidence.counters import another_server
+from headrace.observe.evidence import model
+from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import holding
-from headrace.observe.evidence.live import LiveSource
+from headrace.observe.evidence.live import HostReader, LiveSource
 from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.observe.evidence.volumes import DeviceVolumes, device_row
 
@@ -38,6 +40,18 @@ def test_ticks_are_put_in_order_and_the_first_of_a_moment_stays():
     ]
     rows = gathered(facts, ticks).volumes[0].rows
     assert rows["t_unix"].to_list() == [START, START + 2] and rows["queue"].to_list() == [0.0, 2.0]
+
+
+def test_every_source_gives_columns_of_a_tick_and_each_column_has_a_source():
+    minute = aws.row_of_minute(dict.fromkeys(aws.CHECKS, 1.0), None)
+    device = device_row("loop0", dict.fromkeys(host.FIELDS, 1.0), 1.0, None)
+    assert {*volume_row({}), *device, *minute} == set(model.VOLUME_COLUMNS)
+    # Of its process and of its own clock, where it is on this machine.
+    server = {*status_row({}, {}, 1.0, {}, 0), "server_cpus", "reading_s"}
+    assert server == set(model.SERVER_COLUMNS)
+    reader = HostReader()
+    reader.read()
+    assert set(reader.read()) <= set(model.HOST_COLUMNS)
 
 
 def test_a_figure_that_is_missing_is_null_and_a_column_nobody_has_is_not_there():

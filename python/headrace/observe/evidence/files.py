@@ -13,15 +13,15 @@ from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, parse_iso
-from headrace.observe.formats import ImportOptions, LoadedRecording
-from headrace.observe.live import host
-from headrace.observe.live.record import DESCRIPTION
-from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.observe.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 from headrace.observe.evidence.recorded_beside import beside_of
 from headrace.observe.evidence.volumes import device_row
+from headrace.observe.formats import ImportOptions, LoadedRecording
+from headrace.observe.live import host
+from headrace.observe.live.record import DESCRIPTION
+from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.workload import OpenWorkload
 
 MAX_TOML_BYTES = 1 << 20  # as a run description takes

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from headrace.base.caps import OVER
 from headrace.observe.evidence.limits import HoldingLimits
-from headrace.workload import OpenWorkload
+
+if TYPE_CHECKING:
+    from headrace.workload import OpenWorkload
 
 Row = dict[str, float | None]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.operate.doctor.advising.gains import Counsel
-from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.targets import SourceOptions, evidence_of
 from recorded_queues import scenarios
 from recorded_queues.printing import Format, volume_id, write

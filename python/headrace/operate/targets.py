@@ -125,8 +125,9 @@ def evidence_of(
     seconds: float | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Evidence:
-    """Returns the evidence of a target. A live one is watched for `seconds` (10); a service is asked
-    for as many where they are given, else for the options' span. Raises InputError, CouldNotRun."""
+    """Returns the evidence of a target. A live one is watched for `seconds` (10); a service is
+    asked for as many where they are given, else for the options' span. Raises InputError,
+    CouldNotRun."""
     if is_live(target):
         _refuse_times(target, options)
         with closing(open_live(target, options)) as source:

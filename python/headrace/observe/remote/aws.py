@@ -148,8 +148,8 @@ def published_every(times: Collection[float], period: int) -> int:
 
 @dataclass(frozen=True)
 class VolumePoints:
-    """Points of EBS volumes. `described`: the volumes, `types`: of their instances, by id; `points`:
-    by volume or instance, and metric; `period_s`: at which volumes publish them."""
+    """Points of EBS volumes. `described`: the volumes, `types`: of their instances, by id;
+    `points`: by volume or instance, and metric; `period_s`: at which volumes publish them."""
 
     described: Mapping[str, AwsVolume]
     types: Mapping[str, str]

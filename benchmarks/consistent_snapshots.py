@@ -38,7 +38,7 @@ from headrace import lab as labs
 from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, Settings
-from headrace.lab.watching import stored
+from headrace.lab.waiting import stored
 from headrace.mysql import connect
 from headrace.mysql.gtid import GtidSet
 from headrace.operate.snapshots import restore

@@ -27,7 +27,7 @@ from headrace.errors import InputError
 from headrace.lab import Lab, LabRefused, NoLab, doctor, metrics
 from headrace.lab import up as lab_up
 from headrace.lab.launch import Settings
-from headrace.lab.watching import wait_for_modification
+from headrace.lab.waiting import wait_for_modification
 
 ROOT = Path(__file__).parents[2]
 BLOCK = 4096

@@ -21,7 +21,7 @@ from waiting import wait_until
 from headrace import servers as mysql
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab
-from headrace.lab.watching import wait_for_modification
+from headrace.lab.waiting import wait_for_modification
 from headrace.mysql import Secret, connect
 from headrace.servers.access import address
 

@@ -16,7 +16,7 @@ from lab_servers import SPEC, sql
 
 from headrace import servers
 from headrace.mysql import parse_address
-from headrace.operate.evidence import SourceOptions
+from headrace.operate.targets import SourceOptions
 from headrace.operate.watching.opening import opened
 
 

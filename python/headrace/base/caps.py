@@ -27,6 +27,8 @@ WORDS = {
 LOG = "log-"
 # The limits that a lab counts for each volume, in the order of its tables.
 COUNTED = ("volume-iops", "volume-throughput", "instance-iops", "instance-throughput")
+# Columns of a tick with the share of its time, 0 to 1, in which requests waited for each of them.
+OVER = {name: f"over_{name.replace('-', '_')}" for name in COUNTED}
 
 
 def long(name: str | None) -> str:

@@ -13,14 +13,14 @@ from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.observe.remote.span import TimeSpan
-    from headrace.operate.evidence import SourceOptions
+    from headrace.operate.targets import SourceOptions
     from headrace.workload import TransactionWorkload, Workload
 
 with lazily():
     from headrace import workload as workloads
     from headrace.calibration import named
     from headrace.observe.remote import span as remote_span
-    from headrace.operate import evidence
+    from headrace.operate import targets
 
 SOURCE = "docs/reference/workload-file.md"
 
@@ -51,7 +51,7 @@ class RecordingOptions:
 
     def check(self, recording: str) -> None:
         """Refuses options that are not for this kind of recording. Raises InputError."""
-        evidence.check_times(recording, self.apply_to(evidence.SourceOptions()))
+        targets.check_times(recording, self.apply_to(targets.SourceOptions()))
 
     def check_any(self, recordings: list[str]) -> None:
         """Refuses options that fit none of these recordings. Raises InputError."""

@@ -23,7 +23,7 @@ from headrace.errors import CouldNotRun
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
 from headrace.lab import Settings, doctor, up
 from headrace.lab.devices.initializing import initialize
-from headrace.lab.watching import stored
+from headrace.lab.waiting import stored
 from headrace.mysql.statements import ask
 from headrace.servers import volumes
 from headrace.servers.scratch import lab_folder

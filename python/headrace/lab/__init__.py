@@ -9,7 +9,7 @@ headraced.
     exporter  the metrics for Prometheus, served by a process without rights
     doctor    what a machine lacks
     metrics   rows as frames and rates
-    watching  a reading a second; the end of a modification and of a snapshot
+    waiting   the end of a modification and of a snapshot
     devices   what is read from the devices of volumes: statistics, blocks of snapshots
     balances  credit balances in files
 

@@ -1,11 +1,11 @@
-"""Turns rows of metrics into frames and rates, and estimates how long credits last."""
+"""Turns rows of metrics into frames, and into figures as ticks have them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headrace.base.caps import OVER
 from headrace.base.units import DAY_S, MIB, US_PER_MS, US_PER_S, span_in_words
 from headrace.errors import InputError
 from headrace.lab.calls import MetricsRows
@@ -57,75 +57,47 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
     return resolution, rows
 
 
-@dataclass(frozen=True)
-class Rates:
-    """A row of metrics as rates. Latencies are percentiles of the histogram of the row in ms, None
-    without I/O of that kind.
-    """
-
-    t_s: int
-    read_iops: float
-    write_iops: float
-    read_mib_s: float
-    write_mib_s: float
-    queue: float
-    read_p50_ms: float | None
-    read_p99_ms: float | None
-    write_p50_ms: float | None
-    write_p99_ms: float | None
-    balance_percent: float | None
-    exceeded_percent: float
-
-    @property
-    def iops(self) -> float:
-        """I/Os a second, reads and writes."""
-        return self.read_iops + self.write_iops
-
-    @property
-    def mib_s(self) -> float:
-        """Throughput of reads and writes, MiB/s."""
-        return self.read_mib_s + self.write_mib_s
+def volume_rows(answer: MetricsRows) -> dict[int, dict[str, float | None]]:
+    """Returns the answer of `Lab.metrics` as ticks have it, by the second since 1970 in which each
+    row begins (`volume_row`)."""
+    rows = (dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"])
+    return {int(row["t_s"]): volume_row(row) for row in rows}
 
 
-EXCEEDED = (
-    "volume_iops_exceeded_us",
-    "volume_throughput_exceeded_us",
-    "instance_iops_exceeded_us",
-    "instance_throughput_exceeded_us",
-)
+def volume_row(row: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Returns a row of metrics as figures of a tick (`VOLUME_COLUMNS` of observe/evidence/model.py
+    has their units). Rates are over the time that the row is about; latencies are None without I/O
+    of their kind."""
+    seconds = (row.get("span_us") or US_PER_S) / US_PER_S
+    counts = {way: row.get(f"{way}s") or 0.0 for way in ("read", "write")}
 
+    def per_second(name: str, unit: float = 1.0) -> float:
+        return (row.get(name) or 0.0) / unit / seconds
 
-def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
-    """Returns the rates of a row of `seconds`. `exceeded_percent`: share of the time in which more
-    was asked than the tightest limit gives.
-    """
-    named = dict(zip(columns, row, strict=True))
+    def scaled(name: str, factor: float) -> float | None:
+        return None if (value := row.get(name)) is None else value * factor
 
-    def per_second(name: str, unit: int = 1) -> float:
-        return (named.get(name) or 0) / unit / seconds
-
-    def in_ms(name: str) -> float | None:
-        value = named.get(name)
-        return None if value is None else value / US_PER_MS
-
-    idle_of = {"read": not named.get("reads"), "write": not named.get("writes")}
-    latencies = {
-        f"{op}_{percentile}_ms": None if idle_of[op] else in_ms(f"{op}_{percentile}_us")
-        for op in ("read", "write")
-        for percentile in ("p50", "p99")
+    figures: dict[str, float | None] = {
+        "charged_iops": per_second("consumed_ops"),
+        "queue": row.get("queue_mean"),
+        "queue_max": row.get("queue_max"),
+        "idle_share": scaled("idle_percent", 0.01),
+        "balance_percent": row.get("balance_percent"),
+        "instance_io_balance_percent": row.get("instance_ios_balance_percent"),
+        "instance_byte_balance_percent": row.get("instance_bytes_balance_percent"),
+        "flush_iops": per_second("flushes"),
+        "errors_per_s": per_second("errors"),
     }
-    exceeded_us = max(named.get(name) or 0 for name in EXCEEDED)
-    return Rates(
-        t_s=int(named["t_s"]),
-        read_iops=per_second("reads"),
-        write_iops=per_second("writes"),
-        read_mib_s=per_second("read_bytes", MIB),
-        write_mib_s=per_second("write_bytes", MIB),
-        queue=named.get("queue_mean") or 0.0,
-        balance_percent=named.get("balance_percent"),
-        exceeded_percent=min(100.0, 100 * exceeded_us / (seconds * US_PER_S)),
-        **latencies,
-    )
+    for way, count in counts.items():
+        figures[f"{way}_iops"] = count / seconds
+        figures[f"{way}_mib_s"] = per_second(f"{way}_bytes", MIB)
+        figures[f"{way}_ms"] = per_second(f"{way}_time_us", US_PER_MS) * seconds / count if count else None
+        for share in ("p50", "p99"):
+            figures[f"{way}_{share}_ms"] = scaled(f"{way}_{share}_us", 1 / US_PER_MS) if count else None
+    for name, column in OVER.items():
+        exceeded_us = row.get(name.replace("-", "_") + "_exceeded_us")
+        figures[column] = None if exceeded_us is None else min(1.0, exceeded_us / US_PER_S / seconds)
+    return figures
 
 
 def time_text(seconds: float | None) -> str:

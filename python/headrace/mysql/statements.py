@@ -5,6 +5,7 @@ ask_row      its first row
 ask_value    the first column of its first row
 ask_named    its rows by the names of their columns
 ask_pairs    names and values, as SHOW VARIABLES answers
+numbers_of   names and numbers of rows, as SHOW STATUS answers
 send         a statement without an answer, for many rows at once
 run          statements that change something; an error repeats nothing of them
 
@@ -55,6 +56,24 @@ def ask_named(connection: pymysql.Connection, statement: str, parameters: Sequen
 def ask_pairs(connection: pymysql.Connection, statement: str) -> dict[str, str]:
     """Returns an answer of two columns as names, in small letters, and values."""
     return {str(name).lower(): str(value) for name, value in ask(connection, statement)}
+
+
+def numbers_of(rows: Iterable[Row]) -> dict[str, float]:
+    """Returns what is a number in rows of two columns, by the name in small letters."""
+    numbers = {str(name).lower(): number_of(text) for name, text in rows}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def number_of(text: object) -> float | None:
+    """Returns a variable's value as a number; None for words, lists and times."""
+    text = str(text)
+    # float() would take 1_000, nan and infinity.
+    if not text or not (text[-1].isdigit() and (text[0].isdigit() or text[0] == "-")) or "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def send(connection: pymysql.Connection, statement: str, rows: Sequence[Row]) -> None:

@@ -8,5 +8,6 @@ run_storage  what the storage of a run could give on its day
 formats      recordings of iostat, vmstat, sar, CloudWatch and Prometheus, as workloads
 remote       recordings that a Prometheus server or CloudWatch keeps
 run_files    the measured files of a benchmark run
-live         samplers of a running server
+live         counters of a running server, its devices and its host
+evidence     ticks of all of these
 """

@@ -9,8 +9,7 @@ from pathlib import Path
 from headrace.base.encoding import to_plain
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.report.operate import doctor as doctor_report
 from headrace.ui.answers import plain_view
 from headrace.ui.spelling import spell_command
@@ -27,8 +26,8 @@ def doctor(name: str, text: str, storage: str) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, name)
         file.write_bytes(text.encode())
-        evidence, demand = evidence_of(str(file), SourceOptions(storage=storage or None, members=True))
-    diagnosis = diagnose(evidence, Counsel()) if demand is None else diagnose_recording(evidence, demand, Counsel())
+        evidence = evidence_of(str(file), SourceOptions(storage=storage or None, members=True))
+    diagnosis = diagnose(evidence, Counsel())
     result: dict[str, object] = diagnosis.to_dict() | {"target": name}
     ticks = [tick.to_document() for tick in evidence.ticks()]
     words = ["doctor", name, *(["--storage", storage] if storage else [])]

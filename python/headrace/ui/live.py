@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.operate.evidence import SourceOptions
+from headrace.operate.targets import SourceOptions
 from headrace.operate.watching import opening
 from headrace.ui.spelling import SOURCE, spell_command
 

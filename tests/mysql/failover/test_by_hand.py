@@ -19,7 +19,7 @@ from waiting import patience, wait_until
 from headrace import servers
 from headrace.base.storage import Storage
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab.watching import wait_for_modification
+from headrace.lab.waiting import wait_for_modification
 from headrace.servers.failover.cluster import source_in
 from headrace.servers.failover.interruption import words_after_rejoin
 from headrace.servers.failover.planning.dry_run import dry_run

@@ -24,14 +24,14 @@ from headrace import lab as lab_package
 from headrace import servers
 from headrace.base.storage import Storage
 from headrace.lab import Lab, Settings
-from headrace.lab.watching import stored
+from headrace.lab.waiting import stored
 from headrace.mysql import connect
 from headrace.mysql.state import observe
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
-from headrace.operate.evidence import SourceOptions, evidence_of
-from headrace.operate.evidence.model import Evidence
+from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.servers.server import Server
 from headrace.servers.topology.topology import Following, replica_up
 
@@ -88,7 +88,7 @@ class Bed:
     def look(self, seconds: float = WATCH_S, counsel: bool = True) -> tuple[Diagnosis, Evidence]:
         """What the doctor says now."""
         options = SourceOptions(lab=lambda: self.lab, members=True)
-        evidence, _ = evidence_of(f"lab:{self.volume}", options, seconds)
+        evidence = evidence_of(f"lab:{self.volume}", options, seconds)
         return diagnose(evidence, Counsel() if counsel else None), evidence
 
 

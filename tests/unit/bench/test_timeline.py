@@ -37,12 +37,13 @@ def disk_of(times: list[float], **columns: list[float]) -> pl.DataFrame:
     return pl.DataFrame(data, schema_overrides={name: pl.Float64 for name in FIELDS})
 
 
-def samples_of(disk=None, status=None, host=None) -> Samples:
+def samples_of(disk=None, status=None, host=None, lab=None) -> Samples:
     empty = pl.DataFrame(schema={"t_unix": pl.Float64})
     return Samples(
         status if status is not None else empty,
         disk if disk is not None else pl.DataFrame(schema={"t_unix": pl.Float64, "device": pl.String}),
         host if host is not None else empty,
+        lab=lab or {},
     )
 
 
@@ -168,7 +169,7 @@ def test_the_figures_of_the_lab():
         pl.lit(0).alias("read_p99_us"),
     )
     frame = timeline.joined(
-        timeline.rows(reports(4), 1000.0, 0.0), samples_of(), {"data": pl.DataFrame(rows), "log": other}
+        timeline.rows(reports(4), 1000.0, 0.0), samples_of(lab={"data": pl.DataFrame(rows), "log": other})
     )
     assert frame["cap_volume_iops"].to_list() == pytest.approx([0.5] * 4)
     assert frame["cap_volume_throughput"].to_list() == [0.0] * 4

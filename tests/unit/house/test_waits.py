@@ -16,10 +16,10 @@ OWN = {
     "base/waiting.py": 1,  # what all others use
     "experiment/replication/run.py": 1,  # a measurement: samples, with several ends
     "lab/exporter.py": 2,  # tries again after an error, and raises the last one
+    "observe/evidence/live.py": 1,  # samples on a grid of time
+    "observe/evidence/source.py": 1,  # reads minute by minute
     "observe/live/record.py": 1,  # shows how time goes by
     "observe/live/sampler.py": 1,  # samples on a grid of time
-    "operate/evidence/live.py": 1,  # samples on a grid of time
-    "operate/watching/opening.py": 1,  # reads minute by minute
     "servers/backup/history/stream.py": 2,  # reads what a receiver writes; tries again, more and more rarely
     "servers/failover/run.py": 1,  # says each time what it waits for
     "servers/failover/outage.py": 1,  # ends at an event, and tries again after an error

@@ -240,15 +240,18 @@ def test_notes_of_a_status():
 
 COLUMNS = (
     "t_s", "reads", "writes", "read_bytes", "write_bytes", "queue_mean", "balance_percent", "volume_iops_exceeded_us", "read_p50_us", "read_p99_us",
-    "write_p50_us", "write_p99_us",
+    "write_p50_us", "write_p99_us", "span_us", "read_time_us", "consumed_ops",
 )  # fmt: skip
 
 
 def test_a_minute_in_rates():
-    row = [60, 6000, 0, 600 << 20, 0, 1.5, 99.0, 30_000_000, 500.0, 2500.0, None, None]
-    rate = metrics.rates(COLUMNS, row, 60)
-    assert (rate.iops, rate.mib_s, rate.queue, rate.exceeded_percent, rate.balance_percent) == (100, 10, 1.5, 50, 99)
-    assert (rate.read_p50_ms, rate.read_p99_ms, rate.write_p50_ms) == (0.5, 2.5, None)
+    """Of a minute in which the volume was attached for half of the time."""
+    row = [60, 3000, 0, 300 << 20, 0, 1.5, 99.0, 15_000_000, 500.0, 2500.0, None, None, 30_000_000, 7_500_000, 6000]
+    (figures,) = metrics.volume_rows({"columns": list(COLUMNS), "rows": [row]}).values()
+    names = ("read_iops", "read_mib_s", "queue", "over_volume_iops", "balance_percent", "read_p50_ms", "read_p99_ms")
+    assert [figures[name] for name in names] == [100, 10, 1.5, 0.5, 99, 0.5, 2.5]
+    assert (figures["read_ms"], figures["charged_iops"]) == (2.5, 200)
+    assert figures["write_p50_ms"] is None and figures["write_ms"] is None, "a zero of no I/O is no fast disk"
 
 
 def test_stretches():

@@ -22,7 +22,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats import ReadOptions, import_file, load_recording
 from headrace.observe.remote.prometheus import hosts
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 
 PLACES = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 SERVER = shutil.which("prometheus", path=PLACES)
@@ -178,8 +178,8 @@ def test_a_longer_interval_keeps_the_sum(scraped, loaded):
 
 def test_processors_and_clock_are_evidence(scraped, loaded):
     options = SourceOptions(devices=(loaded.device,), span=HOUR)
-    found, demand = evidence_of(scraped.target, options)
-    assert demand is not None and found.facts.clock == "UTC" and found.host.height > 0
+    found = evidence_of(scraped.target, options)
+    assert found.demand is not None and found.facts.clock == "UTC" and found.host.height > 0
     # A machine's processors are all of its time: to a tenth of a processor, as ticks are 10 ms each.
     total = found.host.select("user_cpus", "system_cpus", "iowait_cpus", "steal_cpus", "idle_cpus").sum_horizontal()
     assert found.facts.vcpus == os.cpu_count()

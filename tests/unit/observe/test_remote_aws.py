@@ -19,9 +19,9 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.remote import aws
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.evidence import SourceOptions, evidence_of
 from headrace.operate.forecast.sources import demand_of
 from headrace.operate.forecast.space import space_from_free
+from headrace.operate.targets import SourceOptions, evidence_of
 
 VOLUME = "vol-0123456789abcdef0"
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
@@ -161,10 +161,10 @@ def test_the_metrics_of_the_test_are_those_that_are_asked():
 def test_an_rds_instance_with_its_storage_and_class(rds, clouded):
     """500 GiB of gp3 are four volumes to RDS (data/managed/rds_storage.csv), and db.r6g.large is an r6g.large."""
     clouded(rds=rds(SHOP).client(), cloudwatch=cloudwatch(RDS_FIGURES, RDS_METRICS))
-    found, demand = evidence_of("aws:db-shop", SourceOptions(span=SPAN, storage="gp2:100"))
+    found = evidence_of("aws:db-shop", SourceOptions(span=SPAN, storage="gp2:100"))
     volume = found.volumes[0]
     assert volume.facts.storage == "4xgp3:125:3000:125" and found.facts.instance == "r6g.large"
-    assert demand.points["reads_per_s"].to_list() == [400.0] * MINUTES
+    assert found.demand.points["reads_per_s"].to_list() == [400.0] * MINUTES
     row = volume.rows.row(0, named=True)
     assert (row["read_ms"], row["write_ms"], row["queue"]) == (pytest.approx(0.7), pytest.approx(1.2), 0.5)
     # A quarter of two processors.

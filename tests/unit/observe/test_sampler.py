@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql.statements import number_of
 from headrace.observe.live.host import FIELDS, device_of, read_disks, read_host, volume_id
-from headrace.observe.live.sampler import Sampler, _number
+from headrace.observe.live.sampler import Sampler
 from headrace.observe.live.samples import Samples, is_level, write_disk_csv, write_status_csv
 from headrace.observe.live.store import PART_ROWS, SampleStore, Spill
 
@@ -167,7 +168,7 @@ def test_levels_and_counters():
      ("", None), ("2024-01-01 10:00:00", None), ("0000-0000:00000000", None), ("1e5x", None), (7, 7.0), (None, None)],
 )  # fmt: skip
 def test_numbers_of_status_variables(text, value):
-    assert _number(text) == value
+    assert number_of(text) == value
 
 
 # --- the store ----------------------------------------------------------------------------------------------------------------

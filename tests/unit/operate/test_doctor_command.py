@@ -7,7 +7,7 @@ import json
 import pytest
 from doctored import evidence
 
-from headrace.operate.evidence import evidence_file
+from headrace.observe.evidence import evidence_file
 
 AT_LIMIT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read_iops": 190.0, "charged_iops": 300.0}
 

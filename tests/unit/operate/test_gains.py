@@ -9,12 +9,13 @@ import pytest
 from doctored import evidence
 
 from headrace.errors import InputError
+from headrace.observe.evidence import evidence_file
 from headrace.operate.doctor.advising.gains import Counsel, next_of
 from headrace.operate.doctor.advising.own_database import own_database, tps_on
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence import SourceOptions, evidence_file, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 
 # Eight clients on io1:100:300: 300 reads a second, 3 a transaction, each waits 26 ms.
 AT_300 = {
@@ -148,10 +149,10 @@ def test_a_recording_is_described_by_the_options(tmp_path):
     """What a recording does not know of its volumes the options say; of the others they are not used."""
     file = tmp_path / "seen.jsonl.gz"
     evidence_file.save(evidence(AT_300, CLIENTS, storage=None), file)
-    told, _ = evidence_of(str(file), SourceOptions(storage=IO1))
+    told = evidence_of(str(file), SourceOptions(storage=IO1))
     assert diagnose(told, Counsel()).findings[0].subject == "volume-iops"
     evidence_file.save(evidence(AT_300, CLIENTS, storage=IO1), file)
-    told, _ = evidence_of(str(file), SourceOptions(storage="gp3:500"))
+    told = evidence_of(str(file), SourceOptions(storage="gp3:500"))
     assert told.volumes[0].facts.storage == IO1 and any("gp3:500 was not used" in note for note in told.notes)
     packed = tmp_path / "iostat.txt.gz"
     packed.write_bytes(gzip.compress(b"Linux 6.1.0 (db1)\n"))

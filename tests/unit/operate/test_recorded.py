@@ -10,8 +10,8 @@ import pytest
 from doctored import iostat
 
 from headrace.operate.doctor.advising.gains import Counsel
-from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.targets import SourceOptions, evidence_of
 
 
 def day(chance, hot, level, kib=16.0, await_ms=26.5):
@@ -28,8 +28,8 @@ def day(chance, hot, level, kib=16.0, await_ms=26.5):
 
 
 def told(path, **options):
-    evidence, demand = evidence_of(str(path), SourceOptions(**options))
-    return diagnose_recording(evidence, demand, Counsel())
+    evidence = evidence_of(str(path), SourceOptions(**options))
+    return diagnose(evidence, Counsel())
 
 
 def test_why_it_was_slow_at_ten(tmp_path):

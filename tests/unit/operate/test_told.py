@@ -12,7 +12,7 @@ from doctored import evidence
 from rich.cells import cell_len
 
 from headrace.cli.output import note
-from headrace.operate.evidence import evidence_file
+from headrace.observe.evidence import evidence_file
 from headrace.operate.watching.moment import LiveVerdict, Moment, VolumeNow
 from headrace.operate.watching.screen import ScreenState, as_text, lines, whole
 from headrace.report.words import glued

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from doctored import evidence, iostat
 
-from headrace.operate.evidence import evidence_file
+from headrace.observe.evidence import evidence_file
 from headrace.workload import demo_day, save
 
 HOT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read_iops": 190.0, "charged_iops": 300.0}

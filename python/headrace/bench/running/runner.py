@@ -18,12 +18,13 @@ from headrace.base.signals import Interrupts
 from headrace.base.units import DAY_S
 from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.running import environment, run_files, summary, timeline
-from headrace.bench.running.lab_metrics import LabMetrics
 from headrace.bench.server import create_database, data_gib
 from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, now_text, write_parquet
 from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab import Lab
 from headrace.mysql import connect
+from headrace.observe.live.lab_rows import LabRows
 from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler, Samples
 
@@ -179,7 +180,6 @@ class _Run:
     interrupted: bool = False
     statements: dict[str, float] = field(default_factory=dict)  # of performance_schema
     samples: Samples = field(init=False)
-    lab: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def measure(self, tell: Callable, on_second: Callable[[Second], None] | None, signals: Interrupts) -> None:
         """Runs the tool, with samples of server, devices, machine and lab."""
@@ -197,11 +197,13 @@ class _Run:
                 on_second(Second(report.end_s, phase, report.tps, report.qps, report.p95_ms, min(1.0, done)))
 
         def on_tick(gone: float) -> None:
-            lab.keep_up()
             tell(min(1.0, gone / all_s), benchmark.name)
 
         server = None if target.address is None else target.address.with_database(None)
-        with Sampler(server, target.devices) as sampler, LabMetrics(target) as lab:
+        lab = None
+        if target.lab is not None and target.volumes:
+            lab = LabRows(Lab(target.lab.data_dir, target.lab.socket), target.volumes)
+        with Sampler(server, target.devices, lab=lab) as sampler:
             time.sleep(math.ceil(time.time()) + BEFORE_S - time.time())
             before = _latencies(target)
             self.began_unix = time.time()
@@ -216,8 +218,7 @@ class _Run:
                 self.seconds = time.time() - self.began_unix
             self.statements = _subtract_latencies(before, _latencies(target))
             time.sleep(AFTER_S)
-            self.samples, self.lab = sampler.stop(), lab.stop()
-            self.samples.notes += lab.notes
+            self.samples = sampler.stop()
         if self.began:
             # A line is printed at the end of its interval and comes a little later: the least delay
             # is nearest to none.
@@ -238,7 +239,7 @@ class _Run:
                 raise KeyboardInterrupt
             too_short = CouldNotRun(benchmark.name, "ended before a second was measured", DOC, "Run it for longer.")
             raise failure or too_short
-        series = benchmark.completed(timeline.joined(frame, self.samples, self.lab))
+        series = benchmark.completed(timeline.joined(frame, self.samples))
         self._write_frames(series, outcome)
         start = document["start"] or summary.start_of(self.samples, target, document["target"]["data_gib"])
         state = "interrupted" if self.interrupted else "broken" if failure else "complete"
@@ -295,7 +296,7 @@ class _Run:
             write_parquet(buckets, self.folder / PERCENTILES_FILE)
         samples = self.samples
         sampled = {"status": samples.status, "disk": samples.disk, "host": samples.host}
-        for kind, frame in (sampled | {f"lab-{volume}": rows for volume, rows in self.lab.items()}).items():
+        for kind, frame in (sampled | {f"lab-{volume}": rows for volume, rows in samples.lab.items()}).items():
             if frame.height:
                 write_parquet(frame, self.folder / f"{kind}.parquet")
 

@@ -17,9 +17,8 @@ import polars as pl
 from headrace.base import caps
 from headrace.base.units import MIB, US_PER_S
 from headrace.bench.drivers.benchmark import IntervalReport
-from headrace.observe.live.host import WRAP, WRAPPING
+from headrace.observe.live.host import LEVEL, WRAP, WRAPPING, volume_requests
 from headrace.observe.live.samples import Samples
-from headrace.observe.run_files.counters import hands_on_parts
 
 # Of SHOW GLOBAL STATUS; whatever of them the server has. All variables are in status.parquet.
 _STATUS_RATES = """
@@ -81,7 +80,7 @@ def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
     return rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
 
 
-def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame] | None = None) -> pl.DataFrame:
+def joined(frame: pl.DataFrame, samples: Samples) -> pl.DataFrame:
     """Returns the rows with what was sampled. A figure is null where its source does not cover the
     row."""
     edges = _edges(frame)
@@ -89,7 +88,7 @@ def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame
     columns |= _disk(samples.disk, edges)
     columns |= _status(samples.status, edges)
     columns |= _host(samples.host, edges)
-    columns |= _lab(lab or {}, edges)
+    columns |= _lab(samples.lab, edges)
     return frame.with_columns(
         pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items()
     )
@@ -179,19 +178,17 @@ def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     rate = {
         name: _rate(times, disk[name].cast(pl.Float64).to_numpy(), edges, name in WRAPPING)
         for name in disk.columns
-        if name not in ("t_unix", "device", "in_flight")
+        if name not in ("t_unix", "device", LEVEL)
     }
     with np.errstate(invalid="ignore", divide="ignore"):
         waits = {
             f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan)
             for way in ("read", "write")
         }
-    # Requests as a volume counts them: Linux counts a flush as a write too, and a loop device hands
-    # on the parts of what was merged (observe/run_files/counters.py).
-    parts = 1.0 if hands_on_parts(disk["device"][0]) else 0.0
+    reads, writes = volume_requests(disk["device"][0], rate | {"flushes": np.nan_to_num(rate["flushes"])})
     return {
-        "read_iops": rate["reads"] + parts * rate["reads_merged"],
-        "write_iops": np.maximum(0.0, rate["writes"] - np.nan_to_num(rate["flushes"])) + parts * rate["writes_merged"],
+        "read_iops": reads,
+        "write_iops": writes,
         "flush_iops": rate["flushes"],
         "read_mib_s": rate["read_bytes"] / MIB,
         "write_mib_s": rate["write_bytes"] / MIB,

@@ -6,19 +6,18 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from headrace.base import caps
+from headrace.base.units import in_percent
 from headrace.cli.lab.common import number, percent, percent_cell
 from headrace.cli.lazy import lazily
 from headrace.cli.options import LabPlace, MemberOption, Output, OutputOption, VolumeArgument, choice, flag, option
 from headrace.cli.output import print_answer, print_frame, say, show, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
-
-if TYPE_CHECKING:
-    from headrace.lab.metrics import Rates
 
 with lazily():
     from headrace.lab import balances
@@ -107,10 +106,7 @@ def metrics(
     with place.open() as lab:
         answer = lab.metrics(volume, unit, last=rows, member=member)
     if output == "table":
-        cells = [
-            rate_cells(lab_metrics.rates(answer["columns"], row, lab_metrics.SECONDS_OF[unit]))
-            for row in answer["rows"]
-        ]
+        cells = [rate_cells(t_s, row) for t_s, row in lab_metrics.volume_rows(answer).items()]
         show(table(RATE_COLUMNS, cells, right=RATE_COLUMNS[1:]))
     else:
         print_frame(lab_metrics.frame(answer), output)
@@ -143,19 +139,16 @@ RATE_COLUMNS = (
 )  # fmt: skip
 
 
-def latency_cells(rate: Rates) -> list[str]:
-    """Returns I/O p50 and p99 of reads and of writes, ms."""
-    shown = (rate.read_p50_ms, rate.read_p99_ms, rate.write_p50_ms, rate.write_p99_ms)
-    return ["-" if value is None else f"{value:,.2f}" for value in shown]
-
-
-def rate_cells(rate: Rates) -> list[str]:
-    """Returns the cells of RATE_COLUMNS."""
-    at = datetime.fromtimestamp(rate.t_s, UTC)
-    counts = [number(round(value)) for value in (rate.read_iops, rate.write_iops)]
-    sizes = [f"{value:,.1f}" for value in (rate.read_mib_s, rate.write_mib_s, rate.queue)]
-    shares = [f"{rate.exceeded_percent:.0f} %", percent_cell(rate.balance_percent)]
-    return [f"{at:%m-%d %H:%M:%S}", *counts, *sizes, *latency_cells(rate), *shares]
+def rate_cells(t_s: int, row: Mapping[str, float | None]) -> list[str]:
+    """Returns the cells of RATE_COLUMNS: of a row that begins at `t_s` (s since 1970), I/O p50 and
+    p99 in ms, and the share of the time in which more was asked than the tightest limit gives."""
+    at = datetime.fromtimestamp(t_s, UTC)
+    counts = [number(round(row[name] or 0.0)) for name in ("read_iops", "write_iops")]
+    sizes = [f"{row[name] or 0.0:,.1f}" for name in ("read_mib_s", "write_mib_s", "queue")]
+    latencies = [row[f"{way}_{share}_ms"] for way in ("read", "write") for share in ("p50", "p99")]
+    waits = ["-" if value is None else f"{value:,.2f}" for value in latencies]
+    shares = [in_percent(max(row[name] or 0.0 for name in caps.OVER.values())), percent_cell(row["balance_percent"])]
+    return [f"{at:%m-%d %H:%M:%S}", *counts, *sizes, *waits, *shares]
 
 
 def record(

@@ -18,7 +18,7 @@ from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import InputError
 
 with lazily():
-    from headrace.lab import pages, watching
+    from headrace.lab import pages, waiting
     from headrace.operate.snapshots import sets
 
 EPILOG = """\b
@@ -99,7 +99,7 @@ def create(
 def _wait_completed(lab: Any, snapshot: str) -> Any:
 
     with progress(f"storing {snapshot}") as tick:
-        return watching.stored(lab, snapshot, tick)
+        return waiting.stored(lab, snapshot, tick)
 
 
 @app.command("list")

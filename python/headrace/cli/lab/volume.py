@@ -42,7 +42,7 @@ from headrace.lab import Lab
 
 with lazily():
     from headrace.base import storage as base_storage
-    from headrace.lab import watching
+    from headrace.lab import waiting
     from headrace.lab.devices import initializing
     from headrace.servers import record
     from headrace.servers import volumes as servers_volumes
@@ -258,11 +258,11 @@ def modify(
         modified = lab.modify(volume, *change)
         if wait or until == "completed":
             with progress(f"modifying {volume}") as tick:
-                modified = watching.wait_for_modification(lab, volume, modified["id"], tick, until)
+                modified = waiting.wait_for_modification(lab, volume, modified["id"], tick, until)
     row = {"volume": volume} | dict(modified)
     print_answer(row, output, [row], MODIFICATION_CSV, lambda: (_modifications([row]),))
     if modified["state"] == "optimizing":
-        say(watching.optimizing_note(modified))
+        say(waiting.optimizing_note(modified))
     if modified["state"] == "failed":
         raise typer.Exit(1)
 

@@ -12,11 +12,11 @@ from headrace.cli.lazy import lazily
 from headrace.cli.options import LabPlace, PasswordOptions, option, storage_option
 
 if TYPE_CHECKING:
-    from headrace.operate.evidence import SourceOptions
+    from headrace.operate.targets import SourceOptions
 
 with lazily():
     from headrace.base import storage as base_storage
-    from headrace.operate import evidence
+    from headrace.operate import targets
 
 TARGET = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT], aws:vol-..., a captured folder or a file of one"
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=f"{TARGET}.")]
@@ -41,7 +41,7 @@ class TodayOptions:
         that is not `[INSTANCE/]DATA[,log=LOG]`."""
         named = None if self.storage is None else base_storage.parse_placement(self.storage)
         log = None if named is None or named.log is None else str(named.log)
-        return evidence.SourceOptions(
+        return targets.SourceOptions(
             None if named is None else str(named.data),
             (named and named.instance) or self.instance,
             log_storage=log,

@@ -21,18 +21,17 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.report.output import PAGE_FORMATS, as_json, check_chart_path, plain
 
 if TYPE_CHECKING:
+    from headrace.observe.evidence.model import Evidence
     from headrace.operate.doctor.model import Diagnosis
-    from headrace.operate.evidence import Evidence
 
 with lazily():
     from headrace.catalog import facts
-    from headrace.operate import evidence as operate_evidence
+    from headrace.observe.evidence import evidence_file
+    from headrace.operate import targets
     from headrace.operate.doctor import diagnosis as doctor_diagnosis
     from headrace.operate.doctor import output as doctor_output
-    from headrace.operate.doctor import recorded as doctor_recorded
     from headrace.operate.doctor import trusted_advisor as doctor_trusted_advisor
     from headrace.operate.doctor.advising import gains
-    from headrace.operate.evidence import evidence_file
     from headrace.report import html, tables
     from headrace.report.operate import doctor as operate_doctor
 
@@ -107,19 +106,14 @@ def doctor(
     options = replace(recorded.apply_to(today.source(place, password)), members=True)
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
-        evidence, demand = operate_evidence.evidence_of(target, replace(options, progress=tick), seconds, tick)
+        evidence = targets.evidence_of(target, replace(options, progress=tick), seconds, tick)
     is_written = record is None or _try_write(record, lambda: evidence_file.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:
         code = _print_advisor_results(evidence, output)
         raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
-    counsel = gains.Counsel(database, region, today.as_of)
-    diagnosis = (
-        doctor_diagnosis.diagnose(evidence, counsel)
-        if demand is None
-        else doctor_recorded.diagnose_recording(evidence, demand, counsel)
-    )
+    diagnosis = doctor_diagnosis.diagnose(evidence, gains.Counsel(database, region, today.as_of))
     # The verdict first: a disk that is full must not cost it.
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:

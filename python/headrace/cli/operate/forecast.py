@@ -25,7 +25,7 @@ with lazily():
     from headrace import workload as workloads
     from headrace.base import storage as base_storage
     from headrace.observe import recording as observe_recording
-    from headrace.operate import evidence
+    from headrace.operate import targets
     from headrace.operate.forecast import answer, ledger, sources
     from headrace.operate.forecast import growth as forecast_growth
     from headrace.operate.forecast import history as forecast_history
@@ -143,7 +143,7 @@ def read_recording(
     own = text.startswith(("demo:", "fio:"))
     if not own and path.is_file() and path.suffix not in (".jsonl", ".gz"):
         own = detect(observe_recording.open_recording(path).text)[1] == OWN_FILE
-    options = recorded.apply_to(evidence.SourceOptions(devices=(device,) if device else (), progress=tick))
+    options = recorded.apply_to(targets.SourceOptions(devices=(device,) if device else (), progress=tick))
     if not own:
         return sources.demand_of(text, options)
     for name, value in {"--device": device, **options.times_given}.items():

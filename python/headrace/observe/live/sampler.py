@@ -1,4 +1,4 @@
-"""Counters once a second: the server's, the disks', the host's.
+"""Counters once a second: the server's, the disks', the host's; and the lab's rows of volumes.
 
 Each source has a thread of its own on one grid of whole seconds (of the wall clock), so a server
 that answers late does not move the disks. What cannot be read any more ends with a note; the others
@@ -20,8 +20,9 @@ import polars as pl
 from headrace.errors import HeadraceError, InputError
 from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
-from headrace.mysql.statements import ask
+from headrace.mysql.statements import ask, numbers_of
 from headrace.observe.live import host
+from headrace.observe.live.lab_rows import EVERY_S, LabRows
 from headrace.observe.live.samples import Samples
 from headrace.observe.live.store import SampleStore, Spill
 
@@ -45,10 +46,10 @@ class Sampler:
     """`with Sampler(address, ["/dev/loop0"]) as sampler: ...; samples = sampler.stop()`.
 
     `address` None: no server is asked. `devices`: kernel names or paths. `variables`: ask for these
-    status variables only (None: all numeric ones). One connection, one SHOW GLOBAL STATUS an
-    interval. Memory is bounded: long series go to a temporary folder until `stop`. Raises
-    InputError for a device that is not there, and what `connect` raises, when it is entered; never
-    afterwards.
+    status variables only (None: all numeric ones). `lab`: volumes of a lab whose rows are kept as
+    well. One connection, one SHOW GLOBAL STATUS an interval. Memory is bounded: long series go to a
+    temporary folder until `stop`. Raises InputError for a device that is not there, and what
+    `connect` raises, when it is entered; never afterwards.
     """
 
     def __init__(
@@ -58,12 +59,13 @@ class Sampler:
         interval_s: float = 1.0,
         *,
         variables: Collection[str] | None = None,
+        lab: LabRows | None = None,
     ) -> None:
         if not (isinstance(interval_s, int | float) and MIN_INTERVAL_S <= interval_s <= MAX_INTERVAL_S):
             raise InputError(f"interval_s = {interval_s}", f"must be {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} s", DOC)
         self.address, self.interval_s = address, float(interval_s)
         self._devices = host.device_names(devices)
-        self._statement = _statement(variables)
+        self._statement, self._lab = _statement(variables), lab
         self._spill = Spill()
         self._status, self._host = SampleStore("status", self._spill), SampleStore("host", self._spill)
         self._disks = {name: SampleStore(f"disk-{index}", self._spill) for index, name in enumerate(self._devices)}
@@ -97,15 +99,16 @@ class Sampler:
         """Connects and begins to sample. Raises as `connect`."""
         if self._threads or self._samples is not None:
             return
-        sources: list[tuple[str, Callable[[], None]]] = []
+        sources: list[tuple[str, Callable[[], None], float]] = [("host", self._read_host, self.interval_s)]
         if self.address is not None:
             self._connection = connect(self.address, ANSWER_S)
-            sources.append(("status", self._read_status))
+            sources.append(("status", self._read_status, self.interval_s))
         if self._devices:
-            sources.append(("disk", self._read_disks))
-        sources.append(("host", self._read_host))
-        for name, read in sources:
-            thread = threading.Thread(target=self._run, args=(name, read), name=f"headrace-sample-{name}", daemon=True)
+            sources.append(("disk", self._read_disks, self.interval_s))
+        if self._lab is not None:
+            sources.append(("lab", self._lab.read, EVERY_S))
+        for name, *work in sources:
+            thread = threading.Thread(target=self._run, args=(name, *work), name=f"headrace-sample-{name}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -134,23 +137,23 @@ class Sampler:
 
     # --- threads ----------------------------------------------------------------------------------
 
-    def _run(self, name: str, read: Callable[[], None]) -> None:
-        missed, tick = 0, math.ceil(time.time() / self.interval_s)
+    def _run(self, name: str, read: Callable[[], None], interval_s: float) -> None:
+        missed, tick = 0, math.ceil(time.time() / interval_s)
         step = time.time() - time.monotonic()
         while not self._stopping.is_set():
-            wait = tick * self.interval_s - time.time()
-            if wait > 0 and self._stopping.wait(min(wait, self.interval_s)):
+            wait = tick * interval_s - time.time()
+            if wait > 0 and self._stopping.wait(min(wait, interval_s)):
                 break
-            if tick * self.interval_s - time.time() > 0.002:
+            if tick * interval_s - time.time() > 0.002:
                 # the clock was set back: a new grid
-                tick = math.ceil(time.time() / self.interval_s)
+                tick = math.ceil(time.time() / interval_s)
                 continue
             try:
                 read()
             except Exception as error:
                 self._end(name, error)
                 break
-            following = max(tick + 1, math.ceil(time.time() / self.interval_s))
+            following = max(tick + 1, math.ceil(time.time() / interval_s))
             now = time.time() - time.monotonic()
             if abs(now - step) > CLOCK_STEP_S:
                 self._note(f"{name}: the clock was set by {now - step:+.1f} s")
@@ -159,7 +162,7 @@ class Sampler:
             tick, step = following, now
         if missed:
             self._note(
-                f"{name}: {missed} samples were missed, since the sample before took longer than {self.interval_s:g} s"
+                f"{name}: {missed} samples were missed, since the sample before took longer than {interval_s:g} s"
             )
 
     def _end(self, name: str, error: Exception) -> None:
@@ -178,12 +181,8 @@ class Sampler:
     def _read_status(self) -> None:
         assert self._connection is not None  # `start` makes it before this source
         before = time.time()
-        rows = ask(self._connection, self._statement)
-        sample = {"t_unix": (before + time.time()) / 2}
-        for name, text in rows:
-            if (value := _number(text)) is not None:
-                sample[name.lower()] = value
-        self._status.add(sample)
+        numbers = numbers_of(ask(self._connection, self._statement))
+        self._status.add({"t_unix": (before + time.time()) / 2} | numbers)
 
     def _read_disks(self) -> None:
         now, counters = time.time(), host.read_disks(list(self._disks))
@@ -211,7 +210,9 @@ class Sampler:
             disks.append(frame.with_columns(pl.lit(name).alias("device"), *missing).select(columns))
         empty = pl.DataFrame(schema={name: pl.String if name == "device" else pl.Float64 for name in columns})
         disk = pl.concat(disks).sort("t_unix", "device") if disks else empty
-        return Samples(self._status.frame(), disk, self._host.frame(), self.interval_s, self.notes)
+        lab = {} if self._lab is None else self._lab.close()
+        notes = [*self.notes, *(self._lab.notes if self._lab else [])]
+        return Samples(self._status.frame(), disk, self._host.frame(), self.interval_s, notes, lab)
 
 
 def _statement(variables: Collection[str] | None) -> str:
@@ -224,18 +225,6 @@ def _statement(variables: Collection[str] | None) -> str:
         if not VARIABLE.match(name):
             raise InputError(f"variable {name[:60]!r}", "is not the name of a status variable", "SHOW GLOBAL STATUS")
     return f"{STATEMENT} WHERE Variable_name IN ({', '.join(repr(name) for name in names)})" if names else STATEMENT
-
-
-def _number(text: object) -> float | None:
-    """Returns a status variable's value as a number; None for words, lists and times."""
-    text = str(text)
-    # float() would take 1_000, nan and infinity.
-    if not text or not (text[-1].isdigit() and (text[0].isdigit() or text[0] == "-")) or "_" in text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _plain(error: Exception) -> str:

@@ -13,7 +13,6 @@ import polars as pl
 from headrace.base.units import MIB
 from headrace.observe.live import host
 from headrace.observe.live.store import write_csv
-from headrace.observe.run_files.counters import hands_on_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +54,8 @@ class Samples:
     `status`: a column per numeric status variable, lower case, as the server has it (cumulative
     counters and levels). `disk`: t_unix, device, and the counters of /proc/diskstats (`*_bytes`
     bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together,
-    load1, bytes. `notes`: what a reader must know. A source that was not asked for, or never
-    answered, is an empty frame.
+    load1, bytes. `lab`: seconds of volumes of the lab. `notes`: what a reader must know. A source
+    that was not asked for, or never answered, is an empty frame.
     """
 
     status: pl.DataFrame
@@ -64,6 +63,7 @@ class Samples:
     host: pl.DataFrame
     interval_s: float = 1.0
     notes: list[str] = field(default_factory=list)
+    lab: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def rates(self) -> pl.DataFrame:
         """Returns a row per interval between two samples, on one time line.
@@ -147,19 +147,16 @@ def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool])
 
 
 def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
-    changes = _differences(frame, step, lambda column: column == "in_flight")
+    changes = _differences(frame, step, lambda column: column == host.LEVEL)
     if not changes.height:
         return changes
     per = {column: pl.col(f"{column}_per_s") for column in host.FIELDS}
-    parts = 1.0 if hands_on_parts(name) else 0.0
+    asked = {column: per[column].fill_null(0.0) for column in ("reads_merged", "writes_merged", "flushes")}
+    reads, writes = host.volume_requests(name, per | asked)
     return changes.select(
         "tick",
-        (per["reads"] + parts * per["reads_merged"].fill_null(0.0)).alias("read_iops"),
-        (
-            per["writes"]
-            - pl.min_horizontal(per["writes"], per["flushes"].fill_null(0.0))
-            + parts * per["writes_merged"].fill_null(0.0)
-        ).alias("write_iops"),
+        reads.alias("read_iops"),
+        writes.alias("write_iops"),
         per["flushes"].alias("flush_iops"),
         (per["read_bytes"] / MIB).alias("read_mib_s"),
         (per["write_bytes"] / MIB).alias("write_mib_s"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -20,7 +20,7 @@ from itertools import takewhile
 from headrace.aws.client import AwsAnswer, AwsClient, CallLimits, call, make_client
 from headrace.aws.instances import instance_types
 from headrace.aws.metrics import MetricOwner, fetch_points
-from headrace.aws.volumes import describe_volumes, notation_of
+from headrace.aws.volumes import AwsVolume, describe_volumes, notation_of
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import DAY_S, HOUR_S, MINUTE_S
@@ -55,6 +55,8 @@ _RESOURCE = re.compile(r"db-[A-Z0-9]{20,40}\Z", re.ASCII)  # DbiResourceId
 
 Clients = Callable[[str], AwsClient]
 Points = dict[str, dict[float, float]]  # by metric: value by the beginning of its period
+# What a volume publishes of what the formats read, and CloudWatch's checks of it.
+VOLUME_METRICS = (*EBS.needed, *(name for name in BESIDE if name.startswith(("Volume", "Burst"))), *CHECKS)
 
 
 @dataclass(frozen=True)
@@ -144,43 +146,75 @@ def published_every(times: Collection[float], period: int) -> int:
 # --- volumes --------------------------------------------------------------------------------------
 
 
-def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
+@dataclass(frozen=True)
+class VolumePoints:
+    """Points of EBS volumes. `described`: the volumes, `types`: of their instances, by id;
+    `points`: by volume or instance, and metric; `period_s`: at which volumes publish them."""
+
+    described: Mapping[str, AwsVolume]
+    types: Mapping[str, str]
+    points: Mapping[str, Points]
+    period_s: float
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user must know of the volumes."""
+        return tuple(note for volume in self.described.values() for note in volume.notes)
+
+
+def fetch_volumes(
+    names: Sequence[str], span: TimeSpan, clients: Clients, metrics: Iterable[str], of_instance: Iterable[str] = ()
+) -> VolumePoints:
+    """Fetches metrics of volumes, and of the instances that they are attached to. The newest
+    periods, of which only a part has arrived, are left out. Raises InputError, CouldNotRun; also
+    where no volume has a point."""
     described = describe_volumes(clients("ec2"), names)
-    types = instance_types(clients("ec2"), [volume.instance for volume in described.values() if volume.instance])
-    metrics = [*EBS.needed, *(name for name in BESIDE if name.startswith(("Volume", "Burst"))), *CHECKS]
+    instances = list(dict.fromkeys(volume.instance for volume in described.values() if volume.instance))
+    types = instance_types(clients("ec2"), instances)
     begin, end, period = bounds(span)
     owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, _statistics(metrics)) for name in names]
-    fetched = fetch_points(clients("cloudwatch"), owners, begin, end, period)
-    points_of_volumes: dict[tuple[str, str], dict[float, float]] = {}
+    if chosen := _statistics(of_instance):
+        owners += [MetricOwner(name, "AWS/EC2", "InstanceId", name, chosen) for name in instances]
+    points: dict[str, Points] = {}
+    for (owner, metric), values in fetch_points(clients("cloudwatch"), owners, begin, end, period).items():
+        if values:
+            points.setdefault(owner, {})[metric] = values
     for name in names:
-        points = {metric: values for (owner, metric), values in fetched.items() if owner == name and values}
-        if points:
-            points_of_volumes |= {(name, metric): values for metric, values in _with_zeros(points).items()}
-    if not points_of_volumes:
+        points[name] = _without_unfinished(points.get(name, {}))
+    times = {at for name in names for values in points[name].values() for at in values}
+    if not times:
         raise _nothing(", ".join(names), begin, end)
-    period = published_every({at for values in points_of_volumes.values() for at in values}, period)
-    notes = [note for volume in described.values() for note in volume.notes]
-    descriptions = {
-        name: VolumeDescription(name, volume.storage, types.get(volume.instance or ""))
-        for name, volume in described.items()
-    }
-    return Fetched(",".join(names), points_of_volumes, float(period), descriptions, "zero", tuple(notes))
+    return VolumePoints(described, types, points, float(published_every(times, period)))
 
 
-def _with_zeros(points: Points) -> Points:
-    """Returns the four counts in every period in which anything was published: a volume publishes
-    no count of what it did not do (Xen). The newest periods, of which only a part has arrived, are
-    left out."""
+def _without_unfinished(points: Points) -> Points:
+    """Returns the points of a volume without the newest periods in which counts that came before
+    are missing: metrics of a period arrive one by one, and what has not arrived is not zero."""
     times = sorted({at for values in points.values() for at in values})
     expected = [metric for metric in EBS.needed if points.get(metric)]
     late = list(takewhile(lambda at: any(at not in points[metric] for metric in expected), reversed(times)))
     unfinished = set(late) if len(late) <= MOST_LATE else set()
-    complete = {
+    return {
         metric: {at: value for at, value in values.items() if at not in unfinished} for metric, values in points.items()
     }
-    for metric in EBS.needed:
-        complete[metric] = {at: complete.get(metric, {}).get(at, 0.0) for at in times if at not in unfinished}
-    return complete
+
+
+def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
+    fetched = fetch_volumes(names, span, clients, VOLUME_METRICS)
+    points = {(name, metric): values for name in names for metric, values in _with_zeros(fetched.points[name]).items()}
+    descriptions = {
+        name: VolumeDescription(name, volume.storage, fetched.types.get(volume.instance or ""))
+        for name, volume in fetched.described.items()
+    }
+    return Fetched(",".join(names), points, fetched.period_s, descriptions, "zero", fetched.notes)
+
+
+def _with_zeros(points: Points) -> Points:
+    """Returns the four counts in every period in which anything was published: a volume publishes
+    no count of what it did not do (Xen)."""
+    times = sorted({at for values in points.values() for at in values})
+    counts = {metric: {at: points.get(metric, {}).get(at, 0.0) for at in times} for metric in EBS.needed}
+    return {**points, **counts} if times else {}
 
 
 # --- an RDS instance ------------------------------------------------------------------------------
@@ -260,7 +294,8 @@ def _storage_of(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
 
 
 def _statistics(metrics: Iterable[str]) -> dict[str, str]:
-    return {metric: STATISTICS.get(metric, "Average") for metric in metrics}
+    others = {metric: "Maximum" if metric.endswith("Check") else "Average" for metric in metrics}
+    return others | {metric: STATISTICS[metric] for metric in others if metric in STATISTICS}
 
 
 def _nothing(what: str, begin: float, end: float) -> CouldNotRun:

@@ -1,12 +1,6 @@
 """Headrace's own samples of /proc/diskstats: a CSV with `time`, `device` and cumulative counters,
-as `headrace workload capture` writes.
-
-Linux counts a flush among the writes too on a device with a volatile cache (a loop device, a local
-disk; EBS has none), as the request that asked for it (block/blk-flush.c); no volume counts it as an
-I/O. And what was merged in the queue of a loop device is handed on in the parts it came in. So
-requests of a volume are writes less flushes, on a loop device with merged ones added: compared with
-a lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS).
-"""
+as `headrace workload capture` writes. Requests are those that a volume counts
+(`observe/live/host.py`, volume_requests)."""
 
 from __future__ import annotations
 
@@ -17,6 +11,7 @@ from headrace.base.units import MIB, in_percent
 from headrace.errors import InputError
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
+from headrace.observe.live.host import volume_requests
 from headrace.observe.recording import Recording, clip
 from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, open_text, wide_intervals
 
@@ -35,11 +30,6 @@ def read_counters(path: Path, device: str | None, findings: list[RunFinding]) ->
     by_device = _samples(recording, findings)
     names = _chosen(recording, by_device, device)
     return _together(recording, {name: by_device[name] for name in names})
-
-
-def hands_on_parts(device: str) -> bool:
-    """True when merged requests leave this device in their parts."""
-    return device.startswith("loop")
 
 
 def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list[tuple[float, ...]]]:
@@ -139,13 +129,9 @@ def _requests(
     changes = [b - a for a, b in zip(before[1:], after[1:], strict=True)]
     if any(change < 0 for change in changes):
         return None
-    reads, read_bytes, writes, write_bytes, reads_merged, writes_merged, flushes = changes
-    writes = max(0.0, writes - flushes)
-    return (
-        (reads + reads_merged, read_bytes, writes + writes_merged, write_bytes)
-        if hands_on_parts(device)
-        else (reads, read_bytes, writes, write_bytes)
-    )
+    change: dict[str, float] = dict(zip((*NEEDED, *ABOUT), changes, strict=True))
+    reads, writes = volume_requests(device, change)
+    return reads, change["read_bytes"], writes, change["write_bytes"]
 
 
 def _gaps(recording: Recording, starts: list[float], durations: list[float], restarts: set[int]) -> list[RunFinding]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.base.units import KIB, MIB, in_percent, span_in_words
-from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
+from headrace.base.units import KIB, MIB
+from headrace.operate.doctor.model import Finding, FindingFigure
 from headrace.operate.doctor.signals import Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.doctor.verdicts import table
 
 # Reads this many times as large as a page of InnoDB (up to 64 KiB) are not its own (a guess).
 LARGER_THAN_A_PAGE = 1.25
@@ -43,27 +44,12 @@ def _locks(signals: Signals, t: Thresholds) -> Finding | None:
     # Time of those who do not wait for a lock: where it goes to storage, locks are how it is felt.
     free = max(1e-9, 1.0 - server.locks)
     of_holders = min(1.0, (server.felt or 0.0) / free)
-    waits = server.locks * server.running
-    figures = (
-        figure("lock_share", server.locks, "share", f"{in_percent(server.locks)} of the clients' time in row locks"),
-        figure(
-            "lock_waiters", waits, "clients", f"{waits:.1f} of {server.running:.1f} running clients wait for a lock"
-        ),
-        figure("felt", server.felt, "share", _felt_words(server.felt)),
-    )
-    words = f"Clients wait for each other's row locks ({in_percent(server.locks)} of their time), not for storage."
-    what = "Find the statement that holds the locks, and make its transaction shorter"
-    remedy = Remedy(what, ("SELECT * FROM sys.innodb_lock_waits;    -- MariaDB: information_schema.INNODB_LOCK_WAITS",))
-    weight = server.locks * (1.0 - of_holders * _at_limit(signals, t))
-    return Finding(
-        "not storage",
-        "locks",
-        words,
-        basis="server",
+    return table()["locks"].finding(
         felt=server.felt,
-        weight=weight,
-        figures=figures,
-        remedies=(remedy,),
+        weight=server.locks * (1.0 - of_holders * _at_limit(signals, t)),
+        lock_share=server.locks,
+        lock_waiters=server.locks * server.running,
+        running=server.running,
     )
 
 
@@ -89,29 +75,15 @@ def _foreign(signals: Signals, t: Thresholds) -> Finding | None:
     share = max(0.0, read - own) / read
     if share < t.foreign_share:
         return None
-    figures = (
-        figure("foreign_share", share, "share", f"{in_percent(share)} of the bytes read are not the server's"),
-        figure("read_mib_s", read / MIB, "MiB/s", f"{read / MIB:,.1f} MiB/s read, {own / MIB:,.1f} by the server"),
-        figure("read_kib", volume.read_kib, "KiB", f"{volume.read_kib:,.0f} KiB a read: no pages of InnoDB"),
-    )
-    words = (
-        f"Another process reads {(read - own) / MIB:,.1f} MiB/s from {volume.facts.name} in reads of "
-        f"{volume.read_kib:,.0f} KiB: a backup or a copy. It is what the volume is busy with, not the database."
-    )
-    remedy = Remedy(
-        "Let it run slower, or at another hour, or take snapshots instead; buy nothing for it",
-        ("mariabackup --backup --throttle=N    # N times 10 MiB a second",),
-    )
-    return Finding(
-        "not storage",
-        "backup",
-        words,
+    return table()["backup"].finding(
         volume.facts.name,
-        "server",
         signals.server.felt,
         0.9 * share,
-        figures,
-        remedies=(remedy,),
+        foreign_share=share,
+        read_mib_s=read / MIB,
+        own_mib_s=own / MIB,
+        others_mib_s=(read - own) / MIB,
+        read_kib=volume.read_kib,
     )
 
 
@@ -135,28 +107,17 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
     if signals.volumes and reads < t.cold_read_share * ios:
         return None
     left_s = free / (server.filled / server.seconds) if server.seconds else 0.0
-    figures = (
-        figure("free_share", free, "share", f"{in_percent(free)} of the buffer pool was never used"),
-        figure("uptime_s", uptime, "s", f"the server was started {span_in_words(round(uptime))} ago"),
-        figure("pool_reads_per_s", reads, "pages/s", f"{reads:,.0f} pages a second are read for the first time"),
-        figure(
-            "full_in_s",
-            left_s,
-            "s",
-            f"the buffer pool is full in about {span_in_words(max(1, round(left_s)))} at this pace",
-        ),
-    )
-    words = (
-        f"The cache is cold: {in_percent(1 - free)} of the buffer pool is filled, {span_in_words(round(uptime))} after the start. "
-        "Reads fall by themselves as it fills; nothing of the storage can be judged by them."
-    )
-    remedy = Remedy(
-        "Wait until it is full; innodb_buffer_pool_dump_at_shutdown and _load_at_startup shorten it the next time",
-        ("innodb_buffer_pool_load_at_startup = ON",),
-    )
     # What its reads take of all the time that clients have.
     weight = (server.felt_read or 0.0) * min(1.0, server.running / max(server.connected, 1.0))
-    return Finding("not storage", "cold-cache", words, None, "server", server.felt, weight, figures, remedies=(remedy,))
+    return table()["cold-cache"].finding(
+        felt=server.felt,
+        weight=weight,
+        free_share=free,
+        filled_share=1 - free,
+        uptime_s=uptime,
+        pool_reads_per_s=reads,
+        full_in_s=left_s,
+    )
 
 
 def _processors(signals: Signals, t: Thresholds) -> Finding | None:
@@ -174,35 +135,18 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
     enough = busy >= t.processor_share or by_server >= t.server_processor_share or steal >= t.steal_share
     if host.vcpus is None or not (enough or queued):
         return None
-    figures = (
-        figure("busy_share", host.busy, "share", f"{in_percent(busy)} of {host.vcpus} processors at work"),
-        figure("server_share", host.server, "share", f"{in_percent(by_server)} of the processors used by the server"),
-        figure(
-            "steal_share", host.steal, "share", f"{in_percent(steal)} of the processors taken by other guests (steal)"
-        ),
-        figure("felt", felt, "share", _felt_words(felt)),
-    )
-    if steal >= t.steal_share:
-        words = (
-            f"Other guests take {in_percent(steal)} of the processors (steal): the host is what is slow, not storage."
-        )
-        remedy = Remedy("Move to another host (stop and start the instance), or to a type without burstable processors")
-    else:
-        words = f"The processors are the bottleneck: {in_percent(max(busy, by_server))} of {host.vcpus} at work, {in_percent(by_server)} by the server. {KEEPS_UP}"
-        remedy = Remedy(
-            "Take the statements that use most processor time first, then more processors",
-            ("SELECT * FROM sys.statement_analysis LIMIT 10;",),
-        )
-    return Finding(
-        "not storage",
-        "processors",
-        words,
-        None,
-        "server",
-        felt,
-        rest * max(busy, by_server, steal, 1.0 if queued else 0.0),
-        figures,
-        remedies=(remedy,),
+    return table()["steal" if steal >= t.steal_share else "processors"].finding(
+        felt=felt,
+        weight=rest * max(busy, by_server, steal, 1.0 if queued else 0.0),
+        busy=busy,
+        by_server=by_server,
+        steal=steal,
+        used=max(busy, by_server),
+        vcpus=host.vcpus,
+        storage=KEEPS_UP,
+        busy_share=host.busy,
+        server_share=host.server,
+        steal_share=host.steal,
     )
 
 
@@ -229,26 +173,12 @@ def _away(signals: Signals, t: Thresholds) -> Finding | None:
         return None
     if ((server.felt or 0.0) >= t.felt_share or server.commits_unknown) and _at_limit(signals, t):
         return None  # a pool of idle connections excuses nothing of what those at work wait for
-    figures = (
-        figure(
-            "running",
-            server.running,
-            "threads",
-            f"{server.running:.1f} of {server.connected:.0f} connections run a statement on average",
-        ),
-        figure("tps", server.tps, "1/s", f"{server.tps:,.0f} transactions a second"),
-        figure("felt", server.felt, "share", _felt_words(server.felt)),
-    )
-    words = (
-        f"The server waits for its clients: {server.running:.1f} of {server.connected:.0f} connections have a statement "
-        "under way on average. The time goes into the clients or the network between."
-    )
-    remedy = Remedy(
-        "Measure the round trip from a client, and how many statements a transaction sends",
-        ("mysqladmin ping, from the client's host",),
-    )
-    return Finding(
-        "not storage", "network", words, None, "server", server.felt, (1.0 - share) * 0.7, figures, remedies=(remedy,)
+    return table()["network"].finding(
+        felt=server.felt,
+        weight=(1.0 - share) * 0.7,
+        running=server.running,
+        connected=server.connected,
+        tps=server.tps,
     )
 
 
@@ -260,23 +190,11 @@ def _idle(signals: Signals, t: Thresholds) -> Finding | None:
         return None
     if signals.server is not None and (signals.server.tps >= t.idle_tps or signals.server.running >= 1.0):
         return None
-    words = "Nothing is asked: " + " and ".join(
-        text
-        for text in (
-            f"{sum(volume.iops for volume in signals.volumes):.1f} I/Os a second" if signals.volumes else "",
-            f"{signals.server.tps:.1f} transactions a second" if signals.server else "",
-        )
-        if text
+    asked = (
+        f"{sum(volume.iops for volume in signals.volumes):.1f} I/Os a second" if signals.volumes else "",
+        f"{signals.server.tps:.1f} transactions a second" if signals.server else "",
     )
-    return Finding("fine", "idle", words + ".", None, "server", 0.0, 0.0)
-
-
-def _felt_words(felt: float | None) -> str:
-    return (
-        "how long clients wait for I/O is not known"
-        if felt is None
-        else f"{in_percent(felt)} of the clients' time in I/O waits"
-    )
+    return table()["idle"].finding(felt=0.0, asked=" and ".join(text for text in asked if text))
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:

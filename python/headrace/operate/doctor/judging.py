@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.base.units import span_in_words
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.innocence import innocent
-from headrace.operate.doctor.model import Finding
+from headrace.operate.doctor.model import Diagnosis, Finding
 from headrace.operate.doctor.signals import Signals
 from headrace.operate.doctor.storage_verdicts import of_settings, of_volumes
 from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.doctor.verdicts import table
 
 MOST_FINDINGS = 3  # a reader takes in no more; the rest stands behind --all
 # Order of those that say the same of storage: how it is known.
@@ -111,19 +113,17 @@ def _waits_for_processors(finding: Finding, signals: Signals, t: Thresholds) -> 
 def _nothing(signals: Signals) -> Finding:
     """Returns the finding where nothing shows: all is well, or too little is known."""
     if not signals.volumes and signals.server is None:
-        return Finding("cannot tell", "nothing", "Nothing is known of volumes or server: no figure came.", None, "")
+        return table()["nothing"].finding()
     blind = [
         volume
         for volume in signals.volumes
         if all(share is None for share in volume.use.over.values()) and volume.limits is None
     ]
     if not signals.volumes:
-        words = "Nothing is known of the volumes: only the server was seen, and it shows no trouble. Name them with --device, or as lab:VOLUME or aws:vol-...."
-        return Finding("cannot tell", "volumes", words, None, "")
+        return table()["no-volumes"].finding()
     if blind and len(blind) == len(signals.volumes):
-        words = "What the storage may do is not known, so no limit can be judged: say what it is with --storage."
-        return Finding("cannot tell", "limits", words, blind[0].facts.name, "")
-    return Finding("fine", "fine", "No limit is met, and nothing else stands out.", None, "server")
+        return table()["no-limits"].finding(blind[0].facts.name)
+    return table()["fine"].finding()
 
 
 def grain_words(grain_s: float, exact: bool) -> str:
@@ -134,3 +134,22 @@ def grain_words(grain_s: float, exact: bool) -> str:
     if grain_s >= 60:
         return f"{each}; bursts shorter than that are not seen"
     return f"{each}; limits inferred from rate and latency"
+
+
+def assembled(evidence: Evidence, findings: list[Finding]) -> Diagnosis:
+    """Puts a diagnosis together: the headline, at most three findings, and the rest."""
+    facts = evidence.facts
+    return Diagnosis(
+        facts.target,
+        findings[0].verdict,
+        findings[0].words,
+        tuple(findings[:MOST_FINDINGS]),
+        tuple(findings[MOST_FINDINGS:]),
+        grain=findings[0].grain,
+        span_s=evidence.span_s,
+        clock=facts.clock,
+        storage=tuple(volume.storage or "storage not named" for volume in facts.volumes if volume.role != "member"),
+        instance=facts.instance,
+        missing=facts.missing,
+        notes=evidence.notes,
+    )

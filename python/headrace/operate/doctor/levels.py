@@ -12,7 +12,7 @@ import polars as pl
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
-from headrace.operate.evidence.limits import HoldingLimits
+from headrace.observe.evidence.limits import HoldingLimits
 
 # A level this near to a limit of the storage named is that limit (operate_page 1.4: within 5 % of
 # the baseline).

@@ -10,18 +10,18 @@ import polars as pl
 
 from headrace.base.units import MIB, clock_text, in_percent, more_times, span_in_words
 from headrace.errors import HeadraceError
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.gains import Counsel, processors_spent, spent_words, why
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
-from headrace.operate.doctor.diagnosis import assembled
-from headrace.operate.doctor.judging import grain_words
+from headrace.operate.doctor.judging import assembled, grain_words
 from headrace.operate.doctor.levels import rate_in_words
 from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
 from headrace.operate.doctor.recorded_processors import processors_finding
 from headrace.operate.doctor.signals import most_bytes_s, signals_of
 from headrace.operate.doctor.slow_findings import SlowPart, slow_finding, stalled_finding, without_stalls
 from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.doctor.verdicts import table
 from headrace.operate.doctor.windows import BoundWindow, bound_windows, without
-from headrace.operate.evidence.model import Evidence
 from headrace.simulation.demand import Simulation, simulate
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.observed import limits_met
@@ -83,21 +83,16 @@ def _calm(workload: OpenWorkload, device: str, t: Thresholds) -> Finding:
     """Says that nothing was found; `fine` only of a recording that is long enough and has a
     latency."""
     if workload.span_s < t.window_s:
-        seen = span_in_words(max(1, round(workload.span_s)))
-        words = (
-            f"{seen} are too short to judge: nothing of {device} was slow in them. Record an hour with `iostat -xt 1`."
-        )
-        return Finding("cannot tell", "too short", words, device)
+        return table()["recorded-short"].finding(device, span_s=workload.span_s)
     latency = workload.recorded_latency()
     if latency is None:
-        words = f"No window in which {device} was at a limit was found, but the recording has no latency: a limit that is met for a short time does not show."
-        return Finding("cannot tell", "latency", words, device)
+        return table()["recorded-no-latency"].finding(device)
     worst = latency.filter(pl.col("mean_ms").is_not_null()).sort("mean_ms", descending=True).head(1)
     at = ""
     if worst.height:
         when = _clock_of(workload)(float(worst["t_s"][0]))
         at = f" The slowest point is {worst['mean_ms'][0]:,.2f} ms{' at' if when[0].isdigit() else ','} {when}."
-    return Finding("fine", "fine", f"No window at a limit in this recording of {device}.{at}", device)
+    return table()["recorded-fine"].finding(device, slowest=at)
 
 
 def _clock_of(workload: OpenWorkload) -> Callable[[float], str]:
@@ -178,22 +173,19 @@ def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence:
             latency += f" (the model says {first.model_ms:,.1f} ms there)"
     more = "" if len(windows) == 1 else f", and {more_times(len(windows) - 1)} ({span_in_words(round(total_s))} in all)"
     baseline = f", the baseline of {evidence.facts.instance}" if name == "instance-credits" else ""
-    words = (
-        f"From {first.begins} to {first.ends} {WORDS.get(name, name)} bound {volume}: a flat {rate}{baseline}{more}{latency}. "
-        "This explains the latency."
-    )
-    return Finding(
-        "binds",
-        name,
-        words,
+    finding = table()["recorded-limit"].finding(
         volume,
-        "inferred",
-        None,
-        total_s,
-        _figures(first, rate, total_s / workload.span_s),
-        from_unix=first.from_s,
-        to_unix=first.to_s,
+        weight=total_s,
+        figures=_figures(first, rate, total_s / workload.span_s),
+        begins=first.begins,
+        ends=first.ends,
+        limit=WORDS.get(name, name),
+        rate=rate,
+        baseline=baseline,
+        more=more,
+        latency=latency,
     )
+    return replace(finding, subject=name, from_unix=first.from_s, to_unix=first.to_s)
 
 
 def _figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ...]:

@@ -4,17 +4,18 @@ storage is not to blame for a host that computes all the time."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import polars as pl
 
-from headrace.base.units import in_percent, span_in_words
-from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
+from headrace.base.units import span_in_words
+from headrace.observe.evidence.model import Evidence
+from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.slowness import stretches
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.model import Evidence
+from headrace.operate.doctor.verdicts import table
 
 SHARES = ("user_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus")
-REMEDY = Remedy("Take the statements that use most processor time first, then more processors")
 
 
 def processors_finding(
@@ -47,26 +48,8 @@ def processors_finding(
     in_all = "" if seconds <= ends - begins else f" ({span_in_words(round(seconds))} in all)"
     when = f"From {at(begins)} to {at(ends)}{in_all}"
     storage = "Storage waited as well" if storage_waits else "Storage kept up"
-    if steal_share >= t.steal_share:
-        words = f"{when} other guests took {in_percent(steal_share)}{count} (steal): the host was slow. {storage}."
-    elif storage_waits:
-        words = f"{when} the processors were nearly spent as well: {in_percent(busy)}{count} at work."
-    else:
-        words = f"{when} the processors were the bottleneck: {in_percent(busy)}{count} at work. {storage}."
-    figures = (
-        FindingFigure("busy_share", busy, "share", f"{in_percent(busy)}{count} at work"),
-        FindingFigure("steal_share", steal_share, "share", f"{in_percent(steal_share)} taken by other guests (steal)"),
+    name = "recorded-processors-too" if storage_waits else "recorded-processors"
+    finding = table()["recorded-steal" if steal_share >= t.steal_share else name].finding(
+        weight=seconds, when=when, busy_share=busy, steal_share=steal_share, count=count, storage=storage
     )
-    return Finding(
-        "not storage",
-        "processors",
-        words,
-        None,
-        "server",
-        None,
-        seconds,
-        figures,
-        remedies=(REMEDY,),
-        from_unix=begins,
-        to_unix=ends,
-    )
+    return replace(finding, from_unix=begins, to_unix=ends)

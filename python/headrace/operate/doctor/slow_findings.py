@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.base.units import in_percent, span_in_words
+from headrace.observe.evidence.limits import HoldingLimits
+from headrace.observe.evidence.model import Evidence, SeenVolume, VolumeEvidence
 from headrace.operate.doctor.levels import (
     LONG_POINT_S,
     in_blocks,
@@ -18,7 +19,7 @@ from headrace.operate.doctor.levels import (
     names_in_words,
     rate_in_words,
 )
-from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
+from headrace.operate.doctor.model import Finding, FindingFigure
 from headrace.operate.doctor.signals import ModelLatency, model_of_rows
 from headrace.operate.doctor.slowness import (
     Slowness,
@@ -30,13 +31,9 @@ from headrace.operate.doctor.slowness import (
     stretches,
     worst_ms,
 )
-from headrace.operate.doctor.storage_verdicts import MEMBER_FACTOR, OPEN_A_CASE, READ_IT_THROUGH
+from headrace.operate.doctor.storage_verdicts import MEMBER_FACTOR
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.limits import HoldingLimits
-from headrace.operate.evidence.model import Evidence, SeenVolume, VolumeEvidence
-
-if TYPE_CHECKING:
-    from headrace.operate.doctor.model import Verdict
+from headrace.operate.doctor.verdicts import table
 
 LEAST_POINTS = 2  # of a stretch that EBS is blamed for: one may be a burst
 FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its ends aside
@@ -100,7 +97,7 @@ def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
     if slowness.cause == "first-touch":
         return _first_touch(part, stretch, slowness, model)
     if part.limits is None:
-        return _not_named(part, stretch)
+        return _finding(part, "recorded-no-storage", stretch)
     if slowness.cause == "degraded" and stretch.height >= LEAST_POINTS and clear.any():
         return _degraded(part, stretch, slowness, model)
     return _bursts(part, stretch, model, slowness)
@@ -117,20 +114,12 @@ def stalled_finding(part: SlowPart) -> Finding | None:
     stretch = part.rows[first:behind]
     waited = float(stretch["queue"].max() or 0.0)  # type: ignore[arg-type]
     in_all = "" if stretch.height == int(stalled.sum()) else f" ({span_in_words(round(seconds))} in all)"
-    words = (
-        f"{_when_words(part, stretch)}{in_all} {part.name} answered no I/O while {waited:,.0f} waited: it has stalled. Every limit lets "
-        "some through, so none explains that"
-    )
     figures = (
         FindingFigure("waiting", waited, "requests", f"{waited:,.0f} requests waited at the most"),
         FindingFigure("seconds", seconds, "s", f"it lasted {span_in_words(max(1, round(seconds)))}"),
     )
-    if seconds < part.t.window_s:
-        words += ". It was short: record for longer with `iostat -xt 1`, and look at the kernel's messages (dmesg)."
-        finding = _finding(part, "cannot tell", "stalled", words, stretch)
-    else:
-        words += ". It is EBS's fault unless the kernel suspended the device (dmesg): open a case, do not resize."
-        finding = _finding(part, "degraded", "stalled", words, stretch, OPEN_A_CASE)
+    name = "recorded-stalled-short" if seconds < part.t.window_s else "recorded-stalled"
+    finding = _finding(part, name, stretch, in_all=in_all, waiting=waited)
     return replace(finding, figures=figures, weight=seconds)
 
 
@@ -146,11 +135,6 @@ def _before(rows: pl.DataFrame, slow: pl.Series, first: int) -> pl.DataFrame:
     return rows[:first].filter(~slow[:first])
 
 
-def _when_words(part: SlowPart, rows: pl.DataFrame) -> str:
-    begins, ends = part.when(rows)
-    return f"From {part.at(begins)} to {part.at(ends)}"
-
-
 def _figures(rows: pl.DataFrame) -> tuple[FindingFigure, ...]:
     figures = [
         FindingFigure(
@@ -163,73 +147,45 @@ def _figures(rows: pl.DataFrame) -> tuple[FindingFigure, ...]:
     return tuple(figures)
 
 
-def _finding(
-    part: SlowPart, verdict: Verdict, subject: str, words: str, rows: pl.DataFrame, *remedies: Remedy
-) -> Finding:
+def _finding(part: SlowPart, name: str, rows: pl.DataFrame, **values: float | str | None) -> Finding:
+    """Returns the finding of that name in the table on these rows."""
     begins, ends = part.when(rows)
-    return Finding(
-        verdict,
-        subject,
-        words,
-        part.name,
-        "inferred",
-        None,
-        float(rows["duration_s"].sum()),
-        _figures(rows),
-        remedies=remedies,
-        from_unix=begins,
-        to_unix=ends,
-    )
+    values |= {"when": f"From {part.at(begins)} to {part.at(ends)}", "at": part.at(begins)}
+    values |= {"seen_ms": slowest_ms(rows), "worst_ms": worst_ms(rows)}
+    seconds = float(rows["duration_s"].sum())
+    finding = table()[name].finding(part.name, None, seconds, None, _figures(rows), **values)
+    return replace(finding, from_unix=begins, to_unix=ends)
 
 
 def _too_short(part: SlowPart, rows: pl.DataFrame, seconds: float) -> Finding:
-    whole = float(part.rows["duration_s"].sum())
-    worst = f"I/Os of {part.name} took up to {worst_ms(rows):,.0f} ms"
-    if whole < part.t.window_s:
-        words = f"{span_in_words(max(1, round(whole)))} are too short to judge: {worst}. Record an hour with `iostat -xt 1`."
-    else:
-        begins, _ = part.when(rows)
-        words = (
-            f"{worst}, but for {span_in_words(max(1, round(seconds)))} in all (first at {part.at(begins)}): too short to tell why. "
-            "Record for longer with `iostat -xt 1`."
-        )
-    return _finding(part, "cannot tell", "too short", words, rows)
+    whole_s = float(part.rows["duration_s"].sum())
+    name = "recorded-slow-short" if whole_s < part.t.window_s else "recorded-slow-at-times"
+    return _finding(part, name, rows, whole_s=whole_s, slow_s=seconds)
 
 
 def _bursts(part: SlowPart, rows: pl.DataFrame, model: ModelLatency, slowness: Slowness | None) -> Finding:
-    point = span_in_words(round(part.evidence.facts.grain_s))
-    summary = f"{_when_words(part, rows)} an I/O of {part.name} took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms)"
-    while_busy = ""
+    busy = ""
     if slowness is not None and slowness.busy and slowness.use:
         least = min(1.0, slowness.use / slowness.busy)
-        while_busy = f"; while there were requests it gave at least {in_percent(least)} of a limit"
+        busy = f"; while there were requests it gave at least {in_percent(least)} of a limit"
     others = "a burst at a limit looks like that, and so does EBS's own trouble"
     if slowness is not None and slowness.may_be_cold:
         others = "a burst at a limit looks like that, and so do first reads of a volume made from a snapshot, and EBS's own trouble"
-    words = (
-        f"{summary}, below every limit on the mean of {point}{while_busy}. Within a point {others}. A shorter interval tells: "
-        "record seconds with `iostat -xt 1`, or ask the server's machine."
+    return _finding(
+        part,
+        "recorded-bursts-apart" if slowness is None else "recorded-bursts",
+        rows,
+        p99_ms=_p99(model),
+        point_s=part.evidence.facts.grain_s,
+        busy=busy,
+        others=others,
+        points=rows.height,
+        slow_s=float(rows["duration_s"].sum()),
     )
-    if slowness is None:
-        seconds = span_in_words(round(float(rows["duration_s"].sum())))
-        words = (
-            f"I/Os of {part.name} took up to {worst_ms(rows):,.1f} ms in {rows.height} points that do not follow each other ({seconds} "
-            f"in all, first at {part.at(part.when(rows)[0])}), below every limit on the mean of {point}. Within a point {others}. "
-            "A shorter interval tells: record seconds with `iostat -xt 1`."
-        )
-    return _finding(part, "cannot tell", "bursts", words, rows)
 
 
 def _p99(model: ModelLatency) -> float:
     return max(model.read_p99, model.write_p99)
-
-
-def _not_named(part: SlowPart, rows: pl.DataFrame) -> Finding:
-    words = (
-        f"{_when_words(part, rows)} an I/O of {part.name} took {slowest_ms(rows):,.1f} ms. Whether a limit explains that cannot be told: "
-        "say what the storage is with --storage, and what it is attached to with --instance."
-    )
-    return _finding(part, "cannot tell", "limits", words, rows)
 
 
 def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding | None:
@@ -242,7 +198,6 @@ def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding
     storage, instance = part.volume.facts.storage, part.evidence.facts.instance
     in_bytes = instances[0].unit == "bytes/s" if instances else level.bytes_scatter < 0.9 * level.iops_scatter
     rate = rate_in_words(*((level.bytes_s, "bytes/s") if in_bytes else (level.iops, "I/Os/s")))
-    usual = f"{_when_words(part, stretch)} {part.name} was at a flat {rate}, and an I/O took {slowest_ms(stretch):,.1f} ms: as at a limit"
     where = f", but {storage}{f' on {instance}' if instance else ''} has none there" if storage else ""
     ask = "" if storage else " Say with --storage what it is."
     if instances is not None:
@@ -251,12 +206,13 @@ def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding
         equals = f"It equals the EBS {'baseline' if bursts else 'limit'} of {names_in_words(names)}"
         spent = ", which holds once the burst is spent" if bursts else ""
         mine = f"Is {instance} what it is attached to?" if instance else "Say with --instance what it is attached to."
-        return _finding(part, "cannot tell", "instance", f"{usual}{where}. {equals}{spent}. {mine}{ask}", stretch)
+        values = {"rate": rate, "where": where, "equals": f"{equals}{spent}", "attached": mine, "ask": ask}
+        return _finding(part, "recorded-other-instance", stretch, **values)
     if not storage:
         return None  # no limit is known that it could not be
     mine = "" if instance else " Say with --instance what it is attached to: that may be the limit."
-    words = f"{usual}{where}{_there(part.limits, in_bytes)}. Is that the storage it was recorded on?{mine}"
-    return _finding(part, "cannot tell", "storage", words, stretch)
+    where += _there(part.limits, in_bytes)
+    return _finding(part, "recorded-other-storage", stretch, rate=rate, where=where, attached=mine)
 
 
 def _there(limits: HoldingLimits | None, in_bytes: bool) -> str:
@@ -284,11 +240,7 @@ def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: 
     if slowness.reads_only and not slowness.long_busy:
         point = span_in_words(round(part.evidence.facts.grain_s))
         blind = f" Bursts of reads within {point}, while nothing is written, look alike: `iostat -xt 1` tells."
-    words = (
-        f"{_when_words(part, rows)} {seen}. Check first whether it was made from a snapshot: the first read of each block takes that "
-        f"long{falling}. Else it is EBS's own trouble: open a case then.{blind}"
-    )
-    return _finding(part, "cannot tell", "first-touch", words, rows, READ_IT_THROUGH)
+    return _finding(part, "recorded-first-touch", rows, seen=seen, falling=falling, blind=blind)
 
 
 def _median_of(rows: pl.DataFrame, name: str) -> float:
@@ -299,12 +251,7 @@ def _median_of(rows: pl.DataFrame, name: str) -> float:
 def _degraded(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
     both = "reads and writes alike, " if slowness.apart and not slowness.reads_only else ""
     busy = f" with a request under way {in_percent(slowness.busy)} of the time" if slowness.busy is not None else ""
-    words = (
-        f"{_when_words(part, rows)} {part.name} was degraded: an I/O took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms), "
-        f"{both}far below every limit{busy}: no limit, burst or first read of blocks explains that. It is EBS's fault, and minutes long as a rule: "
-        "open a case, do not resize."
-    )
-    return _finding(part, "degraded", "degraded", words, rows, OPEN_A_CASE)
+    return _finding(part, "recorded-degraded", rows, p99_ms=_p99(model), both=both, busy=busy)
 
 
 # --- members of an array --------------------------------------------------------------------------
@@ -369,24 +316,11 @@ def _longest(part: SlowPart, name: str, volume: VolumeEvidence) -> _Member | Non
 
 
 def _member_finding(part: SlowPart, member: _Member, ms: dict[str, float], slowness: Slowness) -> Finding:
-    quick = min(ms.values())
-    usual = (
-        f"{_when_words(part, member.rows)} one member of {part.name} was slow: {member.name} took {ms[member.name]:,.1f} ms an I/O, "
-        f"the fastest {quick:,.2f} ms"
+    name = {"degraded": "recorded-member", "first-touch": "recorded-member-cold"}.get(
+        slowness.cause or "", "recorded-member-busy"
     )
-    if slowness.cause == "degraded":
-        words = (
-            f"{usual}. The array is as slow as that member, and no limit explains it: it is EBS's fault. Open a case for {member.name}, "
-            "do not resize."
-        )
-        finding = _finding(part, "degraded", "member", words, member.rows, OPEN_A_CASE)
-    else:
-        why = (
-            "Only its reads are slow: check first whether it was made from a snapshot"
-            if slowness.cause == "first-touch"
-            else "It has more to do than the others, so a burst at its limit may be why: record seconds with `iostat -xt 1`"
-        )
-        finding = _finding(part, "cannot tell", "member", f"{usual}. {why}.", member.rows)
+    values = {"member_ms": ms[member.name], "quick_ms": min(ms.values())}
+    finding = _finding(part, name, member.rows, member=member.name, **values)
     figures = tuple(
         FindingFigure(f"ms of {name}", value, "ms", f"an I/O of {name} took {value:,.2f} ms")
         for name, value in ms.items()

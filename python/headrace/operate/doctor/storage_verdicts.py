@@ -4,14 +4,16 @@ what is loaded or optimized, what will bind; and settings of the server that loo
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from headrace.base import caps
 from headrace.base.units import GIB, MIB, in_percent, span_in_words
 from headrace.operate.doctor.innocence import figure, is_busy
-from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
+from headrace.operate.doctor.model import Basis, Finding, FindingFigure
 from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals, syncs_of, together, writes_a_page
 from headrace.operate.doctor.slowness import rules_out_bursts
 from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.doctor.verdicts import clients_wait, table
 
 # Units of rates, as figures show them.
 BYTES_S, IOS_S = "bytes/s", "I/Os/s"
@@ -20,11 +22,6 @@ LOG_BUFFER = 64 * MIB  # bytes, innodb_log_buffer_size: the default of MySQL 8.4
 HOUR_S, LEAST_REDO = 3_600.0, 4 * GIB
 MOST_REDO = 128 * GIB  # bytes, the most that MySQL takes (innodb_redo_log_capacity)
 MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
-OPEN_A_CASE = Remedy("Wait some minutes; open a case with AWS if it lasts; do not resize", source="operate_page 1.4")
-READ_IT_THROUGH = Remedy(
-    "Wait, or read it through once at a quiet hour; next time create it with fast snapshot restore or a provisioned initialization rate",
-    ("sudo fio --name=init --filename=DEVICE --rw=read --bs=1M --iodepth=32 --direct=1 --readonly",),
-)
 
 
 def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
@@ -152,17 +149,11 @@ def _limit(
         "seen": f"over it {in_percent(share)} of the time{_in_bursts(volume, rate, allowed, t)}",
         "inferred": f"at it in {in_percent(share)} of the seconds, with latency {volume.slow_times or 0:,.1f} times the type's own",
     }[basis if basis in ("seen", "inferred") else "seen"]
+    limit = f"{name[0].upper()}{name[1:]}"
     at = "" if allowed is None else f" of {_amount(allowed, unit)}"
-    gives = f"{volume.facts.name} gives {_amount(rate, unit)}{at}"
-    felt_words = _felt(felt)
+    feels = clients_wait(felt)
     if touched and (felt or 0.0) >= t.felt_share:
-        felt_words = f"Hardly a client waits for that: {late_clients or 0.0:.1g} on average."
-    if optimizing:
-        words = f"{gives} while it is {volume.facts.state}: until that ends its limits are the lower of those before and after. {felt_words}"
-    elif subject.endswith("credits"):
-        words = f"{name[0].upper()}{name[1:]}: {gives}, and requests wait {in_percent(share)} of the time. {felt_words}"
-    else:
-        words = f"{name[0].upper()}{name[1:]} {_verb(name, touched)}: {gives}, {how}. {felt_words}"
+        feels = f"Hardly a client waits for that: {late_clients or 0.0:.1g} on average."
     figures = [
         figure(
             "over_share" if basis == "seen" else "near_share", share, "share", how.replace(" it ", " the limit ", 1)
@@ -186,18 +177,23 @@ def _limit(
         )
     if felt is not None:
         figures.append(figure("felt", felt, "share", f"clients wait for it {in_percent(felt)} of their time"))
-    basis = "felt" if felt is not None and not touched else basis
-    return Finding(
-        "touched" if touched else "binds",
-        "optimizing" if optimizing else subject,
-        words.strip(),
+    row = "optimizing" if optimizing else "credits" if subject.endswith("credits") else "limit"
+    finding = table()[row].finding(
         volume.facts.name,
-        basis,
         felt,
         share * (1.0 if felt is None else felt),
+        "felt" if felt is not None and not touched else basis,
         tuple(figures),
-        remedies=(Remedy("Wait until the modification is completed; buy nothing before"),) if optimizing else (),
+        limit=limit,
+        binds=_verb(name, touched),
+        gives=f"{volume.facts.name} gives {_amount(rate, unit)}{at}",
+        how=how,
+        share=share,
+        state=volume.facts.state,
+        feels=feels,
     )
+    verdict, about = "touched" if touched else "binds", "optimizing" if optimizing else subject
+    return replace(finding, verdict=verdict, subject=about)
 
 
 def _in_bursts(volume: VolumeSignals, rate: float, allowed: float | None, t: Thresholds) -> str:
@@ -211,10 +207,6 @@ def _in_bursts(volume: VolumeSignals, rate: float, allowed: float | None, t: Thr
 def _verb(name: str, touched: bool) -> str:
     many = name.endswith("IOPS")
     return ("are touched" if many else "is touched") if touched else ("bind" if many else "binds")
-
-
-def _felt(felt: float | None) -> str:
-    return "" if felt is None else f"Clients spend {in_percent(felt)} of their time waiting for it."
 
 
 def _rate(volume: VolumeSignals, subject: str) -> tuple[float, float | None, str]:
@@ -234,7 +226,7 @@ def _amount(value: float, unit: str) -> str:
     return f"{value / MIB:,.4g} MiB/s" if unit == BYTES_S else f"{value:,.0f} IOPS"
 
 
-def _latency_figures(volume: VolumeSignals) -> list[FindingFigure]:
+def _latency_figures(volume: VolumeSignals) -> tuple[FindingFigure, ...]:
     figures = []
     for way in ("read", "write"):
         seen = getattr(volume, f"{way}_ms")
@@ -243,7 +235,7 @@ def _latency_figures(volume: VolumeSignals) -> list[FindingFigure]:
         own = None if volume.model is None else getattr(volume.model, f"{way}_p50")
         beside = "" if own is None else f", the model's without waiting {own:.2f} ms"
         figures.append(figure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){beside}"))
-    return figures
+    return tuple(figures)
 
 
 def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
@@ -323,13 +315,8 @@ def _bursts(volume: VolumeSignals, signals: Signals, way: str) -> Finding:
     grain_s, busy = signals.grain_s, volume.use_while_busy
     point = span_in_words(round(grain_s)) if grain_s >= 1 else f"{grain_s:g} s"
     rate = f"; while there were requests it gave at least {in_percent(min(1.0, busy))} of a limit" if busy else ""
-    words = (
-        f"{volume.facts.name}: {way}s take {seen:,.1f} ms (the type's p99 is {p99:,.1f} ms), below every limit on the mean of {point}{rate}. "
-        "Within a point a burst at a limit looks like that, and so does EBS's own trouble. A shorter interval tells: record seconds with "
-        "`iostat -xt 1`, or ask the server's machine."
-    )
-    return Finding(
-        "cannot tell", "bursts", words, volume.facts.name, "inferred", figures=tuple(_latency_figures(volume))
+    return table()["bursts"].finding(
+        volume.facts.name, figures=_latency_figures(volume), way=way, seen_ms=seen, p99_ms=p99, point=point, rate=rate
     )
 
 
@@ -342,49 +329,26 @@ def _unsaid_first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
         if volume.write_ms is None or not volume.write_iops
         else f", and writes {volume.write_ms:,.1f} ms: a limit slows both alike"
     )
-    words = (
-        f"Reads of {volume.facts.name} take {volume.read_ms or 0.0:,.1f} ms{writes}. Check first whether it was made from a snapshot: the first "
-        f"read of each block takes that long. Else it is EBS's own trouble: open a case then. {_felt(felt)}"
-    )
-    return _below_limits("cannot tell", "first-touch", words, volume, felt, READ_IT_THROUGH)
+    return _below_limits("maybe-first-touch", volume, felt, read_ms=volume.read_ms or 0.0, writes=writes)
 
 
-def _below_limits(
-    verdict: Verdict, subject: str, words: str, volume: VolumeSignals, felt: float | None, remedy: Remedy
-) -> Finding:
+def _below_limits(name: str, volume: VolumeSignals, felt: float | None, **values: float | str | None) -> Finding:
     """Returns a finding on a volume that is slow below its limits: its latency is the evidence."""
-    return Finding(
-        verdict,
-        subject,
-        words.strip(),
-        volume.facts.name,
-        "felt" if felt else "seen",
-        felt,
-        1.0 if felt is None else felt,
-        tuple(_latency_figures(volume)),
-        remedies=(remedy,),
-    )
+    weight = 1.0 if felt is None else felt
+    figures, basis = _latency_figures(volume), "felt" if felt else "seen"
+    return table()[name].finding(volume.facts.name, felt, weight, basis, figures, **values)
 
 
 def _first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
-    felt = _felt_of(volume, signals)
-    words = (
-        f"{volume.facts.name} is loaded from its snapshot: reads take {volume.read_mean_ms or 0:,.1f} ms on average, most of it the "
-        "first reads of blocks. "
-        f"That ends with the initialization; no limit is met. {_felt(felt)}"
-    )
-    return _below_limits("binds", "first-touch", words, volume, felt, READ_IT_THROUGH)
+    return _below_limits("first-touch", volume, _felt_of(volume, signals), read_ms=volume.read_mean_ms or 0.0)
 
 
 def _degraded(volume: VolumeSignals, signals: Signals, way: str | None) -> Finding:
     felt = _felt_of(volume, signals)
     if way is None:
-        trouble = f"{volume.facts.name} has stalled: I/O did not complete (VolumeStalledIOCheck)"
-    else:
-        seen, p99 = getattr(volume, f"{way}_ms"), getattr(volume.model, f"{way}_p99")
-        trouble = f"{volume.facts.name} is degraded: half of its {way}s take {seen:,.1f} ms and more (the type's p99 is {p99:,.1f} ms), and it is below every limit"
-    words = f"{trouble}. It is EBS's fault, and minutes long as a rule: open a case, do not resize. {_felt(felt)}"
-    return _below_limits("degraded", "degraded", words, volume, felt, OPEN_A_CASE)
+        return _below_limits("stalled", volume, felt)
+    seen, p99 = getattr(volume, f"{way}_ms"), getattr(volume.model, f"{way}_p99")
+    return _below_limits("degraded", volume, felt, way=way, seen_ms=seen, p99_ms=p99)
 
 
 def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
@@ -400,28 +364,13 @@ def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Fin
                 slow.append(f"{name} takes {ms:,.1f} ms, the fastest member {quick:,.2f} ms")
     if not slow and not lost:
         return []
-    words = f"A member of {volume.facts.name} is degraded: {'; '.join(slow + lost)}. The array is as slow as that member; do not resize. {_felt(felt)}"
-    remedy = Remedy(
-        "Open a case with AWS for that volume; where the array has a copy, take the member out and rebuild it",
-        source="operate_page 1.4",
-    )
     figures = tuple(
-        figure(f"ms of {name}", ms, "ms", f"an I/O of {name} takes {ms:,.2f} ms")
+        FindingFigure(f"ms of {name}", ms, "ms", f"an I/O of {name} takes {ms:,.2f} ms")
         for name, ms in volume.member_ms.items()
     )
-    return [
-        Finding(
-            "degraded",
-            "member",
-            words.strip(),
-            volume.facts.name,
-            "felt" if felt else "seen",
-            felt,
-            1.0 if felt is None else max(felt, 0.01),
-            figures,
-            remedies=(remedy,),
-        )
-    ]
+    weight, basis = 1.0 if felt is None else max(felt, 0.01), "felt" if felt else "seen"
+    members = "; ".join(slow + lost)
+    return [table()["member"].finding(volume.facts.name, felt, weight, basis, figures, members=members)]
 
 
 def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
@@ -441,17 +390,17 @@ def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Find
     left_s = now / 100 * limits.credits / (asked - refill)
     if left_s > t.coming_s:
         return []
-    words = (
-        f"The burst credits of {volume.facts.name} will be gone in {span_in_words(max(1, round(left_s)))} at this rate: "
-        f"balance {now:.1f} %, {_amount(asked, unit)} asked, {_amount(refill, unit)} refilled."
-    )
-    figures = (
-        figure("empty_in_s", left_s, "s", f"the credits are empty in {span_in_words(max(1, round(left_s)))}"),
-        figure("balance_percent", now, "percent", f"credit balance: {now:.1f} %"),
-        figure("rate", asked, unit, f"rate: {_amount(asked, unit)} are asked"),
-    )
+    rate = FindingFigure("rate", asked, unit, f"rate: {_amount(asked, unit)} are asked")
     return [
-        Finding("will bind", "volume-credits", words, volume.facts.name, "coming", None, 1.0 / (1.0 + left_s), figures)
+        table()["coming"].finding(
+            volume.facts.name,
+            weight=1.0 / (1.0 + left_s),
+            figures=(rate,),
+            empty_in_s=left_s,
+            balance_percent=now,
+            asked=_amount(asked, unit),
+            refilled=_amount(refill, unit),
+        )
     ]
 
 
@@ -478,26 +427,15 @@ def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
         return None
     size, now = _mib(server, "innodb_log_buffer_size"), server.facts.variables.get("innodb_log_buffer_size", "")
     size_bytes = max(LOG_BUFFER, 2 * int(now)) if now.isdigit() else LOG_BUFFER
-    per = waits / server.tps if server.tps else 0.0
-    words = f"The log buffer is too small: {waits:,.1f} times a second a transaction waited for room in it (Innodb_log_waits). That says nothing of disks."
-    figures = (
-        figure(
-            "log_waits_per_s",
-            waits,
-            "1/s",
-            f"{waits:,.1f} waits for room in the log buffer a second, {per:.2f} a transaction",
-        ),
-    )
-    remedy = Remedy(
-        f"Make the log buffer larger: {size_bytes >> 20} MiB",
-        (
-            f"SET GLOBAL innodb_log_buffer_size = {size_bytes};    -- MySQL; MariaDB before 10.11.8: my.cnf and a restart",
-        ),
-        f"innodb_log_buffer_size = {size}" if size else "the value before",
-        "nothing",
-    )
-    return Finding(
-        "misconfigured", "log-buffer", words, None, "server", server.felt, min(1.0, per), figures, remedies=(remedy,)
+    each = waits / server.tps if server.tps else 0.0
+    return table()["log-buffer"].finding(
+        felt=server.felt,
+        weight=min(1.0, each),
+        log_waits_per_s=waits,
+        each=each,
+        size_mib=f"{size_bytes >> 20}",
+        size_bytes=f"{size_bytes}",
+        undo=f"innodb_log_buffer_size = {size}" if size else "the value before",
     )
 
 
@@ -521,41 +459,23 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
         "innodb_redo_log_capacity" if "innodb_redo_log_capacity" in server.facts.variables else "innodb_log_file_size"
     )
     now = _mib(server, name)
-    words = (
-        f"The redo log is too small: it holds {span_in_words(max(1, round(seconds)))} of this load, so InnoDB flushes "
-        f"{flushed:,.0f} pages a second to make room. An hour is good."
-    )
-    figures = (
-        figure("checkpoint_share", share, "share", f"checkpoint age: {in_percent(share)} of the most it may be"),
-        figure(
-            "pages_flushed_per_s", flushed, "pages/s", f"{flushed:,.0f} pages flushed a second, {ios:,.0f} I/Os in all"
-        ),
-        figure("holds_s", seconds, "s", f"the log holds {span_in_words(max(1, round(seconds)))} of this load"),
-    )
     has = server.facts.variables.get(name, "")
     hour = (server.get("log_bytes_per_s") or 0.0) * HOUR_S
     size_bytes = min(max(2 * int(has) if has.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO), MOST_REDO)
-    unit = (
+    line = (
         f"SET GLOBAL innodb_redo_log_capacity = {size_bytes};"
         if name == "innodb_redo_log_capacity"
         else f"innodb_log_file_size = {size_bytes >> 20}M    # my.cnf, and a restart (MariaDB 10.9 and later: SET GLOBAL)"
     )
-    remedy = Remedy(
-        "Make the redo log larger (a crash then takes longer to recover)",
-        (unit,),
-        f"{name} = {now}" if now else "",
-        "disk space only",
-    )
-    return Finding(
-        "misconfigured",
-        "redo",
-        words,
-        None,
-        "server",
-        server.felt,
-        0.6 + 0.4 * min(1.0, share),
-        figures,
-        remedies=(remedy,),
+    return table()["redo"].finding(
+        felt=server.felt,
+        weight=0.6 + 0.4 * min(1.0, share),
+        checkpoint_share=share,
+        pages_flushed_per_s=flushed,
+        holds_s=seconds,
+        ios=ios,
+        line=line,
+        undo=f"{name} = {now}" if now else "",
     )
 
 
@@ -573,17 +493,8 @@ def _free_pages(server: ServerSignals, signals: Signals, t: Thresholds) -> Findi
     waits = server.get("free_waits_per_s") or 0.0
     if waits < t.free_waits_per_s:
         return None
-    words = (
-        f"Clients wait for free pages {waits:,.1f} times a second (Innodb_buffer_pool_wait_free): flushing is behind."
-    )
-    figures = (figure("free_waits_per_s", waits, "1/s", f"{waits:,.1f} waits for a clean page a second"),)
-    remedy = Remedy(
-        "Let InnoDB flush more, as much as the volume gives",
-        ("SET GLOBAL innodb_io_capacity = N;    -- N: about half of the volume's IOPS",),
-        f"innodb_io_capacity = {server.facts.variables.get('innodb_io_capacity', '')}",
-        "nothing",
-    )
-    return Finding("misconfigured", "free-pages", words, None, "server", server.felt, 0.1, figures, remedies=(remedy,))
+    io_capacity = server.facts.variables.get("innodb_io_capacity", "")
+    return table()["free-pages"].finding(felt=server.felt, weight=0.1, free_waits_per_s=waits, io_capacity=io_capacity)
 
 
 def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
@@ -596,16 +507,13 @@ def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding 
     workers = variables.get(name, "")
     if not workers.isdigit() or int(workers) > 1:
         return None
-    words = f"The replica is {lag:,.0f} s behind and applies with one thread: it waits for one commit after the other, whatever the storage could do at once."
-    figures = (
-        figure("lag_s", lag, "s", f"the replica is {lag:,.0f} s behind its source"),
-        figure("workers", float(workers), "threads", f"{workers} applier threads"),
-    )
     stop = "STOP REPLICA SQL_THREAD" if name.startswith("replica") else "STOP SLAVE SQL_THREAD"
-    remedy = Remedy(
-        "Apply in parallel",
-        (f"{stop}; SET GLOBAL {name} = 8; {stop.replace('STOP', 'START')};",),
-        f"SET GLOBAL {name} = {workers}",
-        "nothing",
+    return table()["applier"].finding(
+        felt=server.felt,
+        weight=0.95,
+        lag_s=lag,
+        workers=float(workers),
+        setting=name,
+        stop=stop,
+        start=stop.replace("STOP", "START"),
     )
-    return Finding("misconfigured", "applier", words, None, "server", server.felt, 0.95, figures, remedies=(remedy,))

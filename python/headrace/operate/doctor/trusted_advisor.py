@@ -17,7 +17,7 @@ from importlib.resources import files
 import polars as pl
 
 from headrace.base.units import DAY_S, MIB
-from headrace.operate.evidence.model import Evidence, VolumeEvidence
+from headrace.observe.evidence.model import Evidence, VolumeEvidence
 
 TABLE = "trusted_advisor.csv"
 MAGNETIC, UNUSED, NOT_OPTIMIZED, INSTANCE = "k3J2hns32g", "DAvU99Dc4C", "PPkZrjsH2q", "Bh2xRR2FGH"

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.exporter import MetricsServer
-from headrace.operate.evidence import SourceOptions, is_live
+from headrace.operate.targets import SourceOptions, is_live
 from headrace.operate.watching.moment import Moment
 from headrace.operate.watching.opening import opened
 

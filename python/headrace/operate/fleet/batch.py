@@ -23,7 +23,7 @@ from headrace.base.storage import Storage
 from headrace.base.units import DAY_S, MIB, span_in_words
 from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
-from headrace.operate.evidence.limits import holding
+from headrace.observe.evidence.limits import holding
 from headrace.operate.fleet.answer import FleetSettings, Verdict, VolumeAnswer
 from headrace.operate.fleet.closed import WaitingClients, raised, waiting_clients
 from headrace.operate.fleet.cost import PriceTable

@@ -16,7 +16,7 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import DAY_S, in_percent
 from headrace.errors import InputError
-from headrace.operate.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.points import METRICS, SUMS
 from headrace.workload.points import MAX_OPS_PER_S

@@ -18,7 +18,7 @@ import numpy as np
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.base.units import in_percent
-from headrace.operate.evidence.limits import holding
+from headrace.observe.evidence.limits import holding
 from headrace.operate.fleet.closed import WaitingClients
 from headrace.operate.fleet.history import GONE_PERCENT, DeviceHistory
 

@@ -18,7 +18,7 @@ import polars as pl
 
 from headrace.base.storage import Storage
 from headrace.errors import InputError
-from headrace.operate.evidence.limits import holding
+from headrace.observe.evidence.limits import holding
 from headrace.simulation.demand import simulate
 from headrace.workload import OpenWorkload
 

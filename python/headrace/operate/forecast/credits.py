@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from headrace.errors import InputError
-from headrace.operate.evidence.limits import holding
+from headrace.observe.evidence.limits import holding
 from headrace.operate.forecast.balances import Balances, balances_now, follow
 from headrace.operate.forecast.history import (
     DOC,

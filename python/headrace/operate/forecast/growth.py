@@ -16,7 +16,7 @@ from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.base.units import MIB
 from headrace.errors import InputError
-from headrace.operate.evidence.limits import holding
+from headrace.observe.evidence.limits import holding
 from headrace.operate.forecast.history import DOC, SLOTS_PER_DAY, DemandHistory, workload_of
 from headrace.operate.forecast.trend import LEAST_DAYS, Trend, trend_of, with_demand
 

@@ -11,17 +11,10 @@ import numpy as np
 from headrace.base.storage import Storage
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
-from headrace.operate.evidence import (
-    Evidence,
-    SourceOptions,
-    described_by,
-    evidence_of,
-    import_options,
-    is_live,
-    load_target,
-)
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.forecast.history import DOC
 from headrace.operate.forecast.space import SpaceHistory, space_from_free
+from headrace.operate.targets import SourceOptions, described_by, evidence_of, import_options, is_live, load_target
 from headrace.workload import OpenWorkload
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_IO_KIB, MIN_POINT_S, make_points
 
@@ -52,7 +45,7 @@ def demand_of(target: str, options: SourceOptions = DEFAULT_OPTIONS) -> Recorded
         raise InputError(target[:80], rule, DOC, hint)
     loaded = load_target(target, options)
     if loaded is None:
-        return RecordedDemand(*from_evidence(evidence_of(target, options)[0]))
+        return RecordedDemand(*from_evidence(evidence_of(target, options)))
     # A volume of EBS that nobody uses publishes nothing; elsewhere a missing point is a hole.
     gaps = "zero" if loaded.readings.gaps == "zero" else "hold"
     load = loaded.workload(import_options(target, options, gaps))

@@ -11,7 +11,7 @@ from headrace import servers
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.lab.watching import stored
+from headrace.lab.waiting import stored
 from headrace.mysql.state import parse_version
 from headrace.operate.snapshots.services import VolumeService
 from headrace.operate.snapshots.sets import DOC, SnapshotSet, StoredSnapshot, check_whole

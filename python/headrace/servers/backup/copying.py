@@ -23,7 +23,7 @@ from typing import Any
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.lab.watching import wait_stored
+from headrace.lab.waiting import wait_stored
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.manifest import Manifest, Part, folder_of, write_manifest

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from headrace.base import processes
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.lab.watching import wait_stored
+from headrace.lab.waiting import wait_stored
 from headrace.mysql import connect
 from headrace.mysql.dialect import GUIDE, Dialect
 from headrace.mysql.gtid import GtidSet

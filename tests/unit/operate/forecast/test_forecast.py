@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from headrace.errors import InputError
-from headrace.operate.evidence.model import SourceFacts, Tick, VolumeFacts, gathered
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.forecast import ledger
 from headrace.operate.forecast.answer import forecast
 from headrace.operate.forecast.balances import without_credits
@@ -433,7 +433,7 @@ def test_a_forecast_without_a_date_is_not_kept():
 
 
 def test_minutes_of_cloudwatch_become_demand_and_holes_are_idle():
-    facts = VolumeFacts("vol-1", "gp2:400")
+    facts = SeenVolume("vol-1", "gp2:400")
     begin = MONDAY.replace(tzinfo=UTC).timestamp()
     row = {
         "read_iops": 600.0,

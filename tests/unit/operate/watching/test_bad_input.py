@@ -13,17 +13,17 @@ import pytest
 from doctored import evidence
 
 from headrace.errors import CouldNotRun, InputError
+from headrace.observe.evidence import aws, source
+from headrace.observe.evidence.model import gathered
+from headrace.observe.evidence.volumes import DeviceVolumes
 from headrace.observe.formats import import_file
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.evidence import SourceOptions, aws, evidence_of
-from headrace.operate.evidence.model import gathered
-from headrace.operate.evidence.volumes import DeviceVolumes
 from headrace.operate.forecast.history import history_of
 from headrace.operate.forecast.space import read_space
+from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.operate.watching import opening
 from headrace.operate.watching.following import TickFollower
 from headrace.operate.watching.screen import as_text, whole
@@ -71,8 +71,8 @@ def of_rds(path):
 
 
 def told(path, **options):
-    found, demand = evidence_of(str(path), SourceOptions(**options))
-    return diagnose_recording(found, demand, Counsel())
+    found = evidence_of(str(path), SourceOptions(**options))
+    return diagnose(found, Counsel())
 
 
 # --- figures of a minute --------------------------------------------------------------------------
@@ -94,11 +94,11 @@ def test_balances_that_are_missing(tmp_path):
     """Without BurstBalance the credits are told by the rate; watch does not say that gp2 has none."""
     path = of_ebs(tmp_path / "cw.json", 290, 30.0)
     assert told(path, storage="gp2:100").findings[0].subject == "volume-credits"
-    found, _ = evidence_of(str(path), SourceOptions(storage="gp2:100"))
+    found = evidence_of(str(path), SourceOptions(storage="gp2:100"))
     follower = TickFollower()
     moments = [follower.see(found.facts, tick) for tick in found.ticks()]
     assert "no credits" not in as_text(whole(moments[-1])) and moments[-1].volumes[0].bursts
-    found, _ = evidence_of(str(path), SourceOptions(storage="gp3:100"))
+    found = evidence_of(str(path), SourceOptions(storage="gp3:100"))
     assert "no credits" in as_text(whole(TickFollower().see(found.facts, found.ticks()[0])))
 
 
@@ -269,7 +269,7 @@ def test_the_minute_of_an_attachment_has_no_idle_time():
 
 def test_several_instances_and_options_that_aws_answers_itself(monkeypatch):
     monkeypatch.setattr(aws, "open_client", Cloud(instances=("i-1", "i-2")))
-    found, _ = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
+    found = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
     assert found.facts.volumes[0].storage == "io2:100:3000" and found.facts.instance == "m5.large"
     assert [note for note in found.notes if "Multi-Attach" in note and "i-1, i-2" in note]
     assert [note.split(" was")[0] for note in found.notes if "not used" in note] == [
@@ -288,7 +288,7 @@ def test_a_volume_that_is_detached_while_cloudwatch_is_watched(monkeypatch):
         slept.append(seconds)
         clock[0] += seconds
 
-    monkeypatch.setattr(opening, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
+    monkeypatch.setattr(source, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
     with opening.opened("aws:vol-1", SourceOptions(), seconds=150.0) as watched:
         shown = 0
         for _ in watched.moments:

@@ -304,7 +304,7 @@ def test_only_this_machine_is_served(listen):
 
 
 def test_targets_that_do_not_go_on_are_refused(tmp_path):
-    from headrace.operate.evidence import SourceOptions
+    from headrace.operate.targets import SourceOptions
 
     for targets in ([str(tmp_path)], ["lab:db", "lab:db"]):
         with pytest.raises(InputError):

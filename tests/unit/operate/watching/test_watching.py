@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft
-from headrace.operate.evidence import holding
-from headrace.operate.evidence.model import SeenServer, SeenVolume, SourceFacts, Tick
+from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.model import SeenServer, SeenVolume, SourceFacts, Tick
 from headrace.operate.watching.following import TickFollower
 from headrace.operate.watching.history import History
 from headrace.operate.watching.judging import Judge

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.operate.doctor import diagnosis
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.model import Diagnosis
-from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, evidence_of
 from recorded_queues import scenarios
 from recorded_queues.printing import Format, volume_id, write
 from recorded_queues.scenarios import Scenario
@@ -47,8 +47,8 @@ def diagnose(scenario: Scenario, path: Path) -> Diagnosis:
     if device is not None and path.suffix == ".json":
         device = "+".join(volume_id(number) for number in range(len(scenario.members)))
     options = SourceOptions(scenario.storage, scenario.instance, devices=(device,) if device else ())
-    evidence, demand = evidence_of(str(path), options)
-    return diagnose_recording(evidence, demand, Counsel())
+    evidence = evidence_of(str(path), options)
+    return diagnosis.diagnose(evidence, Counsel())
 
 
 def is_right(name: str, form: Format, said: Diagnosis) -> bool:

@@ -12,7 +12,7 @@ import polars as pl
 
 from headrace.base.processes import cpu_seconds
 from headrace.errors import HeadraceError
-from headrace.lab.metrics import rates
+from headrace.lab.metrics import volume_rows
 from headrace.servers.server import Server
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
@@ -68,13 +68,11 @@ class LagRecord:
         if server is None:
             return {}
         figures: dict[str, object] = {"cpu_cores": self._cores(server)}
-        with contextlib.suppress(HeadraceError, KeyError, IndexError):
+        with contextlib.suppress(HeadraceError):
             if server.data_volume is not None:
-                answer = server.lab.metrics(server.data_volume, "second", last=1)
-                rate = rates(answer["columns"], answer["rows"][-1])
-                figures |= {"read_iops": rate.read_iops, "write_iops": rate.write_iops}
-                figures |= {"read_ms": rate.read_p50_ms, "write_ms": rate.write_p50_ms}
-                figures |= {"balance_percent": rate.balance_percent}
+                for row in volume_rows(server.lab.metrics(server.data_volume, "second", last=1)).values():
+                    figures |= {name: row[name] for name in ("read_iops", "write_iops", "balance_percent")}
+                    figures |= {"read_ms": row["read_p50_ms"], "write_ms": row["write_p50_ms"]}
         return figures
 
     def _cores(self, server: Server) -> float | None:

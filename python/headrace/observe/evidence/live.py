@@ -10,16 +10,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.base.units import HOUR_S
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.metrics import SECONDS_OF
+from headrace.observe.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
+from headrace.observe.evidence.server import ServerReader
+from headrace.observe.evidence.source import TickSource
+from headrace.observe.evidence.volumes import VolumeReader
 from headrace.observe.live import host
 from headrace.observe.live.nvme import NvmePage
-from headrace.operate.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
-from headrace.operate.evidence.server import ServerReader
-from headrace.operate.evidence.volumes import VolumeReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 AFTER_S = 0.25  # past a whole second of the wall, when the daemon has written its row
 # Clocks of two machines may differ by this much before it is said, s: NTP keeps them far closer.
 CLOCKS_APART_S = 2.0
+# What is asked of the lab at the start: seconds for rates and credits at once, minutes for the
+# hour before them.
+PAST_S, PAST_MINUTES_S = 90, int(HOUR_S)
 FACTS_EVERY_S = 10.0  # how often volumes are asked whether they are another by now
 
 
@@ -53,8 +59,8 @@ class HostReader:
         return row
 
 
-class LiveSource:
-    """`facts`, then `ticks()`; `close()` at the end, or use it in a `with`."""
+class LiveSource(TickSource):
+    """Reads volumes, server and host; `close()` at the end, or use it in a `with`."""
 
     def __init__(
         self,
@@ -75,7 +81,7 @@ class LiveSource:
             self._notes.append(
                 f"the server's clock is {apart:+,.0f} s from this machine's; its figures are joined by when they were read"
             )
-        self.facts = SourceFacts(
+        self._facts = SourceFacts(
             target,
             "live",
             1.0,
@@ -92,19 +98,30 @@ class LiveSource:
         self._asked = time.monotonic()
 
     @property
+    def facts(self) -> SourceFacts:
+        return self._facts
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """The notes so far: restarts, counters that went back, volumes that were detached."""
         parts = [self._notes, self._volumes.notes if self._volumes else [], self._server.notes if self._server else []]
         return tuple(dict.fromkeys(text for part in parts for text in part))
 
-    def past(self, seconds: int, resolution: str) -> list[Tick]:
-        """Returns what volumes did before they were watched, a `second` or a `minute` a tick: of
-        the lab's volumes alone."""
+    def past(self) -> list[Tick]:
+        """Returns what the lab's volumes did in the last hour, minutes and then seconds; nothing
+        where volumes keep none or the lab is not there."""
+        with suppress(HeadraceError):
+            seconds = self._past(PAST_S, "second")
+            begins = seconds[0].t_unix if seconds else time.time()
+            minutes = self._past(PAST_MINUTES_S, "minute")
+            return [tick for tick in minutes if tick.t_unix + tick.duration_s <= begins] + seconds
+        return []
+
+    def _past(self, seconds: int, resolution: str) -> list[Tick]:
         by_second = self._volumes.past(seconds, resolution) if self._volumes else {}
         return [Tick(at, float(SECONDS_OF[resolution]), rows) for at, rows in sorted(by_second.items())]
 
     def pages(self) -> dict[str, NvmePage]:
-        """Returns the statistics pages of the volumes that have one. Raises CouldNotRun."""
         return self._volumes.pages() if self._volumes else {}
 
     def ticks(self, seconds: float | None = None) -> Iterator[Tick]:
@@ -146,7 +163,7 @@ class LiveSource:
     def _ask_facts(self) -> None:
         if self._volumes and time.monotonic() - self._asked >= FACTS_EVERY_S:
             self._asked = time.monotonic()
-            self.facts = replace(self.facts, volumes=self._volumes.facts())
+            self._facts = replace(self._facts, volumes=self._volumes.facts())
 
     def _say(self, text: str) -> None:
         if text not in self._notes:
@@ -155,18 +172,12 @@ class LiveSource:
     def refresh(self) -> None:
         """Asks again what the volumes are."""
         if self._volumes:
-            self.facts = replace(self.facts, volumes=self._volumes.facts())
+            self._facts = replace(self._facts, volumes=self._volumes.facts())
 
     def close(self) -> None:
         """Ends the connection to the server."""
         if self._server:
             self._server.close()
-
-    def __enter__(self) -> LiveSource:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def collect(source: LiveSource, seconds: float, progress: Callable[[float], object] = lambda share: None) -> Evidence:

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.base.files import read_bytes, write_whole
 from headrace.errors import InputError
-from headrace.operate.evidence.model import Evidence, SourceFacts, Tick, gathered
+from headrace.observe.evidence.model import Evidence, SourceFacts, Tick, gathered
 
 ENDINGS = (".jsonl", ".jsonl.gz")
 GZIP = b"\x1f\x8b"  # first bytes (RFC 1952)

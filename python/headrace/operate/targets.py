@@ -4,15 +4,24 @@ standard input."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.files import OWN_FILE, detect
+from headrace.base.units import HOUR_S
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import Address
+from headrace.observe.evidence import aws, evidence_file, files
+from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.live import LiveSource, collect
+from headrace.observe.evidence.model import Evidence
+from headrace.observe.evidence.server import ServerReader
+from headrace.observe.evidence.source import KeptSource, TickSource
+from headrace.observe.evidence.volumes import DeviceVolumes, LabVolumes
 from headrace.observe.formats import (
     ImportOptions,
     LoadedRecording,
@@ -25,12 +34,6 @@ from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.recording import STDIN, open_recording
 from headrace.observe.remote.aws import is_database, names_of
 from headrace.observe.remote.span import DEFAULT_S, TimeSpan
-from headrace.operate.evidence import aws, evidence_file, files
-from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.live import LiveSource, collect
-from headrace.operate.evidence.model import Evidence
-from headrace.operate.evidence.server import ServerReader
-from headrace.operate.evidence.volumes import DeviceVolumes, LabVolumes
 from headrace.servers import servers
 from headrace.workload import OpenWorkload
 
@@ -43,6 +46,8 @@ HEAD_CHARACTERS = 200  # enough for the first words of any form; ours
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 TIMES = ("--interval", "--clock-start", "--last", "--until")
 LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
+# CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s.
+AWS_EVERY_S, AWS_AGAIN_S = 60.0, 600.0
 
 
 @dataclass(frozen=True)
@@ -98,19 +103,35 @@ def open_live(target: str, options: SourceOptions = SourceOptions()) -> LiveSour
     raise InputError(target[:80], "is not watched live", DOC, f"Targets are {FORMS}.")
 
 
+def open_source(
+    target: str, options: SourceOptions = SourceOptions(), past: bool = True, seconds: float | None = None
+) -> TickSource:
+    """Opens any target as a source of ticks. `past`: of CloudWatch, with the last hour; `seconds`:
+    it is asked for no longer than that (None: for ever). Raises InputError, CouldNotRun."""
+    if is_live(target):
+        return open_live(target, options)
+    if not target.startswith("aws:"):
+        return KeptSource(evidence_of(target, options))
+
+    def ask(span_s: float = AWS_AGAIN_S) -> Evidence:
+        return evidence_of(target, options, span_s)
+
+    return KeptSource(ask(HOUR_S if past else AWS_AGAIN_S), ask, AWS_EVERY_S, seconds)
+
+
 def evidence_of(
     target: str,
     options: SourceOptions = SourceOptions(),
     seconds: float | None = None,
     progress: Callable[[float], None] = lambda share: None,
-) -> tuple[Evidence, OpenWorkload | None]:
-    """Returns the evidence, and for a recording of a device its demand (OpenWorkload), else None. A
-    live target is watched for `seconds` (10); a service is asked for as many where they are given,
-    else for the options' span. Raises InputError, CouldNotRun."""
+) -> Evidence:
+    """Returns the evidence of a target. A live one is watched for `seconds` (10); a service is
+    asked for as many where they are given, else for the options' span. Raises InputError,
+    CouldNotRun."""
     if is_live(target):
         _refuse_times(target, options)
-        with open_live(target, options) as source:
-            return collect(source, seconds or LIVE_SECONDS, progress), None
+        with closing(open_live(target, options)) as source:
+            return collect(source, seconds or LIVE_SECONDS, progress)
     _check(options)
     if is_service(target):
         return _load_service(target, options, seconds)
@@ -129,10 +150,10 @@ def evidence_of(
             )
         _refuse_times(target, options)
         captured = files.of_capture(path, options.storage, options.instance, options.as_of)
-        return _chosen(captured, options.devices), None
+        return _chosen(captured, options.devices)
     if evidence_file.is_evidence_file(path):
         _refuse_times(target, options)
-        return _described(_chosen(evidence_file.load(path), options.devices), options), None
+        return _described(_chosen(evidence_file.load(path), options.devices), options)
     return _load_recording(target, load_target(target, options), options)
 
 
@@ -185,7 +206,7 @@ def described_by(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[str |
     return (None, None) if description is None else (description.storage, description.instance)
 
 
-def _load_service(target: str, options: SourceOptions, seconds: float | None) -> tuple[Evidence, OpenWorkload | None]:
+def _load_service(target: str, options: SourceOptions, seconds: float | None) -> Evidence:
     """Loads what a service keeps: of EBS volumes evidence with CloudWatch's checks, of an RDS
     instance and of Prometheus a recording."""
     if seconds is not None:
@@ -193,13 +214,11 @@ def _load_service(target: str, options: SourceOptions, seconds: float | None) ->
     if target.startswith("aws:") and not is_database(target):
         check_times(target, options)
         names = names_of(target)
-        return _noted(aws.evidence_of_aws(names, options.span or TimeSpan(), as_of=options.as_of), options), None
+        return _noted(aws.evidence_of_aws(names, options.span or TimeSpan(), as_of=options.as_of), options)
     return _load_recording(target, load_target(target, options), options)
 
 
-def _load_recording(
-    target: str, loaded: LoadedRecording | None, options: SourceOptions
-) -> tuple[Evidence, OpenWorkload]:
+def _load_recording(target: str, loaded: LoadedRecording | None, options: SourceOptions) -> Evidence:
     """Judges a recording of a tool: of one device, or of an array. Raises InputError."""
     assert loaded is not None  # what is None was handled before
     storage, instance, unused = options.storage, options.instance, []
@@ -209,11 +228,11 @@ def _load_recording(
         if storage is not None:
             unused.append(f"--storage {storage} was not used: AWS says what it is")
         storage, instance = own.storage, own.instance or instance
-    evidence, demand = files.of_recording(
+    evidence = files.of_recording(
         loaded, import_options(target, options, gaps="hold"), storage, instance, options.as_of
     )
     facts = replace(evidence.facts, target="standard input" if target == STDIN else target)
-    return replace(evidence, facts=facts, notes=(*evidence.notes, *unused)), demand
+    return replace(evidence, facts=facts, notes=(*evidence.notes, *unused))
 
 
 def check_times(target: str, options: SourceOptions) -> None:

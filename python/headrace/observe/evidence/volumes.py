@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.base.units import MIB, US_PER_MS, US_PER_S
+from headrace.base.caps import OVER
+from headrace.base.units import MIB, US_PER_S
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.lab.metrics import SECONDS_OF
+from headrace.lab.metrics import SECONDS_OF, volume_rows
+from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.model import Row, SeenVolume
 from headrace.observe.live import host, nvme
-from headrace.observe.run_files.counters import hands_on_parts
-from headrace.operate.evidence.counters import scaled
-from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import OVER, Row, SeenVolume
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +56,7 @@ class LabVolumes:
     def __init__(self, lab: Lab, names: Sequence[str], members: bool = False) -> None:
         """Raises InputError for a volume that is not there or not attached."""
         self._lab, self._names = lab, tuple(names)
-        self._seen: dict[str, float] = {}
+        self._seen: dict[str, int] = {}
         self.notes: list[str] = []
         self.missing: list[str] = []
         status = lab.status()
@@ -118,13 +117,11 @@ class LabVolumes:
         by_second: dict[float, dict[str, Row]] = {}
         volumes = {name: (name, None) for name in self._names} | self._members
         for name, (volume, member) in volumes.items():
-            seen = self._seen.get(name, 0.0)
-            answer = self._lab.metrics(volume, last=LAST_ROWS, member=member)
-            rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
-            fresh = [row for row in rows if row["t_s"] > seen] if seen else rows[-1:]
-            for row in fresh:
-                by_second.setdefault(float(row["t_s"]), {})[name] = row_of_lab(row)
-                self._seen[name] = float(row["t_s"])
+            rows = volume_rows(self._lab.metrics(volume, last=LAST_ROWS, member=member))
+            seen = self._seen.get(name, max(rows, default=0) - 1)
+            for t_s in (t_s for t_s in rows if t_s > seen):
+                by_second.setdefault(float(t_s), {})[name] = rows[t_s]
+                self._seen[name] = t_s
         return by_second
 
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
@@ -132,9 +129,8 @@ class LabVolumes:
         by_second: dict[float, dict[str, Row]] = {}
         for name in self._names:
             answer = self._lab.metrics(name, resolution, last=seconds // SECONDS_OF[resolution])
-            for row in answer["rows"]:
-                named = dict(zip(answer["columns"], row, strict=True))
-                by_second.setdefault(float(named["t_s"]), {})[name] = row_of_lab(named)
+            for t_s, row in volume_rows(answer).items():
+                by_second.setdefault(float(t_s), {})[name] = row
         return by_second
 
     def pages(self) -> dict[str, nvme.NvmePage]:
@@ -145,40 +141,6 @@ class LabVolumes:
             with suppress(InputError):
                 by_name[name] = nvme.read_page(bytes.fromhex(self._lab.nvme_statistics(name)["page_hex"]))
         return by_name
-
-
-def row_of_lab(row: Mapping[str, float | None]) -> Row:
-    """Returns a row of the lab's seconds as figures of a volume."""
-    seconds = (row.get("span_us") or US_PER_S) / US_PER_S
-    reads, writes = row.get("reads") or 0.0, row.get("writes") or 0.0
-
-    def per(name: str, unit: float = 1.0) -> float:
-        return (row.get(name) or 0.0) / unit / seconds
-
-    figures: Row = {
-        "read_iops": reads / seconds,
-        "write_iops": writes / seconds,
-        "charged_iops": per("consumed_ops"),
-        "read_mib_s": per("read_bytes", MIB),
-        "write_mib_s": per("write_bytes", MIB),
-        "queue": row.get("queue_mean"),
-        "queue_max": row.get("queue_max"),
-        "idle_share": scaled(row.get("idle_percent"), 0.01),
-        "read_ms": per("read_time_us", US_PER_MS) * seconds / reads if reads else None,
-        "write_ms": per("write_time_us", US_PER_MS) * seconds / writes if writes else None,
-        "balance_percent": row.get("balance_percent"),
-        "instance_io_balance_percent": row.get("instance_ios_balance_percent"),
-        "instance_byte_balance_percent": row.get("instance_bytes_balance_percent"),
-        "flush_iops": per("flushes"),
-        "errors_per_s": per("errors"),
-    }
-    for way, count in (("read", reads), ("write", writes)):
-        for share in ("p50", "p99"):
-            figures[f"{way}_{share}_ms"] = scaled(row.get(f"{way}_{share}_us"), 1 / US_PER_MS) if count else None
-    for name, column in OVER.items():
-        exceeded = row.get(name.replace("-", "_") + "_exceeded_us")
-        figures[column] = None if exceeded is None else min(1.0, exceeded / US_PER_S / seconds)
-    return figures
 
 
 class DeviceVolumes:
@@ -261,18 +223,11 @@ class DeviceVolumes:
         return dict(self._pages)
 
     def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
-        change = {key: now[key] - before[key] for key in now if key in before}
-        for key in host.WRAPPING:
-            if change.get(key, 0.0) < 0:
-                change[key] += host.WRAP
-        if any(value < 0 for key, value in change.items() if key != "in_flight") or took <= 0:
+        change = host.change_of(before, now)
+        if change is None or took <= 0:
             self.notes.append(f"counters of {name} went back: the device was attached again; that second is left out")
             return None
-        parts = 1.0 if hands_on_parts(name) else 0.0
-        reads = change["reads"] + parts * change["reads_merged"]
-        flushes = min(change["writes"], change.get("flushes", 0.0))
-        writes = change["writes"] - flushes + parts * change["writes_merged"]
-        return device_row(change, reads, writes, flushes, took, self._limits[name])
+        return device_row(name, change, took, self._limits[name])
 
     def _from_page(self, name: str, took: float) -> Row:
         """Returns time over the limits, from the statistics page."""
@@ -296,15 +251,10 @@ class DeviceVolumes:
         return shares
 
 
-def device_row(
-    change: Mapping[str, float],
-    reads: float,
-    writes: float,
-    flushes: float,
-    took: float,
-    limits: HoldingLimits | None,
-) -> Row:
-    """Returns differences of /proc/diskstats as figures of a volume."""
+def device_row(device: str, change: Mapping[str, float], took: float, limits: HoldingLimits | None) -> Row:
+    """Returns differences of /proc/diskstats over `took` s as figures of a volume."""
+    reads, writes = host.volume_requests(device, change)
+    flushes = min(change["writes"], change.get("flushes", 0.0))
     read_mib_s, write_mib_s = (change[f"{way}_bytes"] / MIB / took for way in ("read", "write"))
     charged = limits.charged(reads / took, writes / took, read_mib_s, write_mib_s)[0] if limits else None
     return {

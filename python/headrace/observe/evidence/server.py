@@ -9,21 +9,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.base.processes import cpu_seconds
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql import Address, connect, statements
-from headrace.mysql.statements import ask_named
-from headrace.observe.live import host, profile
-from headrace.observe.run_files.status import COMMITS, READS, WRITES
-from headrace.operate.evidence.counters import (
+from headrace.mysql.statements import ask_named, numbers_of
+from headrace.observe.evidence.counters import (
     OWN_SELECT,
     OWN_SHOW,
     TRANSACTIONS,
     WAITS,
     another_server,
-    number_of,
     status_row,
 )
-from headrace.operate.evidence.model import Row, SeenServer
+from headrace.observe.evidence.model import Row, SeenServer
+from headrace.observe.live import host, profile
+from headrace.observe.run_files.status import COMMITS, READS, WRITES
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
 # Variables that a recording keeps: what says how the server uses storage, and no name or path.
@@ -144,18 +144,14 @@ class ServerReader:
             self._replica, self._replica_at = self._ask_replica(), at_s
             return {}, dict(self._replica), 0.0
         try:
-            now = {
-                str(name).lower(): number
-                for name, text in self._ask(self._statement)
-                if (number := number_of(text)) is not None
-            }
+            now = numbers_of(self._ask(self._statement))
         except CouldNotRun:
             self._before = Before()
             with contextlib.suppress(Exception):
                 self._connection.close()
             self._connection = connect(self.address, ANSWER_S)
             raise
-        cpu_s = None if self._pid is None else host.read_process(self._pid)
+        cpu_s = None if self._pid is None else cpu_seconds(self._pid)
         before, self._before = self._before, Before(at_s, now, cpu_s)
         took = at_s - before.at_s
         if not before.counters or took <= 0:

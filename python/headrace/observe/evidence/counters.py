@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from headrace.mysql.statements import number_of
+from headrace.observe.evidence.model import Row
 from headrace.observe.run_files.status import CHECKPOINT_ENDS, COMMITS, READS, WRITES
-from headrace.operate.evidence.model import Row
 
 # Client time by class, of performance_schema, in picoseconds.
 WAITS = {
@@ -169,14 +170,6 @@ class CounterRates:
         """Returns the sum of the counters' rates that are there."""
         values = [value for name in names if (value := self(name)) is not None]
         return sum(values) if values else None
-
-
-def number_of(text: object) -> float | None:
-    """Returns the number in a variable's text, None where it is not a number."""
-    try:
-        return float(str(text))
-    except ValueError:
-        return None
 
 
 def scaled(value: float | None, factor: float) -> float | None:

@@ -12,18 +12,20 @@ import pytest
 from doctored import START, evidence
 
 from headrace.errors import CouldNotRun, InputError
+from headrace.lab.metrics import volume_row
 from headrace.mysql import parse_address
+from headrace.observe.evidence import aws, evidence_file, model
+from headrace.observe.evidence import server as reader
+from headrace.observe.evidence.counters import another_server, status_row
+from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.live import HostReader, LiveSource
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.volumes import DeviceVolumes, device_row
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.output import lines
-from headrace.operate.evidence import SourceOptions, aws, evidence_file, evidence_of, open_live
-from headrace.operate.evidence import server as reader
-from headrace.operate.evidence.counters import another_server
-from headrace.operate.evidence.limits import holding
-from headrace.operate.evidence.live import LiveSource
-from headrace.operate.evidence.model import SeenVolume, SourceFacts, Tick, gathered
-from headrace.operate.evidence.volumes import DeviceVolumes, device_row, row_of_lab
+from headrace.operate.targets import SourceOptions, evidence_of, open_live
 
 # --- values ---------------------------------------------------------------------------------------
 
@@ -37,6 +39,18 @@ def test_ticks_are_put_in_order_and_the_first_of_a_moment_stays():
     ]
     rows = gathered(facts, ticks).volumes[0].rows
     assert rows["t_unix"].to_list() == [START, START + 2] and rows["queue"].to_list() == [0.0, 2.0]
+
+
+def test_every_source_gives_columns_of_a_tick_and_each_column_has_a_source():
+    minute = aws.row_of_minute(dict.fromkeys(aws.CHECKS, 1.0), None)
+    device = device_row("loop0", dict.fromkeys(host.FIELDS, 1.0), 1.0, None)
+    assert {*volume_row({}), *device, *minute} == set(model.VOLUME_COLUMNS)
+    # Of its process and of its own clock, where it is on this machine.
+    server = {*status_row({}, {}, 1.0, {}, 0), "server_cpus", "reading_s"}
+    assert server == set(model.SERVER_COLUMNS)
+    reader = HostReader()
+    reader.read()
+    assert set(reader.read()) <= set(model.HOST_COLUMNS)
 
 
 def test_a_figure_that_is_missing_is_null_and_a_column_nobody_has_is_not_there():
@@ -102,29 +116,8 @@ def test_flushes_are_no_ios_of_a_volume():
         "write_ms": 60.0,
         "flushes": 10.0,
     }
-    row = device_row(change, 0.0, 20.0, 10.0, 2.0, None)
+    row = device_row("nvme1n1", change, 2.0, None)
     assert (row["write_iops"], row["flush_iops"], row["read_ms"]) == (10.0, 5.0, None)
-
-
-def test_a_row_of_the_lab():
-    row = {
-        "reads": 100,
-        "writes": 0,
-        "read_bytes": 1_638_400,
-        "read_time_us": 250_000,
-        "span_us": 500_000,
-        "volume_iops_exceeded_us": 400_000,
-        "consumed_ops": 100,
-        "read_p50_us": 2_000,
-    }
-    found = row_of_lab(row)
-    assert (found["read_iops"], found["read_ms"], found["over_volume_iops"], found["read_p50_ms"]) == (
-        200.0,
-        2.5,
-        0.8,
-        2.0,
-    )
-    assert found["write_ms"] is None and found["write_p50_ms"] is None, "a zero of no I/O is no fast disk"
 
 
 # --- a live server --------------------------------------------------------------------------------
@@ -411,8 +404,8 @@ def test_an_idle_minute_has_no_latency():
 def test_a_recording_gives_the_same_answer(tmp_path, name):
     made = evidence({"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0}, {"tps": 30.0})
     evidence_file.save(made, tmp_path / name)
-    again, demand = evidence_of(str(tmp_path / name))
-    assert demand is None and again.ticks() == made.ticks() and again.facts == made.facts
+    again = evidence_of(str(tmp_path / name))
+    assert again.demand is None and again.ticks() == made.ticks() and again.facts == made.facts
     assert diagnose(again).to_dict() == diagnose(made).to_dict()
 
 
@@ -421,7 +414,7 @@ def test_a_recording_that_is_cut(tmp_path):
     evidence_file.save(made, tmp_path / "a.jsonl")
     text = (tmp_path / "a.jsonl").read_bytes()
     (tmp_path / "b.jsonl").write_bytes(text[:-20])
-    found, _ = evidence_of(str(tmp_path / "b.jsonl"))
+    found = evidence_of(str(tmp_path / "b.jsonl"))
     assert len(found.ticks()) == len(made.ticks()) - 1 and any("cut off" in note for note in found.notes)
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(text)[:-30])
     with pytest.raises(InputError, match="cut off"):
@@ -479,7 +472,7 @@ def test_a_captured_folder(tmp_path):
         f"{START + index},nvme1n1,{100 * index},{1_638_400 * index},{60 * index},0,0,0,{60 * index},{60 * index}"
         for index in range(10)
     ]
-    found, _ = evidence_of(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
+    found = evidence_of(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
     assert found.facts.server.variables["log_bin"] == "ON"
     assert found.facts.kind == "capture" and found.facts.volumes[0].storage == "gp2:100"
     assert found.server["tps"].to_list() == [50.0] * 9 and found.volumes[0].rows["read_ms"].to_list() == [0.6] * 9
@@ -488,7 +481,7 @@ def test_a_captured_folder(tmp_path):
 
 def test_a_capture_over_a_restart_and_a_clock_set_back(tmp_path):
     lines = ["time,uptime,com_commit", f"{START},5000,100", f"{START + 1},1,3", f"{START + 2},2,8"]
-    found, _ = evidence_of(capture(tmp_path, lines))
+    found = evidence_of(capture(tmp_path, lines))
     assert found.server.height == 1 and any("started again" in note for note in found.notes)
     lines = ["time,uptime,com_commit", f"{START},1,1", f"{START - 3600},2,3"]
     with pytest.raises(InputError, match="clock was set"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,15 @@ from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, parse_iso
+from headrace.observe.evidence.counters import another_server, status_row
+from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.recorded_beside import beside_of
+from headrace.observe.evidence.volumes import device_row
 from headrace.observe.formats import ImportOptions, LoadedRecording
+from headrace.observe.live import host
 from headrace.observe.live.record import DESCRIPTION
-from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.series import RunFinding, csv_rows, open_text
-from headrace.operate.evidence.counters import another_server, status_row
-from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
-from headrace.operate.evidence.recorded_beside import beside_of
-from headrace.operate.evidence.volumes import device_row
 from headrace.workload import OpenWorkload
 
 MAX_TOML_BYTES = 1 << 20  # as a run description takes
@@ -37,10 +38,10 @@ READER_THREADS = 1
 
 def of_recording(
     loaded: LoadedRecording, options: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
-) -> tuple[Evidence, OpenWorkload]:
-    """Returns the evidence in a recording of one device, and the same as a demand. Where `options`
-    name no device it is the one that clearly does most, or one that waits where that one does not.
-    Raises InputError."""
+) -> Evidence:
+    """Returns the evidence in a recording of one device, with its demand. Where `options` name no
+    device it is the one that clearly does most, or one that waits where that one does not. Raises
+    InputError."""
     workload = loaded.workload(options)
     workload, beside = (workload, []) if options.device is not None else _slowest(loaded, options, workload)
     limits = None if storage is None else holding(storage, instance, as_of)
@@ -74,7 +75,8 @@ def of_recording(
         False,
         missing,
     )
-    return gathered(facts, ticks, [*beside, *notes, *_of_rds(tool, storage, loaded), *workload.notes()]), workload
+    noted = [*beside, *notes, *_of_rds(tool, storage, loaded), *workload.notes()]
+    return replace(gathered(facts, ticks, noted), demand=workload)
 
 
 def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: list[str]) -> dict[int, Row]:
@@ -291,17 +293,13 @@ def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFind
         if before is None or at <= before[0]:
             continue
         took = at - before[0]
-        change = {key: now[key] - before[1][key] for key in now if key in before[1]}
-        if any(value < 0 for key, value in change.items() if key != "in_flight"):
+        change = host.change_of(before[1], now)
+        if change is None:
             findings.append(
                 RunFinding("restart", f"counters of {device} went back: attached again; that second is left out")
             )
             continue
-        parts = 1.0 if hands_on_parts(device) else 0.0
-        flushes = min(change["writes"], change.get("flushes", 0.0))
-        reads = change["reads"] + parts * change.get("reads_merged", 0.0)
-        writes = change["writes"] - flushes + parts * change.get("writes_merged", 0.0)
-        ticks.append(Tick(before[0], took, {device: device_row(change, reads, writes, flushes, took, limits)}))
+        ticks.append(Tick(before[0], took, {device: device_row(device, change, took, limits)}))
     return ticks
 
 

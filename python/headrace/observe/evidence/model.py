@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from headrace.operate.evidence.limits import HoldingLimits
+from headrace.base.caps import OVER
+from headrace.observe.evidence.limits import HoldingLimits
+
+if TYPE_CHECKING:
+    from headrace.workload import OpenWorkload
 
 Row = dict[str, float | None]
 
-# Shares of the time over each limit, by the names of base.caps.
-OVER = {
-    "volume-iops": "over_volume_iops",
-    "volume-throughput": "over_volume_throughput",
-    "instance-iops": "over_instance_iops",
-    "instance-throughput": "over_instance_throughput",
-}
 # A volume's columns. Rates are means of the interval; `charged_iops` as EBS counts (256 KiB an
 # I/O); `read_ms`, `write_ms` means of requests and `*_p50_ms`, `*_p99_ms` of a histogram; `over_*`
 # the share of the interval (0 to 1) during which requests waited for that limit, `flagged` where
@@ -45,8 +42,7 @@ SERVER_COLUMNS = (
     "free_waits_per_s", "checkpoint_age_bytes", "checkpoint_share", "dirty_share", "free_share", "threads_running",
     "threads_connected", "lock_waiters", "lock_waiting", "data_waiters", "log_waiters", "binlog_waiters",
     "pending_reads", "pending_writes", "pending_fsyncs", "sent_bytes_per_s", "uptime_s", "server_cpus",
-    "binlog_bytes_per_s", "statements_running", "logged_per_s",
-    "writing_per_s", "reading_s",
+    "binlog_bytes_per_s", "logged_per_s", "writing_per_s", "reading_s",
 )  # fmt: skip
 # Of the host: processors' worth (`nice_cpus`: of `user_cpus`, what yields to everything else), and
 # the shares of time in which something waited for processors or for I/O (PSI).
@@ -54,15 +50,16 @@ HOST_COLUMNS = (
     "user_cpus", "nice_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus", "load1",
     "memory_available_bytes", "psi_cpu_share", "psi_io_share", "psi_io_full_share",
 )  # fmt: skip
-# A replica's columns: `sql_running` and `io_running` 0 or 1, `workers` that may apply at once.
-REPLICA_COLUMNS = ("lag_s", "delay_s", "relay_log_bytes", "sql_running", "io_running", "workers")
+# A replica's columns: `sql_running` and `io_running` 0 or 1.
+REPLICA_COLUMNS = ("lag_s", "delay_s", "relay_log_bytes", "sql_running", "io_running")
 
 
 @dataclass(frozen=True)
 class Tick:
-    """One interval. `t_unix`: its beginning, seconds since 1970 (of a file without a clock: seconds
-    since its beginning). `volumes`: by name, figures of VOLUME_COLUMNS; `server`, `host`, `replica`
-    alike.
+    """One interval of `duration_s`. `t_unix`: its beginning, seconds since 1970 (of a file without
+    a clock: seconds since its beginning). `volumes`: by name, figures of VOLUME_COLUMNS; `server`,
+    `host`, `replica` alike. Units stand in the names and above; decision 0018 says which source
+    gives what.
     """
 
     t_unix: float
@@ -118,10 +115,6 @@ class SeenServer:
     replica: bool = False
 
 
-# The names by which other rooms import these.
-VolumeFacts, ServerFacts = SeenVolume, SeenServer
-
-
 @dataclass(frozen=True)
 class SourceFacts:
     """The facts of a source, known before the first tick.
@@ -157,8 +150,9 @@ class VolumeEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of it. `server`, `host`, `replica`: a row a tick with `t_unix`, `duration_s` and what is
-    known of their columns; a frame without rows where nothing is."""
+    """All of it. `demand`: of a recording of a device alone, the same as a demand. `server`,
+    `host`, `replica`: a row a tick with `t_unix`, `duration_s` and what is known of their columns;
+    a frame without rows where nothing is."""
 
     facts: SourceFacts
     volumes: tuple[VolumeEvidence, ...]
@@ -166,6 +160,7 @@ class Evidence:
     host: pl.DataFrame
     replica: pl.DataFrame
     notes: tuple[str, ...] = ()
+    demand: OpenWorkload | None = None
 
     @property
     def span_s(self) -> float:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.operate.evidence.counters import OWN_SELECT, OWN_SHOW, status_row
+from headrace.observe.evidence.counters import OWN_SELECT, OWN_SHOW, status_row
 
 
 def test_counters_that_go_back_are_no_rates():

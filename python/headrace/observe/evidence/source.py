@@ -1,0 +1,86 @@
+"""What ticks come from: one interface for what is live, what a service keeps, and what was recorded
+(decision 0018)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from headrace.errors import HeadraceError
+from headrace.observe.evidence.model import Evidence, SourceFacts, Tick
+from headrace.observe.live.nvme import NvmePage
+
+
+class TickSource:
+    """Gives ticks, oldest first. `facts` and `notes` hold for the newest of them. A reading that
+    fails is a note, and the next one tries again; what cannot be opened raises InputError or
+    CouldNotRun. `follows`: whether ticks go on to come."""
+
+    follows = True
+
+    @property
+    def facts(self) -> SourceFacts:
+        """The facts of the source as they are now."""
+        raise NotImplementedError
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes so far."""
+        raise NotImplementedError
+
+    def ticks(self) -> Iterator[Tick]:
+        """Yields ticks as they come, each at `facts.grain_s` after the one before."""
+        raise NotImplementedError
+
+    def past(self) -> list[Tick]:
+        """Returns ticks from before it was opened, where the source keeps them apart."""
+        return []
+
+    def pages(self) -> dict[str, NvmePage]:
+        """Returns the statistics pages of the volumes that have one. Raises CouldNotRun."""
+        return {}
+
+    def close(self) -> None:
+        """Ends its connections."""
+
+
+class KeptSource(TickSource):
+    """Evidence that is there already: of a file, or of a service, which is asked for more with
+    `ask` every `every_s`, and not for longer than `within_s`."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        ask: Callable[[], Evidence] | None = None,
+        every_s: float = math.inf,
+        within_s: float | None = None,
+    ) -> None:
+        self._evidence, self._ask, self._every_s = evidence, ask, every_s
+        self._within_s = math.inf if within_s is None else within_s
+        self.follows = ask is not None
+
+    @property
+    def facts(self) -> SourceFacts:
+        return self._evidence.facts
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._evidence.notes
+
+    def ticks(self) -> Iterator[Tick]:
+        last, until = -math.inf, time.monotonic() + self._within_s
+        while True:
+            for tick in self._evidence.ticks():
+                if tick.t_unix > last:
+                    last = tick.t_unix
+                    yield tick
+            if self._ask is None:
+                return
+            if time.monotonic() + self._every_s > until:
+                time.sleep(max(0.0, until - time.monotonic()))
+                return
+            time.sleep(self._every_s)
+            with suppress(HeadraceError):
+                self._evidence = self._ask()

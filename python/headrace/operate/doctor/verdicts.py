@@ -1,0 +1,113 @@
+"""The verdicts: one table of what is said and what is to be done, another of the figures that it
+rests on. When a verdict is given stands in the functions that look (`innocence`,
+`storage_verdicts`), with the limits of thresholds.csv."""
+
+from __future__ import annotations
+
+import csv
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import cast
+
+from headrace.base.units import in_percent, span_in_words
+from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
+
+TABLE, FIGURES = "verdicts.csv", "verdict_figures.csv"
+
+
+@dataclass(frozen=True)
+class FigureRow:
+    """A figure of a verdict; `words` has values in braces, as texts of VerdictRow have."""
+
+    verdict: str
+    name: str
+    unit: str
+    words: str
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """One verdict: the sentence (`because`), and the remedy: what to do (`then`), a line to paste,
+    how to take it back, its cost and the source of the rule; all "" where there is none. Values in
+    braces are formatted as Python does, shares (`:share`) and seconds (`:span`) in words."""
+
+    name: str
+    verdict: Verdict
+    subject: str
+    basis: Basis
+    because: str
+    then: str
+    lines: str
+    undo: str
+    cost: str
+    source: str
+    figures: tuple[FigureRow, ...] = ()
+
+    def finding(
+        self,
+        volume: str | None = None,
+        felt: float | None = None,
+        weight: float = 0.0,
+        basis: Basis | None = None,
+        figures: tuple[FindingFigure, ...] = (),
+        **values: float | str | None,
+    ) -> Finding:
+        """Returns the finding with these values, by the names of the table; `figures` come after
+        those of the table. Raises KeyError where a value of the texts is not given."""
+        values |= {"volume": volume, "felt": felt, "felt_words": _felt_words(felt), "clients_wait": clients_wait(felt)}
+        rows = [(row, values[row.name], _say(row.words, values)) for row in self.figures]
+        own = tuple(FindingFigure(row.name, cast(float | None, value), row.unit, words) for row, value, words in rows)
+        then, line, undo = (_say(text, values) for text in (self.then, self.lines, self.undo))
+        remedy = Remedy(then, (line,) if line else (), undo, self.cost, source=self.source)
+        return Finding(
+            self.verdict,
+            self.subject,
+            _say(self.because, values).strip(),
+            volume,
+            basis or self.basis,
+            felt,
+            weight,
+            (*own, *figures),
+            remedies=(remedy,) if then else (),
+        )
+
+
+class _Sayer(string.Formatter):
+    def format_field(self, value: object, format_spec: str) -> str:
+        if format_spec == "share":
+            return in_percent(cast(float, value))
+        if format_spec == "span":
+            return span_in_words(max(1, round(cast(float, value))))
+        return super().format_field(value, format_spec)
+
+
+def _say(text: str, values: dict[str, float | str | None]) -> str:
+    return _Sayer().vformat(text, (), values)
+
+
+def _felt_words(felt: float | None) -> str:
+    """Returns what clients feel, as a figure's words."""
+    if felt is None:
+        return "how long clients wait for I/O is not known"
+    return f"{in_percent(felt)} of the clients' time in I/O waits"
+
+
+def clients_wait(felt: float | None) -> str:
+    """Returns what clients feel of a volume, as a sentence; "" where it is not known."""
+    return "" if felt is None else f"Clients spend {in_percent(felt)} of their time waiting for it."
+
+
+def _read(name: str) -> Iterator[dict[str, str]]:
+    text = files("headrace.operate.doctor").joinpath(name).read_text(encoding="utf-8")
+    yield from csv.DictReader(text.splitlines())
+
+
+@cache
+def table() -> dict[str, VerdictRow]:
+    """Returns all verdicts by name, in the order of the file."""
+    figures = [FigureRow(**row) for row in _read(FIGURES)]
+    rows = (VerdictRow(**row) for row in _read(TABLE))  # type: ignore[arg-type]
+    return {row.name: replace(row, figures=tuple(each for each in figures if each.verdict == row.name)) for row in rows}

@@ -117,20 +117,24 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
         length = workload.span_s
     chosen = _choose(settings.form, workload, settings.cycle, options)
 
-    common: dict[str, Any] = {
-        "interval_s": _row_length(settings.interval_s, workload, length),
-        "seconds": float(length),
-        "instance": instance,
-        "as_of": as_of,
-        "seed": settings.seed,
-        "start_balance_percent": settings.start_balance,
-        "options": options,
-        "cycle": settings.cycle,
-    }
+    interval_s = _row_length(settings.interval_s, workload, length)
 
     def run(form: str) -> core.SimulationAnswer:
         with core_errors():
-            return core.simulate(storage, workload.to_core(), form=form, progress=settings.progress, **common)
+            return core.simulate(
+                storage,
+                workload.to_core(),
+                form=form,
+                progress=settings.progress,
+                interval_s=interval_s,
+                seconds=float(length),
+                instance=instance,
+                as_of=as_of,
+                seed=settings.seed,
+                start_balance_percent=settings.start_balance,
+                options=options,
+                cycle=settings.cycle,
+            )
 
     answer = run(chosen)
     if (

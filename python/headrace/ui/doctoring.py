@@ -4,6 +4,7 @@ it is first asked: its report brings the library that draws."""
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.base.encoding import to_plain
@@ -29,12 +30,12 @@ def doctor(name: str, text: str, storage: str) -> dict[str, object]:
         file.write_bytes(text.encode())
         evidence, demand = evidence_of(str(file), SourceOptions(storage=storage or None, members=True))
     diagnosis = diagnose(evidence, Counsel()) if demand is None else diagnose_recording(evidence, demand, Counsel())
-    result: dict[str, object] = diagnosis.to_dict() | {"target": name}
+    diagnosis = replace(diagnosis, target=name)
     ticks = [tick.to_document() for tick in evidence.ticks()]
     words = ["doctor", name, *(["--storage", storage] if storage else [])]
     return {
-        "view": plain_view(doctor_report.view_of(result, ticks)),
-        "result": to_plain(result),
+        "view": plain_view(doctor_report.view_of(diagnosis, ticks)),
+        "result": to_plain(diagnosis.to_dict()),
         "ticks": [
             {"t_unix": tick["t_unix"], "volumes": tick["volumes"]} for tick in ticks[:: len(ticks) // MOST_TICKS + 1]
         ],

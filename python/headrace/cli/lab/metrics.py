@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +17,7 @@ from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
+    from headrace.lab.calls import Balance, RecordStarted, RecordStopped
     from headrace.lab.metrics import Rates
 
 with lazily():
@@ -59,7 +59,7 @@ def balance(
     print_answer(now, output, rows, ("member", "credits", "capacity", "percent"), lambda: _balance_parts(now))
 
 
-def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
+def _balance_parts(answer: Balance) -> list[object]:
     rows = [
         (index, "-", "-", "no credits")
         if credits is None
@@ -131,7 +131,7 @@ def _print_nvme(place: LabPlace, volume: str, member: int | None, binary: bool, 
     columns = ("field", "from_us", "until_us", "value")
     listed = statistics.rows()
     cells = [
-        tuple("" if row[name] is None else number(row[name], 0) if name != "field" else row[name] for name in columns)
+        [value if isinstance(value, str) else "" if value is None else number(value, 0) for value in row.values()]
         for row in listed
     ]
     print_answer(statistics.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])
@@ -172,9 +172,9 @@ def record(
         hint = "Leave it out: stop says where it was written."
         raise InputError("--to", "belongs to start", "headrace volume record --help", hint)
     with place.open() as lab:
-        answer: Any = (
+        answer: RecordStarted | RecordStopped = (
             lab.record(volume, None if to is None else to.absolute()) if do == "start" else lab.record_stop(volume)
         )
-    requests = "" if do == "start" else f", {answer['requests']:,} requests"
+    requests = f", {answer['requests']:,} requests" if "requests" in answer else ""
     text = f"{'recording to' if do == 'start' else 'recorded in'} {answer['path']}{requests}"
     print_answer(answer, output, [dict(answer)], ("path", "requests"), lambda: (text,))

@@ -124,7 +124,7 @@ def doctor(
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis.to_dict(), ticks))):
+        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis, ticks))):
             say(f"report: {report}")
         else:
             is_written = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from headrace.base import caps
 from headrace.base.units import Z80, in_percent
@@ -283,15 +283,18 @@ def _predicted(
 ) -> Gain | None:
     server = signals.server
     assert server is not None
-    common: dict[str, Any] = {
-        "as_of": counsel.as_of,
-        "seconds": PREDICTED_S,
-        "start": "warm",
-        "seed": None,
-        "threads": max(1, round(server.connected)),
-    }
-    before = predict(database, today, instance=instance, start_balance_percent=balance, draws=DRAWS, **common)
-    after = predict(database, storage, instance=to_instance, draws=DRAWS, **common)
+    predicted = partial(
+        predict,
+        database,
+        as_of=counsel.as_of,
+        seconds=PREDICTED_S,
+        start="warm",
+        seed=None,
+        threads=max(1, round(server.connected)),
+        draws=DRAWS,
+    )
+    before = predicted(today, instance=instance, start_balance_percent=balance)
+    after = predicted(storage, instance=to_instance)
     was, now = before.summary, after.summary
     if not was["tps"]:
         return None

@@ -53,8 +53,9 @@ class WorkerLag:
 
 @dataclass(frozen=True)
 class LagClocks:
-    """The lag by each clock, s; None where a clock says nothing. `server_s`: the server's own figure;
-    `commit_s`: by timestamps of commits; `estimate_s`: the backlog at the source's present rate."""
+    """The lag by each clock, s; None where a clock says nothing. `server_s`: the server's own
+    figure; `commit_s`: by timestamps of commits; `estimate_s`: the backlog at the source's present
+    rate."""
 
     gtid_s: float | None
     heartbeat_s: float | None

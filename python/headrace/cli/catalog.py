@@ -155,7 +155,6 @@ def last_seen(days: Iterable[str]) -> str:
 
 
 def _from_to(low: float | None, high: float | None) -> str:
-
     if high is None:
         return "not known"
     return words.number(high, 4) if low == high else f"{words.number(low, 4)} > {words.number(high, 4)}"

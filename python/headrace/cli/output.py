@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,18 @@ def print_answer(
         print_csv(rows, columns)
     else:
         show(*parts())
+
+
+def print_rows(rows: Sequence[dict], output: str, columns: Sequence[str], *notes: str) -> None:
+    """Prints an answer of rows whose cells are `columns`; for a person with lines of text below."""
+    cells = [[row[name] for name in columns] for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(columns, cells), *notes))
+
+
+def print_facts(answer: Mapping[str, object], output: str, head: str, leave_out: Sequence[str] = ()) -> None:
+    """Prints an answer of names and values; for a person without the names in `leave_out`."""
+    facts = [pair for pair in answer.items() if pair[0] not in leave_out]
+    print_answer(answer, output, [dict(answer)], tuple(answer), lambda: (table((head, ""), facts),))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Unpack[TableLayout]) -> Table:

@@ -16,7 +16,7 @@ from headrace.base.files import check_output, write_whole
 from headrace.cli.lab.common import tags
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, PasswordOptions, YesOption, choice, flag, option
-from headrace.cli.output import data, pairs, print_answer, progress, say, table
+from headrace.cli.output import data, pairs, print_answer, print_rows, progress, say, table
 from headrace.cli.writing import FORCE_HELP
 from headrace.errors import CouldNotRun, InputError
 
@@ -252,9 +252,7 @@ def _print_plan(prepared: Prepared, output: str) -> None:
         {"volume": member.id, "spec": member.spec, "filesystem": use["place"], "kind": use["kind"]}
         for member, use in prepared.members
     ]
-    columns = ("volume", "spec", "filesystem", "kind")
-    cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells), "Nothing was done."))
+    print_rows(rows, output, ("volume", "spec", "filesystem", "kind"), "Nothing was done.")
 
 
 def sets(
@@ -346,14 +344,11 @@ def restore(
 
 
 def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
-
     rows = [
         {"volume": volume.volume, "snapshot": volume.snapshot, "place": volume.place, "spec": volume.spec}
         for volume in restored
     ]
-    columns = ("volume", "snapshot", "place", "spec")
-    cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_rows(rows, output, ("volume", "snapshot", "place", "spec"))
     say("Attach them, then:")
     for line in snapshots_restore.next_steps(restored):
         say(f"  {line}")

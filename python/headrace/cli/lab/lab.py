@@ -247,7 +247,6 @@ def verify(
 
 
 def _folder(place: LabPlace) -> Path:
-
     return launch.folder_of(lab_place.place(place.data_dir, place.socket))
 
 

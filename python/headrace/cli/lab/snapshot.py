@@ -14,7 +14,7 @@ from headrace.cli.lab import consistent
 from headrace.cli.lab.common import number, tags
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, complete_volume, flag, option
-from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.output import pairs, print_answer, print_rows, progress, say, table
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ def _print_bin(lab: Lab, output: str) -> None:
     """Prints the snapshots in the recycle bin."""
     rows = [dict(row) | dict(row["bin"] or {}) for row in pages.all_snapshots(lab, bin=True)]
     columns = ("id", "volume", "entered_at", "exit_at", "rule", "description")
-    cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_rows(rows, output, columns)
 
 
 def _facts(snapshot: calls.Snapshot) -> list[tuple[str, object]]:
@@ -353,8 +352,7 @@ def schedule(
 def _print_schedules(lab: Lab, output: str) -> None:
     rows = [dict(row) for row in lab.schedules()]
     columns = ("name", "interval_s", "keep", "keep_days", "enabled", "next_at", "last_at")
-    cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_rows(rows, output, columns)
 
 
 @app.command()

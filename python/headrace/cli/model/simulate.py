@@ -79,7 +79,6 @@ class ModelOptions:
         return options | self._events()
 
     def _events(self) -> dict[str, object]:
-
         options: dict[str, object] = {}
         if self.modify is not None:
             options["modify"] = notation.modification(self.modify)

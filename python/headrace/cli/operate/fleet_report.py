@@ -180,7 +180,6 @@ def _write_changes(
 
 
 def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Path]) -> None:
-
     if not folder.is_dir():
         if folder.exists():
             rule = "is a file, and a folder is needed"

@@ -28,7 +28,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import print_answer, progress, say, table
+from headrace.cli.output import print_answer, print_facts, print_rows, progress, say, table
 from headrace.cli.servers.confirming import confirm
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -145,7 +145,6 @@ def _words_after_run(target: BackupTarget, before: set[str], notes: list[str]) -
 
 
 def _words_after_restore(lab: Lab, name: str, what: str) -> str:
-
     with contextlib.suppress(HeadraceError):
         servers.find(lab, name)
         return f"The backup is as it was; the new server {name} is still there: headrace mysql destroy {name}."
@@ -153,7 +152,6 @@ def _words_after_restore(lab: Lab, name: str, what: str) -> str:
 
 
 def _key(path: Path | None) -> bytes | None:
-
     return backup_manifest.read_key(path)
 
 
@@ -222,13 +220,7 @@ def _say_forecast(
         return
     answer = {"bytes": size, "seconds": round(estimate.seconds, 1), "binds": estimate.binds}
     answer |= {f"{name.replace(' ', '_')}_s": round(value, 1) for name, value in estimate.seconds_by.items()}
-    print_answer(
-        answer,
-        output,
-        [answer],
-        tuple(answer),
-        lambda: (table(("forecast", ""), [list(pair) for pair in answer.items()]),),
-    )
+    print_facts(answer, output, "forecast")
 
 
 @app.command()
@@ -356,7 +348,7 @@ def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
             "; ".join(timeline.problems),
         )
         rows.append(dict(zip(names, cells, strict=True)))
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
+    print_rows(rows, output, names)
     if any(row["problems"] for row in rows):
         raise typer.Exit(1)
 
@@ -559,8 +551,7 @@ def _print_restored(done: Restored, output: Output) -> None:
         "part": done.manifest.part,
         "other_settings": "; ".join(difference.words for difference in done.otherwise),
     }
-    rows = [(name, value) for name, value in answer.items() if name != "other_settings"]
-    print_answer(answer, output, [answer], tuple(answer), lambda: (table(("restored", ""), rows),))
+    print_facts(answer, output, "restored", ("other_settings",))
     for difference in done.otherwise:
         say(f"note: not as in the source: {difference.words}")
     if replay and replay.doubt:
@@ -587,7 +578,7 @@ def _verify(target: BackupTarget, backup: str | None, key: bytes | None, output:
         for check in checks
     ]
     names = ("what", "files", "bytes", "problems")
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
+    print_rows(rows, output, names)
     for problem in problems:
         say(f"problem: {problem}")
     if problems or any(check.problems for check in checks):
@@ -646,13 +637,7 @@ def stream(
         "last_gtid": state.last_gtid,
         "last_time": moments.shown(state.last_us) if state.last_us else "",
     }
-    print_answer(
-        answer,
-        output,
-        [answer],
-        tuple(answer),
-        lambda: (table(("streamed", ""), [list(pair) for pair in answer.items()]),),
-    )
+    print_facts(answer, output, "streamed")
 
 
 @app.command()
@@ -687,8 +672,7 @@ def prove(
     head = "proved" if proof.ok else "NOT proved"
     if proof.ok and proof.part:
         head = "proved, a part"
-    rows = [(name, value) for name, value in answer.items() if value != ""]
-    print_answer(answer, output, [answer], tuple(answer), lambda: (table((head, ""), rows),))
+    print_facts(answer, output, head, [name for name, value in answer.items() if value == ""])
     if proof.part:
         say(f"note: {named} is a part of its server: {proof.part} alone was restored")
     if not proof.ok:
@@ -722,7 +706,7 @@ def prune(
     fates += [(name, "delete", "before every kept backup") for name in retention_plan.files]
     names = ("what", "fate", "why")
     rows: list[dict[str, object]] = [dict(zip(names, fate, strict=True)) for fate in fates]
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
+    print_rows(rows, output, names)
     if dry_run:
         return
     for leftover in unfinished.clear(target, place.open):

@@ -315,7 +315,6 @@ def rejoin(
 
 @contextlib.contextmanager
 def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
-
     if servers and all("://" in name for name in servers):
         folder = options.journal or cluster_module.journal_folder(place.data_dir, place.socket)
         yield cluster_module.cluster_of(servers, None, folder, options.ec2 or (), options.rescue_on)

@@ -25,7 +25,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.output import pairs, print_answer, print_rows, progress, say, table
 from headrace.cli.servers.confirming import confirm, confirm_end, ending
 from headrace.errors import HeadraceError, InputError
 
@@ -263,9 +263,7 @@ def status(
 def _print_group(members: Sequence[GroupMember], output: Output) -> None:
     """Prints the members of a group; exit code 1 when one is not online."""
     rows = [vars(member) for member in members]
-    columns = ("name", "state", "role", "waiting", "executed")
-    cells = [[row[key] for key in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_rows(rows, output, ("name", "state", "role", "waiting", "executed"))
     if not all(member.is_online for member in members):
         raise typer.Exit(1)
 

@@ -287,7 +287,6 @@ def _show_database(
 
 
 def _show(load: Workload, output: Output) -> None:
-
     closed = isinstance(load, workloads.ClosedWorkload)
     if output == "json":
         more = {} if closed else simulation.open_parts(load)

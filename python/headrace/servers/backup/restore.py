@@ -332,7 +332,7 @@ def _restore_copy(
         return running_servers.up(lab, **{**new, **seeds(manifest, request)})
     if manifest.method == "logical":
         server = running_servers.up(lab, **new)
-        _load(server, manifest, CopyReader(target, manifest, meter), back)
+        _load(server, CopyReader(target, manifest, meter), back)
         return server
     seed = work / "seed"
     (seed / "data").mkdir(parents=True)
@@ -410,7 +410,7 @@ def _settings(manifest: Manifest, program: ServerProgram, request: RestoreReques
     return {**settings, **request.settings, **HELD}
 
 
-def _load(server: Server, manifest: Manifest, copy: CopyReader, back: list[Stage]) -> None:
+def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
     """Loads a dump with the server's client; nothing of it is written to the binary log."""
     more = ("--binary-mode", f"--max-allowed-packet={MOST_PACKET}", "--init-command=SET SESSION sql_log_bin=0")
     words = running_servers.client_command(server, more)

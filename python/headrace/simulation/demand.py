@@ -117,24 +117,20 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
         length = workload.span_s
     chosen = _choose(settings.form, workload, settings.cycle, options)
 
-    interval_s = _row_length(settings.interval_s, workload, length)
+    common: dict[str, Any] = {
+        "interval_s": _row_length(settings.interval_s, workload, length),
+        "seconds": float(length),
+        "instance": instance,
+        "as_of": as_of,
+        "seed": settings.seed,
+        "start_balance_percent": settings.start_balance,
+        "options": options,
+        "cycle": settings.cycle,
+    }
 
     def run(form: str) -> core.SimulationAnswer:
         with core_errors():
-            return core.simulate(
-                storage,
-                workload.to_core(),
-                form=form,
-                progress=settings.progress,
-                interval_s=interval_s,
-                seconds=float(length),
-                instance=instance,
-                as_of=as_of,
-                seed=settings.seed,
-                start_balance_percent=settings.start_balance,
-                options=options,
-                cycle=settings.cycle,
-            )
+            return core.simulate(storage, workload.to_core(), form=form, progress=settings.progress, **common)
 
     answer = run(chosen)
     if (

@@ -30,12 +30,12 @@ def doctor(name: str, text: str, storage: str) -> dict[str, object]:
         file.write_bytes(text.encode())
         evidence, demand = evidence_of(str(file), SourceOptions(storage=storage or None, members=True))
     diagnosis = diagnose(evidence, Counsel()) if demand is None else diagnose_recording(evidence, demand, Counsel())
-    diagnosis = replace(diagnosis, target=name)
+    result: dict[str, object] = diagnosis.to_dict() | {"target": name}
     ticks = [tick.to_document() for tick in evidence.ticks()]
     words = ["doctor", name, *(["--storage", storage] if storage else [])]
     return {
-        "view": plain_view(doctor_report.view_of(diagnosis, ticks)),
-        "result": to_plain(diagnosis.to_dict()),
+        "view": plain_view(doctor_report.view_of(replace(diagnosis, target=name), ticks)),
+        "result": to_plain(result),
         "ticks": [
             {"t_unix": tick["t_unix"], "volumes": tick["volumes"]} for tick in ticks[:: len(ticks) // MOST_TICKS + 1]
         ],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,7 +18,6 @@ from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
-    from headrace.lab.calls import Balance, RecordStarted, RecordStopped
     from headrace.lab.metrics import Rates
 
 with lazily():
@@ -59,7 +59,7 @@ def balance(
     print_answer(now, output, rows, ("member", "credits", "capacity", "percent"), lambda: _balance_parts(now))
 
 
-def _balance_parts(answer: Balance) -> list[object]:
+def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
     rows = [
         (index, "-", "-", "no credits")
         if credits is None
@@ -172,9 +172,9 @@ def record(
         hint = "Leave it out: stop says where it was written."
         raise InputError("--to", "belongs to start", "headrace volume record --help", hint)
     with place.open() as lab:
-        answer: RecordStarted | RecordStopped = (
+        answer: Any = (
             lab.record(volume, None if to is None else to.absolute()) if do == "start" else lab.record_stop(volume)
         )
-    requests = f", {answer['requests']:,} requests" if "requests" in answer else ""
+    requests = "" if do == "start" else f", {answer['requests']:,} requests"
     text = f"{'recording to' if do == 'start' else 'recorded in'} {answer['path']}{requests}"
     print_answer(answer, output, [dict(answer)], ("path", "requests"), lambda: (text,))

@@ -108,7 +108,7 @@ def doctor(
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
         evidence, demand = operate_evidence.evidence_of(target, replace(options, progress=tick), seconds, tick)
-    is_written = record is None or _try_write(lambda: evidence_file.save(evidence, record))
+    is_written = record is None or _try_write(record, lambda: evidence_file.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:
@@ -124,14 +124,14 @@ def doctor(
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _try_write(lambda: html.write_page(report, operate_doctor.view_of(diagnosis, ticks))):
+        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis, ticks))):
             say(f"report: {report}")
         else:
             is_written = False
     raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
 
 
-def _try_write(write: Callable[[], None]) -> bool:
+def _try_write(path: Path, write: Callable[[], None]) -> bool:
     """Writes a file, and returns whether it was written; a failure is printed, and the command goes
     on."""
     try:

@@ -157,7 +157,7 @@ def up(
     output: OutputOption = "table",
 ) -> None:
     """Make a replica; start one that exists; let it follow one source more (--channel)."""
-    settings = servers.settings_of(setting)
+    settings: Any = servers.settings_of(setting)
     following = follow.following()
     with place.open() as lab, progress("seeding") as tick:
         if of is None:
@@ -310,18 +310,17 @@ def _lag_cells(reading: LagReading) -> list[object]:
 
     state = "ok" if not reading.problem else f"receive {reading.receive}, apply {reading.apply}"
     replica = reading.replica + (f" ({reading.channel})" if reading.channel else "")
-    by = reading.clocks
     clocks = [
-        seconds(by.heartbeat_s),
-        "-" if by.server_s is None else by.server_s,
-        seconds(by.commit_s),
-        seconds(by.estimate_s),
+        seconds(reading.heartbeat_s),
+        "-" if reading.server_s is None else reading.server_s,
+        seconds(reading.commit_s),
     ]
+    clocks.append(seconds(reading.estimate_s))
     sign = "" if reading.exact else ">= " if reading.at_least else "~ "
     counts = [
         "-" if value is None else f"{value:,.0f}" for value in (reading.backlog, reading.unapplied, reading.applied_tps)
     ]
-    return [replica, reading.source, seconds(reading.lag_s, sign), seconds(by.gtid_s), *clocks, *counts, state]
+    return [replica, reading.source, seconds(reading.lag_s, sign), seconds(reading.gtid_s), *clocks, *counts, state]
 
 
 def _lines(name: str | None) -> Callable[[list[LagReading]], None]:

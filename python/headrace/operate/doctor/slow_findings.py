@@ -93,7 +93,7 @@ def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
         return _too_short(part, rows.filter(slow), seconds)
     if lasted < t.window_s:
         return _bursts(part, rows.filter(slow), model, None)
-    flat = _flat(part, stretch)
+    flat = _flat(part, stretch, model)
     if flat is not None:
         return flat
     slowness = cause_of(stretch, rows.filter(~slow), _before(rows, slow, first), part.limits, model, t)
@@ -232,7 +232,7 @@ def _not_named(part: SlowPart, rows: pl.DataFrame) -> Finding:
     return _finding(part, "cannot tell", "limits", words, rows)
 
 
-def _flat(part: SlowPart, stretch: pl.DataFrame) -> Finding | None:
+def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding | None:
     """Blames a rate that something holds, though the storage that is named has no limit there: that
     of an instance that was not named, or of other storage."""
     level = level_of(in_blocks(stretch[1:-1], LONG_POINT_S))

@@ -45,9 +45,16 @@ def text_of(watch: LagWatch) -> str:
 
 def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
     labels = {"replica": reading.replica, "channel": reading.channel, "source": reading.source}
-    for clock, value in vars(reading.clocks).items():
+    clocks = {
+        "gtid": reading.gtid_s,
+        "heartbeat": reading.heartbeat_s,
+        "server": reading.server_s,
+        "commit": reading.commit_s,
+    }
+    clocks["estimate"] = reading.estimate_s
+    for clock, value in clocks.items():
         if value is not None:
-            yield "headrace_replica_lag_seconds", labels | {"clock": clock.removesuffix("_s")}, value
+            yield "headrace_replica_lag_seconds", labels | {"clock": clock}, value
     figures = {
         "lag_exact": float(reading.exact),
         "backlog_transactions": reading.backlog,

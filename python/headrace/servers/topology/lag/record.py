@@ -55,7 +55,7 @@ class LagRecord:
             if reading.replica not in machines:
                 machines[reading.replica] = self._machine(reading.replica)
             values = {name: getattr(reading, name) for name in SCHEMA if hasattr(reading, name)}
-            self.rows.append({"t_s": now} | values | vars(reading.clocks) | machines[reading.replica])
+            self.rows.append({"t_s": now} | values | machines[reading.replica])
         del self.rows[: max(0, len(self.rows) - MOST_ROWS)]
 
     def frame(self) -> pl.DataFrame:

@@ -52,25 +52,13 @@ class WorkerLag:
 
 
 @dataclass(frozen=True)
-class LagClocks:
-    """The lag by each clock, s; None where a clock says nothing. `server_s`: the server's own
-    figure; `commit_s`: by timestamps of commits; `estimate_s`: the backlog at the source's present
-    rate."""
-
-    gtid_s: float | None
-    heartbeat_s: float | None
-    server_s: int | None
-    commit_s: float | None
-    estimate_s: float | None
-
-
-@dataclass(frozen=True)
 class LagReading:
     """The lag of a channel at a moment (`at_unix`, s, Unix).
 
     `lag_s`: by GTIDs if that clock is `exact`; else the largest of all clocks, as each of them may
-    miss a part. `at_least`: no other clock exceeds the GTIDs, which give a lower bound. `backlog`:
-    transactions that the replica lacks; `unapplied`: those of them that it has received.
+    miss a part. `at_least`: no other clock exceeds the GTIDs, which give a lower bound.
+    `estimate_s`: of the backlog at the source's present rate. `backlog`: transactions that the
+    replica lacks; `unapplied`: those of them that it has received.
     """
 
     at_unix: float
@@ -79,7 +67,10 @@ class LagReading:
     source: str
     lag_s: float | None
     exact: bool
-    clocks: LagClocks
+    gtid_s: float | None
+    heartbeat_s: float | None
+    server_s: int | None
+    commit_s: float | None
     backlog: int | None
     unapplied: int | None
     applied_tps: float | None
@@ -90,6 +81,7 @@ class LagReading:
     workers: tuple[WorkerLag, ...] = ()
     problem: str = ""
     at_least: bool = False
+    estimate_s: float | None = None
 
 
 @dataclass
@@ -268,13 +260,11 @@ class LagWatch:
             lag_s=None if best is None else round(best.seconds, 4),
             exact=best is not None and best.exact,
             at_least=best is not None and best is gtid_age and not best.exact,
-            clocks=LagClocks(
-                gtid_s=None if gtid_age is None else round(gtid_age.seconds, 4),
-                heartbeat_s=None if beat is None else round(beat, 4),
-                server_s=channel.seconds_behind,
-                commit_s=commit,
-                estimate_s=None if estimate is None else round(estimate, 4),
-            ),
+            estimate_s=None if estimate is None else round(estimate, 4),
+            gtid_s=None if gtid_age is None else round(gtid_age.seconds, 4),
+            heartbeat_s=None if beat is None else round(beat, 4),
+            server_s=channel.seconds_behind,
+            commit_s=commit,
             backlog=lacks,
             unapplied=channel.received.minus(channel.executed).count(),
             applied_tps=applied_tps,

@@ -143,7 +143,7 @@ class Quiet:
             self.file = None
 
 
-def row(configuration: Configuration, seed: int, one, seen, record: bench.RunRecord, when: str) -> dict:
+def row(configuration: Configuration, seed: int, prediction, measurement, record: bench.RunRecord, when: str) -> dict:
     """A configuration's figures. `predicted_first`: False where the run lay in the store already,
     so that its prediction was made anew. `neighbours`: what other programs did meanwhile."""
     began_at, beside = record.document.get("began_at"), neighbours.read(record.folder)
@@ -154,28 +154,30 @@ def row(configuration: Configuration, seed: int, one, seen, record: bench.RunRec
         "threads": configuration.threads,
         "balance_percent": configuration.balance_percent,
         "seed": seed,
-        "n": int(seen.seconds),
+        "n": int(measurement.seconds),
         "predicted_at": when,
-        "run": seen.run,
-        "tps_predicted": one.tps,
-        "tps_low": one.tps_low,
-        "tps_high": one.tps_high,
-        "tps_measured": seen.tps,
-        "tps_error_percent": 100.0 * (one.tps / seen.tps - 1.0),
-        "interval_holds": None if one.tps_low is None else bool(one.tps_low <= seen.tps <= one.tps_high),
-        "p95_ms_predicted": one.p95_ms,
-        "p95_ms_measured": seen.p95_ms,
-        "p95_error_percent": 100.0 * (one.p95_ms / seen.p95_ms - 1.0) if seen.p95_ms else None,
-        "ios_per_tx_predicted": one.ios_per_tx,
-        "ios_per_tx_measured": seen.ios_per_tx,
-        "binds": one.binds,
+        "run": measurement.run,
+        "tps_predicted": prediction.tps,
+        "tps_low": prediction.tps_low,
+        "tps_high": prediction.tps_high,
+        "tps_measured": measurement.tps,
+        "tps_error_percent": 100.0 * (prediction.tps / measurement.tps - 1.0),
+        "interval_holds": None
+        if prediction.tps_low is None
+        else bool(prediction.tps_low <= measurement.tps <= prediction.tps_high),
+        "p95_ms_predicted": prediction.p95_ms,
+        "p95_ms_measured": measurement.p95_ms,
+        "p95_error_percent": 100.0 * (prediction.p95_ms / measurement.p95_ms - 1.0) if measurement.p95_ms else None,
+        "ios_per_tx_predicted": prediction.ios_per_tx,
+        "ios_per_tx_measured": measurement.ios_per_tx,
+        "binds": prediction.binds,
         "regime": regime(record.summary),
         "measured_at": began_at,
         "predicted_first": began_at is not None and when <= began_at,
-        "processors_bound": seen.processors_bound,
+        "processors_bound": measurement.processors_bound,
         "neighbours": None if beside is None else asdict(beside),
         "judged": is_judged(record),
-        "findings": list(seen.findings),
+        "findings": list(measurement.findings),
     }
 
 
@@ -201,9 +203,9 @@ def is_judged(record: bench.RunRecord) -> bool:
 def same(record: bench.RunRecord, configuration: Configuration, seconds: int, seed: int) -> bool:
     """Whether a run of the store is this configuration, as long, of this seed."""
     target, load_ = record.document["target"], record.document["load"]
-    asked = (configuration.name, configuration.storage, configuration.threads, seconds, seed)
+    wish = (configuration.name, configuration.storage, configuration.threads, seconds, seed)
     return (
-        asked == (record.document.get("name"), target["storage"], load_["threads"], load_["seconds"], load_["seed"])
+        wish == (record.document.get("name"), target["storage"], load_["threads"], load_["seconds"], load_["seed"])
         and abs(target["cache_gib"] / configuration.cache_gib - 1) < 0.02
     )
 
@@ -222,12 +224,12 @@ def summary(rows: list[dict], engine: str) -> dict:
     those that the storage held are within the bars. Only judged rows count."""
     regimes = {}
     for name in ("storage", "clients"):
-        judged = [one for one in rows if one["judged"] and one["regime"] == name]
+        judged = [entry for entry in rows if entry["judged"] and entry["regime"] == name]
         if not judged:
             continue
-        errors = [abs(one["tps_error_percent"]) for one in judged]
-        p95 = [abs(one["p95_error_percent"]) for one in judged if one["p95_error_percent"] is not None]
-        holds = [one["interval_holds"] for one in judged if one["interval_holds"] is not None]
+        errors = [abs(entry["tps_error_percent"]) for entry in judged]
+        p95 = [abs(entry["p95_error_percent"]) for entry in judged if entry["p95_error_percent"] is not None]
+        holds = [entry["interval_holds"] for entry in judged if entry["interval_holds"] is not None]
         regimes[name] = {
             "rows": len(errors),
             "median_percent": statistics.median(errors),
@@ -244,14 +246,14 @@ def summary(rows: list[dict], engine: str) -> dict:
         and bound["p90_percent"] <= bar[1]
         and bound["p95_within_20_percent"] == bound["p95_counted"]
     )
-    return {"regimes": regimes, "not_judged": sum(not one["judged"] for one in rows), "bars": bar, "met": met}
+    return {"regimes": regimes, "not_judged": sum(not entry["judged"] for entry in rows), "bars": bar, "met": met}
 
 
-def spread_percent(rows: list[dict], one: dict) -> float | None:
+def spread_percent(rows: list[dict], entry: dict) -> float | None:
     """Returns how far the judged runs of a configuration lie apart over the seeds, percent of their
     mean; None of fewer than two."""
     tps = [
-        other["tps_measured"] for other in rows if other["configuration"] == one["configuration"] and other["judged"]
+        other["tps_measured"] for other in rows if other["configuration"] == entry["configuration"] and other["judged"]
     ]
     return 100.0 * (max(tps) - min(tps)) / statistics.fmean(tps) if len(tps) > 1 else None
 
@@ -262,29 +264,29 @@ HEAD = (
 )
 
 
-def line(one: dict, rows: list[dict]) -> str:
+def line(entry: dict, rows: list[dict]) -> str:
     """A row of the table, Markdown."""
-    p95 = "" if one["p95_error_percent"] is None else f"{one['p95_error_percent']:+.0f} %"
-    apart, beside = spread_percent(rows, one), one["neighbours"]
-    between = "" if one["tps_low"] is None else f"{one['tps_low']:.0f} to {one['tps_high']:.0f}"
-    outside = " (outside)" if one["interval_holds"] is False else ""
+    p95 = "" if entry["p95_error_percent"] is None else f"{entry['p95_error_percent']:+.0f} %"
+    apart, beside = spread_percent(rows, entry), entry["neighbours"]
+    between = "" if entry["tps_low"] is None else f"{entry['tps_low']:.0f} to {entry['tps_high']:.0f}"
+    outside = " (outside)" if entry["interval_holds"] is False else ""
     near = "" if beside is None else f"{beside['others']:.2f}, {100 * (beside['pressure'] or 0.0):.0f} %"
     return (
-        f"| {one['configuration']} | {one['storage']} | {one['cache_gib']:.3g} | {one['threads']} | "
-        f"{one['seed']} | {one['n']} | {one['regime']} ({one['binds']}) | {one['tps_predicted']:.1f} | {between}{outside} | "
-        f"{one['tps_measured']:.1f} | {one['tps_error_percent']:+.1f} %{'' if one['judged'] else ' *'} | "
+        f"| {entry['configuration']} | {entry['storage']} | {entry['cache_gib']:.3g} | {entry['threads']} | "
+        f"{entry['seed']} | {entry['n']} | {entry['regime']} ({entry['binds']}) | {entry['tps_predicted']:.1f} | {between}{outside} | "
+        f"{entry['tps_measured']:.1f} | {entry['tps_error_percent']:+.1f} %{'' if entry['judged'] else ' *'} | "
         f"{'' if apart is None else f'{apart:.1f} %'} | "
-        f"{one['p95_ms_predicted']:.0f} ms | {one['p95_ms_measured'] or 0:.0f} ms | {p95} | {near} |"
+        f"{entry['p95_ms_predicted']:.0f} ms | {entry['p95_ms_measured'] or 0:.0f} ms | {p95} | {near} |"
     )
 
 
-def table(title: str, rows: list[dict], found: dict) -> str:
+def table(title: str, rows: list[dict], outcome: dict) -> str:
     """Markdown."""
-    lines = [f"### {title}", "", HEAD, "|" + "---|" * (HEAD.count("|") - 1), *(line(one, rows) for one in rows)]
-    if found["not_judged"]:
+    lines = [f"### {title}", "", HEAD, "|" + "---|" * (HEAD.count("|") - 1), *(line(entry, rows) for entry in rows)]
+    if outcome["not_judged"]:
         why = f"others used more than {OTHERS_SHARE:.0%} of the processors, or nothing of them was idle"
         lines += ["", f"\\*: {why}; not judged, and measured again next time."]
-    for name, of in found["regimes"].items():
+    for name, of in outcome["regimes"].items():
         lines += [
             "",
             f"Held by {name}: {of['rows']} rows, median {of['median_percent']:.1f} %, p90 {of['p90_percent']:.1f} %, worst "
@@ -298,7 +300,7 @@ NAMES = {"mariadb": "MariaDB", "mysql": "MySQL", "innodb": "InnoDB", "myrocks": 
 
 
 @dataclass(frozen=True)
-class Asked:
+class Series:
     """What one table is of."""
 
     server: str
@@ -321,16 +323,18 @@ def wait_for_rest(seconds: float) -> None:
 class Set:
     """One engine of one server under one distribution."""
 
-    def __init__(self, asked: Asked, seeds: int, plan: Plan, place: Path, quiet: Quiet, rest_s: float = 0.0) -> None:
-        self.asked, self.seeds, self.plan, self.place = asked, seeds, plan, place
+    def __init__(self, series: Series, seeds: int, plan: Plan, place: Path, quiet: Quiet, rest_s: float = 0.0) -> None:
+        self.series, self.seeds, self.plan, self.place = series, seeds, plan, place
         self.quiet, self.rest_s = quiet, rest_s
-        rows = round(ROWS[asked.engine] / plan.smaller)
-        self.benchmark = bench.SysbenchOltp(tables=8, rows=rows, distribution=asked.distribution)
-        self.store = bench.Store(place / f"{asked.server}-{asked.engine}-{asked.distribution}-{rows}")
-        gib = experiment.ROW_BYTES[asked.engine] * rows * 8 / 2**30
-        self.data = experiment.data_set(self.benchmark, asked.engine, gib, flavor=asked.server, settle_s=plan.settle_s)
-        self.data_folder = place / f"data-{asked.server}-{asked.engine}-{rows}"
-        self.changed = experiment.changed(asked.engine, self.benchmark)
+        rows = round(ROWS[series.engine] / plan.smaller)
+        self.benchmark = bench.SysbenchOltp(tables=8, rows=rows, distribution=series.distribution)
+        self.store = bench.Store(place / f"{series.server}-{series.engine}-{series.distribution}-{rows}")
+        gib = experiment.ROW_BYTES[series.engine] * rows * 8 / 2**30
+        self.data = experiment.data_set(
+            self.benchmark, series.engine, gib, flavor=series.server, settle_s=plan.settle_s
+        )
+        self.data_folder = place / f"data-{series.server}-{series.engine}-{rows}"
+        self.changed = experiment.changed(series.engine, self.benchmark)
         self.ends = ExitStack()
         self.lab: experiment.ExperimentLab | None = None
 
@@ -345,7 +349,7 @@ class Set:
     def run_seed(self, seed: int, rows: list[dict], keep) -> None:
         """Calibrates on the run of a seed, and appends a row for each other configuration."""
         every = [
-            replace(each, cache_gib=each.cache_gib / self.plan.smaller) for each in configurations(self.asked.engine)
+            replace(each, cache_gib=each.cache_gib / self.plan.smaller) for each in configurations(self.series.engine)
         ]
         calibration = self.measured(every[0], self.plan.calibration_s, seed)
         workload = calibrate([experiment.lab_counted(calibration)], least_seconds=0.9 * self.plan.calibration_s)
@@ -353,7 +357,7 @@ class Set:
         for each in every[1:]:
             if self.plan.only and each.name not in self.plan.only:
                 continue
-            one = experiment.predicted(
+            prediction = experiment.predicted(
                 workload,
                 each,
                 p95=spread,
@@ -366,7 +370,7 @@ class Set:
             )
             when = datetime.now(UTC).isoformat(timespec="seconds")
             record = self.measured(each, self.plan.each_s, seed)
-            rows.append(row(each, seed, one, experiment.measured(record), record, when))
+            rows.append(row(each, seed, prediction, experiment.measured(record), record, when))
             rows[-1]["judged"] &= is_judged(calibration)
             keep(rows)
             print(line(rows[-1], rows), flush=True)
@@ -394,11 +398,11 @@ class Set:
 # What there is: MyRocks only in MariaDB, and only with even accesses.
 SETS = (
     *(
-        Asked(server, "innodb", distribution)
+        Series(server, "innodb", distribution)
         for distribution in ("pareto", "zipfian", "uniform")
         for server in ("mariadb", "mysql")
     ),
-    Asked("mariadb", "myrocks", "uniform"),
+    Series("mariadb", "myrocks", "uniform"),
 )
 
 
@@ -419,13 +423,13 @@ def main() -> int:
     )
     parser.add_argument("--quiet-lock")
     parser.add_argument("--rest", type=float, default=0.0)
-    asked = parser.parse_args()
-    if asked.seeds is not None and asked.seeds < 1:
+    arguments = parser.parse_args()
+    if arguments.seeds is not None and arguments.seeds < 1:
         raise InputError(
-            f"--seeds {asked.seeds}", "must be 1 or more", "benchmarks/prove_accuracy.py", "For example 3."
+            f"--seeds {arguments.seeds}", "must be 1 or more", "benchmarks/prove_accuracy.py", "For example 3."
         )
-    quick_set = ("innodb", "pareto") if asked.quick else (None, None)
-    given = (asked.server, asked.engine or quick_set[0], asked.distribution or quick_set[1])
+    quick_set = ("innodb", "pareto") if arguments.quick else (None, None)
+    given = (arguments.server, arguments.engine or quick_set[0], arguments.distribution or quick_set[1])
     chosen = [
         each
         for each in SETS
@@ -436,26 +440,28 @@ def main() -> int:
     lacks = {each: experiment.missing(each.server, (each.engine,)) for each in chosen}
     for each in [each for each in chosen if lacks[each]]:
         print(f"prove accuracy: {each.title} is skipped, this machine lacks: " + " ".join(lacks[each]))
-    asked.store.mkdir(parents=True, exist_ok=True)
-    plan = QUICK if asked.quick else LONG if asked.long else Plan()
-    quiet, all_met = Quiet(asked.quiet_lock), True
+    arguments.store.mkdir(parents=True, exist_ok=True)
+    plan = QUICK if arguments.quick else LONG if arguments.long else Plan()
+    quiet, all_met = Quiet(arguments.quiet_lock), True
     answers = {"machine": experiment.machine.identity(None), "plan": asdict(plan), "sets": {}}
     for each in [each for each in chosen if not lacks[each]]:
 
-        def keep(rows: list[dict], each: Asked = each) -> None:
+        def keep(rows: list[dict], each: Series = each) -> None:
             answers["sets"][each.title] = {
                 "rows": rows,
                 "summary": summary(rows, each.engine),
                 "date": time.strftime("%Y-%m-%d", time.gmtime()),
             }
-            fresh = asked.results.with_suffix(".new")
+            fresh = arguments.results.with_suffix(".new")
             fresh.write_text(json.dumps(answers, indent=1) + "\n")
-            os.replace(fresh, asked.results)
+            os.replace(fresh, arguments.results)
 
-        rows = Set(each, asked.seeds or (1 if asked.quick else 3), plan, asked.store, quiet, asked.rest).run(keep)
-        found = summary(rows, each.engine)
-        all_met &= found["met"]
-        print(table(each.title, rows, found), flush=True)
+        rows = Set(
+            each, arguments.seeds or (1 if arguments.quick else 3), plan, arguments.store, quiet, arguments.rest
+        ).run(keep)
+        outcome = summary(rows, each.engine)
+        all_met &= outcome["met"]
+        print(table(each.title, rows, outcome), flush=True)
     return 0 if all_met else 1
 
 

@@ -538,19 +538,19 @@ class Database(TypedDict):
 
 class DatabaseRun(TypedDict):
     storage: str
-    log_storage: NotRequired[str | None]
-    instance: NotRequired[str | None]
-    vcpus: NotRequired[int | None]
-    as_of: NotRequired[str | None]
+    log_storage: str | None
+    instance: str | None
+    vcpus: int | None
+    as_of: str | None
     cache_bytes: float
-    clients: NotRequired[int | None]
-    arrivals: NotRequired[list[float] | None]
+    clients: int | None
+    arrivals: list[float] | None
     start: str | float
     seconds: int
     step_s: float
-    seed: NotRequired[int | None]
-    start_balance_percent: NotRequired[float | None]
-    follow: NotRequired[list[float] | None]
+    seed: int | None
+    start_balance_percent: float | None
+    follow: list[float] | None
 
 class DatabaseRows(TypedDict):
     t_s: list[float]
@@ -603,9 +603,83 @@ class TproccAnswer(TypedDict):
     database: Database
     changed: list[float]
 
+class ApplierSpread(TypedDict):
+    parameter: str
+    words: str
+    relative_sd: float
+    least: float
+    most: float
+
 class ReplicaDefaults(TypedDict):
     applier: dict[str, Any]
-    spreads: list[dict[str, Any]]
+    spreads: list[ApplierSpread]
+
+class ReplicaSettings(TypedDict):
+    mode: str
+    workers: int
+    preserve_order: bool
+    log_bin: bool
+    flush_log_at_trx_commit: int
+    sync_binlog: int
+    sync_relay_log: int
+    rollback_segments: int
+    purge_batch: int
+    dirty_low_water: float
+    io_capacity: float
+    coordinator_cores: float
+
+class SemiSync(TypedDict):
+    round_trips_ms: list[float]
+    acknowledgements: int
+    timeout_ms: float
+    wait_point: str
+    groups_merge: bool
+
+# A replica as the core takes it, but for its `applier`.
+class ReplicaRun(TypedDict):
+    storage: str
+    log_storage: str | None
+    relay_storage: str | None
+    instance: str | None
+    cache_bytes: float
+    start: str
+    start_balance_percent: float | None
+    reads_per_tx: float
+    settings: ReplicaSettings
+    semi_sync: SemiSync | None
+    large: list[tuple[float, float, float]]
+    drain_s: int
+    source_tps: list[float] | None
+    received: bool
+
+class SemiSyncPrice(TypedDict):
+    added_ms: float
+    relay_ms: float
+    most_tps: float
+    times_out: bool
+    in_turn: bool
+    in_step: bool
+
+class ReplicaFigures(TypedDict):
+    source_tps: float
+    applier_tps: float
+    load_s: float
+    onset_s: float | None
+    lag_at_load_end_s: float
+    backlog_at_load_end: float
+    peak_lag_s: float
+    peak_at_s: float
+    catch_up_s: float | None
+    binding: str
+    dependency_lever: float
+    worker_lever: float
+    width: float
+    grouped: float
+    semi_sync: SemiSyncPrice | None
+
+class ReplicaSummary(ReplicaFigures):
+    shares: list[tuple[str, float]]
+    if_halved: list[tuple[str, float]]
 
 class ReplicaRows(TypedDict):
     t_s: list[float]
@@ -619,7 +693,7 @@ class ReplicaRows(TypedDict):
     mib_s: list[float]
     balance_percent: list[float | None]
     binding: list[str]
-    summary: dict[str, Any]
+    summary: ReplicaSummary
 
 # A `Database` as it is read from a file or put together is a plain dict of the same keys; the core checks it.
 def mysql_runs(database: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> list[DatabaseRows]: ...
@@ -635,7 +709,7 @@ def cache_after(
     database: Mapping[str, Any], cache_bytes: float, other_bytes: float, changed: Sequence[float] | None = None
 ) -> Database: ...
 def replica_applier(database: Mapping[str, Any], changed: Sequence[float] | None = None) -> ReplicaDefaults: ...
-def replica_settings(flavor: str, version: str) -> dict[str, Any]: ...
+def replica_settings(flavor: str, version: str) -> ReplicaSettings: ...
 def replica_run(database: Mapping[str, Any], source: Mapping[str, Any], replica: Mapping[str, Any]) -> ReplicaRows: ...
 def page_write_cost(page_bytes: float = 16384.0, doublewrite: bool = True) -> tuple[float, float]: ...
 def clients_at_speed(clients: Mapping[str, Any], core_speed: float | None) -> Clients: ...

@@ -10,7 +10,6 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from headrace.advice.model import NOT_ESTIMATED
 from headrace.advice.simulated import ModelSettings, redo_of, settings_of, throughput
@@ -166,7 +165,7 @@ def _sentence(
     workload = situation.workload
     assert workload is not None  # the caller looked
 
-    def rates(database: Mapping[str, Any]) -> tuple[float, float]:
+    def rates(database: Mapping[str, object]) -> tuple[float, float]:
         return (
             throughput(database, workload, old, situation, first_hour),
             throughput(database, workload, new, situation, first_hour),
@@ -182,7 +181,7 @@ def _sentence(
     return f"{label}: {before:,.4g} to {after:,.4g} tps, {change_text}, simulated{f'; {note}' if note else ''}"
 
 
-def _spread(workload: TransactionWorkload, rates: Callable[[Mapping[str, Any]], tuple[float, float]]) -> float:
+def _spread(workload: TransactionWorkload, rates: Callable[[Mapping[str, object]], tuple[float, float]]) -> float:
     """Returns the standard deviation of the logarithm of the ratio, over databases drawn from the
     calibration."""
     ratios = [_logarithm(*rates(database)) for database in workload.draws(DRAWS, 1)]

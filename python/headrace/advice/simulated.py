@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.advice.situation import Situation, WorkloadDemand
 from headrace.advice.values import as_bytes, as_number, is_on
@@ -96,7 +95,7 @@ def redo_of(values: Mapping[str, str]) -> float | None:
 
 
 def throughput(
-    database: Mapping[str, Any],
+    database: Mapping[str, object],
     workload: TransactionWorkload,
     settings: ModelSettings,
     situation: Situation,

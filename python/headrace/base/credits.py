@@ -148,15 +148,6 @@ def _count_since_change(steps: Sequence[tuple[float, float]], noise: float) -> t
     return (max(1, many - 1), odd_s >= CHANGE_S) if odd_s else (len(newest), False)
 
 
-def first_to_empty(estimates: Sequence[CreditsLeft | None]) -> CreditsLeft | None:
-    """Returns the estimate of the balance that is empty first, or None."""
-    return min(
-        (estimate for estimate in estimates if estimate is not None),
-        key=lambda estimate: estimate.seconds,
-        default=None,
-    )
-
-
 def never(estimate: CreditsLeft | None) -> bool:
     """True when the balance does not fall."""
     return estimate is not None and math.isinf(estimate.seconds)

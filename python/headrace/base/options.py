@@ -15,18 +15,19 @@ import functools
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Concatenate,
     Generic,
     Literal,
     ParamSpec,
+    TypedDict,
     TypeVar,
-    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -37,6 +38,9 @@ from headrace.base.checks import check_number, check_whole, did_you_mean, shown
 from headrace.base.units import Day
 from headrace.errors import InputError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 SOURCE = "docs/reference/cli.md"
 Kind = Literal["switch", "choice", "whole", "number", "file", "text"]
 Completed = Literal["", "instance", "region", "storage", "type", "volume"]
@@ -46,7 +50,7 @@ UNSET: Any = None
 A = TypeVar("A")
 B = TypeVar("B")
 R = TypeVar("R")
-S = TypeVar("S")
+S = TypeVar("S", bound="DataclassInstance")
 P = ParamSpec("P")
 
 
@@ -64,7 +68,7 @@ class Option:
     unit: str = ""
     least: float | None = None
     most: float | None = None
-    otherwise: Any = None
+    otherwise: object = None
     usual: str = ""
     value: str = ""
     scope: str = ""
@@ -78,6 +82,23 @@ class Option:
         return self.value or self.unit.upper().replace(" A ", "_PER_") or "N"
 
 
+class SettingRow(TypedDict):
+    """A setting as a page reads it; what it does not have is None."""
+
+    name: str
+    flag: str
+    kind: Kind
+    many: bool
+    unit: str | None
+    least: float | None
+    most: float | None
+    choices: list[str] | None
+    default: object
+    usual: str | None
+    scope: str | None
+    help: str
+
+
 @dataclass(frozen=True)
 class OptionField:
     """An option with what its field says of it. `many`: its value is a list. `empty`: it may be
@@ -89,7 +110,7 @@ class OptionField:
     many: bool
     empty: bool
     choices: tuple[str, ...]
-    default: Any
+    default: object
 
     @property
     def flag(self) -> str:
@@ -114,7 +135,7 @@ class OptionField:
         """Whether its value is a number."""
         return self.kind in ("number", "whole")
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SettingRow:
         """Returns it as a page reads it to build a control; JSON-able."""
         option = self.option
         return {
@@ -132,7 +153,7 @@ class OptionField:
             "help": option.help,
         }
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> object:
         """Returns a value, a number as a float; raises InputError where it is out of its range, or
         none of its choices."""
         low, high = self.option.least, self.option.most
@@ -161,14 +182,14 @@ class OptionField:
         return textwrap.fill(head, 96, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 
-def find_option(annotation: Any) -> Option | None:
+def find_option(annotation: object) -> Option | None:
     """Returns the option of an annotation, None where it has none."""
     return next((mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Option)), None)
 
 
-def read_setting(name: str, annotation: Any, default: Any) -> OptionField:
+def read_setting(name: str, annotation: object, default: object) -> OptionField:
     """Returns what a field with an option says. `annotation`: resolved, with its option."""
-    bare = annotation.__origin__
+    bare = get_args(annotation)[0]
     kinds = list(get_args(bare)) if get_origin(bare) not in (None, Literal, list, tuple, Sequence) else [bare]
     kinds = [kind for kind in kinds if not isinstance(kind, str)]
     choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
@@ -187,15 +208,15 @@ def read_setting(name: str, annotation: Any, default: Any) -> OptionField:
     return OptionField(name, option, kind, many, default is None, choices, default)
 
 
-class _Names(dict[str, Any]):
+class _Names(dict[str, object]):
     """Maps names of a module to their values; a name that the module imports for a type checker
     alone, and therefore lacks, stands for any object."""
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> type:
         return object
 
 
-def read_hints(of: Any) -> dict[str, Any]:
+def read_hints(of: Callable[..., object]) -> dict[str, object]:
     """Returns the annotations of a class of settings or of a function, options included."""
     names = _Names(vars(builtins) | vars(sys.modules[of.__module__]))
     return get_type_hints(of, globalns=names, localns=names, include_extras=True)
@@ -212,11 +233,11 @@ def list_settings(group: type) -> tuple[OptionField, ...]:
     )
 
 
-def _default(field: Field) -> Any:
+def _default(field: Field) -> object:
     return None if field.default is MISSING else field.default
 
 
-def describe(group: type) -> list[dict[str, Any]]:
+def describe(group: type) -> list[SettingRow]:
     """Returns the settings of a dataclass as a page reads them; JSON-able."""
     return [setting.describe() for setting in list_settings(group)]
 
@@ -224,14 +245,14 @@ def describe(group: type) -> list[dict[str, Any]]:
 def complete(settings: S) -> S:
     """Returns a value of a dataclass of settings, checked, with values in place of None where the
     options name them. Raises InputError."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for setting in list_settings(type(settings)):
         value = setting.check(getattr(settings, setting.name))
         values[setting.name] = setting.option.otherwise if value is None else value
-    return replace(cast(Any, settings), **values)
+    return replace(settings, **values)
 
 
-def list_given(settings: Any, scope: str = "") -> Iterator[OptionField]:
+def list_given(settings: object, scope: str = "") -> Iterator[OptionField]:
     """Yields the settings that differ from their default; with `scope`, of these alone."""
     for setting in list_settings(type(settings)):
         if (not scope or setting.option.scope == scope) and getattr(settings, setting.name) != setting.default:
@@ -251,12 +272,13 @@ class takes(Generic[P, S]):
     @overload
     def __call__(self, function: Callable[[A, B, S], R]) -> Callable[Concatenate[A, B, P], R]: ...
     def __call__(self, function: Callable[..., R]) -> Callable[..., R]:
-        group: Any = self.settings
+        group = self.settings
+        assert isinstance(group, type)
         *parameters, last = inspect.signature(function).parameters.values()
         names, hints = {field.name: field for field in fields(group)}, read_hints(group)
 
         @functools.wraps(function)
-        def call(*values: Any, **given: Any) -> R:
+        def call(*values: object, **given: object) -> R:
             by_name = {part.name: given.pop(part.name) for part in parameters[len(values) :] if part.name in given}
             self.refuse_unknown(given, names, f"headrace.{function.__name__}")
             return function(*values, **by_name, **{last.name: group(**given)})
@@ -275,7 +297,7 @@ class takes(Generic[P, S]):
         call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings, each by its name:\n\n{lines}\n"
         return call
 
-    def refuse_unknown(self, given: Mapping[str, Any], names: Mapping[str, Any], source: str) -> None:
+    def refuse_unknown(self, given: Mapping[str, object], names: Collection[str], source: str) -> None:
         """Raises InputError for a name that is none of `names`."""
         for name, value in given.items():
             if name not in names:

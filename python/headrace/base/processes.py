@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from headrace.base.files import explain_unwritable
 from headrace.base.waiting import wait_until
@@ -83,7 +83,6 @@ def spawn(
     `umask`: -1 is the caller's. `passed`: open files that it inherits. In a session of its own,
     Ctrl-C on the terminal reaches headrace alone, which ends the program when it has what it needs.
     """
-    account: dict[str, Any] = {} if user is None else {"user": user.uid, "group": user.gid, "extra_groups": []}
     return subprocess.Popen[bytes](
         words,
         stdin=stdin,
@@ -94,7 +93,9 @@ def spawn(
         umask=umask,
         pass_fds=tuple(passed),
         start_new_session=own_session,
-        **account,
+        user=None if user is None else user.uid,
+        group=None if user is None else user.gid,
+        extra_groups=None if user is None else [],
     )
 
 

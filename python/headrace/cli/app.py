@@ -190,7 +190,7 @@ def show_error(error: HeadraceError) -> None:
     print("\n".join(plain(line).replace("\n", " ") for line in lines), file=sys.stderr)
 
 
-def _number_error(error: Any) -> tuple[str, str] | None:
+def _number_error(error: BaseException) -> tuple[str, str] | None:
     """Returns value and rule where an option takes a number and got something else; else None."""
     option, list_errors = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
     if option is None or list_errors is None:
@@ -214,13 +214,13 @@ def _number_error(error: Any) -> tuple[str, str] | None:
     return f"{name} {text}", f"must be {kind}"
 
 
-def usage_error(error: Any) -> InputError:
-    """Returns a refusal of the argument parser, laid out like all others."""
+def usage_error(error: BaseException, message: str) -> InputError:
+    """Returns a refusal of the argument parser, laid out like all others. `message`: its words."""
     context = getattr(error, "ctx", None)
     where = f"{context.command_path} --help" if context is not None else "headrace --help"
     if (number := _number_error(error)) is not None:
         return InputError(*number, where, f"See `{where}`.")
-    message = error.format_message().strip().rstrip(".").replace(": Value error, ", ": ")
+    message = message.strip().rstrip(".").replace(": Value error, ", ": ")
     hint = ""
     before, separator, near = message.partition(" Did you mean ")
     if not separator:
@@ -317,8 +317,8 @@ def _answer(arguments: list[str]) -> int:
         return CouldNotRun.default_exit_code
     except BaseException as error:  # a panic of the core is no Exception
         # The refusals of the argument parser, and they alone, can say themselves in words.
-        if callable(getattr(error, "format_message", None)):
-            return _refused(error)
+        if callable(format_message := getattr(error, "format_message", None)):
+            return _refused(error, str(format_message()))
         if os.environ.get("HEADRACE_DEBUG"):
             raise
         if isinstance(error, ImportError) and (missing := explain_missing(error)) is not None:
@@ -330,11 +330,11 @@ def _answer(arguments: list[str]) -> int:
         return CouldNotRun.default_exit_code
 
 
-def _refused(error: Any) -> int:
+def _refused(error: BaseException, message: str) -> int:
     """Answers a command line that cannot be read: with the help where nothing was given, else with
     the error."""
-    if error.format_message().startswith("Usage: "):
-        print(error.format_message(), file=sys.stderr)
+    if message.startswith("Usage: "):
+        print(message, file=sys.stderr)
     else:
-        show_error(usage_error(error))
+        show_error(usage_error(error, message))
     return InputError.default_exit_code

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from headrace.base.options import AsOfText, Region
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, flag, option
 from headrace.cli.output import print_frame, show, table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 with lazily():
     from headrace.catalog import facts
@@ -77,7 +80,7 @@ def _mark(row: dict) -> str:
     return "?" if row["unconfirmed"] else ""
 
 
-def unconfirmed(frame: Any, name: Callable[[dict], str]) -> list[str]:
+def unconfirmed(frame: pl.DataFrame, name: Callable[[dict], str]) -> list[str]:
     """Returns the doubts of the rows marked ?: each note once, with its rows."""
     about: dict[str, list[str]] = {}
     for row in frame.to_dicts():
@@ -152,7 +155,6 @@ def last_seen(days: Iterable[str]) -> str:
 
 
 def _from_to(low: float | None, high: float | None) -> str:
-
     if high is None:
         return "not known"
     return words.number(high, 4) if low == high else f"{words.number(low, 4)} > {words.number(high, 4)}"

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import builtins
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+Names = Mapping[str, object] | None
 # All threads share the function that imports: one block at a time replaces it.
 _one_block = threading.Lock()
 
@@ -27,7 +28,7 @@ class _Waiting:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(import_module(self._name), name)
 
 
@@ -48,7 +49,7 @@ def lazily() -> Iterator[None]:
     own_thread = threading.get_ident()
 
     def wait(
-        name: str, names: Any = None, values: Any = None, parts: Sequence[str] | None = None, level: int = 0
+        name: str, names: Names = None, values: Names = None, parts: Sequence[str] | None = None, level: int = 0
     ) -> Any:
         if threading.get_ident() != own_thread:
             return usual(name, names, values, parts or (), level)

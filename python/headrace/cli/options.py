@@ -10,15 +10,17 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 import typer
+from typer.models import OptionInfo
 
 from headrace.base.options import OptionField, find_option, read_hints, read_setting
 from headrace.cli.sharing import (
     AskPasswordOption,
     DefaultsFileOption,
     LabOption,
+    OptionDetails,
     SharingCommand,
     SharingGroup,
     SocketOption,
@@ -42,7 +44,7 @@ Completion = Callable[..., list[str]]
 COMPLETION_S = 1.0
 
 
-def flag(name: str, help: str, **more: Any) -> Any:
+def flag(name: str, help: str, **more: Unpack[OptionDetails]) -> OptionInfo:
     """Returns a switch: `--force`, or `--merge/--no-merge`."""
     return typer.Option(name, help=help, **more)
 
@@ -79,13 +81,14 @@ def with_groups(function: Callable) -> Callable:
     """Returns the function as typer takes it: with the fields of its option groups as parameters of
     their own, behind the others, and with a check of its output files (`headrace.cli.writing`)."""
     spread: list[inspect.Parameter] = []
-    groups: dict[str, tuple[Any, dict[str, OptionField | None]]] = {}
+    groups: dict[str, tuple[type, dict[str, OptionField | None]]] = {}
     hints = read_hints(function)
     for name, parameter in inspect.signature(function).parameters.items():
-        if not is_dataclass(hints[name]):
-            spread.append(as_typer(parameter, hints[name])[0])
-            continue
-        groups[name] = hints[name], {}
+        hint = hints[name]
+        if isinstance(hint, type) and is_dataclass(hint):
+            groups[name] = hint, {}
+        else:
+            spread.append(as_typer(parameter, hint)[0])
     for group, settings in groups.values():
         for parameter, setting in spread_group(group):
             settings[parameter.name] = setting
@@ -94,7 +97,7 @@ def with_groups(function: Callable) -> Callable:
         return guarded(function, {parameter.name: parameter for parameter in spread})
 
     @functools.wraps(function)
-    def command(**given: Any) -> object:
+    def command(**given: object) -> object:
         filled = {
             name: group(**given_to(settings, {field: given.pop(field) for field in settings}))
             for name, (group, settings) in groups.items()
@@ -128,7 +131,7 @@ def is_argument(annotation: object) -> bool:
     return any(isinstance(mark, typer.models.ArgumentInfo) for mark in getattr(annotation, "__metadata__", ()))
 
 
-def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Parameter, OptionField | None]:
+def as_typer(parameter: inspect.Parameter, annotation: object) -> tuple[inspect.Parameter, OptionField | None]:
     """Returns a parameter whose annotation has an `Option` as typer takes it, with its setting; any
     other as it is."""
     option = find_option(annotation)
@@ -141,36 +144,38 @@ def as_typer(parameter: inspect.Parameter, annotation: Any) -> tuple[inspect.Par
     names = [setting.flag]
     if setting.kind == "switch" and setting.default is not False:
         names = [f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"]
-    limits: dict[str, Any] = {"min": option.least, "max": option.most} if setting.is_number else {}
+    least, most = (option.least, option.most) if setting.is_number else (None, None)
     if setting.kind == "whole":
-        limits = {name: None if limit is None else int(limit) for name, limit in limits.items()}
+        least, most = (None if limit is None else int(limit) for limit in (least, most))
     mark = typer.Option(
         *names,
         help=setting.help + (" Repeatable." if setting.many and not option.commas else ""),
         metavar=None if setting.kind in ("switch", "choice") else option.metavar,
         autocompletion=COMPLETIONS.get(option.completed),
-        **limits,
+        min=least,
+        max=most,
     )
     default = parameter.default if required or not setting.many else None
     kind = kind if required or default is not None else kind | None
     return parameter.replace(annotation=Annotated[kind, mark], default=default), setting
 
 
-def given_to(settings: dict[str, OptionField | None], values: dict[str, Any]) -> dict[str, Any]:
+def given_to(settings: dict[str, OptionField | None], values: dict[str, object]) -> dict[str, object]:
     """Returns values of the command line as the group takes them: lists of what was given with
     commas or several times, and nothing of a list that was not given."""
     fitting = {}
     for name, value in values.items():
         setting = settings[name]
         if setting is not None and setting.many:
-            value = listed(value) if setting.option.commas else value
+            texts = value if isinstance(value, (list, tuple)) else ()
+            value = listed(texts) if setting.option.commas else texts
             if not value:
                 continue
         fitting[name] = value
     return fitting
 
 
-def listed(values: list[str] | None) -> list[str]:
+def listed(values: Sequence[str] | None) -> list[str]:
     """Returns `a,b` and repeated options as a list."""
     return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
 
@@ -230,18 +235,16 @@ COMPLETIONS: dict[str, Completion] = {
     "volume": complete_volume,
 }
 TYPES: dict[str, type] = {"switch": bool, "whole": int, "number": float, "file": Path, "text": str}
-# What `--storage` and all other options with a storage take.
-SPEC = {"metavar": "SPEC", "autocompletion": complete_storage}
 
 
-def storage_option(help: str, *names: str, **more: Any) -> Any:
+def storage_option(help: str, *names: str, metavar: str = "SPEC") -> OptionInfo:
     """Returns an option whose value is a storage in the catalog's notation."""
-    return typer.Option(*names, help=help, **(SPEC | more))
+    return typer.Option(*names, metavar=metavar, help=help, autocompletion=complete_storage)
 
 
-def instance_option(help: str, *names: str, **more: Any) -> Any:
+def instance_option(help: str, *names: str) -> OptionInfo:
     """Returns an option whose value is an EC2 instance type."""
-    return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance, **more)
+    return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance)
 
 
 TableOrJsonOption = Annotated[TableOrJson, choice("Form of the answer on stdout.", "--output")]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.report.output import as_csv, as_json, plain
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    import polars as pl
     from rich.progress import Progress, TaskID
 
+    from headrace.report.tables import TableLayout
     from headrace.report.view import Table
 
 # Work shorter than this shows no progress bar, s: a guess.
@@ -55,7 +59,7 @@ def print_csv(rows: Sequence[dict], columns: Sequence[str]) -> None:
     writer.writerows(rows)
 
 
-def print_frame(frame: Any, output: str) -> None:
+def print_frame(frame: pl.DataFrame, output: str) -> None:
     """Prints every row of a frame as JSON or CSV."""
     if output == "json":
         print_json(frame.to_dicts())
@@ -64,7 +68,7 @@ def print_frame(frame: Any, output: str) -> None:
 
 
 def print_answer(
-    answer: Any, output: str, rows: Sequence[dict], columns: Sequence[str], parts: Callable[[], Sequence[object]]
+    answer: object, output: str, rows: Sequence[dict], columns: Sequence[str], parts: Callable[[], Sequence[object]]
 ) -> None:
     """Prints the answer as JSON, its `rows` as CSV, or what `parts()` gives for a person."""
     if output == "json":
@@ -75,7 +79,19 @@ def print_answer(
         show(*parts())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Any) -> Table:
+def print_rows(rows: Sequence[dict], output: str, columns: Sequence[str], *notes: str) -> None:
+    """Prints an answer of rows whose cells are `columns`; for a person with lines of text below."""
+    cells = [[row[name] for name in columns] for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(columns, cells), *notes))
+
+
+def print_facts(answer: Mapping[str, object], output: str, head: str, leave_out: Sequence[str] = ()) -> None:
+    """Prints an answer of names and values; for a person without the names in `leave_out`."""
+    facts = [pair for pair in answer.items() if pair[0] not in leave_out]
+    print_answer(answer, output, [dict(answer)], tuple(answer), lambda: (table((head, ""), facts),))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Unpack[TableLayout]) -> Table:
     """Returns a table for `show`; see `headrace.report.tables`."""
     from headrace.report import tables
 

@@ -22,6 +22,7 @@ from headrace.cli.sharing import list_flags, list_own_options
 
 if TYPE_CHECKING:
     from typer._click.core import Command
+    from typer.core import TyperOption
 
 HEAD = """# Commands
 
@@ -174,7 +175,7 @@ def _entry(name: str, command: Command, above: Sequence[Command]) -> str:
     return "\n".join(lines)
 
 
-def _spelled(param) -> str:
+def _spelled(param: TyperArgument | TyperOption) -> str:
     names = " ".join([*param.opts, *param.secondary_opts])
     if getattr(param, "is_flag", False):
         return names
@@ -182,7 +183,7 @@ def _spelled(param) -> str:
     return f"{names} {param.metavar or ('|'.join(str(choice) for choice in choices) if choices else 'N')}"
 
 
-def _default(param) -> str:
+def _default(param: TyperArgument | TyperOption) -> str:
     if param.required:
         return "required"
     value, low, high = param.default, getattr(param, "min", None), getattr(param, "max", None)

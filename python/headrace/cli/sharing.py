@@ -11,12 +11,13 @@ such an option at the group alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.models import OptionInfo
 
 from headrace.errors import InputError
 
@@ -28,13 +29,23 @@ if TYPE_CHECKING:
 GIVEN = ("COMMANDLINE", "ENVIRONMENT")
 
 
-def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
+class OptionDetails(TypedDict, total=False):
+    """What an option may have besides its names, its metavar and its help: a range, a value that is
+    no file to read, and how the shell completes it."""
+
+    min: float
+    max: float
+    readable: bool
+    autocompletion: Callable[..., list[str]]
+
+
+def option(metavar: str | None, help: str, *names: str, **more: Unpack[OptionDetails]) -> OptionInfo:
     """Returns an option; without names it is called as its parameter is: `log_dir` is
     --log-dir."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
-def choice(help: str, *names: str, **more: Any) -> Any:
+def choice(help: str, *names: str, **more: Unpack[OptionDetails]) -> OptionInfo:
     """Returns an option whose values stand in its type (a Literal)."""
     return typer.Option(*names, help=help, **more)
 

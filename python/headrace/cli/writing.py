@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -76,7 +76,7 @@ def guarded(function: Callable, parameters: Mapping[str, inspect.Parameter]) -> 
     has_force = "force" in parameters
 
     @functools.wraps(function)
-    def command(**given: Any) -> object:
+    def command(**given: object) -> object:
         force = bool(given["force"] if has_force else given.pop("force"))
         check_outputs(outputs, given, force)
         return function(**given)
@@ -97,13 +97,13 @@ def spell_out(function: Callable, parameters: Sequence[inspect.Parameter]) -> di
     return by_name
 
 
-def check_outputs(outputs: Mapping[str, tuple[str, Writes]], given: Mapping[str, Any], force: bool) -> None:
+def check_outputs(outputs: Mapping[str, tuple[str, Writes]], given: Mapping[str, object], force: bool) -> None:
     """Refuses files that must not be written; see the module. Raises InputError."""
     from headrace.base.files import check_output, is_same_file
 
     for name, (option, writes) in outputs.items():
         path = given.get(name)
-        if path is None:
+        if not isinstance(path, Path):
             continue
         read = [file for other, value in given.items() if other not in outputs for file in _files(value)]
         if writes.updates and any(is_same_file(path, file) for file in _files(given.get(writes.updates))):

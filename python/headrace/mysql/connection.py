@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -104,14 +104,31 @@ def answers_within(connection: pymysql.Connection, seconds: float) -> Iterator[N
         setattr(connection, ANSWER_TIME, before)
 
 
+class _Packet(Protocol):
+    """An answer to a login."""
+
+    def check_error(self) -> None: ...
+
+
+class _Login(Protocol):
+    """What PyMySQL's connection has while it logs in."""
+
+    _secure: bool
+    _auth_plugin_name: str
+    password: bytes
+
+    def write_packet(self, payload: bytes) -> None: ...
+    def _read_packet(self) -> _Packet: ...
+
+
 class _ClearPassword:
     """For authentication plugins that ask for the password in clear: it is sent over TLS or a local
     socket only."""
 
-    def __init__(self, connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: pymysql.Connection) -> None:
+        self.connection = cast("_Login", connection)
 
-    def authenticate(self, packet):
+    def authenticate(self, packet: object) -> _Packet:
         connection = self.connection
         if not connection._secure:
             source = "MySQL manual, Client-Side Cleartext Pluggable Authentication"

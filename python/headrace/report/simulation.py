@@ -77,7 +77,7 @@ def in_words(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved_sec
     lines += _queue(summary, at, isinstance(workload, ClosedWorkload))
     lines += _balances(run, at)
     lines.append(_latency(summary))
-    lines += _describe_cycle(run, at)
+    lines += _describe_cycle(run)
     return lines
 
 
@@ -224,7 +224,7 @@ def _balances(run: Simulation, at: Callable[[float | None], str]) -> list[str]:
     return lines
 
 
-def _describe_cycle(run: Simulation, at: Callable[[float | None], str]) -> list[str]:
+def _describe_cycle(run: Simulation) -> list[str]:
     """Says whether the cycle can be repeated for ever; nothing where one cycle was simulated."""
     cycle = getattr(run, "repeated", None)
     if cycle is None:

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
@@ -205,6 +205,16 @@ def _keep_whole(line: Text) -> Text:
 
 def _longest_word(text: str) -> int:
     return max(cell_len(word.replace(GLUE, " ")) for word in re.split(r"[ \n]", glued(text, GLUE)))
+
+
+class TableLayout(TypedDict, total=False):
+    """The layout of a table by the titles of its columns; see `table`."""
+
+    title: str
+    right: Sequence[str]
+    keep: Sequence[str]
+    prose: Sequence[str]
+    drop: Sequence[str]
 
 
 def table(

@@ -170,7 +170,7 @@ def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
         )
     flavor = "mariadb" if "MariaDB" in text else "mysql"
     version = tuple(int(part) for part in match.groups()[:3])
-    defaults = option_values(_output((*command, *_base(flavor, Path(command[-1])), "--verbose", "--help")))
+    defaults = option_values(_output((*command, *_base(Path(command[-1])), "--verbose", "--help")))
     basedir = Path(defaults.get("basedir") or Path(command[-1]).parents[1])
     plugins = _folder(defaults.get("plugin-dir"), basedir / "lib/plugin", basedir / "lib/mysql/plugin")
     share = _folder(_parent(defaults.get("character-sets-dir")), basedir / "share/mysql", basedir / "share")
@@ -181,7 +181,7 @@ def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     )
 
 
-def _base(flavor: str, path: Path) -> list[str]:
+def _base(path: Path) -> list[str]:
     """Returns the first options, which name its folders to a server that was moved."""
     words = ["--no-defaults"]
     if not str(path).startswith(("/usr/sbin/", "/usr/bin/")):

@@ -242,7 +242,7 @@ def check_port(record: Record) -> None:
 
 
 def stop(
-    lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S
+    where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S
 ) -> Record:
     """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached."""
     running = process_of(where, record)

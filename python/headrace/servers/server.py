@@ -256,7 +256,7 @@ def _start_existing(
     if changes["settings"] != record.settings:
         _check_settings(where, record.with_(**changes))
     if other and running.process_of(where, record) is not None:
-        record = running.stop(lab, where, record, kill=False, progress=progress)
+        record = running.stop(where, record, kill=False, progress=progress)
     started = running.start(lab, where, record.with_(**changes), progress, timeout_s)
     records.save(where, started)
     return started
@@ -294,7 +294,7 @@ def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout
     access.check_root()
     where = server.paths
     with records.locked(where):
-        stopped = running.stop(server.lab, where, records.required(where), kill, progress, timeout_s)
+        stopped = running.stop(where, records.required(where), kill, progress, timeout_s)
         return _view(server.lab, where, stopped)
 
 

@@ -231,7 +231,7 @@ def run_settings(
     start_balance_percent: float | None,
     growth: float,
     draws: int,
-) -> tuple[dict[str, Any], core.Instance | None]:
+) -> tuple[core.DatabaseRun, core.Instance | None]:
     """Returns a run as the core takes it, and the facts of its instance. Raises InputError for what
     no run can be, a cache beyond the memory of the instance included."""
     _check(seconds, cache_gib, clients, growth, start_balance_percent, seed, draws)
@@ -240,7 +240,7 @@ def run_settings(
     _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
     host = host_of(instance, as_of)
     cache_fits(cache_gib, host)
-    run = {
+    run: core.DatabaseRun = {
         "storage": storage,
         "log_storage": log_storage,
         "instance": instance,
@@ -260,20 +260,21 @@ def run_settings(
 
 
 def _run(
-    workload: TransactionWorkload, run: dict[str, Any], form: str, progress: Callable[[float], None] | None
+    workload: TransactionWorkload, run: core.DatabaseRun, form: str, progress: Callable[[float], None] | None
 ) -> tuple[pl.DataFrame, dict[str, float] | None]:
     """Runs the database and returns the rows, and where every I/O is simulated the response times
     of the run."""
     response_ms = None
     with core_errors():
         if form == "events":
-            columns: Any = core.mysql_clients(workload.database, run, progress)
-            summary = columns.pop("summary")
+            columns = core.mysql_clients(workload.database, run, progress)
+            summary = columns["summary"]
             response_ms = {name: summary[f"{name}_ms"] for name in ("mean", "p50", "p95", "p99")}
         else:
             columns = core.mysql_runs(workload.database, [run])[0]
+    frame = pl.DataFrame({name: column for name, column in columns.items() if name != "summary"})
     balances = pl.col("balance_percent", "instance_balance_percent").cast(pl.Float64)
-    return pl.DataFrame(columns).with_columns(pl.col("t_s") - 1.0, balances).select(COLUMNS), response_ms
+    return frame.with_columns(pl.col("t_s") - 1.0, balances).select(COLUMNS), response_ms
 
 
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:
@@ -348,16 +349,17 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
     ]
 
 
-def coarse_run(run: dict[str, Any], series: bool = False) -> dict[str, Any]:
+def coarse_run(run: core.DatabaseRun, series: bool = False) -> core.DatabaseRun:
     """Returns the run without scatter, in as few steps as an interval needs. Arrivals that change
     every second, or another `series`, need every second."""
     changing = series or (run["arrivals"] is not None and len(run["arrivals"]) > 1)
-    return run | {"seed": None} | ({} if changing else {"step_s": max(1.0, run["seconds"] / COARSE_ROWS)})
+    step_s = run["step_s"] if changing else max(1.0, run["seconds"] / COARSE_ROWS)
+    return {**run, "seed": None, "step_s": step_s}
 
 
 def _interval(
     workload: TransactionWorkload,
-    run: dict[str, Any],
+    run: core.DatabaseRun,
     distances: Distances,
     tps: float,
     draws: int,

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import polars as pl
 
@@ -27,6 +27,31 @@ from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of,
 from headrace.workload.replica import applier_of, replica_spread
 from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
 from headrace.workload.unexplained import Distances
+
+if TYPE_CHECKING:
+    # The core's types exist for a type checker alone.
+
+    class WithoutBursts(TypedDict):
+        """Rate and onset with every burst spent."""
+
+        applier_tps: float
+        onset_s: float | None
+
+    class ReplicaDoubt(TypedDict):
+        """The 80 % interval of DRAWN, what was drawn for it, and the share that keeps up."""
+
+        low: dict[str, float | None] | None
+        high: dict[str, float | None] | None
+        keeps_up: float | None
+        drawn: dict[str, list[float]] | None
+
+    class ReplicaOutcome(core.ReplicaFigures, ReplicaDoubt):
+        """The core's figures with their doubt, and what they are without bursts."""
+
+        shares: dict[str, float]
+        if_halved: dict[str, float]
+        without_bursts: WithoutBursts | None
+
 
 SOURCE = "headrace predict --help"
 MODES = ("single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive")
@@ -136,12 +161,12 @@ class Replica:
         same = source_release is not None and replica.release.partition("-")[0] == source_release.partition("-")[0]
         return replace(replica, log_bin=True) if same and replica.log_bin is None else replica
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> core.ReplicaSettings:
         """Returns the core's settings. Raises InputError."""
         flavor, number = self._flavor_and_number()
         check_choice("flavor", flavor, tuple(MODES_OF))
         with core_errors():
-            settings: dict[str, Any] = dict(core.replica_settings(flavor, number))
+            settings = core.replica_settings(flavor, number)
         if self.mode is not None:
             check_choice("replica mode", self.mode, MODES)
             if self.mode not in MODES_OF[flavor]:
@@ -149,7 +174,8 @@ class Replica:
                 raise InputError(f"replica mode {self.mode}", rule, SOURCE, "Name the other flavour with the version.")
         if self.workers is not None:
             check_whole("workers", self.workers, 0, 1024)
-        return settings | {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
+        changed = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
+        return cast("core.ReplicaSettings", settings | changed)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,10 +193,10 @@ class ReplicaPrediction(Shown):
     """
 
     rows: pl.DataFrame
-    summary: dict[str, Any]
+    summary: ReplicaOutcome
     warnings: tuple[str, ...]
     replica: Replica
-    settings: dict[str, Any]
+    settings: core.ReplicaSettings
     source_storage: str
     cache_gib: float
     as_of: str
@@ -245,25 +271,26 @@ def predict_replica(
     replica = replica.as_behind(workload)
     settings = replica.settings()
     own, about_cache = _own_cache(replica, cache, instance, source["as_of"], grown.engine)
-    asked = _asked(replica, settings, own, instance) | {
+    run: core.ReplicaRun = {
+        **_read_replica(replica, settings, own, instance),
         "semi_sync": _semi_sync(semi_sync, replica.release),
-        "large": [tuple(float(part) for part in transaction) for transaction in large],
+        "large": [(float(at), float(on_source), float(on_replica)) for at, on_source, on_replica in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
         "received": received,
     }
     with core_errors():
-        answer: dict[str, Any] = dict(core.replica_run(grown.database, source, asked | {"applier": applier_of(grown)}))
-    core_summary = answer.pop("summary")
-    summary = (
-        core_summary
-        | {name: dict(core_summary[name]) for name in ("shares", "if_halved")}
-        | _doubt(grown, source, asked, _usual_binding(answer["binding"]), draws)
-    )
-    summary["without_bursts"] = _without_bursts(
-        grown, source, asked, answer["source_tps"], round(core_summary["load_s"])
-    )
-    rows = pl.DataFrame(answer).with_columns(
+        answer = core.replica_run(grown.database, source, {**run, "applier": applier_of(grown)})
+    figures = answer["summary"]
+    summary: ReplicaOutcome = {
+        **figures,
+        "shares": dict(figures["shares"]),
+        "if_halved": dict(figures["if_halved"]),
+        **_doubt(grown, source, run, _usual_binding(answer["binding"]), draws),
+        "without_bursts": _without_bursts(grown, source, run, answer["source_tps"], round(figures["load_s"])),
+    }
+    columns = {name: column for name, column in answer.items() if name != "summary"}
+    rows = pl.DataFrame(columns).with_columns(
         pl.col("t_s") - source["step_s"], pl.col("balance_percent").cast(pl.Float64)
     )
     return ReplicaPrediction(
@@ -303,8 +330,11 @@ def _own_cache(
     return pool_gib, warnings
 
 
-def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: str | None) -> dict[str, Any]:
-    """Returns the replica as the core takes it; `own`: its cache, GiB."""
+def _read_replica(
+    replica: Replica, settings: core.ReplicaSettings, own: float, instance: str | None
+) -> core.ReplicaRun:
+    """Returns the replica as the core takes it, without a load. `own`: its cache, GiB. Raises
+    InputError."""
     check_choice("replica start", replica.start, ("cold", "warm"))
     if replica.start_balance_percent is not None:
         check_number("replica start-balance", replica.start_balance_percent, 0.0, 100.0)
@@ -317,7 +347,12 @@ def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: 
         "start": replica.start,
         "start_balance_percent": replica.start_balance_percent,
         "reads_per_tx": check_number("replica-reads", replica.reads_per_tx, 0.0, 1e4),
-        "settings": dict(settings),
+        "settings": settings,
+        "semi_sync": None,
+        "large": [],
+        "drain_s": 0,
+        "source_tps": None,
+        "received": False,
     }
 
 
@@ -326,23 +361,23 @@ STEPS_WITHOUT_BURSTS = 360
 
 
 def _without_bursts(
-    workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], tps: Sequence[float], load_s: int
-) -> dict[str, Any] | None:
+    workload: TransactionWorkload, source: core.DatabaseRun, run: core.ReplicaRun, tps: Sequence[float], load_s: int
+) -> WithoutBursts | None:
     """Returns rate and onset of the same replica when the credits of its volumes and the EBS burst
     of its instance are spent; None where the run began so or with a balance of its own."""
-    if asked["start_balance_percent"] is not None:
+    if run["start_balance_percent"] is not None:
         return None
     load = list(tps)[: max(1, round(load_s / source["step_s"]))]
     per = math.ceil(len(load) / STEPS_WITHOUT_BURSTS)
     means = [sum(part) / len(part) for at in range(0, len(load), per) if (part := load[at : at + per])]
-    run = source | {"seed": None, "step_s": source["step_s"] * per}
-    empty = asked | {"start_balance_percent": 0.0, "source_tps": means, "drain_s": 0, "applier": applier_of(workload)}
+    coarse = {**source, "seed": None, "step_s": source["step_s"] * per}
+    spent = {"start_balance_percent": 0.0, "source_tps": means, "drain_s": 0, "applier": applier_of(workload)}
     with core_errors():
-        summary = core.replica_run(workload.database, run, empty)["summary"]
+        summary = core.replica_run(workload.database, coarse, {**run, **spent})["summary"]
     return {"applier_tps": summary["applier_tps"], "onset_s": summary["onset_s"]}
 
 
-def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] | None:
+def _semi_sync(options: SemiSyncOptions | None, version: str) -> core.SemiSync | None:
     if options is None:
         return None
     trips = [check_number("semi-sync", trip, 0.0, 60_000.0, "ms") for trip in options.round_trips_ms]
@@ -364,20 +399,20 @@ OF_SERVER = ("processor", "cores", "dependencies", "workers", "large-transaction
 
 
 def _measure_distances(
-    workload: TransactionWorkload, asked: dict[str, Any], as_of: str | None, binding: str
+    workload: TransactionWorkload, run: core.ReplicaRun, as_of: str | None, binding: str
 ) -> Distances:
     """Says how far a replica lies from the runs of its source. `binding`: what holds the applier
     back most of the time."""
-    host = host_of(asked["instance"], as_of)
+    host = host_of(run["instance"], as_of)
     return workload.distances(
-        cache_gib=asked["cache_bytes"] / GIB,
+        cache_gib=run["cache_bytes"] / GIB,
         # A cold replica warms up while it applies: its first hours are not told apart. Its workers
         # are not clients, its rate is not theirs, and what its version changes is in its settings.
         transactions=None,
         threads=None,
         tps=None,
         release=None,
-        storage=asked["storage"],
+        storage=run["storage"],
         limit="demand" if binding in ("none", "receive") else "cpu" if binding in OF_SERVER else "storage",
         core_speed=None if host is None else host["core_speed"],
         vcpus=None if host is None else host["vcpus"],
@@ -385,22 +420,21 @@ def _measure_distances(
 
 
 def _doubt(
-    workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], binding: str, draws: int
-) -> dict[str, Any]:
+    workload: TransactionWorkload, source: core.DatabaseRun, run: core.ReplicaRun, binding: str, draws: int
+) -> ReplicaDoubt:
     """Returns the 80 % interval of what is asked for: databases and appliers as probable as what is
     known says, and what no parameter covers. `binding`: what holds the applier back."""
-    nothing: dict[str, Any] = {"low": None, "high": None, "keeps_up": None, "drawn": None}
     if draws == 0:
-        return nothing
+        return {"low": None, "high": None, "keeps_up": None, "drawn": None}
     import numpy as np  # a tenth of a second that no other command should pay
 
     chance = np.random.default_rng(1)
     spread = replica_spread(workload)
     databases = workload.draws(draws, 1) or [workload.database] * draws
-    coarse = coarse_run(source, series=asked["source_tps"] is not None)
-    width = workload.unexplained(_measure_distances(workload, asked, source["as_of"], binding))
+    coarse = coarse_run(source, series=run["source_tps"] is not None)
+    width = workload.unexplained(_measure_distances(workload, run, source["as_of"], binding))
     drawn: dict[str, list[float]] = {name: [] for name in DRAWN}
-    kept_up = 0
+    keeping_up = 0
     for database in databases:
         # Three standard deviations at most: a tail that nobody has seen decides nothing.
         deltas = {name: spread[name] * float(np.clip(chance.standard_normal(), -3.0, 3.0)) for name in spread}
@@ -409,14 +443,15 @@ def _doubt(
         deltas["flush_factor"] += unexplained
         world = replace(workload, database=database)
         with core_errors():
-            summary = core.replica_run(database, coarse, asked | {"applier": applier_of(world, deltas)})["summary"]
-        kept_up += summary["onset_s"] is None
+            summary = core.replica_run(database, coarse, {**run, "applier": applier_of(world, deltas)})["summary"]
+        keeping_up += summary["onset_s"] is None
+        figures = cast("dict[str, float | None]", summary)
         for name in DRAWN:
-            drawn[name].append(math.inf if summary[name] is None else summary[name])
+            drawn[name].append(math.inf if (value := figures[name]) is None else value)
     return {
         "low": {name: _quantile(values, LOW) for name, values in drawn.items()},
         "high": {name: _quantile(values, HIGH) for name, values in drawn.items()},
-        "keeps_up": kept_up / len(databases),
+        "keeps_up": keeping_up / len(databases),
         "drawn": drawn,
     }
 
@@ -438,7 +473,7 @@ def _quantile(values: list[float], share: float) -> float | None:
 
 
 def _warnings(
-    workload: TransactionWorkload, replica: Replica, settings: Mapping[str, Any], summary: Mapping[str, Any]
+    workload: TransactionWorkload, replica: Replica, settings: core.ReplicaSettings, summary: ReplicaOutcome
 ) -> list[str]:
     """Lists what the reader must know."""
     warnings = []

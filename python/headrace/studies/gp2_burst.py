@@ -4,7 +4,6 @@ volume says about both."""
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -79,7 +78,9 @@ def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
 
 
-def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options: Any) -> Simulation:
+def burst(
+    size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options: object
+) -> Simulation:
     """Simulates a full bucket under a load that takes all it can get."""
     interval_s = 1.0
     return simulate(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
-from typing import Any
 
 from headrace.simulation.database import Prediction, predict
 from headrace.studies.base import Source, published
@@ -94,7 +93,14 @@ def run_again(run: TpccRun, draws: int = 0) -> Prediction:
 
 
 def simulated(
-    engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed: Any
+    engine: str,
+    storage: str,
+    *,
+    start: str = "cold",
+    seed: int | None = 1,
+    draws: int = 0,
+    cache_gib: float | None = None,
+    threads: int | None = None,
 ) -> Prediction:
     """Predicts an hour of the calibrated database on another storage; cache and clients as
     calibrated unless given."""
@@ -107,7 +113,8 @@ def simulated(
         start=start,
         seed=seed,
         draws=draws,
-        **changed,
+        cache_gib=cache_gib,
+        threads=threads,
     )
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from headrace import planner, studies
 from headrace.base import core
 from headrace.base.encoding import to_plain
-from headrace.base.options import describe
+from headrace.base.options import SettingRow, describe
 from headrace.errors import InputError
 from headrace.planner.goals import SUBJECTS
 from headrace.planner.settings import PlanSettings, refuse_without_services
@@ -95,7 +95,7 @@ def start() -> dict[str, object]:
     }
 
 
-def describe_page(group: type) -> list[dict[str, object]]:
+def describe_page(group: type) -> list[SettingRow]:
     """Returns the options that a browser may set: all but files."""
     return [row for row in describe(group) if row["kind"] != "file"]
 

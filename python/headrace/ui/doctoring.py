@@ -4,6 +4,7 @@ it is first asked: its report brings the library that draws."""
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.base.encoding import to_plain
@@ -32,7 +33,7 @@ def doctor(name: str, text: str, storage: str) -> dict[str, object]:
     ticks = [tick.to_document() for tick in evidence.ticks()]
     words = ["doctor", name, *(["--storage", storage] if storage else [])]
     return {
-        "view": plain_view(doctor_report.view_of(result, ticks)),
+        "view": plain_view(doctor_report.view_of(replace(diagnosis, target=name), ticks)),
         "result": to_plain(result),
         "ticks": [
             {"t_unix": tick["t_unix"], "volumes": tick["volumes"]} for tick in ticks[:: len(ticks) // MOST_TICKS + 1]

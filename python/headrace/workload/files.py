@@ -13,7 +13,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import polars as pl
 import tomli_w
@@ -203,7 +203,7 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
 
 def _closed(document: dict) -> ClosedWorkload:
     read = convert(document, ClosedFile, source=DOC, where="a closed workload")
-    fields: dict[str, Any] = {name: getattr(read, name) for name in read.__struct_fields__ if name not in HEAD}
+    fields = {name: getattr(read, name) for name in read.__struct_fields__ if name not in HEAD}
     fields["caveats"] = tuple(read.caveats)
     return ClosedWorkload(**fields)
 

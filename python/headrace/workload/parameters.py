@@ -225,7 +225,7 @@ def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
     if parameter.name in ("base_ms", "cpu_ms"):
         return _multiply_time(database["clients"], parameter.name, factor)
     *tables, last = parameter.path
-    place: Any = database
+    place = database
     for key in tables:
         place = place[key]
     place[last] = max(min(place[last] * factor, parameter.limit), parameter.least)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
 import pytest
 from followed import SMALL, tables, until
@@ -14,9 +15,31 @@ from lab_servers import left_of, sql
 
 from headrace import servers
 from headrace.errors import HeadraceError, InputError
-from headrace.servers.topology.group import group_status, group_up, members_of, primary_of
+from headrace.mysql.statements import ask_row
+from headrace.servers import Server
+from headrace.servers.topology import accounts
+from headrace.servers.topology.group import group_status, group_up, members_of
 
 KILLS = int(os.environ.get("GROUP_KILLS", "0"))
+PRIMARY = """SELECT member_host, member_port FROM performance_schema.replication_group_members
+WHERE member_role = 'PRIMARY' AND member_state = 'ONLINE'"""
+
+
+def primary_of(members: Sequence[Server]) -> Server | None:
+    """Returns the member that takes writes: the PRIMARY in the view of a majority."""
+    votes: dict[tuple[str, int], int] = {}
+    for server in members:
+        try:
+            if server.state == "running":
+                with accounts.connected(server, 5.0) as connection:
+                    row = ask_row(connection, PRIMARY)
+                if row:
+                    place = (str(row[0]), int(row[1]))
+                    votes[place] = votes.get(place, 0) + 1
+        except HeadraceError:
+            continue
+    place = next((candidate for candidate, count in votes.items() if 2 * count > len(members)), None)
+    return next((member for member in members if (member.host, member.port) == place), None)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 2, 10])

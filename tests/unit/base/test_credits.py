@@ -8,7 +8,7 @@ import random
 import pytest
 
 from headrace.base import core
-from headrace.base.credits import CreditsLeft, Emptying, first_to_empty, never
+from headrace.base.credits import Emptying, never
 
 # gp2:100 of the catalog: 5.4 million credits, 300 a second back.
 CAPACITY, REFILL = 5_400_000.0, 300.0
@@ -126,8 +126,3 @@ def test_counted_tokens_go_before_the_slope():
     emptying.add(0, 1e6, 0)
     emptying.add(1, 1e6 - 50, 1_300)  # a percentage that is rounded
     assert emptying.estimate().seconds == pytest.approx((1e6 - 50) / 1_000)
-
-
-def test_the_first_of_several():
-    some = [None, CreditsLeft(9.0, None, None, 1.0, 1.0), CreditsLeft(math.inf, None, None, 1.0, 1.0)]
-    assert first_to_empty(some).seconds == 9.0 and first_to_empty([None]) is None

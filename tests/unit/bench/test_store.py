@@ -291,7 +291,7 @@ def test_figures_are_of_the_part_that_counts():
     frame = series(500.0, 0.0).with_columns(
         pl.when(pl.col("phase") == "warmup").then(9e9).otherwise(pl.col("tps")).alias("tps")
     )
-    found = summary.figures(frame, ToolOutcome(), SysbenchOltp())
+    found = summary.figures(frame, ToolOutcome())
     assert found["tps"] == pytest.approx(500.0) and found["seconds"] == 120.0 and found["stall_s"] == 0.0
     assert found["reads_per_transaction"] == pytest.approx(2.0) and found["writes_per_transaction"] == pytest.approx(
         1.2
@@ -301,7 +301,7 @@ def test_figures_are_of_the_part_that_counts():
 
 def test_a_run_without_a_part_that_counts_has_no_figures():
     frame = series(seconds=0, warmup=5)
-    found = summary.figures(frame, ToolOutcome(), SysbenchOltp())
+    found = summary.figures(frame, ToolOutcome())
     assert found["tps"] is None and found["seconds"] == 0.0
 
 

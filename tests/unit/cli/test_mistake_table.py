@@ -40,7 +40,7 @@ MOST_OPEN = 0
 UNCHANGING = """
     plan, simulate, predict, replay, compare-run, catalog volumes, catalog instances, catalog prices, catalog sources,
     lab events, lab status, lab doctor, lab key list, volume list, volume metrics, snapshot sets, snapshot list,
-    mysql status, mysql cli, mysql log, backup list, backup verify, replica status, replica lag, watch,
+    mysql status, mysql cli, mysql log, backup list, replica status, replica lag, watch,
     export prometheus, export otlp, doctor, forecast, advise, bench list, bench compare, page
 """
 READ_ONLY = frozenset(" ".join(name.split()) for name in UNCHANGING.split(","))

@@ -18,13 +18,35 @@ POSITIONAL = 7  # more of them are mixed up in a call
 FIELDS = 20  # a value with more has parts
 
 # Functions with a parameter without a type.
-MOST_UNTYPED = 4
+MOST_UNTYPED = 0
 # Uses of `Any` as a type.
-MOST_ANY = 347
+MOST_ANY = 100
 # Functions with more than POSITIONAL parameters that may be given without their names.
 MOST_POSITIONAL = 0
-# Values with more than FIELDS fields.
-MOST_WIDE = 21
+# Values with more than FIELDS fields, and why each is no smaller. No other may be as wide.
+WIDE = {
+    "Channel": "what SHOW REPLICA STATUS says of a channel, a document of `--output json`",
+    "Choice": "a result that users read by the names of its fields",
+    "FleetVolume": "columns of the inventory's Parquet file",
+    "LabStatus": "an answer of the lab's protocol, generated",
+    "LabVolume": "an answer of the lab's protocol, generated",
+    "LagReading": "columns of the record of a replica's lag",
+    "Manifest": "a sealed file of a backup",
+    "Plan": "a result that users read by the names of its fields",
+    "PlanSettings": "the options of `headrace plan`, a field each",
+    "Progress": "the fold of a failover's journal: what each of its events changes",
+    "Proof": "a file of a proof, and a result that users read",
+    "Record": "the file of a server",
+    "RunFacts": "what RUN.toml says",
+    "RunFile": "the keys of RUN.toml",
+    "Server": "a document of `--output json`: the record of a server and its process",
+    "ServerState": "what a server says of itself, a document of `--output json`",
+    "ServiceOutcome": "a result that users read by the names of its fields",
+    "Snapshot": "an answer of the lab's protocol, generated",
+    "VolumeAnswer": "columns of the Parquet file of a fleet's answers",
+    "VolumeNow": "the cells of a row of `watch`",
+    "_DatabaseFile": "the keys of a workload file",
+}
 
 
 def untyped(node: ast.FunctionDef | ast.AsyncFunctionDef, method: bool) -> list[str]:
@@ -59,19 +81,26 @@ def faults(source: str) -> Iterator[tuple[str, str]]:
 
 
 @cache
+def all_faults() -> tuple[tuple[str, str], ...]:
+    return tuple(fault for path in PACKAGE.rglob("*.py") for fault in faults(path.read_text()))
+
+
+@cache
 def counted() -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for path in PACKAGE.rglob("*.py"):
-        counts.update(kind for kind, _ in faults(path.read_text()))
-    return counts
+    return Counter(kind for kind, _ in all_faults())
 
 
 @pytest.mark.parametrize(
     ("kind", "most"),
-    [("untyped", MOST_UNTYPED), ("Any", MOST_ANY), ("positional", MOST_POSITIONAL), ("wide", MOST_WIDE)],
+    [("untyped", MOST_UNTYPED), ("Any", MOST_ANY), ("positional", MOST_POSITIONAL)],
 )
 def test_there_are_no_more_than_before(kind, most):
     assert counted()[kind] <= most, f"{counted()[kind]} {kind}, {most} are allowed: see what this file counts"
+
+
+def test_a_wide_value_has_a_reason():
+    names = sorted(name for kind, name in all_faults() if kind == "wide")
+    assert names == sorted(WIDE), "split a new value by ideas; take one that became smaller out of the table"
 
 
 @pytest.mark.parametrize(

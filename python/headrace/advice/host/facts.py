@@ -14,7 +14,6 @@ from headrace.advice.host.tree import HostTree
 NO_DISKS = re.compile(r"(loop|ram|zram|sr|fd|nbd|md|dm-)\d*")
 SERVERS = ("mysqld", "mariadbd")
 DATADIR = "/var/lib/mysql"
-EBS_MODEL, LOCAL_MODEL = "Amazon Elastic Block Store", "Amazon EC2 NVMe Instance Storage"
 ESCAPED = re.compile(r"\\([0-7]{3})")
 
 

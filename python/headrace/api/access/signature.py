@@ -161,7 +161,7 @@ def verify(
     for name in claim.signed:
         if name not in incoming.headers:
             raise BadSignature(WRONG, f"The signed header {name[:60]} is not there.")
-    body_hash = _body_hash(claim, incoming, unsigned_body)
+    body_hash = _body_hash(incoming, unsigned_body)
     secret = secret_of(claim.access_key)
     key = _derive_key(secret or "", claim.day, claim.region, claim.service)
     text = f"{ALGORITHM}\n{claim.date}\n{claim.scope}\n{_sha256(canonical(claim, incoming, body_hash).encode())}"
@@ -203,7 +203,7 @@ def _stamp(now: datetime) -> str:
     return now.strftime("%Y%m%dT%H%M%SZ")
 
 
-def _body_hash(claim: Claim, incoming: Incoming, unsigned_body: bool) -> str:
+def _body_hash(incoming: Incoming, unsigned_body: bool) -> str:
     declared = incoming.headers.get("x-amz-content-sha256")
     if declared == UNSIGNED and unsigned_body:
         return UNSIGNED

@@ -26,7 +26,7 @@ _OBJECT_TAGS = (
     *range(2, 6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799,
 )  # fmt: skip
 
-Read = Callable[[object, Where], Any]
+Read = Callable[[object, Where], object]
 
 
 def _no_objects(*_: object) -> NoReturn:
@@ -66,7 +66,7 @@ def _object(body: bytes, decode: Callable[[bytes], object]) -> Members:
 def reader(shape: ModelShape, service: str, binary: bool) -> Read:
     """Reads a value of this shape out of JSON, or out of CBOR (`binary`)."""
     if shape.kind == "structure":
-        return _structure(shape, service, binary)
+        return structure_reader(shape, service, binary)
     if shape.kind == "list":
         return _list(shape, service, binary)
     if shape.kind == "map":
@@ -74,7 +74,9 @@ def reader(shape: ModelShape, service: str, binary: bool) -> Read:
     return _scalar(shape, service, binary)
 
 
-def _structure(shape: ModelShape, service: str, binary: bool) -> Read:
+@cache
+def structure_reader(shape: ModelShape, service: str, binary: bool) -> Callable[[object, Where], Members]:
+    """Reads a structure of this shape out of JSON, or out of CBOR (`binary`)."""
     union = bool(shape.facts.get("union"))
     by_name = {member.wire_name: member for member in shape.members.values()}
 
@@ -120,7 +122,7 @@ def _map(shape: ModelShape, service: str, binary: bool) -> Read:
         if not isinstance(node, dict):
             raise place.malformed(node, "an object")
         key_of, value_of = reader(shape.key.shape, service, binary), reader(shape.value.shape, service, binary)
-        pairs = {key_of(key, place / "key"): value_of(value, place / key) for key, value in node.items()}
+        pairs: Members = {str(key_of(key, place / "key")): value_of(value, place / key) for key, value in node.items()}
         if check is not None:
             check(pairs, place)
         return pairs

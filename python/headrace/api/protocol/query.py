@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TypeAlias
 from urllib.parse import parse_qsl
 
 from headrace.api.errors import AwsError
@@ -22,8 +22,8 @@ MAX_DEPTH = 20
 # The last of a list, so that `Filter.999999999.Name` is not taken for one.
 MAX_INDEX_DIGITS = 6
 
-Tree = dict[str, Any]
-Read = Callable[[object, Where], Any]
+Tree: TypeAlias = "dict[str, str | Tree]"
+Read = Callable[[object, Where], object]
 
 
 def tree_of(text: bytes) -> Tree:
@@ -68,7 +68,7 @@ def request_name(member: ShapeMember, ec2: bool) -> str:
 def reader(shape: ModelShape, service: str) -> Read:
     """Reads a value of this shape. Shapes may contain themselves, so parts are made when met."""
     if shape.kind == "structure":
-        return _structure(shape, service)
+        return structure_reader(shape, service)
     if shape.kind == "list":
         return _list(shape, service)
     if shape.kind == "map":
@@ -76,7 +76,9 @@ def reader(shape: ModelShape, service: str) -> Read:
     return _scalar(shape, service)
 
 
-def _structure(shape: ModelShape, service: str) -> Read:
+@cache
+def structure_reader(shape: ModelShape, service: str) -> Callable[[object, Where], Members]:
+    """Reads a structure of this shape."""
     ec2 = service == "ec2"
     by_name = {request_name(member, ec2): member for member in shape.members.values()}
     union = bool(shape.facts.get("union"))
@@ -153,7 +155,7 @@ def _map(shape: ModelShape, service: str) -> Read:
             if not isinstance(pair, dict) or set(pair) != {key_name, value_name}:
                 raise here.malformed(pair, f"an entry with {key_name} and {value_name}")
             key = reader(shape.key.shape, service)(pair[key_name], here / key_name)
-            pairs[key] = reader(shape.value.shape, service)(pair[value_name], here / value_name)
+            pairs[str(key)] = reader(shape.value.shape, service)(pair[value_name], here / value_name)
         return pairs
 
     return read

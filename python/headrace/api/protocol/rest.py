@@ -72,7 +72,7 @@ def read(
     if payload:
         parameters[payload] = body
     elif any(not member.location for member in shape.members.values()):
-        parameters |= documents.reader(_body_part(shape), service.name, False)(documents.json_of(body), root)
+        parameters |= documents.structure_reader(_body_part(shape), service.name, False)(documents.json_of(body), root)
     elif body:
         raise AwsError("ValidationException", f"{operation.name} has no body")
     for name in shape.required:
@@ -84,10 +84,9 @@ def read(
 @cache
 def _body_part(shape: ModelShape) -> ModelShape:
     """Returns the structure of the members in the body."""
-    facts = dict(shape.facts)
-    facts["members"] = {name: facts["members"][name] for name, member in shape.members.items() if not member.location}
-    facts["required"] = [name for name in shape.required if name in facts["members"]]
-    return ModelShape(shape._service, f"{shape.name}Body", facts)
+    members = {name: member.facts for name, member in shape.members.items() if not member.location}
+    required = [name for name in shape.required if name in members]
+    return ModelShape(shape._service, f"{shape.name}Body", {**shape.facts, "members": members, "required": required})
 
 
 def _arguments(text: str) -> dict[str, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal, Required, TypedDict
 
 import msgspec
 
@@ -18,13 +17,90 @@ SERVICES = ("ec2", "cloudwatch", "kms", "sts", "ebs")
 MODELS = files("headrace.api") / "models"
 
 
+# What a pruned model says, in botocore's words; `packaging/prune_models.py` writes it.
+class ShapeReference(TypedDict, total=False):
+    """A use of a shape: its name, and the place and the names of the value."""
+
+    shape: Required[str]
+    location: str
+    locationName: str
+    queryName: str
+
+
+class ErrorFacts(TypedDict, total=False):
+    """The code of an error in query answers, and its HTTP status."""
+
+    code: str
+    httpStatusCode: int
+
+
+class ShapeFacts(TypedDict, total=False):
+    """A shape: its type, its parts and its bounds."""
+
+    type: Required[str]
+    members: dict[str, ShapeReference]
+    required: list[str]
+    member: ShapeReference
+    key: ShapeReference
+    value: ShapeReference
+    min: float
+    max: float
+    pattern: str
+    enum: list[str]
+    union: bool
+    flattened: bool
+    payload: str
+    exception: bool
+    error: ErrorFacts
+
+
+class HttpFacts(TypedDict, total=False):
+    """The HTTP request of an operation."""
+
+    method: Required[str]
+    requestUri: Required[str]
+    responseCode: int
+
+
+class OperationFacts(TypedDict, total=False):
+    """An operation."""
+
+    http: Required[HttpFacts]
+    input: ShapeReference
+    output: ShapeReference
+    errors: list[ShapeReference]
+    filters: list[str]
+    authtype: str
+
+
+class ServiceFacts(TypedDict, total=False):
+    """A service."""
+
+    endpointPrefix: Required[str]
+    apiVersion: Required[str]
+    protocols: Required[list[str]]
+    xmlNamespace: str
+    targetPrefix: str
+    jsonVersion: str
+    awsQueryCompatible: dict[str, object]
+
+
+class ModelFile(TypedDict):
+    """The whole file. `others`: names of operations that are not served."""
+
+    metadata: ServiceFacts
+    others: list[str]
+    operations: dict[str, OperationFacts]
+    shapes: dict[str, ShapeFacts]
+
+
 @dataclass(frozen=True)
 class ShapeMember:
     """A member of a structure: its name, its shape, and what the model says of its place."""
 
     name: str
     shape: ModelShape
-    facts: Mapping[str, Any]
+    facts: ShapeReference
 
     @property
     def location(self) -> str:
@@ -41,7 +117,7 @@ class ModelShape:
     """A shape of the model. Its parts are looked up when they are first needed: shapes may contain
     themselves."""
 
-    def __init__(self, service: ServiceModel, name: str, facts: Mapping[str, Any]) -> None:
+    def __init__(self, service: ServiceModel, name: str, facts: ShapeFacts) -> None:
         self._service = service
         self.name = name
         self.facts = facts
@@ -57,8 +133,9 @@ class ModelShape:
         given = self.facts.get("members", {})
         return {name: ShapeMember(name, self._service.shape(facts["shape"]), facts) for name, facts in given.items()}
 
-    def _part(self, key: str) -> ShapeMember:
-        facts = self.facts[key]
+    def _part(self, key: Literal["member", "key", "value"]) -> ShapeMember:
+        facts = self.facts.get(key)
+        assert facts is not None, f"{self} has no {key}"
         return ShapeMember(key, self._service.shape(facts["shape"]), facts)
 
     @cached_property
@@ -100,7 +177,7 @@ class Operation:
 class ServiceModel:
     """A service by its pruned model."""
 
-    def __init__(self, name: str, model: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, model: ModelFile) -> None:
         facts = model["metadata"]
         self.name = name
         self.signing_name: str = facts["endpointPrefix"]
@@ -127,12 +204,12 @@ class ServiceModel:
             self._shapes[name] = ModelShape(self, name, self._given[name])
         return self._shapes[name]
 
-    def _operation(self, name: str, facts: Mapping[str, Any]) -> Operation:
+    def _operation(self, name: str, facts: OperationFacts) -> Operation:
         http = facts["http"]
 
-        def structure(which: str) -> ModelShape:
-            if which in facts:
-                return self.shape(facts[which]["shape"])
+        def structure(which: Literal["input", "output"]) -> ModelShape:
+            if (reference := facts.get(which)) is not None:
+                return self.shape(reference["shape"])
             return ModelShape(self, f"{name}{which.title()}", {"type": "structure", "members": {}})
 
         return Operation(

@@ -143,7 +143,7 @@ class QueryFormat(Format):
 
     def read(self, operation: Operation) -> Members:
         """Returns the parameters of the form."""
-        return query.reader(operation.input, self.service.name)(self._tree, Where(self.service.name))
+        return query.structure_reader(operation.input, self.service.name)(self._tree, Where(self.service.name))
 
     def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as XML."""
@@ -168,7 +168,7 @@ class JsonFormat(Format):
 
     def read(self, operation: Operation) -> Members:
         """Returns the parameters of the JSON body."""
-        read = documents.reader(operation.input, self.service.name, False)
+        read = documents.structure_reader(operation.input, self.service.name, False)
         return read(documents.json_of(self._body), Where(self.service.name))
 
     def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
@@ -193,7 +193,7 @@ class CborFormat(Format):
 
     def read(self, operation: Operation) -> Members:
         """Returns the parameters of the CBOR body."""
-        read = documents.reader(operation.input, self.service.name, True)
+        read = documents.structure_reader(operation.input, self.service.name, True)
         return read(documents.cbor_of(self._body), Where(self.service.name))
 
     def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:

@@ -250,7 +250,7 @@ class _Run:
         lacks = run_files.write(self.folder, benchmark, target, document, series, self.samples, findings)
         if lacks and benchmark.described() is not None:
             findings.append(f"There is no RUN.toml: {lacks}.")
-        figures = summary.figures(series, outcome, benchmark) | self.statements
+        figures = summary.figures(series, outcome) | self.statements
         document |= {"summary": figures, "findings": findings, "notes": self.samples.notes}
         record = store.finish(run_id, self.folder, document)
         if self.interrupted:

@@ -11,7 +11,7 @@ import polars as pl
 
 from headrace.base import caps
 from headrace.base.units import in_percent
-from headrace.bench.drivers.benchmark import Benchmark, ToolOutcome
+from headrace.bench.drivers.benchmark import ToolOutcome
 from headrace.bench.drivers.percentiles import SHARES
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.bench.target import Target
@@ -41,7 +41,7 @@ LATE_SHARE = 0.10
 COLD_SHARE = 0.5  # of what the cache can hold of the data (a guess)
 
 
-def figures(series: pl.DataFrame, outcome: ToolOutcome, benchmark: Benchmark) -> dict[str, float | None]:
+def figures(series: pl.DataFrame, outcome: ToolOutcome) -> dict[str, float | None]:
     """Returns means over the part that counts, percentiles of its histogram, and shares of time
     0..1. None: not measured."""
     part = series.filter(pl.col("phase") == "measure")

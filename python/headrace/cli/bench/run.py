@@ -109,7 +109,6 @@ class RunOptions(StorePlace):
             self._carry_out(benchmark, target)
 
     def _carry_out(self, benchmark: Benchmark, target: Target) -> None:
-
         is_new = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
         if self.prepare_only:
             say("prepared" if is_new else "was prepared before")
@@ -193,7 +192,6 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         self.carry_out(benchmark, self._at_address() if self.address else self._in_lab())
 
     def _at_address(self) -> Target:
-
         lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
         address = self.read_address(str(self.address))
         on = {
@@ -206,7 +204,6 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         return bench.server_target(address, lab=lab, instance=self.instance, engine=self.engine, **on)
 
     def _in_lab(self) -> Target:
-
         with self.open() as lab:
             server = servers.find(lab, str(self.server))
             status, place = lab.status(), lab.place

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from headrace.cli.output import table
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.lab.calls import LabVolume
+    from headrace.report.view import Table
 
 
 def percent(text: str | None, what: str) -> float | None:
@@ -35,7 +39,7 @@ def tags(texts: Sequence[str] | None) -> dict[str, str]:
     return parsed
 
 
-def number(value: Any, digits: int = 1) -> str:
+def number(value: float | None, digits: int = 1) -> str:
     """Returns a number for a table; `-` for none."""
     if value is None:
         return "-"
@@ -47,7 +51,7 @@ def percent_cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} %"
 
 
-def state_cell(volume: Mapping[str, Any]) -> str:
+def state_cell(volume: LabVolume) -> str:
     """Returns the state; that of the attachment and of a modification where they say more."""
     parts = [volume["state"]]
     attachment, modification = volume.get("attachment"), volume.get("modification")
@@ -64,7 +68,7 @@ def state_cell(volume: Mapping[str, Any]) -> str:
 VOLUME_COLUMNS = ("id", "name", "storage", "state", "device", "used GiB", "balance", "faults")
 
 
-def volumes_table(volumes: Sequence[Mapping[str, Any]], title: str = "") -> Any:
+def volumes_table(volumes: Sequence[LabVolume], title: str = "") -> Table:
     """Returns a table of volumes, a row each."""
     rows = []
     for volume in volumes:
@@ -81,7 +85,7 @@ VOLUME_CSV = (
 )  # fmt: skip
 
 
-def volume_csv(volume: Mapping[str, Any]) -> dict[str, Any]:
+def volume_csv(volume: LabVolume) -> dict[str, object]:
     """Returns a volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags
     as JSON."""
     attachment, modification = volume.get("attachment") or {}, volume.get("modification") or {}

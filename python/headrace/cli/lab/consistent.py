@@ -8,22 +8,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headrace.base.files import check_output, write_whole
 from headrace.cli.lab.common import tags
 from headrace.cli.lazy import lazily
-from headrace.cli.options import LabPlace, OutputOption, PasswordOptions, YesOption, choice, flag, option
-from headrace.cli.output import data, pairs, print_answer, progress, say, table
+from headrace.cli.options import CommandGroup, LabPlace, OutputOption, PasswordOptions, YesOption, choice, flag, option
+from headrace.cli.output import data, pairs, print_answer, print_rows, progress, say, table
 from headrace.cli.writing import FORCE_HELP
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
     from headrace.operate.snapshots.restore import RestoredVolume
     from headrace.operate.snapshots.services import VolumeService
-    from headrace.operate.snapshots.take import SnapshotRequest
+    from headrace.operate.snapshots.sets import SnapshotSet
+    from headrace.operate.snapshots.take import Prepared, SnapshotRequest, TakenSet
 
 with lazily():
     from headrace.operate.snapshots import ec2 as snapshots_ec2
@@ -167,7 +168,7 @@ def take(
         ]
         words += ["--description", description] if description else []
         return timer.write(place, ec2, password.defaults_file, server, name, words)
-    options = {
+    options: targets.SnapshotSettings = {
         "tags": tags(tag),
         "description": description,
         "lock": not no_lock,
@@ -189,7 +190,7 @@ def take(
         "locked_ms": round(taken.locked_ms, 1),
         "frozen_ms": round(taken.frozen_ms, 1),
     }
-    print_answer(rows, output, [rows], (*COLUMNS, "locked_ms"), lambda: (pairs(_facts(rows)),))
+    print_answer(rows, output, [rows], (*COLUMNS, "locked_ms"), lambda: (pairs(_facts(taken)),))
 
 
 @contextmanager
@@ -199,7 +200,7 @@ def _request(
     password: PasswordOptions,
     server: str,
     name: str | None,
-    options: dict[str, Any],
+    options: targets.SnapshotSettings,
 ) -> Iterator[SnapshotRequest]:
     """Opens the request of a snapshot: for a server of the lab by its name, for others by
     address."""
@@ -214,16 +215,16 @@ def _request(
         yield targets.lab_request(lab, server, **options)
 
 
-def _facts(row: dict[str, Any]) -> list[tuple[str, object]]:
-    pause = f"locked {row['locked_ms']} ms, frozen {row['frozen_ms']} ms"
+def _facts(taken: TakenSet) -> list[tuple[str, object]]:
+    snapshot_set = taken.snapshot_set
     return [
-        ("set", row["id"]),
-        ("server", row["server"]),
-        ("GTID", row["gtid"] or "none"),
-        ("position", row["position"]),
-        ("held", pause),
-        ("snapshots", ", ".join(f"{snapshot['snapshot']} of {snapshot['volume']}" for snapshot in row["snapshots"])),
-        ("restore", f"headrace snapshot restore {row['id']} --name NEW"),
+        ("set", snapshot_set.id),
+        ("server", snapshot_set.server),
+        ("GTID", snapshot_set.gtid or "none"),
+        ("position", snapshot_set.position),
+        ("held", f"locked {round(taken.locked_ms, 1)} ms, frozen {round(taken.frozen_ms, 1)} ms"),
+        ("snapshots", ", ".join(f"{snapshot.id} of {snapshot.volume}" for snapshot in snapshot_set.snapshots)),
+        ("restore", f"headrace snapshot restore {snapshot_set.id} --name NEW"),
     ]
 
 
@@ -246,14 +247,12 @@ def stored_set(service: VolumeService, name: str, tick: Callable[[float], None])
         time.sleep(LOOK_EVERY_S)
 
 
-def _print_plan(prepared: Any, output: str) -> None:
+def _print_plan(prepared: Prepared, output: str) -> None:
     rows = [
         {"volume": member.id, "spec": member.spec, "filesystem": use["place"], "kind": use["kind"]}
         for member, use in prepared.members
     ]
-    columns = ("volume", "spec", "filesystem", "kind")
-    cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells), "Nothing was done."))
+    print_rows(rows, output, ("volume", "spec", "filesystem", "kind"), "Nothing was done.")
 
 
 def sets(
@@ -285,7 +284,7 @@ def sets(
     print_answer(rows, output, rows, COLUMNS, lambda: (table(columns, cells, right=("GiB",)),))
 
 
-def _state(snapshot_set: Any) -> str:
+def _state(snapshot_set: SnapshotSet) -> str:
     if snapshot_set.problems:
         return f"not whole: {'; '.join(snapshot_set.problems)}"
     return "whole" if snapshot_set.stored else "being stored"
@@ -345,14 +344,11 @@ def restore(
 
 
 def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
-
     rows = [
         {"volume": volume.volume, "snapshot": volume.snapshot, "place": volume.place, "spec": volume.spec}
         for volume in restored
     ]
-    columns = ("volume", "snapshot", "place", "spec")
-    cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_rows(rows, output, ("volume", "snapshot", "place", "spec"))
     say("Attach them, then:")
     for line in snapshots_restore.next_steps(restored):
         say(f"  {line}")
@@ -415,7 +411,7 @@ def place_words(place: LabPlace) -> list[str]:
     return words + ([] if place.socket is None else ["--socket", str(place.socket.absolute())])
 
 
-def add_to(app: Any) -> None:
+def add_to(app: CommandGroup) -> None:
     """Registers them as commands of `headrace snapshot`."""
     for function in (take, sets, restore, prune):
         app.command(function.__name__)(function)

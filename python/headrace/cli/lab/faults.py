@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,6 +14,10 @@ from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArg
 from headrace.cli.output import print_answer, say, table
 from headrace.errors import InputError
 from headrace.lab import Lab
+
+if TYPE_CHECKING:
+    from headrace.lab.calls import Fault
+    from headrace.report.view import Table
 
 EPILOG = """\b
 Examples:
@@ -85,7 +89,6 @@ def fault(
         return _change_member(place, volume, str(kind), settings, yes)
     if settings.mib_s is not None:
         raise InputError(f"--mib-s with {kind}", "belongs to replace alone", SOURCE, "Leave it out.")
-    given: dict[str, Any] = {name: value for name, value in vars(settings).items() if name not in ("caps", "mib_s")}
     caps_percent = percent(settings.caps, "--caps")
     with place.open() as lab:
         if clear is not None:
@@ -96,7 +99,18 @@ def fault(
             faults = lab.faults(volume)
             print_answer(faults, output, [dict(fault) for fault in faults], FAULT_CSV, lambda: (_table(faults),))
         else:
-            started = lab.fault(volume, kind, caps_percent=caps_percent, **given)
+            started = lab.fault(
+                volume,
+                kind,
+                in_s=settings.in_s,
+                seconds=settings.seconds,
+                extra_ms=settings.extra_ms,
+                every=settings.every,
+                op=settings.op,
+                member=settings.member,
+                caps_percent=caps_percent,
+                seed=settings.seed,
+            )
             print_answer(started, output, [dict(started)], FAULT_CSV, lambda: (_table([started]),))
 
 
@@ -147,7 +161,7 @@ def _fail(lab: Lab, volume: str, index: int, yes: bool) -> None:
 FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
+def _table(rows: Sequence[Fault]) -> Table:
     cells = [
         (row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed"))
         for row in rows

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -66,12 +65,12 @@ def _alias(text: str) -> str:
     return text if text.startswith(ALIAS) else f"{ALIAS}{text}"
 
 
-def _row(key: Mapping[str, Any]) -> dict[str, Any]:
-    row = {name: key[name] for name in COLUMNS}
-    return row | {"aliases": " ".join(key["aliases"])}
+def _row(key: calls.Key) -> dict[str, object]:
+    row: dict[str, object] = dict(key)
+    return {name: row[name] for name in COLUMNS} | {"aliases": " ".join(key["aliases"])}
 
 
-def _facts(key: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _facts(key: calls.Key) -> list[tuple[str, object]]:
     return [
         ("key", key["id"]),
         ("ARN", key["arn"]),
@@ -86,7 +85,7 @@ def _facts(key: Mapping[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def _print(key: Any, output: str) -> None:
+def _print(key: calls.Key, output: str) -> None:
     print_answer(key, output, [_row(key)], COLUMNS, lambda: (pairs(_facts(key)),))
 
 
@@ -193,7 +192,7 @@ def list_keys(
     with place.open() as lab:
         if key is not None:
             return _print(lab.describe_key(key), output)
-        keys = [dict(key) for key in lab.keys()["keys"]]
+        keys = lab.keys()["keys"]
     rows = [_row(key) for key in keys]
     cells = [
         (

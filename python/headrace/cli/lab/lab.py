@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -39,6 +39,9 @@ with lazily():
     from headrace.lab import launch, metrics
     from headrace.lab import place as lab_place
     from headrace.report import benchmarks
+
+if TYPE_CHECKING:
+    from headrace.lab.calls import LabStatus
 
 EPILOG = """\b
 Examples:
@@ -156,24 +159,23 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
         say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab up starts it again")
     for note in lab_client.notes(answer):
         say(f"note: {note}")
-    answer = {**answer, "api_url": endpoint.url if endpoint is not None and endpoint.answers else None}
+    api_url = endpoint.url if endpoint is not None and endpoint.answers else None
     rows = [volume_csv(volume) for volume in volumes]
     print_answer(
-        answer | {"volumes": volumes},
+        {**answer, "api_url": api_url, "volumes": volumes},
         output,
         rows,
         VOLUME_CSV,
-        lambda: (pairs(_settings(answer)), "", volumes_table(volumes)),
+        lambda: (pairs(_settings(answer, api_url)), "", volumes_table(volumes)),
     )
 
 
-def _settings(answer: Any) -> list[tuple[str, object]]:
+def _settings(answer: LabStatus, api_url: str | None) -> list[tuple[str, object]]:
     """Returns the facts of the lab that a person asks for first."""
-    balance, recording = answer.get("instance_balance") or {}, answer.get("recording") or {}
-    broken = recording.get("broken")
-    balances = [
-        f"{key.removesuffix('_percent')} {percent_cell(value)}" for key, value in balance.items() if value is not None
-    ]
+    balance, recording = answer.get("instance_balance"), answer.get("recording")
+    broken = None if recording is None else recording["broken"]
+    kinds = () if balance is None else (("iops", balance["iops_percent"]), ("bytes", balance["bytes_percent"]))
+    balances = [f"{kind} {percent_cell(value)}" for kind, value in kinds if value is not None]
     scale = f"{answer['time_scale']} x as fast as the wall clock"
     return [
         ("lab", f"headraced {answer['version']}, process {answer['pid']}"),
@@ -185,8 +187,8 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
         ("lab time", f"{answer['lab_time']}, {scale}; up {metrics.time_text(answer['uptime_s'])}"),
         ("volumes", f"{answer['volumes']}, {answer['attached']} attached"),
         ("metrics", answer.get("metrics_url")),
-        ("AWS endpoint", answer.get("api_url")),
-        ("recording", f"{recording['path']}, ended early: {broken}" if broken else recording.get("path")),
+        ("AWS endpoint", api_url),
+        ("recording", recording and recording["path"] + (f", ended early: {broken}" if broken else "")),
     ]
 
 
@@ -245,7 +247,6 @@ def verify(
 
 
 def _folder(place: LabPlace) -> Path:
-
     return launch.folder_of(lab_place.place(place.data_dir, place.socket))
 
 

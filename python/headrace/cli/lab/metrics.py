@@ -127,7 +127,7 @@ def _print_nvme(place: LabPlace, volume: str, member: int | None, binary: bool, 
     columns = ("field", "from_us", "until_us", "value")
     listed = statistics.rows()
     cells = [
-        tuple("" if row[name] is None else number(row[name], 0) if name != "field" else row[name] for name in columns)
+        [value if isinstance(value, str) else "" if value is None else number(value, 0) for value in row.values()]
         for row in listed
     ]
     print_answer(statistics.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,8 +14,12 @@ from headrace.cli.lab import consistent
 from headrace.cli.lab.common import number, tags
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, complete_volume, flag, option
-from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.output import pairs, print_answer, print_rows, progress, say, table
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.lab import Lab, calls
+    from headrace.report.view import Table
 
 with lazily():
     from headrace.lab import pages, waiting
@@ -53,7 +57,7 @@ def _mib(count: int) -> str:
     return f"{number(count / 2**20)} MiB"
 
 
-def _table(rows: list[dict[str, Any]]) -> Any:
+def _table(rows: Sequence[calls.Snapshot]) -> Table:
     cells = [
         (
             row["id"],
@@ -71,8 +75,8 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     return table(columns, cells, right=("GiB", "stored", "in all"))
 
 
-def _print(rows: list[dict[str, Any]], output: str) -> None:
-    print_answer(rows, output, rows, COLUMNS, lambda: (_table(rows),))
+def _print(rows: Sequence[calls.Snapshot], output: str) -> None:
+    print_answer(rows, output, [dict(row) for row in rows], COLUMNS, lambda: (_table(rows),))
 
 
 @app.command()
@@ -93,11 +97,10 @@ def create(
         snapshots = lab.create_snapshots(volumes, description, snapshot_tags or None, copy_tags)
         if wait:
             snapshots = [_wait_completed(lab, snapshot["id"]) for snapshot in snapshots]
-    _print([dict(snapshot) for snapshot in snapshots], output)
+    _print(snapshots, output)
 
 
-def _wait_completed(lab: Any, snapshot: str) -> Any:
-
+def _wait_completed(lab: Lab, snapshot: str) -> calls.Snapshot:
     with progress(f"storing {snapshot}") as tick:
         return waiting.stored(lab, snapshot, tick)
 
@@ -121,19 +124,18 @@ def list_snapshots(
             details = lab.describe_snapshot(snapshot)
             print_answer(details, output, [dict(details)], COLUMNS, lambda: (pairs(_facts(details)),))
             return
-        rows = [dict(row) for row in pages.all_snapshots(lab, volume)]
+        rows = pages.all_snapshots(lab, volume)
     _print(sorted(rows, key=lambda row: row["started_at"]), output)
 
 
-def _print_bin(lab: Any, output: str) -> None:
+def _print_bin(lab: Lab, output: str) -> None:
     """Prints the snapshots in the recycle bin."""
     rows = [dict(row) | dict(row["bin"] or {}) for row in pages.all_snapshots(lab, bin=True)]
     columns = ("id", "volume", "entered_at", "exit_at", "rule", "description")
-    cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_rows(rows, output, columns)
 
 
-def _facts(snapshot: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _facts(snapshot: calls.Snapshot) -> list[tuple[str, object]]:
     lock = snapshot["lock"]
     return [
         ("snapshot", snapshot["id"]),
@@ -201,7 +203,7 @@ def copy(
             snapshot, store=store, region=region, encrypted=encrypted or None, kms_key=kms_key, description=description
         )
         copied = _wait_completed(lab, copied["id"]) if wait else copied
-    _print([dict(copied)], output)
+    _print([copied], output)
 
 
 @app.command("modify")
@@ -244,7 +246,7 @@ def modify_snapshot(
             _set_fast_restore(lab, snapshot, fast_restore)
 
 
-def _set_fast_restore(lab: Any, snapshot: str, enabled: bool) -> None:
+def _set_fast_restore(lab: Lab, snapshot: str, enabled: bool) -> None:
     """Switches fast restore on or off. Raises InputError where that is refused."""
     answer = lab.set_fast_restore([snapshot], enabled)
     for failure in answer["failures"]:
@@ -303,7 +305,7 @@ def _check_setting(name: str | None, is_set: bool, remove: bool, rule: str) -> N
         raise InputError(name, f"{rule}, or goes with --remove", "", "Give one of the two.")
 
 
-def _print_rules(lab: Any, output: str) -> None:
+def _print_rules(lab: Lab, output: str) -> None:
     retention_rules = lab.retention_rules()
     cells = [
         (rule["name"], rule["days"], ", ".join(f"{k}={v}" for k, v in (rule["tags"] or {}).items()))
@@ -347,11 +349,10 @@ def schedule(
     say(f"{name}: {'removed' if remove else 'set'}")
 
 
-def _print_schedules(lab: Any, output: str) -> None:
+def _print_schedules(lab: Lab, output: str) -> None:
     rows = [dict(row) for row in lab.schedules()]
     columns = ("name", "interval_s", "keep", "keep_days", "enabled", "next_at", "last_at")
-    cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_rows(rows, output, columns)
 
 
 @app.command()

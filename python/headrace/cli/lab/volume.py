@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
@@ -39,6 +39,10 @@ from headrace.cli.options import (
 from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
+
+if TYPE_CHECKING:
+    from headrace.lab.calls import Attachment, LabVolume, Member
+    from headrace.report.view import Table
 
 with lazily():
     from headrace.base import storage as base_storage
@@ -101,7 +105,7 @@ def create(
     """Create a volume, or an array that is used as one. A copy is `creating` until it has all
     bytes."""
     volume_tags, balance = tags(tag), percent(start_balance, "--start-balance")
-    settings: dict[str, Any] = {
+    settings: _NewVolume = {
         "as_of": as_of,
         "balance_percent": balance,
         "snapshot": snapshot,
@@ -125,7 +129,27 @@ def create(
     _print(volume, output)
 
 
-def _copy_settings(spec: str | None) -> dict[str, Any]:
+class _NewVolume(TypedDict):
+    """The settings of a new volume that a copy takes from its volume."""
+
+    as_of: str | None
+    balance_percent: float | None
+    snapshot: str | None
+    initialization_rate_mib_s: int | None
+    encrypted: bool | None
+    kms_key: str | None
+
+
+class _Copy(TypedDict, total=False):
+    """The shape of a copy; a part that it lacks is that of the volume."""
+
+    volume_type: str
+    size_gib: int
+    iops: int | None
+    throughput_mib_s: int | None
+
+
+def _copy_settings(spec: str | None) -> _Copy:
     """Returns type, size, IOPS and MiB/s of a copy. Raises InputError for an array: a copy is a
     single volume."""
     if spec is None:
@@ -208,7 +232,7 @@ def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> N
     say(f"{volume}: deleted")
 
 
-def _refuse_servers_volume(lab: Lab, volume: Mapping[str, Any]) -> None:
+def _refuse_servers_volume(lab: Lab, volume: LabVolume) -> None:
     """Refuses the volume of a database server that there is, running or not. Raises InputError."""
     server = (volume.get("tags") or {}).get(servers_volumes.TAG)
     if server is not None and server in record.names(record.data_dir_of(lab)):
@@ -267,7 +291,7 @@ def modify(
         raise typer.Exit(1)
 
 
-def _print_modifications(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
+def _print_modifications(entries: Sequence[Mapping[str, object]], output: Output) -> None:
     rows = [dict(entry) for entry in entries]
     print_answer(entries, output, rows, MODIFICATION_CSV, lambda: (_modifications(entries),))
 
@@ -306,20 +330,20 @@ app.command("record")(metrics.record)
 app.command("fault", epilog=faults.EPILOG)(faults.fault)
 
 
-def _warn(volume: Mapping[str, Any]) -> None:
+def _warn(volume: LabVolume) -> None:
     for warning in (volume.get("attachment") or {}).get("warnings") or ():
         say(f"note: {warning}")
 
 
-def _print(volume: Mapping[str, Any], output: Output) -> None:
+def _print(volume: LabVolume, output: Output) -> None:
     print_answer(volume, output, [volume_csv(volume)], VOLUME_CSV, lambda: _parts(volume))
 
 
-def _parts(volume: Mapping[str, Any]) -> list[object]:
+def _parts(volume: LabVolume) -> list[object]:
     """Returns a volume as a person reads it."""
-    parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment") or {}))]
-    if volume.get("modification"):
-        parts += ["", _modifications([{"volume": volume.get("name") or volume["id"]} | volume["modification"]])]
+    parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment")))]
+    if modification := volume.get("modification"):
+        parts += ["", _modifications([{"volume": volume.get("name") or volume["id"], **modification}])]
     if volume.get("raid"):
         rows = [
             (member["index"], member["spec"], member["state"], _member_facts(member)) for member in volume["members"]
@@ -328,7 +352,7 @@ def _parts(volume: Mapping[str, Any]) -> list[object]:
     return parts
 
 
-def _facts(volume: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _facts(volume: LabVolume) -> list[tuple[str, object]]:
     balance = volume.get("balance_percent")
     return [
         ("volume", volume["id"]),
@@ -350,8 +374,10 @@ def _facts(volume: Mapping[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def _device_facts(attachment: Mapping[str, Any]) -> list[tuple[str, object]]:
-    path_us, ceiling = attachment.get("path_us"), attachment.get("ceiling") or {}
+def _device_facts(attachment: Attachment | None) -> list[tuple[str, object]]:
+    if attachment is None:
+        return []
+    path_us, ceiling = attachment.get("path_us"), attachment.get("ceiling")
     return [
         ("device", attachment.get("device")),
         ("attach name", attachment.get("name")),
@@ -365,7 +391,7 @@ def _device_facts(attachment: Mapping[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def _member_facts(member: Mapping[str, Any]) -> str:
+def _member_facts(member: Member) -> str:
     """Returns a member's limits, its slowness, and how far it is rebuilt."""
     facts = (
         [f"{number(member['iops'])} IOPS, {number(member['throughput_mib_s'])} MiB/s"]
@@ -374,11 +400,11 @@ def _member_facts(member: Mapping[str, Any]) -> str:
     )
     facts += [f"balance {percent_cell(member['balance_percent'])}"] if member.get("balance_percent") is not None else []
     facts += (
-        [f"{number(member['caps_percent'])} % of that, {number(member['extra_ms'])} ms added"]
+        [f"{number(member.get('caps_percent'))} % of that, {number(member.get('extra_ms'))} ms added"]
         if member["state"] == "slow"
         else []
     )
-    facts += [f"{percent_cell(member['done_percent'])} rebuilt"] if member["state"] == "rebuilding" else []
+    facts += [f"{percent_cell(member.get('done_percent'))} rebuilt"] if member["state"] == "rebuilding" else []
     return ", ".join(facts)
 
 
@@ -387,7 +413,7 @@ MODIFICATION_CSV = (
 )  # fmt: skip
 
 
-def _modifications(rows: Sequence[Mapping[str, Any]]) -> Any:
+def _modifications(rows: Sequence[Mapping[str, object]]) -> Table:
     ends = ("from", "to", "start", "end")
     cells = [
         [

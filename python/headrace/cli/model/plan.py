@@ -3,6 +3,7 @@ transactions."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,7 +138,7 @@ def on_server(load: Any, server: list[str] | None) -> Any:
 def make_plan(load: Any, other: TransactionWorkload | None, settings: PlanSettings) -> Plan | EngineComparison:
     """Returns the plan, or the comparison of two databases; shows a progress bar."""
     with progress("planning") as tick:
-        given: dict[str, Any] = vars(settings) | {"progress": tick}
+        given = vars(replace(settings, progress=tick))
         return planner.plan(load, **given) if other is None else planner.plan_against(load, other, **given)
 
 
@@ -154,7 +155,11 @@ def check_live(live: bool, report: Path | None, against: str | None) -> None:
 
 
 def write_report(
-    path: Path, answer: Plan | EngineComparison, load: Any, settings: PlanSettings, live: bool = False
+    path: Path,
+    answer: Plan | EngineComparison,
+    load: Any,
+    settings: PlanSettings,
+    live: bool = False,
 ) -> None:
     """Writes the page, with the balances of the choices worth drawing where they are simulated;
     `live`: the page recomputes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from headrace.base.checks import check_number
 from headrace.base.options import StorageText
@@ -71,16 +71,15 @@ class ModelOptions:
     ] = None
     lose_member: Annotated[list[str] | None, option("N", "This member of the array is lost. Repeatable.")] = None
 
-    def for_the_model(self) -> dict[str, Any]:
+    def for_the_model(self) -> dict[str, object]:
         """The `options` of `headrace.simulate`. Raises InputError."""
         switches = {"merge": self.no_merge, "saved_second": self.no_saved_second, "holds": self.no_holds}
-        options: dict[str, Any] = {name: False for name, off in switches.items() if off}
+        options: dict[str, object] = {name: False for name, off in switches.items() if off}
         options |= {"rate_per_mille": XEN_RATE_PER_MILLE} if self.xen else {}
         return options | self._events()
 
-    def _events(self) -> dict[str, Any]:
-
-        options: dict[str, Any] = {}
+    def _events(self) -> dict[str, object]:
+        options: dict[str, object] = {}
         if self.modify is not None:
             options["modify"] = notation.modification(self.modify)
         if self.init_rate is not None and self.snapshot_gib is None:

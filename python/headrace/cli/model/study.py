@@ -127,7 +127,6 @@ def _telling(tick: Ticker):
 
 
 def _print(result: StudyResult) -> None:
-
     def cell(value: object) -> object:
         return words.number(value, 4) if isinstance(value, float) else value
 

@@ -118,7 +118,7 @@ def doctor(
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis.to_dict(), ticks))):
+        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis, ticks))):
             say(f"report: {report}")
         else:
             is_written = False
@@ -186,7 +186,6 @@ def _print_advisor_results(evidence: Evidence, output: str) -> int:
 
 
 def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:
-
     if output == "json":
         print(as_json(documents))
     elif output == "nagios":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from headrace.report.output import check_chart_path, write_text
 
 if TYPE_CHECKING:
     from headrace.operate.fleet.advised import AdvisedChanges
+    from headrace.operate.fleet.answer import VolumeAnswer
     from headrace.operate.fleet.inventory import FleetInventory
 
 with lazily():
@@ -146,7 +147,7 @@ def fleet_prices(
 
 
 def _write_changes(
-    answers: Any,
+    answers: Sequence[VolumeAnswer],
     inventory: FleetInventory,
     options: FleetPatchOptions,
     folder: Path,
@@ -179,7 +180,6 @@ def _write_changes(
 
 
 def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Path]) -> None:
-
     if not folder.is_dir():
         if folder.exists():
             rule = "is a file, and a folder is needed"

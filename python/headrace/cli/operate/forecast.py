@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from headrace.report.output import check_chart_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headrace.operate.forecast.space import SpaceHistory
     from headrace.workload import OpenWorkload
 
 with lazily():
@@ -96,12 +97,11 @@ def forecast(
         )
     storage, instance = base_storage.Storage.parse(storage or str(own_storage)).text, instance or own_instance
     used = own_space if space is None else forecast_space.read_space(space)
-    where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     if score:
         if report is not None:
             hint = "Leave one of them out."
             raise InputError("--score and --report", "scores are printed only", "headrace forecast --help", hint)
-        return _score(load, storage, used, where, output)
+        return _score(load, storage, instance, as_of, used, output)
     with progress("simulating futures") as tick:
         prediction = answer.forecast(
             load,
@@ -113,7 +113,8 @@ def forecast(
             free_inside_gib=free_inside_gib,
             seed=seed,
             progress=tick,
-            **where,
+            instance=instance,
+            as_of=as_of,
         )
     if output == "json":
         print_json(operate_forecast.document(prediction))
@@ -157,17 +158,27 @@ def read_recording(
     return sources.RecordedDemand(workload)
 
 
-def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], output: str) -> None:
+def _score(
+    load: OpenWorkload, storage: str, instance: str | None, as_of: str | None, used: SpaceHistory | None, output: str
+) -> None:
     """Compares the kept forecasts with this recording, and prints the scores."""
     path = ledger.default_ledger()
     history = forecast_history.history_of(load)
     try:
-        growth = forecast_growth.growth_ahead(history, storage, **where)
+        growth = forecast_growth.growth_ahead(history, storage, instance=instance, as_of=as_of)
     except InputError:
         growth = ()
     notes: list[str] = []
     scores = ledger.scores(
-        ledger.known_as(load), storage, ledger.load(path, notes), load, history, growth, used, **where
+        ledger.known_as(load),
+        storage,
+        ledger.load(path, notes),
+        load,
+        history,
+        growth,
+        used,
+        instance=instance,
+        as_of=as_of,
     )
     for note in notes:
         say(f"note: {note}")

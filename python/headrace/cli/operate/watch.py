@@ -132,7 +132,6 @@ def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
 
 
 def _until(watched: Watched, seconds: float | None) -> Iterator[Moment]:
-
     began = time.monotonic()
     for moment in watched.moments:
         yield moment
@@ -182,7 +181,6 @@ def _line(document: object) -> None:
 
 
 def _alarm(watched: Watched, actions: Iterable[Action], seconds: float | None) -> None:
-
     actions = list(actions)
     episodes = alarms_episodes.Episodes(watched.target)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -115,17 +115,23 @@ def advise(
     database = None
     if workload is not None:
         database = read_database(workload)
-    machine: dict[str, Any] = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
-    server: dict[str, Any] = {
-        "flavor": flavor,
-        "version": server_version,
-        "engine": engine,
-        "durability": durability,
-        "replica": replica,
-    }
-    places: dict[str, Any] = {"log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
     advice = advice_rules.advise(
-        storage, address=given, config=config, workload=database, as_of=as_of, **machine, **server, **places
+        storage,
+        address=given,
+        config=config,
+        workload=database,
+        as_of=as_of,
+        memory_gib=memory_gib,
+        vcpus=vcpus,
+        instance=instance,
+        flavor=flavor,
+        version=server_version,
+        engine=engine,
+        durability=durability,
+        replica=replica,
+        log_storage=log_storage,
+        log_dir=log_dir,
+        tmp_dir=tmp_dir,
     )
     print_advice(advice, output)
     if check and not advice.agrees:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
+    Output,
     OutputOption,
     PasswordOptions,
     YesOption,
@@ -27,14 +28,19 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import print_answer, progress, say, table
+from headrace.cli.output import print_answer, print_facts, print_rows, progress, say, table
 from headrace.cli.servers.confirming import confirm
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from headrace.lab import Lab
     from headrace.servers.backup.manifest import Backup
+    from headrace.servers.backup.pacing import PaceLimits, Pacer
+    from headrace.servers.backup.restore import Restored, RestoreRequest
     from headrace.servers.backup.retention import RetentionPlan
+    from headrace.servers.backup.targets.target import BackupTarget
     from headrace.servers.copies.source import CopySource
 
 with lazily():
@@ -98,7 +104,7 @@ def _source(place: LabPlace, password: PasswordOptions, text: str) -> CopySource
     return backup_source.source_of(server.address(), server.name, server)
 
 
-def _target_in(text: str) -> Any:
+def _target_in(text: str) -> BackupTarget:
     """Returns a target that is read. Raises InputError for a folder that is not there: it was
     mistyped, or its volume is not mounted."""
     target = opening.open_target(text)
@@ -117,7 +123,7 @@ def _explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
             raise CouldNotRun("", f"Interrupted. {words()}", exit_code=INTERRUPTED) from None
 
 
-def _list_whole(target: Any) -> set[str]:
+def _list_whole(target: BackupTarget) -> set[str]:
     """Returns ids of whole backups, without a look into them; none where the target does not
     answer."""
     with contextlib.suppress(HeadraceError, OSError):
@@ -129,7 +135,7 @@ def _list_whole(target: Any) -> set[str]:
     return set()
 
 
-def _words_after_run(target: Any, before: set[str], notes: list[str]) -> str:
+def _words_after_run(target: BackupTarget, before: set[str], notes: list[str]) -> str:
     new_ids = sorted(_list_whole(target) - before)
     if new_ids:
         return f"The backup {new_ids[-1]} is whole."
@@ -139,7 +145,6 @@ def _words_after_run(target: Any, before: set[str], notes: list[str]) -> str:
 
 
 def _words_after_restore(lab: Lab, name: str, what: str) -> str:
-
     with contextlib.suppress(HeadraceError):
         servers.find(lab, name)
         return f"The backup is as it was; the new server {name} is still there: headrace mysql destroy {name}."
@@ -147,7 +152,6 @@ def _words_after_restore(lab: Lab, name: str, what: str) -> str:
 
 
 def _key(path: Path | None) -> bytes | None:
-
     return backup_manifest.read_key(path)
 
 
@@ -167,12 +171,14 @@ class PaceOptions:
         float | None, option("RATIO", "Slow down while the volume's latency is above this many times that before.")
     ] = None
 
-    def limits(self) -> Any:
+    def limits(self) -> PaceLimits:
         """Returns the limits in the library's form. Raises InputError."""
         return pacing.PaceLimits(self.share, self.mib_s, self.credit_floor, self.lag_s, self.latency_ratio)
 
 
-def _pacer(server: CopySource, target: Any, pace: PaceOptions, method: str) -> Any:
+def _pacer(
+    server: CopySource, target: BackupTarget, pace: PaceOptions, method: str
+) -> AbstractContextManager[Pacer | None]:
     """Returns the pacer of the copy: on the lab it watches credits, elsewhere only MiB/s."""
     limits = pace.limits()
     if method == "snapshot":
@@ -189,12 +195,12 @@ def _pacer(server: CopySource, target: Any, pace: PaceOptions, method: str) -> A
 
 def _say_forecast(
     server: CopySource,
-    target: Any,
+    target: BackupTarget,
     method: str,
     pack: Pack | None,
     pace: PaceOptions,
     only: list[str] | None,
-    output: Any,
+    output: Output | None,
 ) -> None:
     """Forecasts the time of the copy: as an answer with `output`, else a line on stderr."""
     if method == "physical" and server.server is not None:
@@ -214,13 +220,7 @@ def _say_forecast(
         return
     answer = {"bytes": size, "seconds": round(estimate.seconds, 1), "binds": estimate.binds}
     answer |= {f"{name.replace(' ', '_')}_s": round(value, 1) for name, value in estimate.seconds_by.items()}
-    print_answer(
-        answer,
-        output,
-        [answer],
-        tuple(answer),
-        lambda: (table(("forecast", ""), [list(pair) for pair in answer.items()]),),
-    )
+    print_facts(answer, output, "forecast")
 
 
 @app.command()
@@ -279,7 +279,7 @@ def run(
             progress=tick,
             only=tuple(dict.fromkeys(only or ())),
             note=note,
-            **({"pace": pacer} if pacer else {}),
+            pace=pacer or pacing.Pace(),
         )
         manifest = copying.run(server, target, request)
     if pacer is not None:
@@ -292,15 +292,29 @@ def run(
 
 @app.command("list")
 def list_(
+    *,
+    backup: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="With --verify: a backup. Default: all backups, and the binary logs."),
+    ] = None,
     to: InOption,
     binlogs: Annotated[
         bool, flag("--binlogs", "The archived binary logs instead, by timeline; exit code 1 for a gap.")
+    ] = False,
+    verify: Annotated[
+        bool, flag("--verify", "Read every byte in the target against its checksum; exit code 1 when one is wrong.")
     ] = False,
     key_file: KeyOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Show backups, their age, and which were never restored; exit code 1 when one is damaged, or
     its last restore failed."""
+    if verify and binlogs:
+        raise InputError("--binlogs --verify", "exclude each other", LIST_HELP, "--verify reads the binary logs too.")
+    if backup is not None and not verify:
+        raise InputError(backup, "names a backup for --verify, which is not given", LIST_HELP, "Add --verify.")
+    if verify:
+        return _verify(_target_in(to), backup, _key(key_file), output)
     if binlogs:
         return _list_binlogs(to, key_file, output)
     entries, problems = backup_manifest.backups(_target_in(to), _key(key_file))
@@ -316,7 +330,7 @@ def list_(
         raise typer.Exit(1)
 
 
-def _list_binlogs(to: str, key_file: Path | None, output: Any) -> None:
+def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
     """Prints the binary logs in a target by timeline, from where to where; exit code 1 for a
     gap."""
     names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
@@ -334,11 +348,12 @@ def _list_binlogs(to: str, key_file: Path | None, output: Any) -> None:
             "; ".join(timeline.problems),
         )
         rows.append(dict(zip(names, cells, strict=True)))
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
+    print_rows(rows, output, names)
     if any(row["problems"] for row in rows):
         raise typer.Exit(1)
 
 
+LIST_HELP = "headrace backup list --help"
 COLUMNS = ("id", "method", "server", "databases", "tables", "size", "stored", "age", "proved", "position")
 CSV = (
     "id", "method", "flavor", "version", "source", "source_id", "ended_unix", "age_s", "data_bytes", "stored_bytes", "packed", "encrypted",
@@ -346,7 +361,7 @@ CSV = (
 )  # fmt: skip
 
 
-def _print_backups(entries: list[Backup], output: Any) -> None:
+def _print_backups(entries: list[Backup], output: Output) -> None:
     now = time.time()
     rows = [_csv(backup, now) for backup in entries]
     shown = [_row(backup, now) for backup in entries]
@@ -451,7 +466,7 @@ class RestoreOptions:
         return moments.RestoreGoal() if self.latest else None
 
 
-def _resolve_id(target: Any, text: str, key: bytes | None) -> str:
+def _resolve_id(target: BackupTarget, text: str, key: bytes | None) -> str:
     """Returns the id that is meant; `latest` is a part of a server only where there is nothing
     else."""
     if text != "latest":
@@ -477,14 +492,15 @@ def restore(
     """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
     target, key = _target_in(to), _key(key_file)
     with place.open() as lab, progress("restoring") as tick:
-        request = _request(lab, target, backup, name, options, key)
+        request = _request(target, backup, name, options, key)
         with _explain_interrupt(lambda: _words_after_restore(lab, name, "restore it")):
             done = backup_restore.restore(lab, target, request, key, tick)
     _print_restored(done, output)
 
 
-def _request(lab: Lab, target: Any, backup: str, name: str, options: RestoreOptions, key: bytes | None) -> Any:
-
+def _request(
+    target: BackupTarget, backup: str, name: str, options: RestoreOptions, key: bytes | None
+) -> RestoreRequest:
     if options.storage is None:
         raise InputError(
             "--storage", "is needed for the new server", "headrace backup restore --help", "For example gp3:100."
@@ -493,19 +509,24 @@ def _request(lab: Lab, target: Any, backup: str, name: str, options: RestoreOpti
     _warn_failed(target, manifest.id, key)
     if manifest.only:
         say(f"note: {manifest.id} is a part of its server, {manifest.part} alone")
-    more = vars(options) | {
-        "settings": servers.settings_of(options.setting) or {},
-        "goal": options.goal(manifest.flavor),
-    }
-    path = more.pop("server_path")
-    given = {key: value for key, value in more.items() if key not in ("moment", "gtid", "latest", "setting")}
     return backup_restore.RestoreRequest(
-        backup=manifest.id, name=name, server_path=None if path is None else str(path), **given
+        backup=manifest.id,
+        name=name,
+        storage=options.storage,
+        goal=options.goal(manifest.flavor),
+        timeline=options.timeline,
+        log_storage=options.log_storage,
+        memory_gib=options.memory_gib,
+        settings=servers.settings_of(options.setting) or {},
+        server_path=None if options.server_path is None else str(options.server_path),
+        unpaced=options.unpaced,
+        workers=options.workers,
+        work=options.work,
+        read_only=options.read_only,
     )
 
 
-def _warn_failed(target: Any, backup: str, key: bytes | None) -> None:
-
+def _warn_failed(target: BackupTarget, backup: str, key: bytes | None) -> None:
     try:
         proof = backup_manifest.read_proof(target, backup, key)
     except InputError as error:
@@ -515,8 +536,7 @@ def _warn_failed(target: Any, backup: str, key: bytes | None) -> None:
         say(f"warning: the last restore of {backup} failed, {_age(time.time() - proof.at_unix)} ago: {proof.failure}")
 
 
-def _print_restored(done: Any, output: Any) -> None:
-
+def _print_restored(done: Restored, output: Output) -> None:
     replay = done.replay
     answer = {
         "backup": done.manifest.id,
@@ -531,8 +551,7 @@ def _print_restored(done: Any, output: Any) -> None:
         "part": done.manifest.part,
         "other_settings": "; ".join(difference.words for difference in done.otherwise),
     }
-    rows = [(name, value) for name, value in answer.items() if name != "other_settings"]
-    print_answer(answer, output, [answer], tuple(answer), lambda: (table(("restored", ""), rows),))
+    print_facts(answer, output, "restored", ("other_settings",))
     for difference in done.otherwise:
         say(f"note: not as in the source: {difference.words}")
     if replay and replay.doubt:
@@ -542,17 +561,9 @@ def _print_restored(done: Any, output: Any) -> None:
         )
 
 
-@app.command()
-def verify(
-    to: InOption,
-    backup: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Id of the backup. Default: all backups, and the binary logs.")
-    ] = None,
-    key_file: KeyOption = None,
-    output: OutputOption = "table",
-) -> None:
-    """Read every byte in the target against its checksum; exit code 1 when one is wrong."""
-    target, key = _target_in(to), _key(key_file)
+def _verify(target: BackupTarget, backup: str | None, key: bytes | None, output: Output) -> None:
+    """Reads every byte of a backup (None: of all backups and binary logs) against its checksum;
+    exit code 1 when one is wrong."""
     problems: list[str] = []
     if backup is None:
         entries, problems = backup_manifest.backups(target, key)
@@ -567,7 +578,7 @@ def verify(
         for check in checks
     ]
     names = ("what", "files", "bytes", "problems")
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
+    print_rows(rows, output, names)
     for problem in problems:
         say(f"problem: {problem}")
     if problems or any(check.problems for check in checks):
@@ -626,13 +637,7 @@ def stream(
         "last_gtid": state.last_gtid,
         "last_time": moments.shown(state.last_us) if state.last_us else "",
     }
-    print_answer(
-        answer,
-        output,
-        [answer],
-        tuple(answer),
-        lambda: (table(("streamed", ""), [list(pair) for pair in answer.items()]),),
-    )
+    print_facts(answer, output, "streamed")
 
 
 @app.command()
@@ -667,8 +672,7 @@ def prove(
     head = "proved" if proof.ok else "NOT proved"
     if proof.ok and proof.part:
         head = "proved, a part"
-    rows = [(name, value) for name, value in answer.items() if value != ""]
-    print_answer(answer, output, [answer], tuple(answer), lambda: (table((head, ""), rows),))
+    print_facts(answer, output, head, [name for name, value in answer.items() if value == ""])
     if proof.part:
         say(f"note: {named} is a part of its server: {proof.part} alone was restored")
     if not proof.ok:
@@ -702,7 +706,7 @@ def prune(
     fates += [(name, "delete", "before every kept backup") for name in retention_plan.files]
     names = ("what", "fate", "why")
     rows: list[dict[str, object]] = [dict(zip(names, fate, strict=True)) for fate in fates]
-    print_answer(rows, output, rows, names, lambda: (table(names, [list(row.values()) for row in rows]),))
+    print_rows(rows, output, names)
     if dry_run:
         return
     for leftover in unfinished.clear(target, place.open):
@@ -724,7 +728,7 @@ def prune(
             say(f"kept: {text}")
 
 
-def _words_after_prune(target: Any, retention_plan: RetentionPlan) -> str:
+def _words_after_prune(target: BackupTarget, retention_plan: RetentionPlan) -> str:
     there = _list_whole(target)
     remaining = [backup.id for backup, _ in retention_plan.remove if backup.id in there]
     gone = len(retention_plan.remove) - len(remaining)

@@ -7,10 +7,10 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,13 +18,14 @@ from headrace.base.files import read_bytes
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.cli import INTERRUPTED
 from headrace.cli.lazy import lazily
-from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, flag, option
+from headrace.cli.options import CommandGroup, LabPlace, Output, OutputOption, YesOption, choice, flag, option
 from headrace.cli.output import pairs, print_answer, say, table
 from headrace.cli.servers.confirming import confirm
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
+    from headrace.report.view import Table
     from headrace.servers.failover.cluster import FailoverCluster
     from headrace.servers.failover.planning.dry_run import DryRun
     from headrace.servers.failover.planning.members import Members
@@ -304,7 +305,7 @@ def rejoin(
             with undisturbed(), contextlib.closing(failover_cluster.observer()) as observer:
                 words = interruption.words_after_rejoin(observer.look(), name, above, command)
             raise _interruption(words) from None
-    print_answer(outcome, output, [outcome], tuple(outcome), lambda: (_pairs(outcome),))
+    print_answer(outcome, output, [dict(outcome)], tuple(outcome), lambda: (_pairs(outcome),))
     if outcome["state"] == "diverged":
         raise typer.Exit(1)
 
@@ -314,7 +315,6 @@ def rejoin(
 
 @contextlib.contextmanager
 def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
-
     if servers and all("://" in name for name in servers):
         folder = options.journal or cluster_module.journal_folder(place.data_dir, place.socket)
         yield cluster_module.cluster_of(servers, None, folder, options.ec2 or (), options.rescue_on)
@@ -350,13 +350,17 @@ def _is_address_file(path: Path) -> bool:
         return False
 
 
-def _wish(kind: Any, seen: Members, options: WatchOptions, source: str | None, to: str | None) -> members.FailoverWish:
+def _wish(
+    kind: members.ChangeKind, seen: Members, options: WatchOptions, source: str | None, to: str | None
+) -> members.FailoverWish:
     """Returns what is to be done, with the decisions of the user."""
     choices = {field.name: getattr(options, field.name) for field in fields(ChoiceOptions)}
     return members.FailoverWish(source=cluster_module.source_in(seen, source), kind=kind, target=to, **choices)
 
 
-def _change(kind: str, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0) -> None:
+def _change(
+    kind: members.ChangeKind, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0
+) -> None:
     _check_clients(change.clients)
     with _open_cluster(place, change, change.servers) as failover_cluster, ends_as_interrupts():
         executor = failover_cluster.executor(change.clients, say, change.drain_s)
@@ -400,7 +404,7 @@ def _interruption(words: str) -> CouldNotRun:
     return CouldNotRun("", f"Interrupted. {words}", exit_code=INTERRUPTED)
 
 
-def _show_plan(foreseen: DryRun, output: Any) -> None:
+def _show_plan(foreseen: DryRun, output: Output) -> None:
     """Prints every step that a run would take, and the end."""
     plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
     rows = [step.as_dict() for step in plan.steps]
@@ -416,7 +420,11 @@ def _show_plan(foreseen: DryRun, output: Any) -> None:
 
 
 def _show_steps(
-    rows: list[dict[str, Any]], columns: tuple[str, ...], answer: dict[str, Any], end: list[str], output: Any
+    rows: list[dict[str, object]],
+    columns: tuple[str, ...],
+    answer: dict[str, object],
+    end: list[str],
+    output: Output,
 ) -> None:
     """Prints steps as a table, CSV or JSON, and how the change would end."""
     shown = [column for column in columns if column not in ("gtid", "count")]
@@ -434,9 +442,9 @@ REJOIN_COLUMNS = ("action", "server", "to", "why")
 COLUMNS = ("name", "role", "follows", "receive", "apply", "executed", "read_only", "semi_sync", "error")
 
 
-def _row(seen: Members, name: str, source: str) -> dict[str, Any]:
+def _row(seen: Members, name: str, source: str) -> dict[str, object]:
     member = seen[name]
-    row: dict[str, Any] = {"name": name, "role": "source" if name == source else "replica", "error": member.error}
+    row: dict[str, object] = {"name": name, "role": "source" if name == source else "replica", "error": member.error}
     if member.state is None:
         return row
     semi, channel = member.state.semi_sync, member.channel
@@ -449,18 +457,17 @@ def _row(seen: Members, name: str, source: str) -> dict[str, Any]:
     return row
 
 
-def _table(rows: list[dict[str, Any]]) -> Any:
+def _table(rows: list[dict[str, object]]) -> Table:
     return table(COLUMNS, [["-" if row.get(key) in (None, "") else str(row[key]) for key in COLUMNS] for row in rows])
 
 
-def _pairs(answer: dict[str, Any]) -> str:
-
+def _pairs(answer: Mapping[str, object]) -> str:
     return pairs(
         [(key.replace("_", " "), _words(value)) for key, value in answer.items() if value not in (None, "", [], {})]
     )
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     """Returns times by their names in words; anything else as it is."""
     if isinstance(value, dict) and all(isinstance(seconds, float) for seconds in value.values()):
         return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in value.items())

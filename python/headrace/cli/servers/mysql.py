@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,7 +25,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.output import pairs, print_answer, print_rows, progress, say, table
 from headrace.cli.servers.confirming import confirm, confirm_end, ending
 from headrace.errors import HeadraceError, InputError
 
@@ -123,7 +123,7 @@ def up(
     output: OutputOption = "table",
 ) -> None:
     """Make a server and start it; start one that exists again, with its data."""
-    settings: Any = servers.settings_of(setting)
+    settings = servers.settings_of(setting)
     if group is not None:
         return _group_up(place, new, name, group, settings, output)
     with place.open() as lab, progress("starting") as tick:
@@ -132,8 +132,14 @@ def up(
     _print(server, output)
 
 
-def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, settings: Any, output: Output) -> None:
-
+def _group_up(
+    place: LabPlace,
+    new: NewServerOptions,
+    name: str,
+    size: int,
+    settings: dict[str, str | None] | None,
+    output: Output,
+) -> None:
     shared = ("storage", "log_storage", "memory_gib", "own_address", "unpaced")
     others = [key for key, value in vars(new).items() if value not in (None, False) and key not in (*shared, "flavor")]
     if others:
@@ -257,9 +263,7 @@ def status(
 def _print_group(members: Sequence[GroupMember], output: Output) -> None:
     """Prints the members of a group; exit code 1 when one is not online."""
     rows = [vars(member) for member in members]
-    columns = ("name", "state", "role", "waiting", "executed")
-    cells = [[row[key] for key in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_rows(rows, output, ("name", "state", "role", "waiting", "executed"))
     if not all(member.is_online for member in members):
         raise typer.Exit(1)
 

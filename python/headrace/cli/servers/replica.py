@@ -211,7 +211,6 @@ def status(
 
 
 def _explain(members: list[TopologyMember], output: str) -> None:
-
     columns = ("name", "setting", "value", "costs", "can_lose")
     rows = [
         {"name": member.server.name} | asdict(each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,6 +31,8 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
     from datetime import date
+
+    from headrace.observe.live.record import Captured
 
 with lazily():
     from headrace.calibration import calibrate as calibration_calibrate
@@ -77,15 +79,21 @@ def capture(
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
     storage = check_storage_given(storage, device)
-    of_server: dict[str, Any] = {
-        "log_storage": log_storage,
-        "instance": instance,
-        "engine": engine,
-        "data_gib": size_gib,
-    }
-    of_run: dict[str, Any] = {"threads": threads, "name": name, "interval_s": interval, "as_of": read_day(as_of)}
-    read = password.read_address(address)
-    request = record.CaptureRequest(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
+    day = read_day(as_of)
+    request = record.CaptureRequest(
+        password.read_address(address),
+        seconds,
+        storage,
+        tuple(device or ()),
+        log_storage=log_storage,
+        instance=instance,
+        engine=engine,
+        data_gib=size_gib,
+        threads=threads,
+        name=name,
+        interval_s=interval,
+        as_of=day,
+    )
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     with ends_as_interrupts(), progress("watching the server") as tick:
@@ -100,7 +108,9 @@ def capture(
         )
 
 
-def report(captured: Any, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False) -> None:
+def report(
+    captured: Captured, output: TableOrJson, workload: Path | None, name: str | None, force: bool = False
+) -> None:
     """Reads the capture back as `calibrate` will, prints its content, and calibrates where that was
     asked (`force`: keeps a workload that misses the run)."""
     try:

@@ -6,7 +6,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -35,7 +35,10 @@ from headrace.errors import HeadraceError, InputError
 from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.workload import TransactionWorkload, Workload
+    from headrace.workload.daily import Question
 
 with lazily():
     import polars as pl
@@ -120,10 +123,12 @@ def new(
     keep(demand, to, force, output)
 
 
-def _answers(questions: Any, typed: dict[str, str | None], asking: bool, constant: bool) -> dict[str, Any]:
+def _answers(
+    questions: Sequence[Question], typed: dict[str, str | None], asking: bool, constant: bool
+) -> dict[str, object]:
     """Checks the answers that were typed, and asks for the others on a terminal. Raises
     InputError."""
-    answers: dict[str, Any] = {}
+    answers: dict[str, object] = {}
     for question in questions:
         text, flag_name = typed[question.name], _flag(question.name)
         if constant and question.name in DAY_ONLY:
@@ -150,7 +155,7 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _ask(question: Any) -> object:
+def _ask(question: Question) -> object:
     """Asks until the answer passes. An empty one takes the default, or leaves the question out."""
     unit = f" [{question.unit}]" if question.unit else ""
     while True:
@@ -282,7 +287,6 @@ def _show_database(
 
 
 def _show(load: Workload, output: Output) -> None:
-
     closed = isinstance(load, workloads.ClosedWorkload)
     if output == "json":
         more = {} if closed else simulation.open_parts(load)

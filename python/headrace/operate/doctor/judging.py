@@ -22,7 +22,7 @@ LEAST_WEIGHT = 0.005
 EXPLAINS = ("cold-cache", "backup")
 
 
-def judged(signals: Signals, thresholds: Thresholds, exact: bool = True) -> list[Finding]:
+def judged(signals: Signals, thresholds: Thresholds) -> list[Finding]:
     """Returns all findings, the headline first; at least one."""
     grain = grain_words(signals.grain_s, signals.exact)
     storage = of_volumes(signals, thresholds)

@@ -33,7 +33,7 @@ def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
         findings += _members(volume, signals, t)
         if not limits:
             findings += _slow(volume, signals, t)
-        findings += _coming(volume, signals, t)
+        findings += _coming(volume, t)
     return findings
 
 
@@ -373,7 +373,7 @@ def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Fin
     return [table()["member"].finding(volume.facts.name, felt, weight, basis, figures, members=members)]
 
 
-def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
+def _coming(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
     """Returns findings on credits that will be gone soon at the present rate."""
     now, first = volume.credits.last, volume.credits.first
     limits = volume.limits
@@ -415,7 +415,7 @@ def of_settings(signals: Signals, t: Thresholds) -> list[Finding]:
     looked = (
         _log_buffer(server, t),
         _redo(server, signals, t),
-        _free_pages(server, signals, t),
+        _free_pages(server, t),
         _applier(server, signals, t),
     )
     return [finding for finding in looked if finding is not None]
@@ -489,7 +489,7 @@ def _page_writes(server: ServerSignals, signals: Signals) -> float:
     return min(writes_a_page(server.facts) * flushed, max(flushed, written))
 
 
-def _free_pages(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
+def _free_pages(server: ServerSignals, t: Thresholds) -> Finding | None:
     waits = server.get("free_waits_per_s") or 0.0
     if waits < t.free_waits_per_s:
         return None

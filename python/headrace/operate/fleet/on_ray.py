@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.operate.fleet.answer import FleetSettings
@@ -53,7 +53,7 @@ def ray_runner(address: str) -> Runner:
     return run
 
 
-def _connected(address: str) -> Any:
+def _connected(address: str) -> ModuleType:
     """Connects Ray to the cluster at an address. Raises CouldNotRun."""
     try:
         ray = import_module("ray")
@@ -87,7 +87,7 @@ def _check_listens(address: str) -> None:
 
 
 def _answered(
-    ray: Any,
+    ray: ModuleType,
     batches: Sequence[list[FleetDevice]],
     points: Path,
     places: dict[str, tuple[int, int]],
@@ -96,7 +96,7 @@ def _answered(
     """Yields the number of each batch and its answers, as they come."""
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(batch_on_worker)
     waiting = iter(enumerate(batches))
-    under_way: dict[Any, int] = {}
+    under_way: dict[object, int] = {}
     while True:
         processors = int(ray.cluster_resources().get("CPU", 1))
         while len(under_way) < IN_FLIGHT * max(1, processors) and (numbered := next(waiting, None)):

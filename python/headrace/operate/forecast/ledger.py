@@ -200,7 +200,7 @@ def scores(
     The balance is the recorded one of the volumes; where none was recorded, or they have none, it
     is that of the recorded demand simulated on the storage.
     """
-    balances = _balances(workload, history, storage, instance, as_of)
+    balances = _balances(workload, storage, instance, as_of)
     busy = _busy_days(history, growth)
     errors: dict[tuple[str, timedelta], list[tuple[bool, float]]] = {}
     for promise in promised:
@@ -230,7 +230,7 @@ def scores(
 
 
 def _balances(
-    workload: OpenWorkload, history: DemandHistory, storage: str, instance: str | None, as_of: str | None
+    workload: OpenWorkload, storage: str, instance: str | None, as_of: str | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the seconds from the recording's begin, and the balance there."""
     points = workload.points

@@ -207,7 +207,7 @@ def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, n
         if request.lock:
             lock.release()
             on_step("unlocked")
-        _finish(request, prepared, name, snapshots, done, frozen)
+        _finish(request, prepared, snapshots, done, frozen)
         on_step("tagged")
     except BaseException as error:
         with undisturbed():
@@ -249,9 +249,7 @@ def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, positio
     return tags
 
 
-def _finish(
-    request: SnapshotRequest, prepared: Prepared, name: str, snapshots: list, done: list[str], frozen: Frozen
-) -> None:
+def _finish(request: SnapshotRequest, prepared: Prepared, snapshots: list, done: list[str], frozen: Frozen) -> None:
     """Adds the tags that are known at the end; the tag that says so comes last."""
     about = {"server_id": prepared.facts.server_id, "uuid": prepared.facts.uuid} | dict(request.about)
     common = sets.long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}

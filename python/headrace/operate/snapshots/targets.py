@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import TypedDict, Unpack
 
 from headrace import servers
 from headrace.errors import CouldNotRun
@@ -20,7 +21,18 @@ from headrace.servers.record import data_dir_of
 SECRET = re.compile(r"pass|secret|key|token|credential", re.IGNORECASE)
 
 
-def lab_request(lab: Lab, name: str, **options: Any) -> SnapshotRequest:
+class SnapshotSettings(TypedDict, total=False):
+    """The settings of a snapshot that the user chooses; `SnapshotRequest` says what they mean."""
+
+    tags: Mapping[str, str]
+    description: str
+    lock: bool
+    freeze: bool
+    wait_lock_s: float
+    hold_s: float
+
+
+def lab_request(lab: Lab, name: str, **options: Unpack[SnapshotSettings]) -> SnapshotRequest:
     """Returns the request for a server of the lab. Raises InputError, CouldNotRun for one that is
     not up."""
     server = servers.find(lab, name)
@@ -38,7 +50,9 @@ def lab_request(lab: Lab, name: str, **options: Any) -> SnapshotRequest:
     )
 
 
-def ec2_request(address: Address, service: VolumeService, name: str | None, **options: Any) -> SnapshotRequest:
+def ec2_request(
+    address: Address, service: VolumeService, name: str | None, **options: Unpack[SnapshotSettings]
+) -> SnapshotRequest:
     """Returns the request for a server at an address, which runs on this instance. `name`: for
     people, else that of the host."""
     named = name or address.host or os.uname().nodename

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, TypedDict
 
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
@@ -93,13 +93,13 @@ class ReplicaPlan(Shown):
     region: str
     as_of: str
     warnings: tuple[str, ...]
-    hours: float = HOURS
-    release: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    needed_gib: int = 0
-    data_gib: float = 0.0
-    logged: LogRoom = field(default_factory=LogRoom)
-    free_percent: float = FREE_PERCENT
+    hours: float
+    release: str
+    settings: core.ReplicaSettings
+    needed_gib: int
+    data_gib: float
+    logged: LogRoom
+    free_percent: float
 
     def in_short(self) -> str:
         """Returns the choice and its price; see `Shown`."""
@@ -118,7 +118,7 @@ class ReplicaPlan(Shown):
             "region": self.region,
             "as_of": self.as_of,
             "hours": self.hours,
-            "replica": {"version": self.release} | self.settings,
+            "replica": {"version": self.release, **self.settings},
             "needed_gib": self.needed_gib,
             "data_gib": self.data_gib,
             "log_gib": self.logged.gib,
@@ -184,7 +184,7 @@ def plan_replica(
     ).as_behind(workload)
     settings = base.settings()
     given = _hosts(workload, instances, place.instance, prices, cache_share) if hosts is None else hosts
-    run: dict[str, Any] = {
+    run: _SourceRun = {
         "log_storage": None if place.log is None else place.log.text,
         "instance": place.instance,
         "threads": threads,
@@ -222,6 +222,20 @@ def plan_replica(
         logged=logged,
         free_percent=float(free_percent),
     )
+
+
+class _SourceRun(TypedDict):
+    """The arguments of `predict_replica` that say how the source runs, the same for all
+    candidates."""
+
+    log_storage: str | None
+    instance: str | None
+    threads: int | None
+    arrivals_tps: float | None
+    as_of: str
+    seconds: int
+    drain_s: int
+    seed: int
 
 
 def _search(
@@ -308,7 +322,7 @@ class _Judge:
 
     workload: TransactionWorkload
     source: str
-    run: dict[str, Any]
+    run: _SourceRun
     tps: list[float]
     lag_s: float
     base: Replica
@@ -341,14 +355,15 @@ class _Judge:
 
     def doubt(self, choice: ReplicaChoice, draws: int) -> float:
         """Returns the share of the databases and appliers drawn with which it holds."""
-        lags = self._by_steps(self._replica(choice), draws).summary["drawn"]["peak_lag_s"]
+        drawn = self._by_steps(self._replica(choice), draws).summary["drawn"]
+        lags = [] if drawn is None else drawn["peak_lag_s"]
         return sum(lag <= self.lag_s for lag in lags) / len(lags)
 
     def seconds(self, choice: ReplicaChoice, draws: int) -> ReplicaPrediction:
         """Runs a choice second by second; the doubt is that of means over steps."""
-        prediction = self._predict(self._replica(choice), 0, source_tps=self.tps)
+        prediction = self._predict(self._replica(choice), 0, self.tps)
         doubt = self._by_steps(self._replica(choice), draws).summary
-        drawn = {name: doubt[name] for name in ("low", "high", "keeps_up", "drawn")}
+        drawn = {name: value for name, value in doubt.items() if name in ("low", "high", "keeps_up", "drawn")}
         return replace(prediction, summary=prediction.summary | drawn)
 
     def _replica(self, choice: ReplicaChoice) -> Replica:
@@ -369,10 +384,12 @@ class _Judge:
     def _by_steps(self, replica: Replica, draws: int) -> ReplicaPrediction:
         step = math.ceil(len(self.tps) / STEPS)
         means = [fmean(self.tps[at : at + step]) for at in range(0, len(self.tps), step)]
-        return self._predict(replica, draws, source_tps=means, step_s=float(step))
+        return self._predict(replica, draws, means, float(step))
 
-    def _predict(self, replica: Replica, draws: int, **load: Any) -> ReplicaPrediction:
-        return predict_replica(self.workload, self.source, replica, draws=draws, **self.run, **load)
+    def _predict(self, replica: Replica, draws: int, tps: Sequence[float], step_s: float = 1.0) -> ReplicaPrediction:
+        return predict_replica(
+            self.workload, self.source, replica, draws=draws, source_tps=tps, step_s=step_s, **self.run
+        )
 
 
 def _source_of(workload: TransactionWorkload, source: str | None) -> str:

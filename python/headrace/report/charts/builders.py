@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Literal, TypeVar
 
 import altair as alt
 import polars as pl
@@ -36,6 +36,7 @@ alt.data_transformers.disable_max_rows()
 # What altair makes of layers: with a property set it says no more than this.
 Drawing = alt.LayerChart | alt.FacetChart
 Channel = TypeVar("Channel", alt.X, alt.Y)
+Orient = Literal["top", "bottom", "right"]  # of a legend
 # A column, its label and its colour.
 Part = tuple[str, str, str]
 
@@ -132,15 +133,17 @@ def percentile_axis(title: str) -> alt.X:
     return alt.X("nines:Q", scale=alt.Scale(type="log", nice=False, padding=10), axis=axis)
 
 
-def colour_of(field: str, colours: Mapping[str, str], orient: str | None = "bottom", **legend: Any) -> alt.Color:
+def colour_of(
+    field: str, colours: Mapping[str, str], orient: Orient | None = "bottom", title: str | None = None
+) -> alt.Color:
     """Returns the colours of a column's names, with a legend below the chart (`orient`; None:
     without one)."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    shown = None if orient is None else alt.Legend(**({"title": None, "orient": orient} | legend))
-    return alt.Color(f"{field}:N", scale=scale, legend=shown)
+    legend = None if orient is None else alt.Legend(title=title, orient=orient)
+    return alt.Color(f"{field}:N", scale=scale, legend=legend)
 
 
-def role_colour(present: Sequence[str] | None = None, orient: str | None = "top") -> alt.Color:
+def role_colour(present: Sequence[str] | None = None, orient: Orient | None = "top") -> alt.Color:
     """Returns the colours of published, simulated and measured, of those that are `present`."""
     named = {role: hue for role, hue in style.ROLE_COLOURS.items() if present is None or role in present}
     return colour_of("role", named, orient)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -84,7 +84,7 @@ def frontier(
             stroke=alt.Stroke("type:N", scale=scale, legend=solid),
             fill=alt.Fill("type:N", scale=scale, legend=solid),
             fillOpacity=alt.FillOpacity("meets:N", scale=filled, legend=None),
-            **_service_shapes(services, title="service", symbolFillColor=style.INK),
+            **_service_shapes(services),
         )
     ]
     if goal_ms is not None:
@@ -162,12 +162,13 @@ def _layout_of(family: str) -> str:
     return family.partition(" ")[2] if service_of(family) == "ec2" and " " in family else SINGLE
 
 
-def _service_shapes(services: Sequence[str], **legend: Any) -> dict:
+def _service_shapes(services: Sequence[str]) -> dict:
     """Returns the shape of a service's points, where several are drawn."""
     if len(services) < 2:
         return {}
     shapes = alt.Scale(domain=list(services), range=[SHAPES.get(name, "stroke") for name in services])
-    return {"shape": alt.Shape("service:N", scale=shapes, legend=alt.Legend(**legend))}
+    legend = alt.Legend(title="service", symbolFillColor=style.INK)
+    return {"shape": alt.Shape("service:N", scale=shapes, legend=legend)}
 
 
 def line_colours(families: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -10,11 +10,14 @@ import polars as pl
 from headrace.report.charts import style
 from headrace.report.charts.builders import Drawing, TimeAxis, lines, shade, stacked, thinned
 
+if TYPE_CHECKING:
+    from headrace.simulation.replica import ReplicaOutcome, ReplicaPrediction
+
 HEIGHT = 100  # px
 SOURCE_COLOUR, REPLICA_COLOUR = style.QUIET, style.SIMULATED
 
 
-def lag(run: Any, title: str) -> alt.VConcatChart:
+def lag(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
     """Draws lag, backlog, rates and I/Os on one time line; the time after the load is shaded, the
     most lag is marked."""
     rows = run.rows
@@ -63,6 +66,6 @@ def lag(run: Any, title: str) -> alt.VConcatChart:
     return stacked(drawn, title, "Shaded: after the load has stopped." if shaded else "")
 
 
-def _peak(summary: dict[str, Any]) -> str:
+def _peak(summary: ReplicaOutcome) -> str:
     after = " after the load has stopped" if summary["peak_at_s"] > summary["load_s"] else ""
     return f"most: {summary['peak_lag_s']:,.3g} s{after}"

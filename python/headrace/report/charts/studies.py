@@ -7,7 +7,7 @@ the names at their ends, never by another colour.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -97,14 +97,15 @@ def _marks(frame: pl.DataFrame, line: bool = False) -> dict:
     }
 
 
-def _x(frame: pl.DataFrame, chart_data: ChartData, named: bool, **axis: Any) -> alt.X:
+def _x(frame: pl.DataFrame, chart_data: ChartData, named: bool, level: bool = False) -> alt.X:
     if named:
-        return alt.X("x:N", sort=None, axis=alt.Axis(title=chart_data.x_title, **axis))
+        axis = alt.Axis(title=chart_data.x_title, labelAngle=0 if level else alt.Undefined)
+        return alt.X("x:N", sort=None, axis=axis)
     return quantity(alt.X, frame, "x", chart_data.x_title, zero=False)
 
 
 def _line(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
-    x, y = _x(frame, chart_data, named, labelAngle=0), quantity(alt.Y, frame, "y", chart_data.y_title, zero=True)
+    x, y = _x(frame, chart_data, named, level=True), quantity(alt.Y, frame, "y", chart_data.y_title, zero=True)
     base = alt.Chart(frame).encode(x=x, y=y, color=_colour(frame), detail="series:N")
     few = all(count <= FEW_POINTS for count in frame.group_by("series").len()["len"])
     # Published lies broad and pale, so that a simulated line on it can still be seen.

@@ -1,11 +1,10 @@
-"""A diagnosis as a page: headline, findings, windows, and what was seen over time. Reads the
-documents that `headrace doctor --output json` prints; runs nothing."""
+"""A diagnosis as a page: headline, findings, windows, and what was seen over time. Runs nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -14,6 +13,9 @@ from headrace.base.units import DAY_S
 from headrace.report.charts import style
 from headrace.report.charts.builders import Part, TimeAxis, linear, lines, stacked
 from headrace.report.view import Block, Chart, Code, Fold, Heading, Items, Sentence, Table, View, columns
+
+if TYPE_CHECKING:
+    from headrace.operate.doctor.model import Diagnosis, Finding, Window
 
 # Column, label, colour.
 PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
@@ -35,62 +37,57 @@ IN_PERCENT = ("over a limit (%)", "credits (%)")
 CALM = ("fine", "not storage", "touched")
 
 
-def view_of(diagnosis: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) -> View:
-    """Returns the view. `diagnosis`: as the doctor's JSON has it; `ticks`: the samples, as a
-    recording has them."""
-    title, _, rest = diagnosis["headline"].partition(". ")
-    blocks: list[Block] = [Sentence(rest, "good" if diagnosis["verdict"] in CALM else "warn")] if rest else []
+def view_of(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
+    """Returns the view. `ticks`: the samples, as a recording has them."""
+    title, _, rest = diagnosis.headline.partition(". ")
+    blocks: list[Block] = [Sentence(rest, "good" if diagnosis.verdict in CALM else "warn")] if rest else []
     blocks.append(Heading("Findings"))
-    for finding in [*diagnosis["findings"], *diagnosis["others"]]:
-        blocks += _finding(finding, diagnosis["headline"])
-    if diagnosis["windows"]:
+    for finding in [*diagnosis.findings, *diagnosis.others]:
+        blocks += _finding(finding, diagnosis.headline)
+    if diagnosis.windows:
         titles = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
-        table = Table(columns(titles, number=titles[3:]), [_row(window) for window in diagnosis["windows"]])
+        table = Table(columns(titles, number=titles[3:]), [_row(window) for window in diagnosis.windows])
         blocks += [Heading("Windows at a limit"), table]
     blocks.append(Heading("Seen over time"))
     for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
         blocks += _seen(volume, ticks)
-    missing = [f"Missing: {text}." for text in diagnosis["missing"]]
-    rests = [f"{diagnosis['span_s']:,.0f} s, {diagnosis['grain']}.", f"Clock: {diagnosis['clock']}.", *missing]
-    blocks.append(Fold("What this rests on", [Items([*rests, *diagnosis["notes"]])]))
-    where = f"Doctor of {diagnosis['target']}, {', '.join(diagnosis['storage'])}: {diagnosis['verdict']}"
+    missing = [f"Missing: {text}." for text in diagnosis.missing]
+    rests = [f"{diagnosis.span_s:,.0f} s, {diagnosis.grain}.", f"Clock: {diagnosis.clock}.", *missing]
+    blocks.append(Fold("What this rests on", [Items([*rests, *diagnosis.notes])]))
+    where = f"Doctor of {diagnosis.target}, {', '.join(diagnosis.storage)}: {diagnosis.verdict}"
     return View(title, where, blocks=blocks)
 
 
-def _finding(finding: Mapping[str, Any], headline: str) -> Iterator[Block]:
+def _finding(finding: Finding, headline: str) -> Iterator[Block]:
     """Yields a finding, without the words that the headline has already."""
-    words = "" if finding["words"] == headline else f" {finding['words']}"
-    yield Sentence(f"{finding['verdict']}{_subject(finding)}.{words}")
-    yield Items([figure["words"] for figure in finding["figures"]])
-    for remedy in finding["remedies"]:
-        yield Sentence(f"Do: {remedy['what']}. {remedy['cost']}")
-        yield Code([*remedy["lines"], *([f"undo: {remedy['undo']}"] if remedy["undo"] else [])])
+    words = "" if finding.words == headline else f" {finding.words}"
+    yield Sentence(f"{finding.verdict}{_subject(finding)}.{words}")
+    yield Items([figure.words for figure in finding.figures])
+    for remedy in finding.remedies:
+        yield Sentence(f"Do: {remedy.what}. {remedy.cost}")
+        yield Code([*remedy.lines, *([f"undo: {remedy.undo}"] if remedy.undo else [])])
 
 
-def _subject(finding: Mapping[str, Any]) -> str:
+def _subject(finding: Finding) -> str:
     """Returns the subject of a finding, and its volume."""
-    named = [] if finding["subject"] == finding["verdict"] else [caps.short(finding["subject"])]
-    named += [finding["volume"]] if finding["volume"] else []
+    named = [] if finding.subject == finding.verdict else [caps.short(finding.subject)]
+    named += [finding.volume] if finding.volume else []
     return f": {', '.join(named)}" if named else ""
 
 
-def _row(window: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(window: Window) -> tuple[str, ...]:
     def ms(value: float | None) -> str:
         return "-" if value is None else f"{value:,.2f}"
 
-    rate = (
-        f"{window['rate']:,.0f} {window['unit']}"
-        if window["rate"] >= 1_000
-        else f"{window['rate']:,.4g} {window['unit']}"
-    )
+    rate = f"{window.rate:,.0f} {window.unit}" if window.rate >= 1_000 else f"{window.rate:,.4g} {window.unit}"
     return (
-        window["begins"],
-        window["ends"],
-        window["limit"],
+        window.begins,
+        window.ends,
+        window.limit,
         rate,
-        ms(window["recorded_ms"]),
-        ms(window["usual_ms"]),
-        ms(window["model_ms"]),
+        ms(window.recorded_ms),
+        ms(window.usual_ms),
+        ms(window.model_ms),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -10,22 +10,25 @@ from headrace.report.replication.predicted import BINDINGS, seconds, server_in_w
 from headrace.report.view import Table, columns
 from headrace.report.words import number, percent
 
+if TYPE_CHECKING:
+    from headrace.planner.replicas.search import ReplicaPlan
+
 # Rows shown: the chosen one and the dearest of those that cost less (a screen).
 SHOWN = 12
 
 
-def in_words(plan: Any) -> list[str]:
+def in_words(plan: ReplicaPlan) -> list[str]:
     """Returns the answer, a sentence a line."""
     source = f"source on {plan.source} at {number(plan.source_tps, 4)} tps"
     lines = [
         f"Goal: lag at most {seconds(plan.lag_s)} with probability {percent(plan.probability)}; {source}.",
         f"Judged over {number(plan.hours)} h of this load with every burst of the replica spent: the baselines of its "
         "volumes and of its instance.",
-        f"The replica: {server_in_words(plan.release, {k: v for k, v in plan.settings.items() if k != 'workers'})}.",
+        f"The replica: {server_in_words(plan.release, plan.settings, None)}.",
         _room(plan),
     ]
     lines += [f"WARNING: {text}" for text in plan.warnings]
-    if plan.chosen is None:
+    if plan.chosen is None or plan.prediction is None:
         rate = max((choice.applier_tps for choice in plan.looked_at), default=0.0)
         lines.append(f"None of {len(plan.looked_at)} replicas holds; the fastest applies {number(rate, 4)} tps.")
         if plan.looked_at:
@@ -41,19 +44,21 @@ def in_words(plan: Any) -> list[str]:
         f"{choice.usd_month:,.2f} USD a month in {plan.region}, prices of {plan.as_of}."
     )
     applies = f"It applies {number(choice.applier_tps, 4)} tps; most lag {seconds(choice.peak_lag_s)}"
-    lines.append(f"{applies}; the chance that it holds is {percent(choice.probability)}.")
+    lines.append(f"{applies}; the chance that it holds is {percent(choice.probability or 0.0)}.")
     lines.append(verdict(plan.prediction.summary, plan.settings))
-    cheaper = [candidate for candidate in plan.looked_at[:-1] if candidate.probability is not None]
+    cheaper = [
+        (candidate, chance) for candidate in plan.looked_at[:-1] if (chance := candidate.probability) is not None
+    ]
     if cheaper:
-        last = cheaper[-1]
+        last, chance = cheaper[-1]
         lines.append(
             f"The next cheaper that keeps up on average, {last.instance}/{last.storage} at {last.usd_month:,.2f} USD, "
-            f"holds in {percent(last.probability)}."
+            f"holds in {percent(chance)}."
         )
     return lines
 
 
-def _room(plan: Any) -> str:
+def _room(plan: ReplicaPlan) -> str:
     logged = plan.logged
     logs = f"{logged.redo_gib:,} of redo log"
     if logged.days:
@@ -66,7 +71,7 @@ def _room(plan: Any) -> str:
     )
 
 
-def table_of(plan: Any):
+def table_of(plan: ReplicaPlan):
     """Returns the last candidates by price: the dearest of the cheaper ones, and the chosen one."""
     cells = []
     for choice in plan.looked_at[-SHOWN:]:
@@ -95,6 +100,6 @@ def table_of(plan: Any):
     return Table(heads, cells, title)
 
 
-def frame_of(plan: Any) -> pl.DataFrame:
+def frame_of(plan: ReplicaPlan) -> pl.DataFrame:
     """Returns all candidates, for CSV."""
     return pl.DataFrame([choice.to_dict() | {"chosen": choice is plan.chosen} for choice in plan.looked_at])

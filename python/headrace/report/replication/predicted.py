@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,6 +14,9 @@ from headrace.report.words import number, percent, row_labels, span
 
 if TYPE_CHECKING:
     import altair as alt
+
+    from headrace.base import core
+    from headrace.simulation.replica import ReplicaOutcome, ReplicaPrediction
 
 SCHEMA = "headrace-replica-prediction/1"
 # What holds an applier back, in words; the keys are the core's.
@@ -49,7 +52,7 @@ LIMITS = ("dependencies", "workers", "iops", "bytes", "cores")
 LEAST_SHARE = 0.02
 
 
-def in_words(run: Any) -> list[str]:
+def in_words(run: ReplicaPrediction) -> list[str]:
     """Says what happened, a sentence a line."""
     summary, settings = run.summary, run.settings
     low, high = summary["low"], summary["high"]
@@ -79,19 +82,18 @@ def in_words(run: Any) -> list[str]:
     return lines
 
 
-def _setup(run: Any, settings: dict[str, Any]) -> str:
+def _setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> str:
     replica = run.replica
     places = [replica.storage]
     places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
     places += [f"relay log on {replica.relay_storage}"] if replica.relay_storage else []
-    server = server_in_words(replica.release, settings | {"workers": settings["workers"] or 0})
+    server = server_in_words(replica.release, settings, settings["workers"] or 0)
     return f"Replica on {', '.join(places)}: {server}, cache {number(run.cache_gib)} GiB; source on {run.source_storage}; limits of {run.as_of}."
 
 
-def server_in_words(release: str, settings: dict[str, Any]) -> str:
-    """Names version, mode, workers (unless they are to be chosen), order and what a commit
+def server_in_words(release: str, settings: core.ReplicaSettings, workers: int | None) -> str:
+    """Names version, mode, workers (None: they are to be chosen), order and what a commit
     flushes."""
-    workers = settings.get("workers")
     few = settings["mode"] == "single" or (workers is not None and workers < 2)
     threads = "one thread" if few else "workers as below" if workers is None else f"{workers} workers"
     order = "" if settings["preserve_order"] else ", order of commits not kept"
@@ -99,7 +101,7 @@ def server_in_words(release: str, settings: dict[str, Any]) -> str:
     return f"{release}, {settings['mode']}, {threads}{order}, flush_log {settings['flush_log_at_trx_commit']}, {binlog}"
 
 
-def _remedy(binding: str, settings: dict[str, Any]) -> str:
+def _remedy(binding: str, settings: core.ReplicaSettings) -> str:
     """Returns the remedy for what binds: nothing that these settings have already."""
     if binding != "flushes":
         return REMEDIES[binding]
@@ -113,7 +115,7 @@ def _remedy(binding: str, settings: dict[str, Any]) -> str:
     return "; ".join([*parts, "a volume with shorter latency"])
 
 
-def verdict(summary: dict[str, Any], settings: dict[str, Any]) -> str:
+def verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) -> str:
     """Says what holds the applier back, with shares, and what would change it."""
     shares = sorted(((share, name) for name, share in summary["shares"].items() if share >= LEAST_SHARE), reverse=True)
     parts = ", ".join(f"{name} {percent(share)}" for share, name in shares)
@@ -131,7 +133,7 @@ def verdict(summary: dict[str, Any], settings: dict[str, Any]) -> str:
     return text
 
 
-def semi_sync_in_words(price: dict[str, Any], settings: dict[str, Any]) -> str:
+def semi_sync_in_words(price: core.SemiSyncPrice, settings: core.ReplicaSettings) -> str:
     """Says what semi-sync costs the source."""
     text = f"Semi-sync adds {number(price['added_ms'], 3)} ms to a commit"
     if price["relay_ms"] > 0.01:
@@ -145,14 +147,15 @@ def seconds(value: float) -> str:
     return span(value) if value >= 120 else f"{number(value, 3)} s"
 
 
-def _interval(low: dict[str, Any] | None, high: dict[str, Any] | None, name: str, unit: str) -> str:
+def _interval(low: dict[str, float | None] | None, high: dict[str, float | None] | None, name: str, unit: str) -> str:
     if low is None or high is None:
         return ""
-    upper = "beyond this run" if high[name] is None else f"{number(high[name], 3)}{unit}"
+    most = high[name]
+    upper = "beyond this run" if most is None else f"{number(most, 3)}{unit}"
     return f" (80 % interval {number(low[name] or 0.0, 3)} to {upper})"
 
 
-def table_of(run: Any, most: int = TABLE_ROWS):
+def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
     """Returns the rows as a table, means over stretches on the clock."""
     rows = run.rows
     length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
@@ -182,7 +185,7 @@ def table_of(run: Any, most: int = TABLE_ROWS):
     return Table(heads, cells, when)
 
 
-def document(run: Any) -> dict[str, Any]:
+def document(run: ReplicaPrediction) -> dict[str, object]:
     """Returns everything, for JSON."""
     replica = {name: value for name, value in vars(run.replica).items() if value is not None}
     return {
@@ -199,7 +202,7 @@ def document(run: Any) -> dict[str, Any]:
     }
 
 
-def view_of(run: Any) -> View:
+def view_of(run: ReplicaPrediction) -> View:
     """Returns the prediction as a view."""
     title = f"{run.workload.name}: a replica on {run.replica.storage}"
     described = f"{title} over time: lag, backlog, transactions of source and replica, I/Os"
@@ -208,13 +211,13 @@ def view_of(run: Any) -> View:
     )
 
 
-def _chart(run: Any, title: str) -> alt.VConcatChart:
+def _chart(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
     from headrace.report.charts import replicas
 
     return replicas.lag(run, title)
 
 
-def write_page(path: Path, run: Any) -> None:
+def write_page(path: Path, run: ReplicaPrediction) -> None:
     """Writes the prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
     from headrace.report.html import write_chart
 

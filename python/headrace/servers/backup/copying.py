@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -294,7 +294,15 @@ class PartsWriter:
             self.parts.append(Part(f"data.{len(self.parts) + 1:05d}", file.size, file.sha256))
 
 
-def _describe_server(source: CopySource, only: tuple[str, ...]) -> dict[str, Any]:
+class _Contents(TypedDict):
+    """The databases, tables and settings of a server, as its manifest lists them."""
+
+    databases: tuple[str, ...]
+    tables: int
+    settings: dict[str, str]
+
+
+def _describe_server(source: CopySource, only: tuple[str, ...]) -> _Contents:
     """Reads the databases, tables and settings that a manifest lists."""
     with source.connect() as connection:
         names = list(only) or sources.databases(connection)

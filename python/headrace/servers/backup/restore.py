@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from headrace.base.machine import cores
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -290,7 +290,9 @@ class CopyReader:
 
 
 def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
-    hint = "Copy the file back from another copy of the target, or take another backup; `headrace backup verify` "
+    hint = (
+        "Copy the file back from another copy of the target, or take another backup; `headrace backup list --verify` "
+    )
     return InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, f"{hint}names all damage.", kind=DAMAGED)
 
 
@@ -330,7 +332,7 @@ def _restore_copy(
         return running_servers.up(lab, **{**new, **seeds(manifest, request)})
     if manifest.method == "logical":
         server = running_servers.up(lab, **new)
-        _load(server, manifest, CopyReader(target, manifest, meter), back)
+        _load(server, CopyReader(target, manifest, meter), back)
         return server
     seed = work / "seed"
     (seed / "data").mkdir(parents=True)
@@ -354,7 +356,15 @@ def _restore_copy(
         shutil.rmtree(seed, ignore_errors=True)
 
 
-def seeds(manifest: Manifest, request: RestoreRequest) -> dict[str, Any]:
+class Seeds(TypedDict, total=False):
+    """The snapshots that the volumes of a new server are made from, and the volume for its log."""
+
+    seed_from: str
+    log_seed_from: str
+    log_storage: str
+
+
+def seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
     """Returns the options that make a new server's volumes from snapshots. Raises InputError if the
     manifest does not say which is which, or the new server has no volume for the log."""
     roles = manifest.facts.get("roles")
@@ -400,7 +410,7 @@ def _settings(manifest: Manifest, program: ServerProgram, request: RestoreReques
     return {**settings, **request.settings, **HELD}
 
 
-def _load(server: Server, manifest: Manifest, copy: CopyReader, back: list[Stage]) -> None:
+def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
     """Loads a dump with the server's client; nothing of it is written to the binary log."""
     more = ("--binary-mode", f"--max-allowed-packet={MOST_PACKET}", "--init-command=SET SESSION sql_log_bin=0")
     words = running_servers.client_command(server, more)

@@ -32,7 +32,7 @@ class FileCopy(CopyMethod):
         where, lab = server.paths, server.lab
         with records.locked(where):
             record = records.required(where)
-            running.stop(lab, where, record, kill=False)
+            running.stop(where, record, kill=False)
             try:
                 if not records.required(where).clean:
                     hint = "Start it, and try again."

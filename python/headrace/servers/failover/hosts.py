@@ -15,11 +15,11 @@ import secrets
 import signal
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headrace.aws.client import CallLimits, make_client
+from headrace.aws.client import AwsClient, CallLimits, make_client
 from headrace.aws.instances import BY_ID, AwsInstance, read_own_instance
 from headrace.base import processes
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -27,7 +27,7 @@ from headrace.mysql import connect
 from headrace.mysql.address import DEFAULT_PORT, Address, Secret
 from headrace.mysql.connection import cut
 from headrace.mysql.dialect import Dialect, SourceOf
-from headrace.mysql.state import observe
+from headrace.mysql.state import ServerState, observe
 from headrace.mysql.statements import ask_row, run
 from headrace.servers import record as records
 from headrace.servers import running, volumes
@@ -90,7 +90,7 @@ class AddressHost:
         hint = "Stop it by hand and make sure that it stays down, then add --fenced."
         raise CouldNotRun(self.name, "is known by its address alone and cannot be ended from here", GUIDE, hint)
 
-    def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
+    def source_for(self, follower: AddressHost, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
         """Creates an account for `follower` on this server, and returns how to follow it."""
         # The account is of this follower alone: servers may share a port, and a new password ends
         # the old.
@@ -122,15 +122,15 @@ class AddressHost:
 class LabHost(AddressHost):
     """A server of the lab."""
 
-    server: Any = None
+    server: Server = field(kw_only=True)
 
     @property
     def host(self) -> str:
-        return getattr(self.server, "host", None) or "127.0.0.1"
+        return self.server.host or "127.0.0.1"
 
     @property
     def port(self) -> int:
-        return self.server.port
+        return self.server.port or DEFAULT_PORT
 
     def fence(self) -> str:
         """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so
@@ -146,7 +146,7 @@ class LabHost(AddressHost):
             records.save(where, records.required(where).with_(should_run=False, clean=False))
         return outcome
 
-    def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
+    def source_for(self, follower: AddressHost, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
         if not isinstance(follower, LabHost):
             return super().source_for(follower, connection, dialect)
         if not (self.server.paths.state / accounts.FILE).exists():
@@ -214,7 +214,7 @@ class Ec2Host(AddressHost):
     def fence_s(self) -> float:
         return EC2_FENCE_S
 
-    def client(self) -> Any:
+    def client(self) -> AwsClient:
         """Returns a client of the EC2 API. Raises CouldNotRun without boto3 or a region."""
         try:
             return make_client("ec2", EC2_LIMITS, region=self.region, needs_keys=False)
@@ -279,7 +279,7 @@ def lab_host(server: Server) -> LabHost:
         rule = "has no port, so no replica follows it"
         raise InputError(server.name, rule, GUIDE, "Make it with --port, or by headrace replica up.")
     address = server.address(tcp=True)
-    host = getattr(server, "host", None) or "127.0.0.1"
+    host = server.host or "127.0.0.1"
     return LabHost(
         server.name, replace(address, host=host), can_fence=True, has_volume=bool(server.data_volume), server=server
     )
@@ -319,11 +319,11 @@ class Hands:
 
     def __init__(self, surroundings: Surroundings = REAL) -> None:
         self.surroundings = surroundings
-        self._idle: dict[str, list[Any]] = {}
+        self._idle: dict[str, list[pymysql.Connection]] = {}
         self._warming: set[str] = set()
 
     @contextlib.contextmanager
-    def on(self, host: AddressHost) -> Iterator[Any]:
+    def on(self, host: AddressHost) -> Iterator[pymysql.Connection]:
         """Yields a connection to a host, for one thread."""
         connection = self._reconnect(host) or host.connected(CHANGE_S)
         try:
@@ -334,7 +334,7 @@ class Hands:
             raise
         self._idle.setdefault(host.name, []).append(connection)
 
-    def _reconnect(self, host: AddressHost) -> Any:
+    def _reconnect(self, host: AddressHost) -> pymysql.Connection | None:
         while self._idle.get(host.name):
             connection = self._idle[host.name].pop()
             try:
@@ -367,7 +367,7 @@ class Hands:
         with self.on(host) as connection:
             run(connection, statements)
 
-    def state_of(self, host: AddressHost) -> Any:
+    def state_of(self, host: AddressHost) -> ServerState:
         """Queries the state of a host."""
         with self.on(host) as connection:
             return observe(connection, host.name, position=False)
@@ -385,7 +385,7 @@ def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> 
         run(connection, statements)
 
 
-def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> Any:
+def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> ServerState:
     """Queries the state of a host on a connection of its own."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
         return observe(connection, host.name, position=False)

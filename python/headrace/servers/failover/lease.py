@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun
 from headrace.mysql.statements import ask_row, run
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.failover.surroundings import REAL, Surroundings
+
+if TYPE_CHECKING:
+    import pymysql
 
 LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
@@ -32,8 +35,8 @@ class Lease:
 
     hosts: Mapping[str, AddressHost]
     surroundings: Surroundings = REAL
-    locks: dict[str, Any] = field(default_factory=dict)
-    _ready: dict[str, Any] = field(default_factory=dict)
+    locks: dict[str, pymysql.Connection] = field(default_factory=dict)
+    _ready: dict[str, pymysql.Connection] = field(default_factory=dict)
     _warming: set[str] = field(default_factory=set)
 
     def take(self, source: str | None) -> None:
@@ -70,7 +73,7 @@ class Lease:
                 self._warming.add(host.name)
                 self.surroundings.begin(lambda host=host: connected(host))
 
-    def _connections(self, host: AddressHost) -> Iterator[Any]:
+    def _connections(self, host: AddressHost) -> Iterator[pymysql.Connection]:
         ready = self._ready.pop(host.name, None)
         if ready is not None:
             yield ready

@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.connection import DENIED, DENIED_DATABASE, EXPIRED, UNREACHABLE, NoRoom, cut
@@ -21,6 +21,9 @@ from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.guarantee import proof_of
 from headrace.servers.failover.planning.members import AckProof, Members, ScheduledEvent, Seen, ThreadRun, Write
 from headrace.servers.failover.surroundings import REAL, Surroundings
+
+if TYPE_CHECKING:
+    import pymysql
 
 # s. A server that is well answers within milliseconds; a busy one on two cores took 0.3 s here.
 LOOK_S = 1.0
@@ -66,7 +69,7 @@ class Observer:
     fenced: set[str] = field(default_factory=set)
     _scheduled: dict[str, tuple[tuple[ScheduledEvent, ...], float]] = field(default_factory=dict)
     _heard: dict[str, tuple[object, float]] = field(default_factory=dict)
-    _open: dict[str, Any] = field(default_factory=dict)
+    _open: dict[str, pymysql.Connection] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
@@ -125,13 +128,13 @@ class Observer:
                 self._drop(name)
                 failure = failure_of(error, host)
                 if connection is not None and self.surroundings.now_s() - began >= self.look_s:
-                    return replace(seen, **self._check_silent(name))
+                    return self._check_silent(seen)
                 # An old connection may have died while the server did not.
                 if fresh or connection is None:
                     return replace(seen, error=failure)
         return seen
 
-    def _is_deaf(self, name: str, connection: Any, state: ServerState) -> bool:
+    def _is_deaf(self, name: str, connection: pymysql.Connection, state: ServerState) -> bool:
         """Returns whether a replica has had no sign of life for some heartbeats: what it received,
         and the number of heartbeats, did not change. That shows a dead host within three seconds;
         the receive thread itself notices it only after the timeout of its network."""
@@ -152,7 +155,7 @@ class Observer:
             return False
         return period_s > 0 and now - since > MISSED_BEATS * period_s
 
-    def _events(self, name: str, connection: Any, state: ServerState) -> tuple[ScheduledEvent, ...]:
+    def _events(self, name: str, connection: pymysql.Connection, state: ServerState) -> tuple[ScheduledEvent, ...]:
         """Returns the events that its scheduler runs, queried seldom: the query reads a table."""
         events, at = self._scheduled.get(name, ((), -EVENTS_S))
         if self.surroundings.now_s() - at >= EVENTS_S:
@@ -160,17 +163,17 @@ class Observer:
             self._scheduled[name] = (events, self.surroundings.now_s())
         return events
 
-    def _check_silent(self, name: str) -> dict[str, Any]:
+    def _check_silent(self, seen: Seen) -> Seen:
         """Checks whether a server that did not answer a query still takes connections: then it is
         alive and waits, for example a commit waits for its volume under a lock that SHOW needs."""
         try:
-            cut(self.hosts[name].connected(HURRIED_S))
+            cut(self.hosts[seen.name].connected(HURRIED_S))
         except Exception as error:
-            return {"error": error.rule if isinstance(error, HeadraceError) else str(error)[:200]}
+            return replace(seen, error=error.rule if isinstance(error, HeadraceError) else str(error)[:200])
         error = f"takes connections, and answers nothing within {self.look_s:g} s"
-        return {"write": "stalled", "error": error, "waited_s": self.look_s}
+        return replace(seen, write="stalled", error=error, waited_s=self.look_s)
 
-    def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> Any:
+    def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> pymysql.Connection:
         with self._lock:
             cached = self._open.get(name)
         if cached is not None and not fresh:
@@ -274,7 +277,7 @@ def failure_of(error: Exception, host: AddressHost) -> str:
     return f"{type(error).__name__}: {error}"[:200]
 
 
-def write_probe(connection: Any) -> None:
+def write_probe(connection: pymysql.Connection) -> None:
     """Writes a row of Headrace's own table, which it creates if it is missing."""
     from pymysql.err import MySQLError
 
@@ -287,7 +290,7 @@ def write_probe(connection: Any) -> None:
             ask(connection, statement)
 
 
-def _thread_run(connection: Any, state: ServerState, now_s: float) -> ThreadRun:
+def _thread_run(connection: pymysql.Connection, state: ServerState, now_s: float) -> ThreadRun:
     """Returns the server's start, and the ids of its replication threads. MySQL keeps its relay log
     when they are started anew, so only the server's start counts there."""
     start = now_s - state.uptime_s

@@ -16,7 +16,7 @@ import subprocess
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal, TypedDict
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -44,6 +44,17 @@ ONCE: dict[str, dict[str, str | None]] = {
 }
 
 
+class RejoinAnswer(TypedDict):
+    """The end of a rejoin. `state`: rejoined, diverged, rewound or seeded; `extra`: the
+    transactions that only this server had, and `file`, which lists them."""
+
+    server: str
+    source: str
+    state: str
+    extra: str
+    file: str
+
+
 class SeedInterrupted(KeyboardInterrupt):
     """An interrupt after a server was deleted and before it was created again. `command`: the
     command that creates it."""
@@ -59,14 +70,13 @@ def rejoin(
     source: str | None = None,
     diverged: Diverged = "refuse",
     say: Say = silent,
-) -> dict[str, Any]:
-    """Brings `name` back as a replica. The answer has `state` (rejoined, diverged, rewound,
-    seeded), and `extra`: the transactions that only it had. Raises InputError, CouldNotRun."""
+) -> RejoinAnswer:
+    """Brings `name` back as a replica. Raises InputError, CouldNotRun."""
     host = _host(cluster, name)
     with contextlib.closing(cluster.observer()) as observer:
         seen = observer.look()
         above = source_above(seen, name, source)
-        answer: dict[str, Any] = {"server": name, "source": above, "state": "rejoined", "extra": "", "file": ""}
+        answer: RejoinAnswer = {"server": name, "source": above, "state": "rejoined", "extra": "", "file": ""}
         if _is_back(seen[name], seen[above]):
             say(f"{name} follows {above} already: nothing was done")
             return answer
@@ -89,10 +99,10 @@ def rejoin(
         if answer["extra"]:
             _keep_apart(cluster, host, old, new, answer, say)
             if diverged == "refuse":
-                return answer | {"state": "diverged"}
+                return {**answer, "state": "diverged"}
             if diverged == "seed":
                 _seed_anew(host, cluster.hosts[above].name, _semi_sync(new))
-                return answer | {"state": "seeded"}
+                return {**answer, "state": "seeded"}
             _rewind(host, old, new, say)
             answer["state"] = "rewound"
         change(host, *required(old).dialect.semi_sync("replica", True)) if _semi_sync(new) else None
@@ -202,7 +212,7 @@ def _is_back(old: Seen, new: Seen) -> bool:
 
 
 def _keep_apart(
-    cluster: FailoverCluster, host: AddressHost, old: Seen, new: Seen, answer: dict[str, Any], say: Say
+    cluster: FailoverCluster, host: AddressHost, old: Seen, new: Seen, answer: RejoinAnswer, say: Say
 ) -> None:
     """Writes a file with the extra transactions of the old source, if its files can be read."""
     words = f"{old.name} has transactions that {new.name} has not: {answer['extra']}"
@@ -220,7 +230,7 @@ def _semi_sync(new: Seen) -> bool:
     return required(new).semi_sync.source_enabled
 
 
-def _start_without_threads(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
+def _start_without_threads(cluster: FailoverCluster, host: AddressHost, say: Say) -> LabHost:
     """Starts a stopped server of the lab, this time without its threads."""
     if not isinstance(host, LabHost):
         raise CouldNotRun(host.name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
@@ -238,7 +248,7 @@ def _start_without_threads(cluster: FailoverCluster, host: Any, say: Say) -> Lab
     return again
 
 
-def _close(host: Any) -> None:
+def _close(host: AddressHost) -> None:
     """Makes it read-only and ends its source role: writes there would be lost."""
     state = state_of(host)
     statements = state.dialect.read_only(True)
@@ -294,7 +304,7 @@ def _common(old: Seen, new: Seen) -> GtidSet:
     return GtidSet.parse(",".join(parts), "mariadb")
 
 
-def _rewind(host: Any, old: Seen, new: Seen, say: Say) -> None:
+def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
     """Reverts its extra transactions, by its own binary log (mariadb-binlog --flashback)."""
     state = required(old)
     if state.flavor != "mariadb" or not isinstance(host, LabHost):
@@ -322,7 +332,7 @@ def _rewind(host: Any, old: Seen, new: Seen, say: Say) -> None:
     change(host, *state.dialect.begin_at(common))
 
 
-def _seed_anew(host: Any, source: str, semi_sync: bool) -> None:
+def _seed_anew(host: AddressHost, source: str, semi_sync: bool) -> None:
     """Deletes it with its data, and creates it again as a replica, which acknowledges if its source
     waits for that. Raises SeedInterrupted, CouldNotRun with the command that creates it."""
     if not isinstance(host, LabHost):

@@ -317,24 +317,3 @@ def group_status(members: Sequence[Server]) -> list[GroupMember]:
         except HeadraceError as error:
             statuses.append(GroupMember(server.name, f"does not answer: {error.rule}", "", None, ""))
     return statuses
-
-
-def primary_of(members: Sequence[Server]) -> Server | None:
-    """Returns the member that takes writes: the PRIMARY in the view of a majority."""
-    votes: dict[tuple[str, int], int] = {}
-    for server in members:
-        try:
-            if server.state == "running":
-                with accounts.connected(server, 5.0) as connection:
-                    row = ask_row(connection, PRIMARY)
-                if row:
-                    place = (str(row[0]), int(row[1]))
-                    votes[place] = votes.get(place, 0) + 1
-        except HeadraceError:
-            continue
-    place = next((candidate for candidate, count in votes.items() if 2 * count > len(members)), None)
-    return next((member for member in members if (member.host, member.port) == place), None)
-
-
-PRIMARY = """SELECT member_host, member_port FROM performance_schema.replication_group_members
-WHERE member_role = 'PRIMARY' AND member_state = 'ONLINE'"""

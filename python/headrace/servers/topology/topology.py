@@ -409,7 +409,7 @@ def _open_existing(
     except BaseException:
         if was_down:
             with undisturbed(), contextlib.suppress(HeadraceError):
-                running.stop(lab, where, records.required(where), kill=False)
+                running.stop(where, records.required(where), kill=False)
         raise
 
 
@@ -542,7 +542,7 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
     with records.locked(theirs):
         record = records.required(theirs)
         numbered = {"server-id": record.settings.get("server-id") or str(free_server_id(lab))}
-        record = running.stop(lab, theirs, record, kill=False)
+        record = running.stop(theirs, record, kill=False)
         record = record.with_(settings=record.settings_with(options | numbered), port=record.port or free_port())
         if not (theirs.tls / "ca.pem").exists():
             access.create_certificates(theirs, name, record.host)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from headrace.base import core
 from headrace.base.checks import check_choice, check_number, shown
@@ -71,7 +70,7 @@ class ReplicaParameters:
 
 
 @cache
-def parameter_spreads() -> dict[str, dict[str, Any]]:
+def parameter_spreads() -> dict[str, core.ApplierSpread]:
     """Returns the core's table of parameters by name: `words`, `relative_sd`, `least`, `most`."""
     database = core.mysql_tpcc("innodb", 1.0)
     return {row["parameter"]: row for row in core.replica_applier(database)["spreads"]}

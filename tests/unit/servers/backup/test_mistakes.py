@@ -28,7 +28,7 @@ def target(tmp_path):
     return target, whole, part
 
 
-@pytest.mark.parametrize("words", [("list",), ("verify",), ("list", "--binlogs")])
+@pytest.mark.parametrize("words", [("list",), ("list", "--verify"), ("list", "--binlogs")])
 def test_a_folder_that_is_not_there_is_not_an_empty_target(tmp_path, capsys, words):
     """It was mistyped, or its volume is not mounted."""
     assert main(["backup", *words, "--in", str(tmp_path / "mistyped")]) == 2
@@ -61,8 +61,8 @@ def test_an_option_and_an_id_that_cannot_be(target, capsys):
     place, _, _ = target
     at = ["--in", str(place.folder)]
     for words, says in (
-        (["verify", "../../etc", *at], "is not the id of a backup"),
-        (["verify", "20200101T000000Z-db-00aa", *at], "is not there"),
+        (["list", "../../etc", "--verify", *at], "is not the id of a backup"),
+        (["list", "20200101T000000Z-db-00aa", "--verify", *at], "is not there"),
         (["prune", *at], "names neither a count nor an age"),
         (["prune", *at, "--keep", "0"], "--keep"),
     ):

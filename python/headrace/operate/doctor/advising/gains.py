@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from headrace.base import caps
 from headrace.base.units import Z80, in_percent
@@ -54,21 +54,20 @@ def with_counsel(
         if finding.subject not in LIMITS or volume is None or volume.limits is None:
             counselled.append(finding)
             continue
-        counselled.append(_add_counsel(finding, volume, evidence, signals, counsel, own, t))
+        counselled.append(_add_counsel(finding, volume, signals, counsel, own, t))
     return counselled
 
 
 def _add_counsel(
     finding: Finding,
     volume: VolumeSignals,
-    evidence: Evidence,
     signals: Signals,
     counsel: Counsel,
     own: OwnDatabase | None,
     t: Thresholds,
 ) -> Finding:
     next_limit, factor = next_of(finding.subject, volume, signals)
-    asked = _asked_factor(own, volume, evidence, counsel)
+    asked = _asked_factor(own, volume)
     if (room := processor_room(signals.host)) is not None and own is not None:
         asked = min(asked, max(1.0, room.most))
     factor_needed, unknown = min(factor or asked, asked) * t.spare_rate, ""
@@ -211,7 +210,7 @@ def _within(gain: Gain, signals: Signals) -> Gain:
     )
 
 
-def _asked_factor(own: OwnDatabase | None, volume: VolumeSignals, evidence: Evidence, counsel: Counsel) -> float:
+def _asked_factor(own: OwnDatabase | None, volume: VolumeSignals) -> float:
     """Returns times today's I/O that would be asked if no volume were in the way: the same clients
     on the fastest volume there is."""
     if own is None or volume.limits is None:
@@ -283,15 +282,18 @@ def _predicted(
 ) -> Gain | None:
     server = signals.server
     assert server is not None
-    common: dict[str, Any] = {
-        "as_of": counsel.as_of,
-        "seconds": PREDICTED_S,
-        "start": "warm",
-        "seed": None,
-        "threads": max(1, round(server.connected)),
-    }
-    before = predict(database, today, instance=instance, start_balance_percent=balance, draws=DRAWS, **common)
-    after = predict(database, storage, instance=to_instance, draws=DRAWS, **common)
+    predicted = partial(
+        predict,
+        database,
+        as_of=counsel.as_of,
+        seconds=PREDICTED_S,
+        start="warm",
+        seed=None,
+        threads=max(1, round(server.connected)),
+        draws=DRAWS,
+    )
+    before = predicted(today, instance=instance, start_balance_percent=balance)
+    after = predicted(storage, instance=to_instance)
     was, now = before.summary, after.summary
     if not was["tps"]:
         return None

@@ -38,8 +38,8 @@ S3_SOURCE = "Amazon S3 user guide"
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII)
 REGION = re.compile(r"[a-z0-9-]{2,30}", re.ASCII)
-# Multipart upload limits there: 5 MiB to 5 GiB a part but the last, 10,000 parts.
-LEAST_PART, MOST_PART, MOST_PARTS = 5 * MIB, 5 << 30, 10_000
+# Multipart upload limits there: at most 5 GiB a part, and 10,000 parts.
+MOST_PART, MOST_PARTS = 5 << 30, 10_000
 # A guess: parts of 16 MiB take little memory and few requests; with 9,000 of them there is room for
 # a copy that gets larger than was expected.
 PART_BYTES, PLANNED_PARTS = 16 * MIB, 9_000

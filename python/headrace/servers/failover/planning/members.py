@@ -29,6 +29,7 @@ NEVER_S = 86_400.0
 
 Write = Literal["ok", "stalled", "refused", "blocked", "full", "untried"]
 Fence = Literal["none", "possible", "done"]
+ChangeKind = Literal["failover", "switchover"]
 
 
 # The uptime of a server is in whole seconds, and an answer takes a moment (a guess).
@@ -150,7 +151,7 @@ class FailoverWish:
     """
 
     source: str
-    kind: Literal["failover", "switchover"] = "failover"
+    kind: ChangeKind = "failover"
     target: str | None = None
     by_hand: bool = False
     accept_loss: bool = False

@@ -118,7 +118,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     chosen = _choose(settings.form, workload, settings.cycle, options)
 
     common: dict[str, Any] = {
-        "interval_s": _row_length(settings.interval_s, workload, length),
+        "interval_s": row_length(settings.interval_s, workload, length),
         "seconds": float(length),
         "instance": instance,
         "as_of": as_of,
@@ -206,8 +206,9 @@ def _merging_matters(workload: OpenWorkload, storage: str, options: dict, thrott
     return sequential and not hdd and options.get("merge", True) and throttled_s > 0
 
 
-def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
-    """Returns the length of a row, s. Raises InputError."""
+def row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
+    """Returns the length of a row of a run, s; `interval_s`: None is the usual one. Raises
+    InputError."""
     if interval_s is None:
         if isinstance(workload, OpenWorkload) and workload.kind == "recorded":
             interval_s = float(workload.points.select(pl.col("duration_s").max()).item())

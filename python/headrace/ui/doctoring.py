@@ -13,6 +13,7 @@ from headrace.operate.doctor.recorded import diagnose_recording
 from headrace.operate.evidence import SourceOptions, evidence_of
 from headrace.report.operate import doctor as doctor_report
 from headrace.ui.answers import plain_view
+from headrace.ui.asks import AskDoctor
 from headrace.ui.spelling import spell_command
 from headrace.ui.workloads import clean_name
 
@@ -20,13 +21,13 @@ from headrace.ui.workloads import clean_name
 MOST_TICKS = 2_000
 
 
-def doctor(name: str, text: str, storage: str) -> dict[str, object]:
+def judge(ask: AskDoctor) -> dict[str, object]:
     """Judges a recording, and returns the diagnosis with its view and what was seen over time.
-    `storage`: today's, "" where the recording says it. Raises InputError."""
-    name = clean_name(name)
+    Raises InputError."""
+    name, storage = clean_name(ask.name), ask.storage
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, name)
-        file.write_bytes(text.encode())
+        file.write_bytes(ask.text.encode())
         evidence, demand = evidence_of(str(file), SourceOptions(storage=storage or None, members=True))
     diagnosis = diagnose(evidence, Counsel()) if demand is None else diagnose_recording(evidence, demand, Counsel())
     result: dict[str, object] = diagnosis.to_dict() | {"target": name}

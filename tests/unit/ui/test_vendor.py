@@ -9,6 +9,8 @@ import tomllib
 import pytest
 from places import ROOT
 
+from headrace.ui.server import MODEL_ADDRESS, static_files
+
 STATIC = ROOT / "python/headrace/ui/static"
 VENDOR = STATIC / "vendor"
 FILES = {file["file"]: file for file in tomllib.loads((VENDOR / "vendor.toml").read_text())["file"]}
@@ -41,6 +43,13 @@ def test_own_files_make_no_markup_of_text_and_name_no_other_origin(path):
     )
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
     assert all(name.startswith("./") for name in re.findall(r'^import .* from "([^"]+)"', text, re.MULTILINE))
+
+
+def test_the_page_is_small():
+    """What a browser fetches, gzipped: 150 KiB, and 600 KiB with the model where it is built."""
+    sizes = {address: len(file.packed) for address, file in static_files().items()}
+    model = sizes.pop(MODEL_ADDRESS, 0)
+    assert sum(sizes.values()) < 150 << 10 and sum(sizes.values()) + model < 600 << 10
 
 
 def test_what_is_checked_would_be_noticed():

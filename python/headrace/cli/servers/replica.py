@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 with lazily():
     from headrace import servers
     from headrace.report.replication import measured
+    from headrace.report.replication import members as member_words
     from headrace.servers.topology import explain as topology_explain
     from headrace.servers.topology import topology
     from headrace.servers.topology.lag import metrics
@@ -270,8 +271,10 @@ def lag(
         say(f"{report}: written")
     rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:
-        cells = [_lag_cells(reading) for reading in last]
-        print_answer(rows, output, record.frame().to_dicts(), LAG_CSV, lambda: (table(LAG_COLUMNS, cells),))
+        cells = [member_words.lag_cells(reading) for reading in last]
+        print_answer(
+            rows, output, record.frame().to_dicts(), LAG_CSV, lambda: (table(member_words.LAG_COLUMNS, cells),)
+        )
     elif output == "json":
         print_json(record.frame().to_dicts())
     for who, problem in problems.items():
@@ -285,43 +288,10 @@ def lag(
 
 # s. Long enough for rates, which are taken over a second.
 LOOK_S = 2.0
-LAG_COLUMNS = (
-    "replica",
-    "source",
-    "lag s",
-    "gtid s",
-    "heartbeat s",
-    "server s",
-    "commit s",
-    "estimate s",
-    "backlog",
-    "unapplied",
-    "applied/s",
-    "state",
-)
 LAG_CSV = (
     "t_s", "at_unix", "replica", "channel", "lag_s", "exact", "gtid_s", "heartbeat_s", "server_s", "commit_s", "estimate_s", "backlog", "unapplied",
     "applied_tps", "source_tps", "cpu_cores", "read_iops", "write_iops", "read_ms", "write_ms", "balance_percent", "problem",
 )  # fmt: skip
-
-
-def _lag_cells(reading: LagReading) -> list[object]:
-    def seconds(value: float | None, sign: str = "") -> str:
-        return "-" if value is None else f"{sign}{value:.2f}"
-
-    state = "ok" if not reading.problem else f"receive {reading.receive}, apply {reading.apply}"
-    replica = reading.replica + (f" ({reading.channel})" if reading.channel else "")
-    clocks = [
-        seconds(reading.heartbeat_s),
-        "-" if reading.server_s is None else reading.server_s,
-        seconds(reading.commit_s),
-    ]
-    clocks.append(seconds(reading.estimate_s))
-    sign = "" if reading.exact else ">= " if reading.at_least else "~ "
-    counts = [
-        "-" if value is None else f"{value:,.0f}" for value in (reading.backlog, reading.unapplied, reading.applied_tps)
-    ]
-    return [replica, reading.source, seconds(reading.lag_s, sign), seconds(reading.gtid_s), *clocks, *counts, state]
 
 
 def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
@@ -336,82 +306,28 @@ def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
             if name in (None, reading.replica):
                 clock = time.strftime("%H:%M:%S", time.localtime(reading.at_unix))
                 words = [
-                    f"{label} {cell}" for label, cell in zip(LAG_COLUMNS[2:], _lag_cells(reading)[2:], strict=True)
+                    f"{label} {cell}"
+                    for label, cell in zip(
+                        member_words.LAG_COLUMNS[2:], member_words.lag_cells(reading)[2:], strict=True
+                    )
                 ]
-                data(plain(f"{clock}  {_lag_cells(reading)[0]} < {reading.source}  " + "  ".join(words)) + "\n")
+                data(
+                    plain(f"{clock}  {member_words.lag_cells(reading)[0]} < {reading.source}  " + "  ".join(words))
+                    + "\n"
+                )
 
     return each
 
 
-COLUMNS = ("server", "follows", "receive", "apply", "behind s", "executed", "read-only", "workers", "semi-sync")
-CSV = (
-    "name", "channel", "source_host", "source_port", "receive", "apply", "seconds_behind", "executed", "received", "read_only", "workers",
-    "delay_s", "filters", "semi_sync", "problems",
-)  # fmt: skip
-
-
-def _rows(member: TopologyMember) -> list[dict[str, Any]]:
-    """Returns a row for each channel, or a single row for a server without any."""
-    state = member.state
-    common: dict[str, Any] = {"name": member.server.name, "problems": "; ".join(member.problems)}
-    if state is None:
-        return [common | {"receive": member.server.state}]
-    sync = state.semi_sync
-    side = "source" if sync.source_status else "replica" if sync.replica_status else ""
-    enabled = sync.source_enabled or sync.replica_enabled
-    common |= {
-        "executed": str(state.executed),
-        "read_only": state.read_only,
-        "semi_sync": side or ("OFF now" if enabled else ""),
-    }
-    rows = [
-        {
-            "channel": channel.name,
-            "source_host": channel.source_host,
-            "source_port": channel.source_port,
-            "receive": channel.receive,
-            "apply": channel.apply,
-            "seconds_behind": channel.seconds_behind,
-            "received": str(channel.received),
-            "workers": channel.workers,
-            "delay_s": channel.delay_s,
-            "filters": " ".join(f"{kind}={value}" for kind, value in channel.filters),
-        }
-        for channel in state.channels
-    ]
-    return [common | row for row in rows] or [common]
-
-
 def _print(members: list[TopologyMember], output: str) -> None:
-    rows = [row for member in members for row in _rows(member)]
-    names = {(member.server.host, member.server.port): member.server.name for member in members}
+    rows = [row for member in members for row in member_words.rows_of(member)]
     print_answer(
-        [member.as_dict() for member in members], output, rows, CSV, lambda: (table(COLUMNS, _cells(rows, names)),)
+        [member.as_dict() for member in members],
+        output,
+        rows,
+        member_words.CSV,
+        lambda: (table(member_words.COLUMNS, member_words.cells_of(members)),),
     )
-
-
-def _cells(rows: list[dict[str, Any]], names: dict[tuple[str, int | None], str]) -> list[list[object]]:
-    table_cells = []
-    for row in rows:
-        host, port = row.get("source_host"), row.get("source_port")
-        follows = names.get((str(host), port)) or (f"{host}:{port}" if host else "-")
-        follows += f" ({row['channel']})" if row.get("channel") else ""
-        executed = str(row.get("executed", ""))
-        short = executed if len(executed) <= 44 else f"{executed[:8]}...{executed[-32:]}"
-        yes = {True: "yes", False: "no", None: "-"}[row.get("read_only")]
-        rest = [row.get("workers"), row.get("semi_sync")]
-        cells = [
-            row["name"],
-            follows,
-            row.get("receive"),
-            row.get("apply"),
-            row.get("seconds_behind"),
-            short,
-            yes,
-            *rest,
-        ]
-        table_cells.append(["-" if cell in (None, "") else cell for cell in cells])
-    return table_cells
 
 
 def _notes(members: list[TopologyMember]) -> None:

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 import msgspec
@@ -101,14 +101,15 @@ Settings = Mapping[str, object]
 
 @dataclass(frozen=True)
 class LabAction:
-    """A change that the page offers: its settings, the words of its command (without the options),
-    and what carries it out."""
+    """A change that the page offers: its settings, of which it needs `least`, the words of its
+    command (without the options), and what carries it out."""
 
     title: str
     settings: type
     words: Callable[[str, Settings], list[str]]
     run: Callable[[Lab, str, Settings], object]
     consequence: str
+    least: int = 0
 
 
 def _create(lab: Lab, spec: str, given: Settings) -> object:
@@ -117,20 +118,13 @@ def _create(lab: Lab, spec: str, given: Settings) -> object:
 
 
 def _modify(lab: Lab, volume: str, given: Settings) -> object:
-    if not given:
-        raise InputError(volume, "has no change", SOURCE, "Set a type, a size, IOPS or MiB/s.")
-    return lab.call(
-        "volume.modify",
-        volume=volume,
-        size_gib=given.get("size_gib"),
-        volume_type=given.get("type"),
-        iops=given.get("iops"),
-        throughput_mib_s=given.get("mib_s"),
-    )
+    change = ModifiedVolume(**given)  # pyright: ignore[reportArgumentType]
+    return lab.modify(volume, change.size_gib, change.type, change.iops, change.mib_s)
 
 
 def _begin_fault(lab: Lab, volume: str, given: Settings) -> object:
-    return lab.call("volume.fault", volume=volume, **({"kind": "pause"} | dict(given)))["fault"]
+    fault = NewFault(**given)  # pyright: ignore[reportArgumentType]
+    return lab.fault(volume, fault.kind, seconds=fault.seconds, extra_ms=fault.extra_ms, every=fault.every, op=fault.op)
 
 
 def _text(given: Settings, name: str) -> str | None:
@@ -159,6 +153,7 @@ ACTIONS: dict[str, LabAction] = {
         lambda volume, _: ["volume", "modify", volume],
         _modify,
         "As on EC2: it cannot be taken back at once, a volume never shrinks, and four changes in a day are the most.",
+        least=1,
     ),
     "snapshot": LabAction(
         "Take a snapshot",
@@ -221,6 +216,9 @@ class LabChanges:
             raise InputError(shown(ask.subject), "is not the name of a volume or a storage", SOURCE)
         action = ACTIONS[ask.action]
         settings = read_settings(action.settings, ask.settings)
+        if len(settings) < action.least:
+            hint = f"Set one of {', '.join(field.name for field in fields(action.settings))}."
+            raise InputError(subject, "would not be changed", SOURCE, hint)
         others = {name: value for name, value in settings.items() if name not in SAID}
         ticket = secrets.token_urlsafe(TICKET_BYTES)
         with self._lock:

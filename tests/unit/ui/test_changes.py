@@ -52,9 +52,15 @@ class RecordingLab:
         self.calls.append(("clear", volume))
         return 1
 
-    def call(self, name, **args):
-        self.calls.append((name, args))
-        return {"fault": {}}
+    def modify(self, volume, *change):
+        self.calls.append(("modify", volume, *change))
+        return {}
+
+    def fault(self, volume, kind, **settings):
+        self.calls.append(
+            ("fault", volume, kind, {name: value for name, value in settings.items() if value is not None})
+        )
+        return {}
 
     def close(self) -> None: ...
 
@@ -79,9 +85,9 @@ def test_the_command_that_is_shown_is_one_of_the_command_line(action, lab):
     [
         ("create", [("create", "gp3:20", "db")]),
         ("attach", [("attach", "gp3:20")]),
-        ("modify", [("volume.modify", {"volume": "gp3:20", "size_gib": 600, "volume_type": "gp3", "iops": 6000, "throughput_mib_s": 250})]),
+        ("modify", [("modify", "gp3:20", 600, "gp3", 6000, 250)]),
         ("snapshot", [("snapshot", ["gp3:20"], "before the change; rm -rf /")]),
-        ("fault", [("volume.fault", {"volume": "gp3:20", "kind": "latency", "seconds": 5.0, "extra_ms": 20.5, "op": "write"})]),
+        ("fault", [("fault", "gp3:20", "latency", {"seconds": 5.0, "extra_ms": 20.5, "op": "write"})]),
         ("clear", [("clear", "gp3:20")]),
     ],
 )  # fmt: skip
@@ -114,10 +120,10 @@ def test_what_is_no_change_is_not_proposed(ask, lab):
         LabChanges(lambda: lab).propose(ask)
 
 
-def test_a_change_without_a_change_is_refused(lab):
-    changes = LabChanges(lambda: lab)
-    with pytest.raises(InputError, match="has no change"):
-        changes.carry_out(AskTicket(changes.propose(AskChange("modify", "db"))["ticket"]))
+def test_a_change_without_a_change_is_not_proposed(lab):
+    with pytest.raises(InputError, match="would not be changed") as refusal:
+        LabChanges(lambda: lab).propose(AskChange("modify", "db"))
+    assert "mib_s" in refusal.value.hint
 
 
 def test_few_proposals_wait(lab):

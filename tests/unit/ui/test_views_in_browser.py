@@ -14,7 +14,7 @@ from samples import fleet_rows, proof
 from test_changes import RecordingLab
 from test_replicas import MEMBERS, SilentLab, reading
 
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.planning.members import Guarantee
 from headrace.servers.topology import topology
 from headrace.ui import replicas
@@ -222,7 +222,7 @@ def test_a_change_is_shown_with_its_command_and_confirmed(browser, changing):
     page.get_by_role("button", name="Begin a fault …").click()
     dialog.get_by_role("button", name="Begin a fault").click()
     page.get_by_role("status").filter(has_text="Done: headrace volume fault db pause").wait_for()
-    assert lab.calls == [("volume.fault", {"volume": "db", "kind": "pause"})]
+    assert lab.calls == [("fault", "db", "pause", {})]
     context.close()
 
 
@@ -291,3 +291,50 @@ def test_another_version_of_the_page_is_refused_in_words(visit, server):
         """async () => { const { ask } = await import("/static/asking.js"); return await ask("/api/run", { workload: "x", storage: "gp3:1", cache: 3 }).catch(refusal => refusal); }"""
     )
     assert answer["status"] == 400 and "cache" in answer["rule"]
+
+
+def test_a_daemon_of_another_version_is_named(visit, server):
+    def open_lab():
+        raise CouldNotRun(
+            "/run/headrace/lab.sock: volume.list", "answered what is no answer", "docs/reference/lab-protocol.md", "Is it headraced, and of the same version?"
+        )  # fmt: skip
+
+    server.streams.open_lab = server.open_lab = open_lab
+    page = visit("lab", ready="[role=alert]")
+    assert "of the same version?" in page.get_by_role("alert").inner_text()
+    page.get_by_role("link", name="Replicas", exact=True).click()
+    page.get_by_role("alert").filter(has_text="of the same version?").wait_for()
+
+
+def test_a_tab_that_slept_goes_on(visit, monkeypatch):
+    """Chromium freezes a tab that nobody looks at: its scripts stand still, and go on where they were."""
+    monkeypatch.setattr(
+        "headrace.ui.live.find_target", lambda open_lab: str(ROOT / "examples/doctor/credits-gone.jsonl.gz")
+    )
+    page = visit("lab")
+    session = page.context.new_cdp_session(page)
+    session.send("Page.setWebLifecycleState", {"state": "frozen"})
+    session.send("Page.setWebLifecycleState", {"state": "active"})
+    page.locator("h1", has_text="credits gone").wait_for()
+    page.get_by_role("link", name="Studies", exact=True).click()
+    page.locator(".points").first.wait_for()
+
+
+def test_figures_that_are_none_leave_a_gap_in_a_chart(visit):
+    """JSON has no NaN: the server sends null, in lines and in points, and a chart of nothing else is not drawn."""
+
+    def answer(route) -> None:
+        reply = route.fetch()
+        body = reply.json()
+        charts = [panel for chart in body["charts"] for panel in chart.get("panels") or [chart]]
+        for chart in charts:
+            for series in chart["series"]:
+                series["y"] = [None] * len(series["y"])
+        charts[0]["series"][0]["y"][0] = 1e300
+        route.fulfill(response=reply, body=json.dumps(body))
+
+    page = visit("fleet", ready=".drop")
+    page.route("**/api/study", answer)
+    page.goto(page.url.partition("/fleet")[0] + "/studies?study=services-2020")
+    page.locator(".points").first.wait_for()
+    assert page.locator(".points").count() == 1 and "NaN" not in page.locator("main").inner_html()

@@ -67,9 +67,11 @@ def rows_of(member: TopologyMember) -> list[dict[str, object]]:
 def follows_of(row: dict[str, object], members: Sequence[TopologyMember]) -> str:
     """Returns the name of the source in a row, its address where it is none of `members`, "" for
     none."""
-    names = {(member.server.host, member.server.port): member.server.name for member in members}
+    names: dict[tuple[str, object], str] = {
+        (member.server.host, member.server.port): member.server.name for member in members
+    }
     host, port = row.get("source_host"), row.get("source_port")
-    return names.get((str(host), port), f"{host}:{port}") if host else ""  # pyright: ignore[reportArgumentType]
+    return names.get((str(host), port), f"{host}:{port}") if host else ""
 
 
 def cells_of(members: Sequence[TopologyMember]) -> list[list[object]]:

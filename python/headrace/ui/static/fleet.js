@@ -1,6 +1,7 @@
 // @ts-check
 // A fleet: what each volume needs, what that saves and risks, and the script that changes what is chosen.
 import { Component, html } from "./html.js";
+import { SizedChart } from "./sized.js";
 import { ask } from "./asking.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
 import { Rows, sorted } from "./rows.js";
@@ -159,14 +160,8 @@ function countsOf(verdicts) {
 
 const HEIGHT = 260, EDGE = { left: 60, right: 18, top: 14, bottom: 40 };
 
-/** Savings against risk. @extends {Component<{rows: number[], columns: Record<string, any[]>, chosen: Set<number>, onChoose: (row: number) => void}>} */
-class Dots extends Component {
-  constructor(/** @type {any} */ props) { super(props); this.state = { width: 720 }; this.box = null; }
-  componentDidMount() {
-    this.watcher = new ResizeObserver(() => this.box && this.setState({ width: Math.max(280, this.box.clientWidth) }));
-    this.watcher.observe(this.box);
-  }
-  componentWillUnmount() { this.watcher?.disconnect(); }
+/** Savings against risk. @extends {SizedChart<{rows: number[], columns: Record<string, any[]>, chosen: Set<number>, onChoose: (row: number) => void}>} */
+class Dots extends SizedChart {
   shouldComponentUpdate(/** @type {any} */ next, /** @type {any} */ state) { return next.rows !== this.props.rows || next.chosen !== this.props.chosen || state.width !== this.state.width; }
 
   render() {

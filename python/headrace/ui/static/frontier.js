@@ -1,6 +1,7 @@
 // @ts-check
 // Cost against what is delivered, as SVG: filled meets every goal, hollow misses one.
-import { Component, html } from "./html.js";
+import { html } from "./html.js";
+import { SizedChart } from "./sized.js";
 import { short } from "./lines.js";
 import { NEVER_MS, figure, latency } from "./figures.js";
 import { scale } from "./scales.js";
@@ -10,14 +11,9 @@ import { scale } from "./scales.js";
 
 const HEIGHT = 340, EDGE = { left: 60, right: 18, top: 20, bottom: 44 };
 
-/** @extends {Component<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
-export class Frontier extends Component {
-  constructor(/** @type {any} */ props) { super(props); /** @type {{width: number, near: any}} */ this.state = { width: 560, near: null }; this.box = null; }
-  componentDidMount() {
-    this.watcher = new ResizeObserver(() => this.box && this.setState({ width: Math.max(280, this.box.clientWidth) }));
-    this.watcher.observe(this.box);
-  }
-  componentWillUnmount() { this.watcher?.disconnect(); }
+/** @extends {SizedChart<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
+export class Frontier extends SizedChart {
+  constructor(/** @type {any} */ props) { super(props); this.state = { ...this.state, near: null }; }
 
   render() {
     const { points, subject, best, today, goal, onPick } = this.props;

@@ -64,10 +64,10 @@ const kindOf = column => `${column.number ? "right" : ""} ${column.wide ? "wide"
 export function sorted(rows, values, down) {
   const turn = down ? -1 : 1;
   return [...rows].sort((a, b) => {
-    const left = values[a], right = values[b];
-    if (left === right) return a - b;
-    if (left === null) return 1;
-    if (right === null) return -1;
-    return left < right ? -turn : turn;
+    const first = values[a], second = values[b];
+    if (first === second) return a - b;
+    if (first === null) return 1;
+    if (second === null) return -1;
+    return first < second ? -turn : turn;
   });
 }

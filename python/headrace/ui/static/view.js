@@ -80,6 +80,6 @@ function Rows({ table, indices }) {
       html`<td class=${mark(index)} data-title=${table.columns[index].title}>${row[index] ?? ""}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-/** An error as the command line says it. @param {{refusal: any}} props */
-export const Refused = ({ refusal }) => html`<div class="refused" role="alert"><strong>${refusal.value}</strong>: ${refusal.rule}${refusal.source ? ` (${refusal.source})` : ""}.
+/** An error as the command line says it; one of a script is a bug, and is named. @param {{refusal: any}} props */
+export const Refused = ({ refusal }) => refusal instanceof Error ? html`<div class="refused" role="alert"><strong>this view</strong>: is a bug in headrace: ${String(refusal)}.</div>` : html`<div class="refused" role="alert"><strong>${refusal.value}</strong>: ${refusal.rule}${refusal.source ? ` (${refusal.source})` : ""}.
   ${refusal.hint && html`<p>${refusal.hint}</p>`}</div>`;

@@ -55,7 +55,7 @@ def _folder() -> Path:
 
 
 def _kept_proofs() -> Iterator[tuple[Path, Proof]]:
-    """Yields folders and their proofs, the newest first; what cannot be read is no proof."""
+    """Yields folders and their proofs, the newest first; what cannot be read is left out."""
     folder = _folder()
     names = sorted((path.parent for path in folder.glob(f"*/{PROOF_FILE}")), reverse=True) if folder.is_dir() else []
     for path in names[:MOST_LISTED]:

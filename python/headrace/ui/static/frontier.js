@@ -14,6 +14,11 @@ const HEIGHT = 340, EDGE = { left: 60, right: 18, top: 20, bottom: 44 };
 /** @extends {SizedChart<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
 export class Frontier extends SizedChart {
   constructor(/** @type {any} */ props) { super(props); this.state = { ...this.state, near: null }; }
+  // A slider that moves the day alone leaves the candidates as they are.
+  shouldComponentUpdate(/** @type {any} */ next, /** @type {any} */ state) {
+    const { points, best, today, goal } = this.props;
+    return next.points !== points || next.best !== best || next.today !== today || next.goal !== goal || state.width !== this.state.width || state.near !== this.state.near;
+  }
 
   render() {
     const { points, subject, best, today, goal, onPick } = this.props;

@@ -73,7 +73,7 @@ page.show = () => show();
 // A result is shown where it belongs; an inventory stays with the fleet that is shown.
 page.opened = (/** @type {any} */ result) => {
   const { view, texts } = page.state;
-  if (result.kind !== "inventory") return page.go({ ...page.state, view: result.kind === "proof" ? "proofs" : "fleet", settings: {}, storage: "", texts: { file: result.file } });
+  if (result.kind !== "inventory") return page.go({ ...page.state, view: result.kind === "proof" ? "proofs" : "fleet", settings: {}, storage: "", texts: { file: result.file, ...(result.kind === "fleet" && texts.inventory ? { inventory: texts.inventory } : {}) } });
   page.inventories.set(result.file, result.name);
   page.note({ inventory: [...new Set([...(texts.inventory ?? "").split(","), result.file])].filter(Boolean).join() });
 };

@@ -48,7 +48,7 @@ export class Rows extends Component {
     return html`<div class="rows" role="grid" tabindex="0" aria-label=${label} aria-multiselectable="true" aria-rowcount=${rows.length + 1} aria-colcount=${columns.length + 1}
       aria-activedescendant=${active >= first && active < last ? `row-${rows[active]}` : undefined} ref=${(/** @type {any} */ box) => { this.box = box; }}
       onScroll=${(/** @type {any} */ event) => this.setState({ top: event.currentTarget.scrollTop })} onKeyDown=${(/** @type {any} */ event) => this.press(event)}>
-      <div role="rowgroup" class="heads"><div role="row" class="row" aria-rowindex="1"><span role="columnheader" class="pick">Choose</span>${columns.map(column => html`<span role="columnheader" key=${column.name} class=${kindOf(column)} aria-sort=${direction(column.name)}>
+      <div role="rowgroup" class="heads"><div role="row" class="row" aria-rowindex="1"><span role="columnheader" class="pick">Pick</span>${columns.map(column => html`<span role="columnheader" key=${column.name} class=${kindOf(column)} aria-sort=${direction(column.name)}>
         <button type="button" onClick=${() => onSort(direction(column.name) === "descending" ? column.name : `-${column.name}`)}>${column.title}${direction(column.name) === "ascending" ? " ↑" : direction(column.name) === "descending" ? " ↓" : ""}</button></span>`)}</div></div>
       <div role="rowgroup" class="all" style=${{ height: `${rows.length * ROW_PX}px` }}>${rows.slice(first, last).map((row, nth) => { const place = first + nth, mine = chosen.has(row);
         return html`<div role="row" id=${`row-${row}`} key=${row} class=${`row ${place === active ? "active" : ""} ${mine ? "chosen" : ""}`} aria-rowindex=${place + 2} aria-selected=${mine} style=${{ top: `${place * ROW_PX}px` }}

@@ -16,8 +16,12 @@ function figure(words) {
   return at < 0 || /\d/.test(words.slice(at)) ? words : html`${words.slice(0, at)}\u00a0<small>${words.slice(at + 1)}</small>`;
 }
 
-/** @param {{blocks: any[]}} props */
-export const Blocks = ({ blocks }) => blocks.map(block => html`<${Block} block=${block} />`);
+/** Blocks of an answer; drawn again for another answer alone, and not with each move of a slider.
+ * @extends {Component<{blocks: any[]}>} */
+export class Blocks extends Component {
+  shouldComponentUpdate(/** @type {any} */ next) { return next.blocks !== this.props.blocks; }
+  render() { return this.props.blocks.map(block => html`<${Block} block=${block} />`); }
+}
 
 /** @param {{block: any}} props @returns {any} */
 function Block({ block }) {

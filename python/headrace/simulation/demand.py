@@ -118,7 +118,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     chosen = _choose(settings.form, workload, settings.cycle, options)
 
     common: dict[str, Any] = {
-        "interval_s": row_length(settings.interval_s, workload, length),
+        "interval_s": _row_length(settings.interval_s, workload, length),
         "seconds": float(length),
         "instance": instance,
         "as_of": as_of,
@@ -206,9 +206,8 @@ def _merging_matters(workload: OpenWorkload, storage: str, options: dict, thrott
     return sequential and not hdd and options.get("merge", True) and throttled_s > 0
 
 
-def row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
-    """Returns the length of a row of a run, s; `interval_s`: None is the usual one. Raises
-    InputError."""
+def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
+    """Returns the length of a row, s. Raises InputError."""
     if interval_s is None:
         if isinstance(workload, OpenWorkload) and workload.kind == "recorded":
             interval_s = float(workload.points.select(pl.col("duration_s").max()).item())
@@ -221,6 +220,11 @@ def row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload
         )
         raise InputError(f"interval {interval_s:g} s", rule, SOURCE, f"For example {max(1.0, length / 1000):g}.")
     return float(interval_s)
+
+
+def row_length(workload: OpenWorkload) -> float:
+    """Returns the length of a row where none is asked for, s."""
+    return _row_length(None, workload, workload.span_s)
 
 
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:

@@ -138,7 +138,7 @@ def describe_load(memory: Workloads, ask: AskLoad) -> dict[str, object]:
     load = _demand_of(memory, ask.workload)
     return {
         "load": _columns_of_load(load),
-        "row_s": row_length(None, load, load.span_s),
+        "row_s": row_length(load),
         "clock_start": load.source.get("clock_start"),
     }
 

@@ -21,13 +21,13 @@ from headrace.ui.workloads import clean_name
 MOST_TICKS = 2_000
 
 
-def judge(ask: AskDoctor) -> dict[str, object]:
+def doctor(name: str, text: str, storage: str) -> dict[str, object]:
     """Judges a recording, and returns the diagnosis with its view and what was seen over time.
-    Raises InputError."""
-    name, storage = clean_name(ask.name), ask.storage
+    `storage`: today's, "" where the recording says it. Raises InputError."""
+    name = clean_name(name)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, name)
-        file.write_bytes(ask.text.encode())
+        file.write_bytes(text.encode())
         evidence, demand = evidence_of(str(file), SourceOptions(storage=storage or None, members=True))
     diagnosis = diagnose(evidence, Counsel()) if demand is None else diagnose_recording(evidence, demand, Counsel())
     result: dict[str, object] = diagnosis.to_dict() | {"target": name}
@@ -41,3 +41,8 @@ def judge(ask: AskDoctor) -> dict[str, object]:
         ],
         "commands": [spell_command(words)],
     }
+
+
+def judge(ask: AskDoctor) -> dict[str, object]:
+    """Judges the recording of a question. Raises InputError."""
+    return doctor(ask.name, ask.text, ask.storage)

@@ -15,7 +15,6 @@ from headrace.mysql.state import SemiSync
 from headrace.report.replication import members as member_words
 from headrace.servers.failover.planning.members import Guarantee
 from headrace.servers.topology import topology
-from headrace.servers.topology.lag.watch import LagReading
 from headrace.ui import replicas, workloads
 from headrace.ui.asks import AskReplica, Nothing
 
@@ -62,8 +61,10 @@ def member(name: str, port: int, *channels: SimpleNamespace, problems: tuple[str
     return SimpleNamespace(server=server, state=state if up else None, problems=problems, warnings=(), notes=())
 
 
-def reading(replica: str, lag_s: float | None, source: str = "db") -> LagReading:
-    return LagReading(0.0, replica, "", source, lag_s, True, lag_s, None, 1, None, 5, 2, 100.0, 110.0, "on", "on")
+def reading(replica: str, lag_s: float | None, source: str = "db") -> Any:
+    """A reading of `servers.topology.lag.watch`, as far as it is shown."""
+    figures = {"lag_s": lag_s, "exact": True, "at_least": False, "backlog": 5, "unapplied": 2, "applied_tps": 100.0}
+    return SimpleNamespace(replica=replica, channel="", source=source, problem="", receive="on", apply="on", **figures)
 
 
 MEMBERS = [

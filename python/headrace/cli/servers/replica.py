@@ -271,10 +271,8 @@ def lag(
         say(f"{report}: written")
     rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:
-        cells = [member_words.lag_cells(reading) for reading in last]
-        print_answer(
-            rows, output, record.frame().to_dicts(), LAG_CSV, lambda: (table(member_words.LAG_COLUMNS, cells),)
-        )
+        cells = [_lag_cells(reading) for reading in last]
+        print_answer(rows, output, record.frame().to_dicts(), LAG_CSV, lambda: (table(LAG_COLUMNS, cells),))
     elif output == "json":
         print_json(record.frame().to_dicts())
     for who, problem in problems.items():
@@ -288,10 +286,43 @@ def lag(
 
 # s. Long enough for rates, which are taken over a second.
 LOOK_S = 2.0
+LAG_COLUMNS = (
+    "replica",
+    "source",
+    "lag s",
+    "gtid s",
+    "heartbeat s",
+    "server s",
+    "commit s",
+    "estimate s",
+    "backlog",
+    "unapplied",
+    "applied/s",
+    "state",
+)
 LAG_CSV = (
     "t_s", "at_unix", "replica", "channel", "lag_s", "exact", "gtid_s", "heartbeat_s", "server_s", "commit_s", "estimate_s", "backlog", "unapplied",
     "applied_tps", "source_tps", "cpu_cores", "read_iops", "write_iops", "read_ms", "write_ms", "balance_percent", "problem",
 )  # fmt: skip
+
+
+def _lag_cells(reading: LagReading) -> list[object]:
+    def seconds(value: float | None, sign: str = "") -> str:
+        return "-" if value is None else f"{sign}{value:.2f}"
+
+    state = "ok" if not reading.problem else f"receive {reading.receive}, apply {reading.apply}"
+    replica = reading.replica + (f" ({reading.channel})" if reading.channel else "")
+    clocks = [
+        seconds(reading.heartbeat_s),
+        "-" if reading.server_s is None else reading.server_s,
+        seconds(reading.commit_s),
+    ]
+    clocks.append(seconds(reading.estimate_s))
+    sign = "" if reading.exact else ">= " if reading.at_least else "~ "
+    counts = [
+        "-" if value is None else f"{value:,.0f}" for value in (reading.backlog, reading.unapplied, reading.applied_tps)
+    ]
+    return [replica, reading.source, seconds(reading.lag_s, sign), seconds(reading.gtid_s), *clocks, *counts, state]
 
 
 def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
@@ -306,15 +337,9 @@ def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
             if name in (None, reading.replica):
                 clock = time.strftime("%H:%M:%S", time.localtime(reading.at_unix))
                 words = [
-                    f"{label} {cell}"
-                    for label, cell in zip(
-                        member_words.LAG_COLUMNS[2:], member_words.lag_cells(reading)[2:], strict=True
-                    )
+                    f"{label} {cell}" for label, cell in zip(LAG_COLUMNS[2:], _lag_cells(reading)[2:], strict=True)
                 ]
-                data(
-                    plain(f"{clock}  {member_words.lag_cells(reading)[0]} < {reading.source}  " + "  ".join(words))
-                    + "\n"
-                )
+                data(plain(f"{clock}  {_lag_cells(reading)[0]} < {reading.source}  " + "  ".join(words)) + "\n")
 
     return each
 

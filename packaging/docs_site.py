@@ -77,7 +77,7 @@ def with_links(text: str, page: str, known: set[str], repository: str) -> str:
             return match[0]
         to = (ROOT / page).parent.joinpath(target).resolve()
         name = str(to.relative_to(ROOT))
-        if name in known or to.suffix in (".svg", ".png"):
+        if name in known or to.suffix in (".svg", ".png", ".webp"):
             return match[0]
         return f"{match[1]}{repository}/blob/main/{name}{'#' + anchor if anchor else ''}{match[3]}"
 

@@ -188,6 +188,19 @@ impl Catalog {
         Ok(limits)
     }
 
+    /// IOPS that a stripe or a single volume sustains without credits, as fast as its slowest
+    /// member allows; none for mirrors and parities, whose writes count several times.
+    ///
+    /// # Errors
+    /// Of [`Catalog::storage_limits`].
+    pub fn sustained_iops(&self, storage: &StorageSpec, date: NaiveDate) -> Result<Option<f64>, CatalogError> {
+        if !matches!(storage.raid, None | Some(RaidLevel::Raid0)) {
+            return Ok(None);
+        }
+        let limits = self.storage_limits(storage, date, None)?;
+        Ok(limits.iter().map(|member| member.iops).min().map(|least| (least * limits.len() as u64) as f64))
+    }
+
     /// Whether all of `storages`, such as data and log, can be on one instance together with its
     /// root volume.
     ///

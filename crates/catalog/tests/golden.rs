@@ -371,6 +371,18 @@ fn instances_do_not_exist_before_their_launch() {
 }
 
 #[test]
+fn a_stripe_sustains_what_its_slowest_member_does() {
+    let sustained = |storage: &str| Catalog::embedded().sustained_iops(&storage.parse().unwrap(), day("2026-11-21")).unwrap();
+    // gp2: 3 IOPS a GiB, at least 100; gp3: those that are bought, 3,000 of them included.
+    assert_eq!(sustained("gp2:1200"), Some(3_600.0));
+    assert_eq!(sustained("raid0:gp2:10+gp3:100:4000"), Some(200.0));
+    assert_eq!(sustained("4xgp3:100"), Some(12_000.0));
+    // A write to a mirror is two, and one to a parity four: no single figure.
+    assert_eq!(sustained("raid10:4xgp3:100"), None);
+    assert_eq!(sustained("raid5:3xgp3:100"), None);
+}
+
+#[test]
 fn an_instance_takes_so_many_volumes() {
     let catalog = Catalog::embedded();
     let on = |name, storage: &str| {

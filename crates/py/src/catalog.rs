@@ -134,6 +134,14 @@ fn storage_limits<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, inst
     to_python(py, &found.map_err(|error| catalog_error(&error))?)
 }
 
+/// IOPS that a storage sustains without credits, None for mirrors and parities.
+#[pyfunction]
+#[pyo3(signature = (storage, as_of=None))]
+fn sustained_iops(storage: &str, as_of: Option<&str>) -> PyResult<Option<f64>> {
+    let day = date(as_of)?;
+    Catalog::embedded().sustained_iops(&parse(storage)?, day).map_err(|error| catalog_error(&error))
+}
+
 /// The price list given as a dict (`volume_prices`, its rates perhaps changed), or that of a region
 /// on a day.
 fn price_list(prices: Option<&Bound<'_, PyAny>>, region: &str, as_of: Option<&str>) -> PyResult<RegionPrices> {
@@ -197,6 +205,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sources, module)?)?;
     module.add_function(wrap_pyfunction!(parse_storage, module)?)?;
     module.add_function(wrap_pyfunction!(storage_limits, module)?)?;
+    module.add_function(wrap_pyfunction!(sustained_iops, module)?)?;
     module.add_function(wrap_pyfunction!(monthly_cost, module)?)?;
     module.add_function(wrap_pyfunction!(monthly_totals, module)?)?;
     module.add_function(wrap_pyfunction!(billed_as, module)?)

@@ -1,8 +1,6 @@
 //! MySQL on a storage: transactions a second.
 
 use crate::convert::{date, sim_error, tell, to_python, CoreError};
-use headrace_catalog::{Catalog, InstanceLimits};
-use headrace_model::first_touch::SnapshotOrigin;
 use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::local_disk::{local_disk, DiskKind};
@@ -10,8 +8,8 @@ use headrace_sim::mysql::standard::tpcc_from;
 use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
 use headrace_sim::mysql::tprocc::Tprocc;
 use headrace_sim::mysql::{Database, StorageEngine, WarmUp};
-use headrace_sim::{Setup, SimError};
-use headrace_whatif::database::start_named;
+use headrace_sim::SimError;
+use headrace_whatif::database::{start_named, ResolvedPlace, RunPlace};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
@@ -56,28 +54,17 @@ pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     })
 }
 
-pub(crate) struct ResolvedRun {
-    data: Setup,
-    log: Option<Setup>,
-    instance: Option<InstanceLimits>,
-}
-
 impl RunArgs {
-    /// The storage of the run; `database` knows how fast a local disk is that the catalog does not.
-    pub(crate) fn resolve(&self, database: &Database) -> PyResult<ResolvedRun> {
-        let day = date(self.as_of.as_deref())?;
-        let setup = |storage: &str| -> Result<Setup, SimError> {
-            let setup = Setup::resolve(storage, self.instance.as_deref(), day)?;
-            let (writes, reads) = database.local_disk_speeds();
-            let setup = setup.with_local_disk(writes, reads);
-            Ok(Setup { start_balance_percent: self.start_balance_percent, ..setup })
+    /// The limits of the run's storage and instance.
+    pub(crate) fn resolve(&self, database: &Database) -> PyResult<ResolvedPlace> {
+        let place = RunPlace {
+            storage: &self.storage,
+            log: self.log_storage.as_deref(),
+            instance: self.instance.as_deref(),
+            start_balance_percent: self.start_balance_percent,
+            snapshot_bytes: self.snapshot_bytes,
         };
-        let resolve = || -> Result<ResolvedRun, SimError> {
-            let instance = self.instance.as_deref().map(|name| Catalog::embedded().instance(name, day)).transpose()?;
-            let snapshot = self.snapshot_bytes.map(|written_bytes| SnapshotOrigin { written_bytes, initialization_bytes_s: None });
-            Ok(ResolvedRun { data: Setup { snapshot, ..setup(&self.storage)? }, log: self.log_storage.as_deref().map(setup).transpose()?, instance })
-        };
-        resolve().map_err(sim_error)
+        place.resolve(database, date(self.as_of.as_deref())?).map_err(sim_error)
     }
 
     fn start(&self) -> Result<Start, SimError> {
@@ -87,7 +74,7 @@ impl RunArgs {
         }
     }
 
-    pub(crate) fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a ResolvedRun) -> Result<Scenario<'a>, SimError> {
+    pub(crate) fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a ResolvedPlace) -> Result<Scenario<'a>, SimError> {
         let load = match (&self.clients, &self.arrivals) {
             (Some(clients), _) => TransactionLoad::Clients(*clients),
             (None, arrivals) => TransactionLoad::Arrivals(arrivals.clone().unwrap_or_default()),

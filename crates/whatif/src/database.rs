@@ -1,7 +1,8 @@
 //! A database on many storages, and its course on a storage.
 
 use crate::{day, usd_month, Refusal, WhatIf};
-use headrace_catalog::{Catalog, Deployment, NaiveDate, StorageSpec};
+use headrace_catalog::{Catalog, Deployment, InstanceLimits, NaiveDate, StorageSpec};
+use headrace_model::first_touch::SnapshotOrigin;
 use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::search::{self, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, ServerHost};
 use headrace_sim::mysql::settings::ServerSettings;
@@ -121,20 +122,16 @@ impl DatabaseQuestion {
     }
 
     fn course_on(&self, choice: &ChoiceRequest, seconds: u32, database: &Database, as_of: NaiveDate) -> Result<CourseColumns, Refusal> {
-        let setup = |storage: &str| -> Result<Setup, SimError> {
-            let (writes, reads) = database.local_disk_speeds();
-            Ok(Setup::resolve(storage, choice.instance.as_deref(), as_of)?.with_local_disk(writes, reads))
-        };
-        let (data, log) = (setup(&choice.storage)?, choice.log.as_deref().map(setup).transpose()?);
-        let instance = choice.instance.as_deref().map(|name| Catalog::embedded().instance(name, as_of)).transpose()?;
+        let place = RunPlace { storage: &choice.storage, log: choice.log.as_deref(), instance: choice.instance.as_deref(), ..RunPlace::default() };
+        let resolved = place.resolve(database, as_of)?;
         let warm_up = WarmUp::new(database, choice.cache_bytes);
         let step_s = (f64::from(seconds) / ROWS).max(1.0);
         let scenario = Scenario {
             database,
             warm_up: &warm_up,
-            data: &data,
-            log: log.as_ref(),
-            instance: instance.as_ref(),
+            data: &resolved.data,
+            log: resolved.log.as_ref(),
+            instance: resolved.instance.as_ref(),
             vcpus: None,
             load: self.load(),
             start: start_named(&self.start)?,
@@ -146,6 +143,49 @@ impl DatabaseQuestion {
         let mut rows = Vec::new();
         run(&scenario, &mut |second| rows.push(*second))?;
         Ok(CourseColumns::of(&rows))
+    }
+}
+
+/// Where a database runs, as it is written.
+#[derive(Default)]
+pub struct RunPlace<'a> {
+    /// The data volumes.
+    pub storage: &'a str,
+    /// Volumes of their own for the log.
+    pub log: Option<&'a str>,
+    /// The instance; none: the volumes alone.
+    pub instance: Option<&'a str>,
+    /// Credits at the start, percent; none: as AWS starts them.
+    pub start_balance_percent: Option<f64>,
+    /// Bytes of the data volume that lie in a snapshot until they are touched.
+    pub snapshot_bytes: Option<u64>,
+}
+
+/// The same with its limits.
+pub struct ResolvedPlace {
+    /// The data volumes.
+    pub data: Setup,
+    /// Volumes of their own for the log.
+    pub log: Option<Setup>,
+    /// The instance.
+    pub instance: Option<InstanceLimits>,
+}
+
+impl RunPlace<'_> {
+    /// Finds the limits of a day. `database` knows how fast a local disk is that the catalog does
+    /// not.
+    ///
+    /// # Errors
+    /// Of the notation, or of a volume or instance that is not of that day.
+    pub fn resolve(&self, database: &Database, as_of: NaiveDate) -> Result<ResolvedPlace, SimError> {
+        let (writes, reads) = database.local_disk_speeds();
+        let setup = |storage: &str| -> Result<Setup, SimError> {
+            let setup = Setup::resolve(storage, self.instance, as_of)?.with_local_disk(writes, reads);
+            Ok(Setup { start_balance_percent: self.start_balance_percent, ..setup })
+        };
+        let instance = self.instance.map(|name| Catalog::embedded().instance(name, as_of)).transpose()?;
+        let snapshot = self.snapshot_bytes.map(|written_bytes| SnapshotOrigin { written_bytes, initialization_bytes_s: None });
+        Ok(ResolvedPlace { data: Setup { snapshot, ..setup(self.storage)? }, log: self.log.map(setup).transpose()?, instance })
     }
 }
 

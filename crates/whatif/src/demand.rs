@@ -66,6 +66,8 @@ pub struct DemandQuestion {
     start_balance_percent: Option<f64>,
     /// The storage, by index, whose day is wanted row by row.
     day_of: Option<usize>,
+    /// Longest row of that day, s; none: a row for each point.
+    row_s: Option<f64>,
 }
 
 /// A storage under the demand.
@@ -74,6 +76,8 @@ pub struct DemandChoice {
     storage: String,
     usable_gib: Option<u64>,
     usd_month: Option<f64>,
+    /// IOPS without credits; none for mirrors and parities.
+    sustained_iops: Option<f64>,
     /// "simulated", or "invalid" and why.
     status: &'static str,
     why: Option<String>,
@@ -106,8 +110,8 @@ pub struct DemandAnswer {
     day: Option<DayColumns>,
 }
 
-/// Every point is a row of its own: none is longer than this, s.
-const ROW_S: f64 = 86_400.0;
+/// Where every point is a row of its own: no point is longer than this, s.
+const WHOLE_POINT_S: f64 = 86_400.0;
 
 impl DemandQuestion {
     pub(crate) fn answer(&self, model: &mut WhatIf) -> Result<DemandAnswer, Refusal> {
@@ -128,8 +132,10 @@ impl DemandQuestion {
         let candidates: Vec<DemandCandidate> = specs.into_iter().map(|storage| DemandCandidate { storage, instance }).collect();
         let outcomes = search::evaluate(&search, memory, &candidates, &mut |_| true)?;
         let choices = candidates.iter().zip(&outcomes).map(|(candidate, outcome)| {
-            let usd = usd_month(&candidate.storage, &prices);
-            DemandChoice { usd_month: usd, usable_gib: Some(candidate.storage.usable_gib()), ..choice_of(candidate.storage.to_string(), outcome) }
+            let usable_gib = Some(candidate.storage.usable_gib());
+            let sustained_iops = catalog.sustained_iops(&candidate.storage, as_of).ok().flatten();
+            let usd_month = usd_month(&candidate.storage, &prices);
+            DemandChoice { usd_month, usable_gib, sustained_iops, ..choice_of(candidate.storage.to_string(), outcome) }
         });
         let drawn = self.day_of.and_then(|index| self.storages.get(index));
         let day = drawn.map(|storage| self.day_on(storage, load, as_of)).transpose()?;
@@ -139,9 +145,10 @@ impl DemandQuestion {
     fn day_on(&self, storage: &str, load: &OpenLoad, as_of: headrace_catalog::NaiveDate) -> Result<DayColumns, Refusal> {
         let mut setup = Setup::resolve(storage, self.instance.as_deref(), as_of)?;
         setup.start_balance_percent = self.start_balance_percent;
+        let row_s = self.row_s.unwrap_or(WHOLE_POINT_S);
         let rows = match self.start_balance_percent {
-            None => cycle::open_settled(&setup, load, ROW_S)?.0,
-            Some(_) => interval::open(&setup, load, ROW_S)?.rows,
+            None => cycle::open_settled(&setup, load, row_s)?.0,
+            Some(_) => interval::open(&setup, load, row_s)?.rows,
         };
         Ok(DayColumns::of(&rows))
     }
@@ -152,6 +159,7 @@ fn choice_of(storage: String, outcome: &DemandOutcome) -> DemandChoice {
         storage,
         usable_gib: None,
         usd_month: None,
+        sustained_iops: None,
         status: "invalid",
         why: None,
         judged_p99_ms: None,

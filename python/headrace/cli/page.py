@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from headrace.cli.lazy import lazily
-from headrace.cli.options import LabPlace, flag
+from headrace.cli.options import LabOption, flag
 from headrace.cli.output import say
 
 with lazily():
     import webbrowser
 
+    from headrace import lab as headrace_lab
     from headrace.ui import server as ui_server
 
 EPILOG = """\b
@@ -23,20 +24,24 @@ Examples:
   ssh -L 8700:127.0.0.1:8700 db1 headrace page --port 8700 --no-open      from another machine
 
 The page plans, simulates and predicts with the same functions as the commands, and shows the command for each answer.
-It changes nothing. It listens on 127.0.0.1 alone; the address it prints is good once, for one browser.
+It changes nothing, but volumes of the lab with --allow-changes. It listens on 127.0.0.1 alone; the address it prints is good once, for one browser.
 It needs `pip install 'headrace[page]'`."""
 
 
 def page(
     *,
-    place: LabPlace,
+    lab: LabOption = None,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, metavar="PORT", help="Port on 127.0.0.1; 0: any that is not in use.")
     ] = 0,
+    allow_changes: Annotated[
+        bool, flag("--allow-changes", "Let the page create, attach, modify and fail volumes of the lab.")
+    ] = False,
     open_browser: Annotated[bool, flag("--open/--no-open", "Open the page in a browser.")] = True,
 ) -> None:
-    """Open a page on this machine: plans, databases, the lab and studies, to be seen and moved."""
-    server = ui_server.PageServer(port, place.open)
+    """Open a page on this machine: plans, databases, fleets, the lab, replicas, studies and proofs,
+    to be seen and moved."""
+    server = ui_server.PageServer(port, lambda: headrace_lab.Lab(lab), allow_changes)
     say(f"{server.address}\nCtrl-C ends it.")
     if open_browser:
         webbrowser.open(server.address)

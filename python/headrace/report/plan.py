@@ -671,7 +671,7 @@ def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Bloc
         for label, choice, colour in shown
         if choice is not None
         and choice.service == "ec2"
-        and (iops := sustained_iops(choice.storage, plan.as_of)) is not None
+        and (iops := core.sustained_iops(choice.storage, plan.as_of)) is not None
     ]
     now = None if plan.compared is None else plan.compared.storage
     waits = next((run.rows for _, run in runs if run.storage == now), None)
@@ -679,15 +679,6 @@ def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Bloc
         [f"IOPS of {workload.name} over time", *(f"{label} {iops:,.0f} IOPS" for label, iops, _ in limits)]
     )
     yield Chart(lambda: over_time.day(workload, limits, waits), described)
-
-
-def sustained_iops(storage: str, as_of: str) -> float | None:
-    """Returns the IOPS that a stripe or a single volume sustains without credits, an array at its
-    slowest member; None for mirrors and parities, whose writes count several times."""
-    if core.parse_storage(storage)["raid"] not in (None, "raid0"):
-        return None
-    members = core.storage_limits(storage, as_of)
-    return float(min(member["iops"] for member in members) * len(members))
 
 
 def _cost(plan: Plan, headed: bool = True) -> Iterator[Block]:

@@ -222,6 +222,11 @@ def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkloa
     return float(interval_s)
 
 
+def row_length(workload: OpenWorkload) -> float:
+    """Returns the length of a row where none is asked for, s."""
+    return _row_length(None, workload, workload.span_s)
+
+
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
     if not 1 <= seconds <= workload.span_s:
         rule = (

@@ -22,17 +22,16 @@ from headrace.report import study as study_report
 from headrace.report.view import Block, Chart, Fold, Heading, View
 from headrace.report.words import glued, storage_words
 from headrace.simulation.database import predict
-from headrace.simulation.demand import simulate
-from headrace.simulation.settings import PredictionSettings, SimulationSettings
+from headrace.simulation.demand import row_length
+from headrace.simulation.settings import PredictionSettings
 from headrace.ui.examples import EXAMPLES
 from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
 from headrace.ui.workloads import AnyWorkload, Workloads
 from headrace.version import __version__
 from headrace.workload import OpenWorkload, TransactionWorkload, questions
 
-# Storages of one question: more lines in a chart cannot be told apart.
-MOST_STORAGES = 4
-DAY_COLUMNS = ("t_s", "asked_iops", "iops", "mib_s", "queue", "balance_percent", "throttled_s", "p99_ms", "cap")
+# Questions to the model at once: more lines in a chart cannot be told apart.
+MOST_QUESTIONS = 4
 RUN_COLUMNS = ("t_s", "tps", "p95_ms", "iops", "balance_percent", "cached_share", "dirty_share", "cap")
 
 _Text = Annotated[str, msgspec.Meta(max_length=2_000)]
@@ -46,12 +45,17 @@ class Ask(msgspec.Struct, forbid_unknown_fields=True):
     settings: _Settings = {}
 
 
-class AskDay(Ask, kw_only=True):
-    """A question about a demand on some storages. `as_planned`: the demand that a plan takes, which
-    no limit of the recording has cut."""
+class AskLoad(msgspec.Struct, forbid_unknown_fields=True):
+    """A question for a demand as the model takes it."""
 
-    storages: Annotated[list[_Text], msgspec.Meta(min_length=1, max_length=MOST_STORAGES)]
-    as_planned: bool = False
+    workload: _Text
+
+
+class AskModel(AskLoad, kw_only=True):
+    """Questions of `crates/whatif` about a demand, which stands in none of them: the model of a
+    browser answers the same, byte by byte."""
+
+    questions: Annotated[list[_Settings], msgspec.Meta(min_length=1, max_length=MOST_QUESTIONS)]
 
 
 class AskRun(Ask, kw_only=True):
@@ -85,7 +89,6 @@ def start() -> dict[str, object]:
         "catalog": core.newest_date(),
         "options": {
             "plan": describe_page(PlanSettings),
-            "simulate": describe_page(SimulationSettings),
             "predict": describe_page(PredictionSettings),
         },
         "examples": to_plain(EXAMPLES),
@@ -129,32 +132,42 @@ def plan(memory: Workloads, ask: Ask, progress: Callable[[float], None]) -> dict
     }
 
 
-def day(memory: Workloads, ask: AskDay) -> dict[str, object]:
-    """Simulates a demand on each storage, and returns its rows by column. Raises InputError."""
-    load = memory.find(ask.workload)
+def describe_load(memory: Workloads, ask: AskLoad) -> dict[str, object]:
+    """Returns a demand as the model takes it, not cut by the limits of its recording, with the
+    length of a row as `headrace simulate` has it and the clock of its start. Raises InputError."""
+    load = _demand_of(memory, ask.workload)
+    return {
+        "load": _columns_of_load(load),
+        "row_s": row_length(load),
+        "clock_start": load.source.get("clock_start"),
+    }
+
+
+def ask_model(memory: Workloads, ask: AskModel) -> dict[str, object]:
+    """Answers questions about a demand as the model in a browser does; a refusal is an answer too.
+    Raises InputError."""
+    load: object = _columns_of_load(_demand_of(memory, ask.workload))
+    model = core.WhatIf()
+    answers = []
+    for question in ask.questions:
+        text = model.answer(msgspec.json.encode(question | {"load": load}).decode())
+        answers.append(msgspec.Raw(text.encode()))
+        load = None  # the model remembers it
+    return {"answers": answers}
+
+
+def _demand_of(memory: Workloads, text: str) -> OpenWorkload:
+    load = memory.find(text)
+    if isinstance(load, OpenWorkload):
+        return load.uncensored()
     if isinstance(load, TransactionWorkload):
         hint = "The Database view runs it on a storage."
         raise InputError(load.name, "is a database in transactions, not demand in I/Os", SOURCE, hint)
-    values = read_settings(SimulationSettings, ask.settings)
-    if ask.as_planned and isinstance(load, OpenWorkload):
-        load = load.uncensored()
-    before, named = memory.spell(ask.workload)
-    runs = []
-    for storage in ask.storages:
-        run = simulate(load, storage, **values)  # pyright: ignore[reportArgumentType, reportCallIssue]
-        words = ["simulate", named, "--storage", storage, *spell_settings(SimulationSettings, values)]
-        runs.append(
-            {
-                "storage": storage,
-                "words": storage_words(storage),
-                "sustained_iops": plan_report.sustained_iops(storage, run.as_of),
-                "columns": columns_of(run.rows, DAY_COLUMNS),
-                "summary": to_plain(run.summary),
-                "commands": [*before, spell_command(words)],
-            }
-        )
-    clock = load.source.get("clock_start") if isinstance(load, OpenWorkload) else None
-    return {"workload": describe_workload(load), "clock_start": clock, "runs": runs}
+    raise InputError(load.name, "asks for all that a volume gives, so it has no day", SOURCE)
+
+
+def _columns_of_load(load: OpenWorkload) -> dict[str, object]:
+    return {name: value for name, value in load.to_core().items() if name != "kind"}
 
 
 def run(memory: Workloads, ask: AskRun) -> dict[str, object]:

@@ -13,6 +13,7 @@ from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.report.operate import doctor as doctor_report
 from headrace.ui.answers import plain_view
+from headrace.ui.asks import AskDoctor
 from headrace.ui.spelling import spell_command
 from headrace.ui.workloads import clean_name
 
@@ -40,3 +41,8 @@ def doctor(name: str, text: str, storage: str) -> dict[str, object]:
         ],
         "commands": [spell_command(words)],
     }
+
+
+def judge(ask: AskDoctor) -> dict[str, object]:
+    """Judges the recording of a question. Raises InputError."""
+    return doctor(ask.name, ask.text, ask.storage)

@@ -28,17 +28,20 @@ from headrace.ui.spelling import SOURCE
 
 # A day of iostat has some 100 KiB; what is larger becomes a small workload file first. Ours.
 MOST_BODY_BYTES = 1 << 20
+# Answers for 100,000 volumes have some 20 MiB, in base64 a third more; ours.
+MOST_RESULT_BYTES = 48 << 20
 # A browser on the same machine sends a MiB in milliseconds; a guess for one that is busy, s.
 BODY_S = 10.0
 TOKEN_BYTES = 32  # 256 bits
 HOSTS = ("127.0.0.1", "localhost")
 PAGE_HEADER = "x-headrace"
-SESSION, API = "/session", "/api/"
+SESSION, API, OPEN = "/session", "/api/", "/api/open"
 # Nothing but our own files and answers; no string becomes code or markup.
 POLICY = "; ".join(
     (
         "default-src 'none'",
-        "script-src 'self'",
+        # The model of a browser is WebAssembly from our own address.
+        "script-src 'self' 'wasm-unsafe-eval'",
         "style-src 'self'",
         "connect-src 'self'",
         "img-src 'self' data:",
@@ -46,7 +49,8 @@ POLICY = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
+        # One policy, which lets the worker of that model through and nothing else (engine.js).
+        "trusted-types headrace-worker",
     )
 )
 HEADERS = {
@@ -113,9 +117,9 @@ class Guard:
         if refusal is not None:
             return await refusal(scope, receive, send_guarded)
         try:
-            body = await read_body(receive)
+            body = await read_body(receive, most_bytes(scope["path"]))
         except TooLarge:
-            return await too_large()(scope, receive, send_guarded)
+            return await too_large(scope["path"])(scope, receive, send_guarded)
         except TimeoutError:
             late = refused(HTTPStatus.REQUEST_TIMEOUT, "the request", "did not arrive in time")
             return await late(scope, receive, send_guarded)
@@ -135,8 +139,8 @@ class Guard:
             return refused(HTTPStatus.FORBIDDEN, "the request", "does not come from this page")
         if headers.get("content-type") != "application/json":
             return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request", "must be JSON")
-        if length_of(headers) > MOST_BODY_BYTES:
-            return too_large()
+        if length_of(headers) > most_bytes(path):
+            return too_large(path)
         if private and not self.keys.opens(read_cookie(headers, self.cookie_name), headers.get(PAGE_HEADER)):
             hint = "Open the address that `headrace page` printed; it is good once. Else run `headrace page` again."
             return refused(HTTPStatus.UNAUTHORIZED, "this browser", "has not shown the page's address", hint)
@@ -165,15 +169,20 @@ class BodyInHand:
         return await self._receive() if message is None else message
 
 
-async def read_body(receive: Receive) -> bytes:
-    """Reads a body within its bounds of size and time. Raises TooLarge, TimeoutError."""
+def most_bytes(path: str) -> int:
+    """Returns the most bytes of a body that is sent to an address."""
+    return MOST_RESULT_BYTES if path == OPEN else MOST_BODY_BYTES
+
+
+async def read_body(receive: Receive, most: int) -> bytes:
+    """Reads a body of at most `most` bytes, in time. Raises TooLarge, TimeoutError."""
     parts, size = [], 0
     async with asyncio.timeout(BODY_S):
         while True:
             message = await receive()
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > MOST_BODY_BYTES:
+            if size > most:
                 raise TooLarge
             if not message.get("more_body"):
                 return b"".join(parts)
@@ -205,11 +214,15 @@ def answer_error(error: HeadraceError, status: HTTPStatus) -> JSONResponse:
     return JSONResponse({"error": fields}, status)
 
 
-def too_large() -> JSONResponse:
-    """Returns the refusal of a body beyond the bound."""
-    rule = f"is larger than {MOST_BODY_BYTES >> 20} MiB, the most that the page takes"
+def too_large(path: str) -> JSONResponse:
+    """Returns the refusal of a body beyond the bound of its address."""
+    rule = f"is larger than {most_bytes(path) >> 20} MiB, the most that the page takes"
     hint = (
-        "Make a workload of it on the command line: headrace workload import FILE --to NAME.toml. That file is small."
+        "Show it on the command line."
+        if path == OPEN
+        else (
+            "Make a workload of it on the command line: headrace workload import FILE --to NAME.toml. That file is small."
+        )
     )
     return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the file", rule, hint)
 

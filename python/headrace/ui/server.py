@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from http import HTTPStatus
-from importlib import resources
+from importlib import import_module, resources
 from importlib.resources.abc import Traversable
 
 import msgspec
@@ -25,14 +25,18 @@ from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.report.html import stylesheet
-from headrace.ui import answers
+from headrace.report.live import MODEL
+from headrace.ui import answers, fleets
+from headrace.ui.asks import AskDoctor, AskProof, AskReplica, Nothing
+from headrace.ui.changes import AskChange, AskTicket, LabChanges, describe_actions, refuse_changes
 from headrace.ui.guard import SESSION, Guard, Keys, answer_error, refused
 from headrace.ui.live import Streams
+from headrace.ui.opening import AskOpen, OpenedFiles
 from headrace.ui.spelling import SOURCE
 from headrace.ui.workloads import Workloads
 
 LOOPBACK = "127.0.0.1"
-VIEWS = ("/", "/plan", "/database", "/lab", "/doctor", "/studies")
+VIEWS = ("/", "/plan", "/database", "/fleet", "/lab", "/replicas", "/doctor", "/studies", "/proofs")
 LONG = ("plan", "study")  # what takes seconds, and ends when nobody waits for it
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -41,6 +45,9 @@ TYPES = {
     ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+# What reports and the page have in common, and the model of a browser where it is built.
+SHARED = ("scales.js", "figures.js", "model.js")
+MODEL_ADDRESS, MODEL_TYPE = "/static/model.wasm", "application/wasm"
 
 
 class Cancelled(Exception):
@@ -68,9 +75,12 @@ def static_files() -> dict[str, StaticFile]:
     never on a disk."""
     files = {"/page.css": pack(stylesheet().encode(), TYPES[".css"])}
     _collect(resources.files("headrace.ui").joinpath("static"), "/static", files)
-    # Reports draw by the same scales.
-    scales = resources.files("headrace.report").joinpath("live", "scales.js")
-    files["/static/scales.js"] = pack(scales.read_bytes(), TYPES[".js"])
+    live = resources.files("headrace.report").joinpath("live")
+    for name in SHARED:
+        files[f"/static/{name}"] = pack(live.joinpath(name).read_bytes(), TYPES[".js"])
+    model = live.joinpath(MODEL)
+    if model.is_file():
+        files[MODEL_ADDRESS] = pack(gzip.decompress(model.read_bytes()), MODEL_TYPE)
     return files
 
 
@@ -100,12 +110,14 @@ def serve_static(request: Request) -> Response:
 class PageServer:
     """The page on a port of the loopback address."""
 
-    def __init__(self, port: int = 0, open_lab: Callable[[], Lab] = Lab) -> None:
-        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown.
-        Raises CouldNotRun."""
+    def __init__(self, port: int = 0, open_lab: Callable[[], Lab] = Lab, allow_changes: bool = False) -> None:
+        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown;
+        `allow_changes`: it may be changed. Raises CouldNotRun."""
         self.socket = _listen(port)
         self.port: int = self.socket.getsockname()[1]
         self.keys, self.memory, self.streams = Keys(), Workloads(), Streams(open_lab)
+        self.files, self.open_lab = OpenedFiles(), open_lab
+        self.changes = LabChanges(open_lab) if allow_changes else None
         self.guard = Guard(self._routes(), self.keys, self.port)
         settings = uvicorn.Config(
             self.guard,
@@ -132,20 +144,36 @@ class PageServer:
         self._server.should_exit = True
 
     def _routes(self) -> Starlette:
+        changes = self.changes
         asks: dict[str, tuple[type, Callable]] = {
             "plan": (answers.Ask, partial(answers.plan, self.memory)),
-            "day": (answers.AskDay, partial(answers.day, self.memory)),
+            "load": (answers.AskLoad, partial(answers.describe_load, self.memory)),
+            "whatif": (answers.AskModel, partial(answers.ask_model, self.memory)),
             "run": (answers.AskRun, partial(answers.run, self.memory)),
             "study": (answers.AskStudy, answers.study),
-            "doctor": (AskDoctor, judge),
+            "doctor": (AskDoctor, later("doctoring", "judge")),
             "upload": (answers.AskUpload, partial(answers.upload, self.memory)),
-            "start": (Nothing, lambda _: answers.start()),
+            "open": (AskOpen, self.files.open),
+            "fleet": (fleets.AskFleet, partial(fleets.show_fleet, self.files)),
+            "patch": (fleets.AskPatch, partial(fleets.write_patch, self.files)),
+            "proofs": (Nothing, later("proofs", "list_proofs")),
+            "proof": (AskProof, later("proofs", "show_proof", self.files)),
+            "topology": (Nothing, later("replicas", "show_topology", lambda: self.open_lab())),
+            "replica": (AskReplica, later("replicas", "run_replica", self.memory)),
+            "propose": (AskChange, changes.propose if changes else refuse_changes),
+            "change": (AskTicket, changes.carry_out if changes else refuse_changes),
+            "start": (Nothing, lambda _: answers.start() | self._abilities()),
         }
         routes = [Route(f"/api/{name}", _handler(*ask, name in LONG), methods=["POST"]) for name, ask in asks.items()]
         routes.append(Route("/api/live", self._live, methods=["POST"]))
         return Starlette(
             routes=[*routes, Route(SESSION, self._open, methods=["POST"]), Route("/{path:path}", serve_static)]
         )
+
+    def _abilities(self) -> dict[str, object]:
+        """Returns what not every page can: changes of the lab, and a model in the browser."""
+        actions = describe_actions() if self.changes else []
+        return {"actions": actions, "model": MODEL_ADDRESS in static_files()}
 
     async def _live(self, request: Request) -> Response:
         """Streams the lab's moments, a line of JSON each."""
@@ -171,29 +199,22 @@ class PageServer:
         return answer
 
 
-class AskDoctor(answers.AskUpload, kw_only=True):
-    """A recording to be judged, and today's storage where it does not say."""
+def later(module: str, function: str, *parts: object) -> Callable[..., dict[str, object]]:
+    """Returns a function of this room whose module is imported when it is first asked: it brings
+    libraries that other views do without. It raises CouldNotRun where one of them is missing."""
 
-    storage: str = ""
+    def answer(ask: object) -> dict[str, object]:
+        with import_optional():
+            own = import_module(f"headrace.ui.{module}")
+        return getattr(own, function)(*parts, ask)
 
-
-def judge(ask: AskDoctor) -> dict[str, object]:
-    """Judges a recording. Raises InputError, and CouldNotRun where the library that its report
-    needs is missing."""
-    with import_optional():
-        from headrace.ui.doctoring import doctor
-
-    return doctor(ask.name, ask.text, ask.storage)
+    return answer
 
 
 class OpenSession(msgspec.Struct, forbid_unknown_fields=True):
     """What the page sends to be let in."""
 
     token: str
-
-
-class Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """A question without parts."""
 
 
 def _handler(kind: type, function: Callable, is_long: bool) -> Callable:

@@ -8,10 +8,7 @@ and files that were dropped into the page.
 
 from __future__ import annotations
 
-import hashlib
 import re
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -23,12 +20,12 @@ from headrace.calibration.named import read_named
 from headrace.errors import InputError
 from headrace.observe import formats
 from headrace.observe.recording import recording_of
+from headrace.ui.remembered import RememberedFiles
 from headrace.ui.spelling import SOURCE, spell_command
 
 AnyWorkload = workloads.Workload | workloads.TransactionWorkload
 NEW, FILE = "new:", "file:"
-# Files that are remembered, the newest first to last: some MiB. A browser sends a forgotten one
-# again.
+# Files that are remembered: some MiB.
 MOST_FILES = 16
 LONGEST_NAME = 80  # characters of a file's name
 UNNAMED = "workload"
@@ -49,8 +46,7 @@ class Workloads:
     """Finds the workload that a text names, and remembers files by their content."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[str, Upload] = OrderedDict()
-        self._lock = threading.Lock()
+        self._files = RememberedFiles[Upload](MOST_FILES)
 
     def add(self, name: str, content: bytes) -> str:
         """Reads a workload file or a recording and returns the text that names it from now on.
@@ -58,13 +54,7 @@ class Workloads:
         name = clean_name(name)
         is_recording = guess(content.decode(errors="replace")) != OWN_FILE
         workload = read_recording(name, content) if is_recording else workloads.parse(name, content)
-        key = hashlib.sha256(content).hexdigest()
-        with self._lock:
-            self._files[key] = Upload(name, workload, is_recording)
-            self._files.move_to_end(key)
-            while len(self._files) > MOST_FILES:
-                self._files.popitem(last=False)
-        return f"{FILE}{key}"
+        return f"{FILE}{self._files.add(content, Upload(name, workload, is_recording))}"
 
     def find(self, text: str) -> AnyWorkload:
         """Returns the workload of a text. Raises InputError."""
@@ -87,12 +77,7 @@ class Workloads:
         return [spell_command(["workload", "import", upload.name, "--to", file])], file
 
     def _upload(self, text: str) -> Upload:
-        with self._lock:
-            upload = self._files.get(text.removeprefix(FILE))
-        if upload is None:
-            rule, hint = "is not a file that this page was given", "Drop the file into the page again."
-            raise InputError(shown(text[:20]), rule, SOURCE, hint)
-        return upload
+        return self._files.find(text.removeprefix(FILE))
 
 
 @lru_cache(maxsize=32)

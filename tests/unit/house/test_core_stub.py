@@ -175,6 +175,7 @@ ANSWERS = {
         ("io2:100:200", "2024-01-01"),
         ("instance-store:100", None, "m5d.8xlarge"),
     ],
+    "sustained_iops": [("2xgp2:100",), ("raid10:4xgp3:500", "2024-01-01")],
     "credit_buckets": [("2xgp2:100",), ("st1:500", None, "m5.large"), ("gp3:100", None, "m5.24xlarge")],
     "seconds_to_empty": [(5.4e6, 3_000.0, 300.0), (1.0, 1.0, 2.0)],
     "storage_cost": [("gp3:500",), ("raid5:3xgp3:500",)],

@@ -55,6 +55,7 @@ def demand_question(rng: random.Random, load: dict) -> dict:
         "region": "us-east-1",
         "start_balance_percent": rng.choice([None, 30.0]),
         "day_of": rng.choice([None, 2]),
+        "row_s": rng.choice([None, 60.0, 200.0]),
     }
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from headrace.ui.server import PageServer
+
+sys.path.insert(0, str(Path(__file__).parent))
+from pages import is_bad
 
 
 @dataclass
@@ -81,3 +87,54 @@ def visitor(server: PageServer) -> Visitor:
     browser = Visitor(server)
     assert browser.open(server.keys.token) == 200
     return browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    """Debian's Chromium; a test is skipped by name where it is not installed."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed: apt-get install chromium")
+    # A container has no user namespaces for the sandbox, and a small /dev/shm.
+    with playwright.sync_playwright() as play:
+        program = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield program
+        program.close()
+
+
+@pytest.fixture
+def visit(browser, server: PageServer):
+    """Opens an address of the page in a new window: the first by the token, the others by its cookie. Fails at the end
+    where the console had an error or anything was asked of another origin."""
+    contexts, complaints, states = [], [], []
+
+    def open_page(address: str, width: int = 1400, ready: str = ".cards", **more):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            storage_state=states[0] if states else None,
+            reduced_motion="reduce",
+            **more,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda line: complaints.append(line.text) if is_bad(line) else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                complaints.append(request.url)
+                if f"127.0.0.1:{server.port}" not in request.url and not request.url.startswith("data:")
+                else None
+            ),
+        )
+        page.goto(f"http://127.0.0.1:{server.port}/{address}" + (f"#token={server.keys.token}" if not states else ""))
+        page.locator(ready).first.wait_for()
+        if not states:
+            states.append(context.storage_state())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not complaints

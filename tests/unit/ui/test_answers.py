@@ -16,9 +16,10 @@ from headrace.planner.settings import PlanSettings
 from headrace.report.view import Code, Column, Fold, Items, Sentence, Table, View
 from headrace.simulation.settings import PredictionSettings, SimulationSettings
 from headrace.ui import answers, workloads
-from headrace.ui.doctoring import doctor
+from headrace.ui.asks import AskDoctor
+from headrace.ui.doctoring import judge
 from headrace.ui.examples import EXAMPLES
-from headrace.ui.spelling import read_settings, spell_settings
+from headrace.ui.spelling import read_settings, spell_command, spell_settings
 
 # Random settings, each answered twice: `make soak` takes 1,000.
 ROUNDS = int(os.environ.get("PAGE_ANSWERS", "36"))
@@ -38,12 +39,13 @@ def random_question(rng: random.Random) -> tuple[str, str, dict, dict]:
                         goals=[["p99_ms<=10"], ["p99_ms<=50", "throttled_min<=5"]], discount_percent=[7.5], region=["eu-west-1"], nodes=[2], top=[3])  # fmt: skip
         return kind, STEADY, settings, {}
     if kind == "day":
-        settings = some(growth=[0.5, 2], cycle=["settled"], form=["interval"], seed=[1, 7], instance=["m5.large"])
+        settings = some(growth=[0.5, 2], start_balance=[10, 60], as_of=["2024-03-01"])
+        cycle = {} if "start_balance" in settings else {"cycle": "settled"}
         return (
             kind,
             STEADY,
-            settings | {"form": "interval"},
-            {"storages": [rng.choice(("gp2:200", "gp3:100", "2xgp2:50", "io2:100:900"))]},
+            settings | cycle | {"form": "interval"},
+            {"storage": rng.choice(("gp2:200", "gp3:100", "2xgp2:50", "io2:100:900"))},
         )
     settings = some(
         threads=[1, 64],
@@ -63,8 +65,22 @@ def answer_of(kind: str, workload: str, settings: dict, more: dict) -> dict:
     if kind == "plan":
         return answers.plan(memory, answers.Ask(workload, settings), lambda done: None)
     if kind == "day":
-        return answers.day(memory, answers.AskDay(workload, settings, **more))
+        return day_of(memory, workload, settings, **more)
     return answers.run(memory, answers.AskRun(workload, settings, **more))
+
+
+def day_of(memory: workloads.Workloads, workload: str, settings: dict, storage: str) -> dict:
+    """The day as the page asks the model for it, and the command that gives the same (engine.js)."""
+    about = answers.describe_load(memory, answers.AskLoad(workload))
+    question = {
+        "ask": "demand", "factor": settings.get("growth", 1), "storages": [storage], "instance": None, "as_of": settings.get("as_of"),
+        "region": "us-east-1", "start_balance_percent": settings.get("start_balance"), "day_of": 0, "row_s": about["row_s"],
+    }  # fmt: skip
+    [answer] = answers.ask_model(memory, answers.AskModel(workload, questions=[question]))["answers"]
+    demand = json.loads(bytes(answer))["demand"]
+    before, named = memory.spell(workload)
+    line = spell_command(["simulate", named, "--storage", storage, *spell_settings(SimulationSettings, settings)])
+    return {"columns": demand["day"], "summary": demand["choices"][0]["summary"], "commands": [*before, line]}
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
@@ -72,7 +88,7 @@ def test_the_page_answers_what_its_command_prints(seed, call, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     kind, workload, settings, more = random_question(random.Random(seed))
     answer = answer_of(kind, workload, settings, more)
-    commands = (answer["runs"][0] if kind == "day" else answer)["commands"]
+    commands = answer["commands"]
     for line in commands[:-1]:
         assert call(*shlex.split(line)[1:])[0] == 0
     code, out, err = call(*shlex.split(commands[-1])[1:], "--output", "json")
@@ -82,9 +98,8 @@ def test_the_page_answers_what_its_command_prints(seed, call, tmp_path, monkeypa
         assert json.loads(json.dumps(answer["result"])) == printed, commands
         return
     if kind == "day":
-        run = answer["runs"][0]
-        assert json.loads(json.dumps(run["summary"])) == {name: printed["summary"][name] for name in run["summary"]}
-        columns = run["columns"]
+        assert answer["summary"] == {name: printed["summary"][name] for name in answer["summary"]}
+        columns = answer["columns"]
     else:
         rows = printed.pop("rows")
         assert json.loads(json.dumps(answer["result"])) == printed
@@ -224,7 +239,7 @@ def test_every_example_is_answered():
 def test_a_database_is_not_simulated_as_demand_nor_the_reverse():
     memory = workloads.Workloads()
     with pytest.raises(InputError, match="Database view"):
-        answers.day(memory, answers.AskDay(TPCC, storages=["gp3:100"]))
+        answers.describe_load(memory, answers.AskLoad(TPCC))
     with pytest.raises(InputError, match="Plan view"):
         answers.run(memory, answers.AskRun("demo:day", storage="gp3:100"))
 
@@ -232,7 +247,7 @@ def test_a_database_is_not_simulated_as_demand_nor_the_reverse():
 @pytest.mark.parametrize("storage", ["gp2:1200", ""])
 def test_a_recording_is_judged_as_the_doctor_judges_it(storage, call, monkeypatch):
     monkeypatch.chdir(ROOT / "examples")
-    answer = doctor("iostat.txt", (ROOT / "examples/iostat.txt").read_text(), storage)
+    answer = judge(AskDoctor("iostat.txt", (ROOT / "examples/iostat.txt").read_text(), storage=storage))
     _, out, err = call(*shlex.split(answer["commands"][0])[1:], "--output", "json")
     assert json.loads(json.dumps(answer["result"])) == json.loads(out), err
     assert answer["ticks"] and json.dumps(answer["view"])

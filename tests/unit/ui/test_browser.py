@@ -6,83 +6,19 @@ context of its own that ignores the policy."""
 from __future__ import annotations
 
 import json
-import re
-import shutil
-from collections.abc import Iterator
 
 import pytest
+from pages import violations
 from places import ROOT
 
 from headrace.lab import Lab
-from headrace.ui.server import PageServer
 
-CHROMIUM = shutil.which("chromium")
-playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
 PLAN = "plan?w=demo:day&compare=gp2:1200"
 STEADY = "new:reads_per_s=400,writes_per_s=300,size_gib=80"  # planned in less time than the recorded day
 QUICK = f"plan?w={STEADY}&compare=gp2:100"
 STUDY = "studies?study=services-2020"  # the quickest
 DATABASE = "database?w=sysbench-tpcc:warehouses=100,cache_gib=4,threads=16&storage=gp3:100&seconds=120"
 MARKUP = '<img src=x onerror="document.title=1">\u202e' + "x" * 10_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    # A container has no user namespaces for the sandbox, and a small /dev/shm.
-    with playwright.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def visit(browser: playwright.Browser, server: PageServer):
-    """Opens an address of the page in a new window: the first by the token, the others by its cookie. Fails at the end
-    where the console had an error or anything was asked of another origin."""
-    contexts, complaints, states = [], [], []
-
-    def open_page(address: str, width: int = 1400, ready: str = ".cards", **more) -> playwright.Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900},
-            storage_state=states[0] if states else None,
-            reduced_motion="reduce",
-            **more,
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda line: complaints.append(line.text) if is_bad(line) else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                complaints.append(request.url)
-                if f"127.0.0.1:{server.port}" not in request.url and not request.url.startswith("data:")
-                else None
-            ),
-        )
-        page.goto(f"http://127.0.0.1:{server.port}/{address}" + (f"#token={server.keys.token}" if not states else ""))
-        page.locator(ready).first.wait_for()
-        if not states:
-            states.append(context.storage_state())
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not complaints
-
-
-def is_bad(line: playwright.ConsoleMessage) -> bool:
-    """Whether a line of the console is an error, and not Chromium's note of an answer that refuses."""
-    return line.type == "error" and not re.search("the server responded with a status of (4|503)", line.text)
-
-
-def violations(page: playwright.Page) -> list[str]:
-    """What axe-core finds: rule and element."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
-    found = axe.Axe().run(page).response["violations"]
-    return [f"{rule['id']}: {node['html'][:200]}" for rule in found for node in rule["nodes"]]
 
 
 def test_the_plan_answers_at_once_and_follows(visit, server):

@@ -9,6 +9,8 @@ import tomllib
 import pytest
 from places import ROOT
 
+from headrace.ui.server import MODEL_ADDRESS, static_files
+
 STATIC = ROOT / "python/headrace/ui/static"
 VENDOR = STATIC / "vendor"
 FILES = {file["file"]: file for file in tomllib.loads((VENDOR / "vendor.toml").read_text())["file"]}
@@ -43,7 +45,34 @@ def test_own_files_make_no_markup_of_text_and_name_no_other_origin(path):
     assert all(name.startswith("./") for name in re.findall(r'^import .* from "([^"]+)"', text, re.MULTILINE))
 
 
+# As of the package (tests/unit/house/test_names.py); "left" is a side here.
+VAGUE = "one|asked|shown|found|told|made|known|said|kept|wanted|held"
+VAGUE_NAMES = re.compile(
+    rf"\b(?:const|let|function|class)\s+(?:{VAGUE})\b|[(,]\s*(?:/\*\*[^*]*\*/\s*)?(?:{VAGUE})\)?\s*=>"
+)
+
+
+@pytest.mark.parametrize("path", [path for path in OWN if path.suffix == ".js"], ids=lambda path: path.name)
+def test_names_are_nouns(path):
+    assert not VAGUE_NAMES.findall(path.read_text())
+
+
+def test_the_page_is_small():
+    """What a browser fetches, gzipped: 150 KiB, and 600 KiB with the model where it is built."""
+    sizes = {address: len(file.packed) for address, file in static_files().items()}
+    model = sizes.pop(MODEL_ADDRESS, 0)
+    assert sum(sizes.values()) < 150 << 10 and sum(sizes.values()) + model < 600 << 10
+
+
 def test_what_is_checked_would_be_noticed():
     """The pattern of other origins leaves the name of SVG alone, which nobody asks."""
     pattern = r"https?://(?!www\.w3\.org/2000/svg)"
     assert re.findall(pattern, "http://www.w3.org/2000/svg https://cdn.example") == ["https://"]
+    assert (
+        len(
+            VAGUE_NAMES.findall(
+                "const one = 1; all.map(one => 2); all.map((/** @type {any} */ told) => told); f(oneself => 3)"
+            )
+        )
+        == 3
+    )

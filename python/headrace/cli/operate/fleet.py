@@ -47,7 +47,9 @@ Points are what CloudWatch kept: get-metric-data pages, CSV, or a metric stream 
 them. Each volume is first simulated as it is; where that disagrees with what was recorded, no advice is given.
 docs/guide/fleet.md."""
 
-app = CommandGroup("Right-size a fleet of volumes: import its metrics, plan, report.", EPILOG)
+app = CommandGroup(
+    "Right-size a fleet of volumes: import its metrics, plan, report.", EPILOG, shares=(FleetPriceOptions,)
+)
 ENDINGS = (".parquet",)  # of what `import` and `plan` write
 
 

@@ -15,6 +15,7 @@ from headrace.cli.lazy import lazily
 from headrace.cli.options import ForceOption, OutputOption, PageOrChartOption, flag, option
 from headrace.cli.output import print_csv, print_json, say, show
 from headrace.errors import InputError
+from headrace.operate.fleet import MOST_RISK_PERCENT
 from headrace.report.output import check_chart_path, write_text
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class FleetPatchOptions:
     max_per_hour: Annotated[int, option("N", "Changes that patch.sh begins in an hour.", min=1)] = 30
     max_risk_percent: Annotated[
         float, option("PERCENT", "Leave out changes of more risk than this.", min=0, max=100)
-    ] = 10.0
+    ] = MOST_RISK_PERCENT
     with_growth: Annotated[bool, flag("--with-growth", "Patch what needs more too, not only what saves.")] = False
     lower_durability: Annotated[
         bool, flag("--lower-durability", "Patch changes too that lower the durability: io2 to another type.")
@@ -197,17 +198,5 @@ def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Pa
 def _tell(advised: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
     for name in files:
         say(f"written: {folder / name}")
-    usd = -sum(change.usd_month for change in advised.changes)
-    say(
-        f"{len(advised.changes):,} volumes to modify, saving {usd:,.2f} USD a month."
-        if advised.changes
-        else "Nothing to modify."
-    )
-    if advised.risky:
-        say(f"{advised.risky:,} devices are left out for their risk (--max-risk-percent).")
-    if advised.less_durable:
-        say(
-            f"{advised.less_durable:,} devices are left out because their data would be less sure (--lower-durability)."
-        )
-    for refusal in advised.refused:
-        say(f"{refusal.change.volume_id} is left out: {refusal.why}.")
+    for line in advised.describe():
+        say(line)

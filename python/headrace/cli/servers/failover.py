@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.servers.failover.planning.progress import Progress
 
 with lazily():
+    from headrace.report.replication import members as member_words
     from headrace.servers.failover import cluster as cluster_module
     from headrace.servers.failover import interruption
     from headrace.servers.failover import rejoin as failover_rejoin
@@ -187,9 +188,9 @@ def status(
         "unfinished": None if unfinished is None else {"source": unfinished.source, "kind": unfinished.kind},
     }
     print_answer(answer, output, answer["servers"], COLUMNS, lambda: (_table(answer["servers"]),))
-    words = {"kept": "no acknowledged commit is lost with the source, as long as", "async": "commits may be lost with the source", "none": "nobody could take over"}  # fmt: skip
-    say(f"guarantee now: {guarantee.level}: {words[guarantee.level]}")
-    for text in (*guarantee.reasons, *guarantee.conditions):
+    first, *details = member_words.guarantee_lines(guarantee)
+    say(first)
+    for text in details:
         say(f"  - {text}")
     for trap in wrong:
         say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 with lazily():
     from headrace import servers
     from headrace.report.replication import measured
+    from headrace.report.replication import members as member_words
     from headrace.servers.topology import explain as topology_explain
     from headrace.servers.topology import topology
     from headrace.servers.topology.lag import metrics
@@ -342,75 +343,15 @@ def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
     return each
 
 
-COLUMNS = ("server", "follows", "receive", "apply", "behind s", "executed", "read-only", "workers", "semi-sync")
-CSV = (
-    "name", "channel", "source_host", "source_port", "receive", "apply", "seconds_behind", "executed", "received", "read_only", "workers",
-    "delay_s", "filters", "semi_sync", "problems",
-)  # fmt: skip
-
-
-def _rows(member: TopologyMember) -> list[dict[str, Any]]:
-    """Returns a row for each channel, or a single row for a server without any."""
-    state = member.state
-    common: dict[str, Any] = {"name": member.server.name, "problems": "; ".join(member.problems)}
-    if state is None:
-        return [common | {"receive": member.server.state}]
-    sync = state.semi_sync
-    side = "source" if sync.source_status else "replica" if sync.replica_status else ""
-    enabled = sync.source_enabled or sync.replica_enabled
-    common |= {
-        "executed": str(state.executed),
-        "read_only": state.read_only,
-        "semi_sync": side or ("OFF now" if enabled else ""),
-    }
-    rows = [
-        {
-            "channel": channel.name,
-            "source_host": channel.source_host,
-            "source_port": channel.source_port,
-            "receive": channel.receive,
-            "apply": channel.apply,
-            "seconds_behind": channel.seconds_behind,
-            "received": str(channel.received),
-            "workers": channel.workers,
-            "delay_s": channel.delay_s,
-            "filters": " ".join(f"{kind}={value}" for kind, value in channel.filters),
-        }
-        for channel in state.channels
-    ]
-    return [common | row for row in rows] or [common]
-
-
 def _print(members: list[TopologyMember], output: str) -> None:
-    rows = [row for member in members for row in _rows(member)]
-    names = {(member.server.host, member.server.port): member.server.name for member in members}
+    rows = [row for member in members for row in member_words.rows_of(member)]
     print_answer(
-        [member.as_dict() for member in members], output, rows, CSV, lambda: (table(COLUMNS, _cells(rows, names)),)
+        [member.as_dict() for member in members],
+        output,
+        rows,
+        member_words.CSV,
+        lambda: (table(member_words.COLUMNS, member_words.cells_of(members)),),
     )
-
-
-def _cells(rows: list[dict[str, Any]], names: dict[tuple[str, int | None], str]) -> list[list[object]]:
-    table_cells = []
-    for row in rows:
-        host, port = row.get("source_host"), row.get("source_port")
-        follows = names.get((str(host), port)) or (f"{host}:{port}" if host else "-")
-        follows += f" ({row['channel']})" if row.get("channel") else ""
-        executed = str(row.get("executed", ""))
-        short = executed if len(executed) <= 44 else f"{executed[:8]}...{executed[-32:]}"
-        yes = {True: "yes", False: "no", None: "-"}[row.get("read_only")]
-        rest = [row.get("workers"), row.get("semi_sync")]
-        cells = [
-            row["name"],
-            follows,
-            row.get("receive"),
-            row.get("apply"),
-            row.get("seconds_behind"),
-            short,
-            yes,
-            *rest,
-        ]
-        table_cells.append(["-" if cell in (None, "") else cell for cell in cells])
-    return table_cells
 
 
 def _notes(members: list[TopologyMember]) -> None:

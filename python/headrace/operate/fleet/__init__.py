@@ -2,3 +2,7 @@
 
 inventory    volumes and instances, from the AWS CLI's own JSON
 """
+
+# The most risk of a change that is carried out without asking for more, percent: ours, one of the
+# ten fortnights that are drawn.
+MOST_RISK_PERCENT = 10.0

@@ -35,6 +35,18 @@ class AdvisedChanges:
     risky: int
     less_durable: int = 0
 
+    def describe(self) -> list[str]:
+        """Says what the changes come to, and which advised ones are not among them."""
+        usd = -sum(change.usd_month for change in self.changes)
+        count = len(self.changes)
+        lines = [f"{count:,} volumes to modify, saving {usd:,.2f} USD a month." if count else "Nothing to modify."]
+        if self.risky:
+            lines.append(f"{self.risky:,} devices are left out for their risk (--max-risk-percent).")
+        if self.less_durable:
+            why = "because their data would be less sure (--lower-durability)"
+            lines.append(f"{self.less_durable:,} devices are left out {why}.")
+        return [*lines, *(f"{refusal.change.volume_id} is left out: {refusal.why}." for refusal in self.refused)]
+
 
 def read_answers(path: Path) -> list[VolumeAnswer]:
     """Reads the answers that `headrace fleet plan` wrote, those worth most first. Raises

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.report.view import Block, Column, Heading, Items, Sentence, Table, View, columns, drawn
+from headrace.report.view import Block, Card, Column, Heading, Items, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, number, percent, usd
 
 if TYPE_CHECKING:
@@ -254,9 +254,21 @@ def view_of(
             f"Savings against risk of what can be changed ({counted_text}); the table below has the same figures"
         )
         blocks.append(drawn(chart, described))
-    return View(
-        "Fleet: what each volume needs", first, blocks=[*blocks, *tables(answers, most), *_page_tables(answers)]
-    )
+    shown = [*blocks, *tables(answers, most), *_page_tables(answers)]
+    return View("Fleet: what each volume needs", first, list(_cards(answers)), shown)
+
+
+def _cards(answers: Sequence) -> Iterator[Card]:
+    """Yields what changes save, what is too small, and what nobody uses."""
+    if count := len(of_verdict(answers, "change")):
+        figure = f"{usd(saved_usd(answers))} USD"
+        yield Card("Changes save a month", figure, f"{counted(count, 'device')} can be changed.", "good")
+    if count := len(of_verdict(answers, "unused")):
+        figure = f"{usd(saved_usd(answers, 'unused'))} USD"
+        yield Card("Deleting what is unused saves a month", figure, f"Nobody uses {counted(count, 'device')}.", "good")
+    if count := len(of_verdict(answers, "grow")):
+        more = f"What {'it needs' if count == 1 else 'they need'} costs {usd(-saved_usd(answers, 'grow'))} USD more a month."
+        yield Card("Too small", counted(count, "device"), more, "warn")
 
 
 def tables(answers: Sequence, most: int = SHOWN) -> list[Block]:

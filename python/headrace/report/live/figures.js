@@ -20,11 +20,14 @@ export function figure(value) {
 /** 19.90. @param {number | null} value */
 export const usd = value => value === null || !Number.isFinite(value) ? "-" : value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
-/** 1.73 ms, 1.2 s, 43 min. @param {number | null} ms */
+// A wait of more than a minute is a queue that grows: such choices stand together at the top of a chart.
+export const NEVER_MS = 60_000;
+
+/** 1.73 ms, 1.2 s, 43 min. @param {number | null | undefined} ms */
 export function latency(ms) {
-  if (ms === null || !Number.isFinite(ms)) return "-";
+  if (ms === null || ms === undefined || !Number.isFinite(ms)) return "-";
   if (ms < 1000) return `${+ms.toPrecision(3)} ms`;
-  return ms < 120_000 ? `${+(ms / 1000).toPrecision(3)} s` : `${figure(ms / 60_000)} min`;
+  return ms < NEVER_MS ? `${+(ms / 1000).toPrecision(3)} s` : `${figure(ms / 60_000)} min`;
 }
 
 // One volume, or alike members of an array: level, count, type, GiB, IOPS, MiB/s.

@@ -2,15 +2,13 @@
 // "What if": sliders of a report that recompute its choices in this browser. Without script, or
 // without the model, the report reads and prints as it is.
 import { startModel, unpack } from "./model.js";
-import { element, figure, latency, partsOf, resized, storageOf, usd } from "./figures.js";
+import { NEVER_MS, element, figure, latency, partsOf, resized, storageOf, usd } from "./figures.js";
 import { drawChoices, drawLines } from "./charts.js";
 
 /** @typedef {{role: string, words: string, storage: string, log: string | null, instance: string | null, cache_gib: number | null, rest_usd: number, volumes_usd: number, metrics: Record<string, number | null>}} Choice */
 /** @typedef {{metric: string, sign: string, limit: number, words: string}} Goal */
 /** @typedef {{name: string, label: string, help: string, unit: string, least: number, most: number, value: number, log: boolean}} Control */
 
-// A wait of more than a minute is a queue that grows: such choices stand together at the top.
-const NEVER_MS = 60_000;
 const GIB = 1_073_741_824, WARM_S = 86_400, COURSE_S = 7_200;
 
 /** Core figures of a demand by the metric's name. @type {Record<string, (choice: any) => number | null>} */

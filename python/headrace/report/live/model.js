@@ -2,26 +2,26 @@
 // The model in this browser: questions in JSON to `crates/whatif`, answered in a worker, so that
 // the page stays free. Of the questions that wait, only the newest is answered.
 
-/** What runs in the worker; it is sent there as text. The first message is the model, and the
- * others, questions, wait for it. */
-function work() {
+/** Asks the model in WebAssembly a question, in JSON as its answer. @param {any} exports @param {string} question */
+export function exchange(exports, question) {
+  // Memory may grow in any call and detach its views: the pointer first, then the buffer.
+  const bytes = new TextEncoder().encode(question), to = exports.question_at(bytes.length);
+  new Uint8Array(exports.memory.buffer, to, bytes.length).set(bytes);
+  const length = exports.answer(), from = exports.answer_at();
+  return new TextDecoder().decode(new Uint8Array(exports.memory.buffer, from, length));
+}
+
+/** What runs in the worker; a report sends it there as text. The first message is the model, and
+ * the others, questions, wait for it. */
+export function work() {
   /** @type {Promise<any>} */
   let model = Promise.resolve(null);
-  const encoder = new TextEncoder(), decoder = new TextDecoder();
-  /** @param {any} exports @param {string} question */
-  function answer(exports, question) {
-    // Memory may grow in any call and detach its views: the pointer first, then the buffer.
-    const bytes = encoder.encode(question), to = exports.question_at(bytes.length);
-    new Uint8Array(exports.memory.buffer, to, bytes.length).set(bytes);
-    const length = exports.answer(), from = exports.answer_at();
-    return decoder.decode(new Uint8Array(exports.memory.buffer, from, length));
-  }
   self.onmessage = async event => {
     const { wasm, questions } = event.data;
     if (wasm) { model = WebAssembly.instantiate(wasm, {}).then(result => result.instance.exports); model.catch(() => {}); return; }
     try {
       const exports = await model;
-      self.postMessage({ answers: questions.map((/** @type {string} */ question) => answer(exports, question)) });
+      self.postMessage({ answers: questions.map((/** @type {string} */ question) => exchange(exports, question)) });
     } catch (error) { self.postMessage({ failed: String(error) }); }
   };
 }
@@ -32,13 +32,17 @@ export function unpack(packed) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
 }
 
-/** Starts the model. Returns the function that asks it several questions and gives their answers;
- * an older question that is overtaken by a newer one is never answered.
- * @param {string} packed @returns {Promise<(questions: object[]) => Promise<any[]>>} */
+/** Starts the model that a report carries. @param {string} packed */
 export async function startModel(packed) {
   const wasm = await unpack(packed).arrayBuffer();
-  const address = URL.createObjectURL(new Blob([`(${work})()`], { type: "text/javascript" }));
-  const worker = new Worker(address);
+  const address = URL.createObjectURL(new Blob([`${exchange};(${work})()`], { type: "text/javascript" }));
+  return askWorker(new Worker(address), wasm);
+}
+
+/** Gives a worker its model. Returns the function that asks it several questions and gives their
+ * answers; an older question that is overtaken by a newer one is never answered.
+ * @param {Worker} worker @param {ArrayBuffer} wasm @returns {(questions: object[]) => Promise<any[]>} */
+export function askWorker(worker, wasm) {
   worker.postMessage({ wasm }, [wasm]);
   let busy = false;
   /** @typedef {{questions: string[], tell: (answers: any[]) => void, fail: (error: Error) => void}} Question */

@@ -3,11 +3,14 @@
 
 /** @typedef {{name: string, flag: string, kind: string, many: boolean, unit: string | null, least: number | null, most: number | null,
  *   choices: string[] | null, default: any, usual: string | null, scope: string | null, help: string}} Option */
-/** @typedef {{view: string, workload: string, settings: Record<string, any>, storage: string, study: string}} State */
+/** `texts`: what else a view has in its address, by name.
+ * @typedef {{view: string, workload: string, settings: Record<string, any>, storage: string, texts: Record<string, string>}} State */
 
-export const VIEWS = { plan: "Plan", database: "Database", lab: "Lab", doctor: "Doctor", studies: "Studies" };
+export const VIEWS = { plan: "Plan", database: "Database", fleet: "Fleet", lab: "Lab", replicas: "Replicas", doctor: "Doctor", studies: "Studies", proofs: "Proofs" };
 // The options whose names the settings of a view have.
-export const OPTIONS = { plan: "plan", database: "predict" };
+export const OPTIONS = { plan: "plan", database: "predict", replicas: "predict" };
+/** The other texts of an address. @type {Record<string, string[]>} */
+const TEXTS = { fleet: ["file", "inventory", "verdict", "find", "sort"], replicas: ["replica", "workers"], studies: ["study"], proofs: ["proof", "file"] };
 
 /** @param {URL | Location} address @param {Record<string, Option[]>} options @returns {State} */
 export function readAddress(address, options) {
@@ -19,18 +22,20 @@ export function readAddress(address, options) {
     const texts = query.getAll(option.name);
     if (texts.length) settings[option.name] = option.many ? texts : readText(option, texts[0]);
   }
-  return { view, workload: query.get("w") ?? "", settings, storage: query.get("storage") ?? "", study: query.get("study") ?? "" };
+  const texts = Object.fromEntries((TEXTS[view] ?? []).filter(name => query.get(name)).map(name => [name, query.get(name) ?? ""]));
+  return { view, workload: query.get("w") ?? "", settings, storage: query.get("storage") ?? "", texts };
 }
 
 /** @param {State} state */
 export function writeAddress(state) {
   const query = new URLSearchParams();
-  if (state.view === "lab" || state.view === "doctor") return `/${state.view}`; // a file is in no address
-  if (state.view === "studies") return `/studies${state.study ? `?study=${state.study}` : ""}`;
-  if (state.workload) query.set("w", state.workload);
-  if (state.storage) query.set("storage", state.storage);
-  for (const [name, value] of Object.entries(state.settings))
-    for (const text of Array.isArray(value) ? value : [value]) query.append(name, String(text));
+  for (const name of TEXTS[state.view] ?? []) if (state.texts[name]) query.set(name, state.texts[name]);
+  if (state.view in OPTIONS) {
+    if (state.workload) query.set("w", state.workload);
+    if (state.storage) query.set("storage", state.storage);
+    for (const [name, value] of Object.entries(state.settings))
+      for (const text of Array.isArray(value) ? value : [value]) query.append(name, String(text));
+  }
   const text = query.toString();
   return `/${state.view}${text ? `?${text}` : ""}`;
 }

@@ -27,8 +27,8 @@ export async function ask(path, question, signal) {
 }
 
 /** Asks one question at a time and, while it waits, keeps the newest alone: what a slider needs.
- * @param {string} path @param {(answer: any, refusal: Refusal | null) => void} tell */
-export function keepingUp(path, tell) {
+ * @param {(question: any) => Promise<any>} answerOf @param {(answer: any, refusal: Refusal | null) => void} tell */
+export function keepingUp(answerOf, tell) {
   let busy = false, sent = "";
   /** @type {object | null} */
   let next = null;
@@ -41,7 +41,7 @@ export function keepingUp(path, tell) {
     if (text === sent && !next) return;
     if (busy) { next = question; return; }
     busy = true; sent = text;
-    try { tell(await ask(path, question), null); }
+    try { tell(await answerOf(question), null); }
     catch (refusal) { tell(null, /** @type {Refusal} */ (refusal)); }
     busy = false;
     if (next) { const newest = next; next = null; send(newest); }

@@ -43,10 +43,10 @@ export function Control({ option, value, onMove, onRest }) {
   const label = title(option);
   if (option.kind === "number" || option.kind === "whole") {
     const slid = SLID[option.name];
-    const shown = value ?? option.default;
-    const parts = { label, value: shown, usual: option.usual ?? "", unit: unitOf(option), least: option.least, most: option.most, whole: option.kind === "whole", help: option.help, onMove, onRest };
+    const present = value ?? option.default;
+    const parts = { label, value: present, usual: option.usual ?? "", unit: unitOf(option), least: option.least, most: option.most, whole: option.kind === "whole", help: option.help, onMove, onRest };
     return slid ? html`<${Slider} ...${parts} from=${slid[0]} to=${slid[1]} />`
-      : html`<label class="field" title=${option.help}><span class="name">${label}</span><span class="box"><input type="number" step="any" value=${shown ?? ""} placeholder=${/^[\d,.]+$/.test(parts.usual) ? parts.usual : ""}
+      : html`<label class="field" title=${option.help}><span class="name">${label}</span><span class="box"><input type="number" step="any" value=${present ?? ""} placeholder=${/^[\d,.]+$/.test(parts.usual) ? parts.usual : ""}
         min=${option.least} max=${option.most} onChange=${(/** @type {any} */ event) => set(event.target.value === "" ? null : Number(event.target.value))} /> ${parts.unit}</span></label>`;
   }
   if (option.kind === "switch") return html`<label class="check" title=${option.help}><input type="checkbox" checked=${value ?? option.default}
@@ -88,10 +88,10 @@ export function readGoal(text) {
  * @param {{goals: string[], inForce: string[], metrics: Record<string, any>, onMove: (goals: string[]) => void, onRest: () => void}} props */
 export function Goals({ goals, inForce, metrics, onMove, onRest }) {
   const given = new Map(goals.map(text => [readGoal(text)?.metric ?? text, text]));
-  const shown = [...goals, ...inForce.filter(text => !given.has(readGoal(text)?.metric ?? text))];
+  const listed = [...goals, ...inForce.filter(text => !given.has(readGoal(text)?.metric ?? text))];
   const put = (/** @type {string} */ metric, /** @type {string} */ text) => onMove([...goals.filter(goal => readGoal(goal)?.metric !== metric), text]);
-  const free = Object.values(metrics).filter(metric => !shown.some(text => readGoal(text)?.metric === metric.name));
-  return html`<fieldset class="goals"><legend>Goals</legend>${shown.map(text => {
+  const free = Object.values(metrics).filter(metric => !listed.some(text => readGoal(text)?.metric === metric.name));
+  return html`<fieldset class="goals"><legend>Goals</legend>${listed.map(text => {
     const goal = readGoal(text);
     if (!goal) return html`<p key=${text}>${text} <button type="button" onClick=${() => { onMove(goals.filter(other => other !== text)); onRest(); }}>Remove</button></p>`;
     const metric = metrics[goal.metric], [from, to] = rangeOf(goal, metric);

@@ -4,7 +4,8 @@ import { html } from "./html.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
 import { Control } from "./controls.js";
 import { StorageControl } from "./storage.js";
-import { Panel, figure } from "./lines.js";
+import { Panel } from "./lines.js";
+import { figure } from "./figures.js";
 import { WorkloadControl } from "./workload.js";
 
 const FIRST = ["threads", "cache_gib", "growth", "instance", "start", "seconds", "log_storage"];

@@ -1,24 +1,24 @@
 // @ts-check
 // Cost against what is delivered, as SVG: filled meets every goal, hollow misses one.
-import { Component, html } from "./html.js";
-import { figure, short } from "./lines.js";
+import { html } from "./html.js";
+import { SizedChart } from "./sized.js";
+import { short } from "./lines.js";
+import { NEVER_MS, figure, latency } from "./figures.js";
 import { scale } from "./scales.js";
 
 /** @typedef {{storage: string, instance: string | null, log_storage: string | null, family: string, cost_usd_month: number, meets_goals: boolean,
  *   p99_ms?: number, tps?: number, tps_low?: number, tps_high?: number}} Point */
 
 const HEIGHT = 340, EDGE = { left: 60, right: 18, top: 20, bottom: 44 };
-// A wait of more than a minute is a queue that grows: such choices stand together at the top.
-export const NEVER_MS = 60_000;
 
-/** @extends {Component<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
-export class Frontier extends Component {
-  constructor(/** @type {any} */ props) { super(props); /** @type {{width: number, near: any}} */ this.state = { width: 560, near: null }; this.box = null; }
-  componentDidMount() {
-    this.watcher = new ResizeObserver(() => this.box && this.setState({ width: Math.max(280, this.box.clientWidth) }));
-    this.watcher.observe(this.box);
+/** @extends {SizedChart<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
+export class Frontier extends SizedChart {
+  constructor(/** @type {any} */ props) { super(props); this.state = { ...this.state, near: null }; }
+  // A slider that moves the day alone leaves the candidates as they are.
+  shouldComponentUpdate(/** @type {any} */ next, /** @type {any} */ state) {
+    const { points, best, today, goal } = this.props;
+    return next.points !== points || next.best !== best || next.today !== today || next.goal !== goal || state.width !== this.state.width || state.near !== this.state.near;
   }
-  componentWillUnmount() { this.watcher?.disconnect(); }
 
   render() {
     const { points, subject, best, today, goal, onPick } = this.props;
@@ -47,7 +47,7 @@ export class Frontier extends Component {
         ${marked.map((/** @type {any} */ { choice, words, kind }) => { const across = x.at(choice.cost_usd_month), end = across > width - 130;
           return html`<text class=${`mark ${kind}`} x=${across + (end ? -12 : 12)} y=${y.at(measure({ ...choice, ...choice.metrics })) - 9} text-anchor=${end ? "end" : "start"}>${words}</text>`; })}
       </svg>
-      <p class="near" aria-hidden="true">${about ? `${place(about)}: ${figure(about.cost_usd_month)} USD a month, ${demand ? `I/O p99 ${latency(about.p99_ms ?? NEVER_MS)}` : `${figure(about.tps)} tps`}${about.meets_goals ? ", meets every goal" : ", misses a goal"}` : demand ? "Point at a storage; a click draws its day." : "Point at a storage; a click runs it in the Database view."}</p></figure>`;
+      <p class="near" aria-hidden="true">${about ? `${place(about)}: ${figure(about.cost_usd_month)} USD a month, ${demand ? `I/O p99 ${about.p99_ms === null ? "a minute or more" : latency(about.p99_ms)}` : `${figure(about.tps)} tps`}${about.meets_goals ? ", meets every goal" : ", misses a goal"}` : demand ? "Point at a storage; a click draws its day." : "Point at a storage; a click runs it in the Database view."}</p></figure>`;
   }
 }
 
@@ -56,9 +56,3 @@ const same = (a, b) => a.storage === b.storage && (a.instance ?? null) === (b.in
 
 /** @param {any} point */
 const place = point => `${point.instance ? `${point.instance} with ` : ""}${point.storage}${point.log_storage ? `, log on ${point.log_storage}` : ""}`;
-
-/** 1.73 ms, 20 ms, 1.2 s. @param {number} ms */
-export function latency(ms) {
-  if (ms >= NEVER_MS) return "a minute or more";
-  return ms >= 1000 ? `${+(ms / 1000).toPrecision(3)} s` : `${+ms.toPrecision(3)} ms`;
-}

@@ -3,7 +3,9 @@
 import { html } from "./html.js";
 import { headers } from "./asking.js";
 import { Cards, Code, Refused } from "./view.js";
-import { Panel, figure } from "./lines.js";
+import { Panel } from "./lines.js";
+import { ChangePanel } from "./changes.js";
+import { figure } from "./figures.js";
 
 const SHOWN_S = 600; // ten minutes of seconds
 const GAP_S = 3; // a longer silence is drawn as a gap, and not as a line through it
@@ -55,10 +57,11 @@ function take(lab, line) {
 }
 
 /** @param {any} page */
-export function LabView({ lab }) {
+export function LabView({ lab, facts }) {
+  const change = facts.actions.length > 0 && html`<${ChangePanel} actions=${facts.actions} volumes=${lab.moments[lab.moments.length - 1]?.volumes ?? []} />`;
   const now = lab.moments[lab.moments.length - 1];
   if (!now) return html`<main class="alone"><h1>${lab.refusal ? "There is no lab to show" : "Waiting for the first second"}</h1>
-    ${lab.refusal && html`<${Refused} refusal=${lab.refusal} /><h2>How to make one</h2><${Code} lines=${["headrace lab up", "headrace volume create gp3:20 --name db --attach"]} />`}</main>`;
+    ${lab.refusal && html`<${Refused} refusal=${lab.refusal} /><h2>How to make one</h2><${Code} lines=${["headrace lab up", "headrace volume create gp3:20 --name db --attach"]} />`}${change}</main>`;
   const binds = now.verdict.word === "binds" || now.verdict.word === "degraded";
   return html`<main class="alone"><h1>${now.verdict.word}: ${now.verdict.text}.</h1>
     <p class="sub" role="status">${lab.lost ? "The lab does not answer now; asked again every 2 s. What is drawn is older." : `${now.target}, measured, every ${figure(now.grain_s)} s`}</p>
@@ -67,7 +70,7 @@ export function LabView({ lab }) {
     <${Charts} moments=${lab.moments} />
     <h2>Volumes</h2><${Volumes} volumes=${now.volumes} />
     ${now.notes.length > 0 && html`<ul>${now.notes.map((/** @type {string} */ note) => html`<li>${note}</li>`)}</ul>`}
-    <h2>The same on the command line</h2><${Code} lines=${lab.commands} /></main>`;
+    <h2>The same on the command line</h2><${Code} lines=${lab.commands} />${change}</main>`;
 }
 
 /** @param {any} now @param {boolean} binds */
@@ -95,7 +98,7 @@ function Charts({ moments }) {
     times.push(at); rows.push(moment);
   }
   const lines = (/** @type {(volume: any) => number | null} */ read) => ids.map((id, index) => {
-    const values = rows.map(row => { const volume = row?.volumes.find((/** @type {any} */ one) => one.id === id); return volume ? read(volume) : null; });
+    const values = rows.map(row => { const volume = row?.volumes.find((/** @type {any} */ candidate) => candidate.id === id); return volume ? read(volume) : null; });
     return { name: nameOf(moments, id), values, colour: COLOURS[index] };
   }).filter(line => line.values.some(value => value !== null));
   const worst = (/** @type {any} */ volume) => Math.max(volume.read_p99_ms ?? 0, volume.write_p99_ms ?? 0) || null;
@@ -107,7 +110,7 @@ function Charts({ moments }) {
 }
 
 /** @param {any[]} moments @param {string} id */
-const nameOf = (moments, id) => { const volume = moments.flatMap(moment => moment.volumes).find(one => one.id === id); return volume.name ?? id; };
+const nameOf = (moments, id) => { const volume = moments.flatMap(moment => moment.volumes).find(candidate => candidate.id === id); return volume.name ?? id; };
 
 const COLUMNS = ["volume", "storage", "IOPS", "MiB/s", "queue", "read p99 ms", "write p99 ms", "over its limits", "balance", "head-room"];
 

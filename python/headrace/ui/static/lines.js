@@ -2,6 +2,7 @@
 // Lines over time on a canvas (uPlot), with their names and values above, and the limits drawn in.
 import uPlot from "./vendor/uPlot.esm.js";
 import { Component, html } from "./html.js";
+import { figure } from "./figures.js";
 
 /** @typedef {{name: string, values: (number | null)[], colour: string, filled?: boolean, dashed?: boolean}} Line */
 /** @typedef {{name: string, value: number, colour: string}} Limit */
@@ -9,13 +10,6 @@ import { Component, html } from "./html.js";
 /** The colour behind a name of the stylesheet. @param {string} name */
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = matchMedia("(prefers-color-scheme: dark)");
-
-/** 3,439 and 1.73. @param {number | null | undefined} value */
-export function figure(value) {
-  if (value === null || value === undefined || !Number.isFinite(value)) return "-";
-  const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
-  return value.toLocaleString("en", { maximumFractionDigits: digits });
-}
 
 /** One panel. `times`: s; `clock`: whether they are times of a day.
  * @extends {Component<{title: string, unit: string, times: number[], lines: Line[], limits?: Limit[], marks?: boolean[], log?: boolean, height?: number, clock?: boolean, sync: string, most?: number, described: string}>} */
@@ -66,7 +60,7 @@ export class Panel extends Component {
         { ...axis, size: 28, space: 64, incrs: [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400], values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(tick => clockOf(tick, !!clock)) },
         { ...axis, size: 52, filter: log ? powers : undefined, grid: log ? { ...axis.grid, filter: powers } : axis.grid, values: (/** @type {any} */ _, /** @type {(number | null)[]} */ ticks) => ticks.map(short) },
       ],
-      series: [{}, ...lines.map(one => ({ label: one.name, stroke: colour(one.colour), width: 1.75, dash: one.dashed ? [6, 4] : undefined, fill: one.filled ? `${colour(one.colour)}22` : undefined, points: { show: false } }))],
+      series: [{}, ...lines.map(series => ({ label: series.name, stroke: colour(series.colour), width: 1.75, dash: series.dashed ? [6, 4] : undefined, fill: series.filled ? `${colour(series.colour)}22` : undefined, points: { show: false } }))],
       hooks: {
         setCursor: [(/** @type {any} */ plot) => { if (plot.cursor.idx !== this.state.at) this.setState({ at: plot.cursor.idx }); }],
         drawClear: [(/** @type {any} */ plot) => drawMarks(plot, this.props.times, this.props.marks ?? [])],

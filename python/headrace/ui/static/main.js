@@ -7,7 +7,11 @@ import { PlanView } from "./plan.js";
 import { DatabaseView } from "./database.js";
 import { LabView, follow } from "./lab.js";
 import { DoctorView, judgeFile } from "./doctor.js";
+import { FleetView, openResult } from "./fleet.js";
+import { ReplicasView } from "./replicas.js";
+import { ProofsView } from "./proofs.js";
 import { StudiesView } from "./studies.js";
+import { askDays, engineName, startEngine } from "./engine.js";
 import { Refused } from "./view.js";
 import { take } from "./workload.js";
 
@@ -15,13 +19,16 @@ const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 const wide = matchMedia("(min-width: 900px)");
 // How long a slider rests before a plan is made, ms: between two movements of a hand.
 const REST_MS = 250;
-const DRAWN = { plan: PlanView, database: DatabaseView, lab: LabView, doctor: DoctorView, studies: StudiesView };
+const DRAWN = { plan: PlanView, database: DatabaseView, fleet: FleetView, lab: LabView, replicas: ReplicasView, doctor: DoctorView, studies: StudiesView, proofs: ProofsView };
 const FIRST_STUDY = 1; // takes a second; others take up to a minute
+const AGAIN_MS = 5000; // between two looks at replicas: each takes some two seconds
+const REPLICA = "gp3:500:3000"; // of the first look at the view: half of what the source has
 
 /** @type {any} */
 const page = {
-  facts: null, state: null, wide: wide.matches, dropped: null, drawn: [],
-  plan: { answer: null, refusal: null, busy: false }, day: { answer: null, refusal: null }, run: { answer: null, refusal: null, busy: false }, study: { answer: null, refusal: null, busy: false }, doctor: { file: null, storage: "", answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
+  facts: null, state: null, wide: wide.matches, dropped: null, drawn: [], day: { answer: null, refusal: null },
+  doctor: { file: null, storage: "", answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
+  ...Object.fromEntries(["plan", "run", "study", "fleet", "topology", "replica", "proofs", "proof"].map(name => [name, { answer: null, refusal: null, busy: false }])),
 };
 
 const askPlan = newestOnly("/api/plan", (answer, refusal) => {
@@ -29,8 +36,11 @@ const askPlan = newestOnly("/api/plan", (answer, refusal) => {
   show(); askAgain();
 }, REST_MS);
 const askStudy = newestOnly("/api/study", (answer, refusal) => { page.study = { answer, refusal, busy: false }; show(); }, 0);
-const askDay = keepingUp("/api/day", (answer, refusal) => { page.day = { answer, refusal }; show(); });
-const askRun = keepingUp("/api/run", (answer, refusal) => { page.run = { answer: answer ?? page.run.answer, refusal, busy: false }; show(); });
+const askDay = keepingUp(askDays, (answer, refusal) => { page.day = { answer, refusal }; show(); });
+const askRun = keepingUp(question => ask("/api/run", question), (answer, refusal) => { page.run = { answer: answer ?? page.run.answer, refusal, busy: false }; show(); });
+const askReplica = keepingUp(question => ask("/api/replica", question), (answer, refusal) => { page.replica = { answer: answer ?? page.replica.answer, refusal, busy: false }; show(); });
+const keep = (/** @type {string} */ name) => (/** @type {any} */ answer, /** @type {any} */ refusal) => { page[name] = { answer, refusal, busy: false }; show(); };
+const askFleet = newestOnly("/api/fleet", keep("fleet"), 0), askProof = newestOnly("/api/proof", keep("proof"), 0), askProofs = newestOnly("/api/proofs", keep("proofs"), 0);
 
 page.move = (/** @type {any} */ change) => {
   const settings = Object.fromEntries(Object.entries({ ...page.state.settings, ...change.settings }).filter(([, value]) => value !== null));
@@ -47,15 +57,32 @@ page.rest = () => {
 };
 page.go = (/** @type {any} */ state) => { page.state = state; const address = writeAddress(state); history.pushState(null, "", address); page.rested = address; fresh(); };
 page.choose = (/** @type {any} */ example) => {
-  const storage = page.state.view === "database" ? example.storage || "gp3:500:6000" : "";
+  const storage = page.state.view === "plan" ? "" : example.storage || "gp3:500:6000";
   page.go({ ...page.state, workload: example.workload, settings: page.state.view === "plan" ? example.settings : {}, storage });
 };
 page.drop = (/** @type {any} */ answer) => { page.dropped = answer; page.choose({ ...answer, settings: {}, storage: "" }); };
 page.tell = (/** @type {any} */ refusal) => { page.dropped = { refusal }; show(); };
+// Texts of an address that change where one is, such as a sort: no step of the back button, and nothing is asked.
+page.note = (/** @type {Record<string, string>} */ texts) => {
+  page.state = { ...page.state, texts: { ...page.state.texts, ...texts } };
+  page.rested = writeAddress(page.state);
+  history.replaceState(null, "", page.rested);
+  show();
+};
+page.show = () => show();
+// A result is shown where it belongs; an inventory stays with the fleet that is shown.
+page.opened = (/** @type {any} */ result) => {
+  const { view, texts } = page.state;
+  if (result.kind !== "inventory") return page.go({ ...page.state, view: result.kind === "proof" ? "proofs" : "fleet", settings: {}, storage: "", texts: { file: result.file, ...(result.kind === "fleet" && texts.inventory ? { inventory: texts.inventory } : {}) } });
+  page.inventories.set(result.file, result.name);
+  page.note({ inventory: [...new Set([...(texts.inventory ?? "").split(","), result.file])].filter(Boolean).join() });
+};
+page.inventories = new Map();
+page.refuse = (/** @type {any} */ refusal) => { const name = page.state.view === "proofs" ? "proof" : "fleet"; page[name] = { ...page[name], refusal, busy: false }; show(); };
 page.pick = (/** @type {any} */ point) => {
   if (page.kind === "demand") { page.move({ storage: point.storage }); page.rest(); return; }
   const settings = Object.fromEntries(Object.entries({ instance: point.instance, log_storage: point.log_storage, threads: page.state.settings.threads }).filter(([, value]) => value));
-  page.go({ study: "", view: "database", workload: page.state.workload, storage: point.storage, settings });
+  page.go({ texts: {}, view: "database", workload: page.state.workload, storage: point.storage, settings });
 };
 
 // A file is judged again when the storage is named: what bound it depends on its limits.
@@ -68,31 +95,47 @@ page.judge = async (/** @type {any} */ change) => {
 };
 
 function kindOf() {
-  const known = page.facts.examples.find((/** @type {any} */ example) => example.workload === page.state.workload);
-  return known?.kind ?? page.plan.answer?.workload.kind ?? page.dropped?.kind ?? (/^(sysbench|hammerdb)/.test(page.state.workload) ? "database" : "demand");
+  const chosen = page.facts.examples.find((/** @type {any} */ example) => example.workload === page.state.workload);
+  return chosen?.kind ?? page.plan.answer?.workload.kind ?? page.dropped?.kind ?? (/^(sysbench|hammerdb)/.test(page.state.workload) ? "database" : "demand");
 }
 
 /** Another address: what was answered is of another question. */
 function fresh() {
-  for (const question of [askPlan, askDay, askRun, askStudy]) question.forget();
-  page.plan = { answer: null, refusal: null, busy: true }; page.day = { answer: null, refusal: null }; page.run = { answer: null, refusal: null, busy: true };
-  page.study = { answer: null, refusal: null, busy: true };
+  for (const question of [askPlan, askDay, askRun, askStudy, askFleet, askReplica, askProof, askProofs]) question.forget();
+  page.day = { answer: null, refusal: null };
+  for (const name of ["plan", "run", "study", "fleet", "replica", "proof"]) page[name] = { answer: null, refusal: null, busy: true };
   show(); askAgain();
 }
 
 function askAgain() {
-  const { view, workload, settings, storage } = page.state;
+  const { view, workload, settings, storage, texts } = page.state;
   page.kind = kindOf();
   if (view === "doctor") return;
   if (view === "lab") return followLab();
-  if (view === "studies") return page.state.study && askStudy({ name: page.state.study });
+  if (view === "studies") return texts.study && askStudy({ name: texts.study });
+  if (view === "fleet") return texts.file && askFleet({ file: texts.file });
+  if (view === "proofs") { askProofs({}); return (texts.file || texts.proof) && askProof(texts.file ? { file: texts.file } : { name: texts.proof }); }
   if (view === "database") return askRun({ workload, storage, settings });
-  if (!page.plan.answer || page.asked !== JSON.stringify([workload, settings])) {
-    page.asked = JSON.stringify([workload, settings]);
+  if (view === "replicas") { lookAtReplicas(); return askReplica({ workload, storage, settings, replica: texts.replica, workers: texts.workers ? Number(texts.workers) : null }); }
+  const question = JSON.stringify([workload, settings]);
+  if (!page.plan.answer || page.planned !== question) {
+    page.planned = question;
     page.plan = { ...page.plan, busy: true }; show();
     askPlan({ workload, settings });
   }
   if (page.kind === "demand") askForDay();
+}
+
+/** The servers of the lab, looked at again and again for as long as the view is shown. */
+async function lookAtReplicas() {
+  if (page.looking) return;
+  page.looking = true;
+  while (page.state.view === "replicas") {
+    await ask("/api/topology", {}).then(answer => { page.topology = { answer, refusal: null }; }, refusal => { page.topology = { ...page.topology, refusal }; });
+    show();
+    await new Promise(rested => setTimeout(rested, AGAIN_MS));
+  }
+  page.looking = false;
 }
 
 /** One stream for as long as the view is shown. */
@@ -109,11 +152,12 @@ function askForDay() {
   const { workload, settings, storage } = page.state, result = page.plan.answer?.result;
   const best = result?.recommended ?? result?.closest[0], today = result?.compared;
   const drawn = [best && { role: result.recommended ? "recommended" : "closest", storage: best.storage }, today && { role: "today", storage: today.storage }, storage && { role: "tried", storage }].filter(Boolean);
-  page.drawn = drawn.filter((one, index) => drawn.findIndex(other => other.storage === one.storage) === index);
+  page.drawn = drawn.filter((choice, index) => drawn.findIndex(other => other.storage === choice.storage) === index);
   if (!page.drawn.length) return;
   const growth = settings.demand_growth ?? settings.growth ?? 1;
-  askDay({ workload, as_planned: true, storages: page.drawn.map((/** @type {any} */ one) => one.storage),
-    settings: { form: "interval", cycle: result?.cycle ?? "settled", growth, ...(settings.as_of ? { as_of: settings.as_of } : {}), ...(settings.start_balance !== undefined ? { start_balance: settings.start_balance } : {}) } });
+  const first = settings.start_balance !== undefined || settings.cycle === "first";
+  askDay({ workload, storages: page.drawn.map((/** @type {any} */ choice) => choice.storage), growth, as_of: settings.as_of ?? null, region: settings.region ?? null,
+    start_balance_percent: first ? settings.start_balance ?? 100 : null });
 }
 
 function show() {
@@ -126,16 +170,15 @@ function show() {
     if (view === state.view) return;
     const first = facts.examples.find((/** @type {any} */ example) => view === "plan" || example.kind === "database");
     const stays = state.workload !== "" && (page.kind === "database" || view === "plan"), best = page.plan.answer?.result.recommended;
-    if (view === "lab" || view === "doctor") return page.go({ ...state, view, settings: {}, storage: "" });
-    if (view === "studies") return page.go({ ...state, view, settings: {}, storage: "", study: state.study || facts.studies[FIRST_STUDY].name });
-    page.go({ study: "", view, workload: stays ? state.workload : first.workload, settings: view !== "plan" ? {} : stays ? (page.kind === "database" ? { goals: ["tps>=300"] } : {}) : first.settings,
+    if (!(view in OPTIONS)) return page.go({ ...state, view, settings: {}, storage: "", texts: view === "studies" ? { study: facts.studies[FIRST_STUDY].name } : {} });
+    page.go({ texts: view === "replicas" ? { replica: REPLICA } : {}, view, workload: stays ? state.workload : first.workload, settings: view !== "plan" ? {} : stays ? (page.kind === "database" ? { goals: ["tps>=300"] } : {}) : first.settings,
       storage: view === "plan" ? "" : (stays && best?.storage) || first.storage });
   };
   render(html`<header class="bar"><a class="brand" href="/" onClick=${(/** @type {any} */ event) => go(event, "plan")}><img src="/static/icon.svg" alt="" width="22" height="22" />Headrace</a>
     <nav aria-label="Views">${Object.entries(VIEWS).map(([view, title]) => html`<a href=${`/${view}`} aria-current=${view === state.view ? "page" : undefined} onClick=${(/** @type {any} */ event) => go(event, view)}>${title}</a>`)}</nav>
-    <span class="facts">limits and prices known on ${facts.catalog}${state.view in OPTIONS ? "; all figures simulated" : ""}</span></header>
+    <span class="facts">limits and prices known on ${facts.catalog}${state.view === "plan" || state.view === "database" ? "; all figures simulated" : ""}</span></header>
     <${DRAWN[/** @type {"plan"} */ (state.view)]} ...${page} />
-    <footer>headrace ${facts.version}. This page changes nothing and asks no other machine.</footer>`, root);
+    <footer data-engine=${engineName()}>headrace ${facts.version}. This page changes ${facts.actions.length ? "the lab alone, after a confirmation," : "nothing"} and asks no other machine.</footer>`, root);
 }
 
 async function start() {
@@ -146,17 +189,19 @@ async function start() {
   } catch (refusal) { root.replaceChildren(); render(html`<main class="closed"><h1>Headrace</h1><${Refused} refusal=${refusal} /></main>`, root); return; }
   root.replaceChildren();
   read();
+  if (page.facts.model) startEngine().then(show);
   addEventListener("popstate", read);
   wide.addEventListener("change", () => { page.wide = wide.matches; show(); });
   addEventListener("dragover", event => event.preventDefault());
-  addEventListener("drop", event => { event.preventDefault(); if (page.state.view === "doctor") judgeFile(event.dataTransfer?.files[0], page.judge); else take(event.dataTransfer?.files[0], page.drop, page.tell); });
+  addEventListener("drop", event => { event.preventDefault(); if (page.state.view === "doctor") judgeFile(event.dataTransfer?.files[0], page.judge); else if (page.state.view === "fleet" || page.state.view === "proofs") openResult(event.dataTransfer?.files[0], page); else take(event.dataTransfer?.files[0], page.drop, page.tell); });
 }
 
 function read() {
   const state = readAddress(location, page.facts.options), first = page.facts.examples.find((/** @type {any} */ example) => state.view === "plan" || example.kind === "database");
-  if (state.view === "studies" && !state.study) state.study = page.facts.studies[FIRST_STUDY].name;
+  if (state.view === "studies") state.texts.study ??= page.facts.studies[FIRST_STUDY].name;
+  if (state.view === "replicas") state.texts.replica ??= REPLICA;
   if (state.view in OPTIONS && !state.workload) Object.assign(state, { workload: first.workload, settings: state.view === "plan" ? first.settings : {} });
-  if (state.view === "database" && !state.storage) state.storage = first.storage;
+  if ((state.view === "database" || state.view === "replicas") && !state.storage) state.storage = first.storage;
   page.state = state;
   page.rested = writeAddress(state);
   history.replaceState(null, "", page.rested);

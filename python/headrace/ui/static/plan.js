@@ -4,8 +4,9 @@ import { html } from "./html.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
 import { Control, Goals } from "./controls.js";
 import { StorageControl } from "./storage.js";
-import { Frontier, NEVER_MS, latency } from "./frontier.js";
-import { Panel, figure } from "./lines.js";
+import { Frontier } from "./frontier.js";
+import { Panel } from "./lines.js";
+import { NEVER_MS, figure, latency } from "./figures.js";
 import { WorkloadControl } from "./workload.js";
 
 // The options that most questions move; the others are folded.
@@ -53,16 +54,16 @@ function Day({ day, state, move, rest, drawn }) {
   if (day.refusal) return html`<section><h2>The day</h2><${Refused} refusal=${day.refusal} />${tried}</section>`;
   if (!answer) return null;
   const runs = answer.runs, times = runs[0].columns.t_s, clock = answer.clock_start !== null;
-  const role = (/** @type {any} */ run) => drawn.find((/** @type {any} */ one) => one.storage === run.storage)?.role ?? "tried";
+  const role = (/** @type {any} */ run) => drawn.find((/** @type {any} */ choice) => choice.storage === run.storage)?.role ?? "tried";
   const lines = (/** @type {string} */ column) => runs.filter((/** @type {any} */ run) => run.columns[column]).map((/** @type {any} */ run) => ({ name: role(run), values: run.columns[column], colour: COLOURS[/** @type {"today"} */ (role(run))] }));
-  const asked = { name: "asked", values: runs[0].columns.asked_iops, colour: "--simulated", filled: true };
+  const demand = { name: "asked", values: runs[0].columns.asked_iops, colour: "--simulated", filled: true };
   const limits = runs.filter((/** @type {any} */ run) => run.sustained_iops && run.sustained_iops < 3 * Math.max(...runs[0].columns.asked_iops)).map((/** @type {any} */ run) => ({ name: `${role(run)}'s limit`, value: run.sustained_iops, colour: COLOURS[/** @type {"today"} */ (role(run))] }));
   const shared = { times, clock, sync: "day" };
   const balances = lines("balance_percent"), today = runs.find((/** @type {any} */ run) => role(run) === "today");
   const marks = (today?.columns.throttled_s ?? []).map((/** @type {number} */ seconds) => seconds > 0);
-  const waits = today && today.summary.throttled_s > 0 ? `shaded: requests wait on today's storage, ${spanOf(today.summary.throttled_s)}` : "";
+  const waits = today?.summary?.throttled_s > 0 ? `shaded: requests wait on today's storage, ${spanOf(today.summary.throttled_s)}` : "";
   return html`<section class="day"><h2>The day</h2>
-    <${Panel} ...${shared} title="I/Os a second" marks=${marks} unit=${waits || "simulated"} lines=${[asked, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
+    <${Panel} ...${shared} title="I/Os a second" marks=${marks} unit=${waits || "simulated"} lines=${[demand, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
     <${Panel} ...${shared} title="I/O p99" unit="ms, simulated; a minute stands for whatever is longer" log lines=${lines("p99_ms").map((/** @type {any} */ line) => ({ ...line, values: line.values.map((/** @type {number | null} */ ms) => ms === null ? null : Math.min(ms, NEVER_MS)) }))} height=${150} described="99th percentile of the latency of I/Os over the day" />
     ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, simulated" most=${100} lines=${balances} height=${120} described="Credit balance over the day" />`}
     <details><summary>The day as a table</summary><${HourTable} runs=${runs} role=${role} clock=${clock} /></details>

@@ -1,6 +1,7 @@
 // @ts-check
 // A chart of a study as SVG: published, simulated and measured in their three colours.
-import { Component, html } from "./html.js";
+import { html } from "./html.js";
+import { SizedChart } from "./sized.js";
 import { short } from "./lines.js";
 import { scale } from "./scales.js";
 
@@ -9,15 +10,8 @@ const DASHES = ["", "7 4", "2 3", "10 4 2 4"]; // lines of one colour are told a
 
 /** @typedef {{label: string, role: string, x: any[], y: any[]}} Series */
 
-/** @extends {Component<{chart: {title: string, kind: string, x_title: string, y_title: string, series: Series[]}}>} */
-export class Points extends Component {
-  constructor(/** @type {any} */ props) { super(props); this.state = { width: 720 }; this.box = null; }
-  componentDidMount() {
-    this.watcher = new ResizeObserver(() => this.box && this.setState({ width: Math.max(280, this.box.clientWidth) }));
-    this.watcher.observe(this.box);
-  }
-  componentWillUnmount() { this.watcher?.disconnect(); }
-
+/** @extends {SizedChart<{chart: {title: string, kind: string, x_title: string, y_title: string, series: Series[]}}>} */
+export class Points extends SizedChart {
   render() {
     const { chart } = this.props, { width } = this.state, number = (/** @type {any} */ value) => typeof value === "number" && Number.isFinite(value);
     const names = [...new Set(chart.series.flatMap(series => series.x.map(String)))];

@@ -6,15 +6,15 @@ import { Points } from "./points.js";
 
 /** @param {any} page */
 export function StudiesView({ facts, state, study, go, wide }) {
-  const answer = study.answer, about = facts.studies.find((/** @type {any} */ one) => one.name === state.study);
-  const open = (/** @type {any} */ event, /** @type {string} */ name) => { event.preventDefault(); if (name !== state.study) go({ ...state, study: name }); };
+  const answer = study.answer, about = facts.studies.find((/** @type {any} */ entry) => entry.name === state.texts.study);
+  const open = (/** @type {any} */ event, /** @type {string} */ name) => { event.preventDefault(); if (name !== state.texts.study) go({ ...state, texts: { study: name } }); };
   return html`<main class="sides" aria-busy=${study.busy}>
     <div class="head"><h1>${answer?.view.title ?? about?.title ?? "Studies"}</h1><p class="sub">${answer?.view.subtitle ?? about?.question ?? ""}</p>
       ${study.busy && html`<p role="status">The model repeats it: from a second to a minute.</p>`}
       ${study.refusal && html`<${Refused} refusal=${study.refusal} />`}
       ${answer && html`<${Cards} cards=${answer.view.cards} />`}</div>
-    <details class="side" open=${wide}><summary>Published experiments</summary><nav class="studies" aria-label="Studies">${facts.studies.map((/** @type {any} */ one) => html`<a href=${`/studies?study=${one.name}`}
-      aria-current=${one.name === state.study ? "page" : undefined} onClick=${(/** @type {any} */ event) => open(event, one.name)}>${one.title}</a>`)}</nav></details>
+    <details class="side" open=${wide}><summary>Published experiments</summary><nav class="studies" aria-label="Studies">${facts.studies.map((/** @type {any} */ entry) => html`<a href=${`/studies?study=${entry.name}`}
+      aria-current=${entry.name === state.texts.study ? "page" : undefined} onClick=${(/** @type {any} */ event) => open(event, entry.name)}>${entry.title}</a>`)}</nav></details>
     <div class="body">${answer && html`${answer.charts.flatMap((/** @type {any} */ chart) => chart.kind === "panels" ? chart.panels : [chart]).map((/** @type {any} */ chart) => html`<${Points} key=${chart.title + chart.y_title} chart=${chart} />`)}
       <h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}</div></main>`;
 }

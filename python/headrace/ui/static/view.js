@@ -16,8 +16,12 @@ function figure(words) {
   return at < 0 || /\d/.test(words.slice(at)) ? words : html`${words.slice(0, at)}\u00a0<small>${words.slice(at + 1)}</small>`;
 }
 
-/** @param {{blocks: any[]}} props */
-export const Blocks = ({ blocks }) => blocks.map(block => html`<${Block} block=${block} />`);
+/** Blocks of an answer; drawn again for another answer alone, and not with each move of a slider.
+ * @extends {Component<{blocks: any[]}>} */
+export class Blocks extends Component {
+  shouldComponentUpdate(/** @type {any} */ next) { return next.blocks !== this.props.blocks; }
+  render() { return this.props.blocks.map(block => html`<${Block} block=${block} />`); }
+}
 
 /** @param {{block: any}} props @returns {any} */
 function Block({ block }) {
@@ -54,32 +58,32 @@ const CLASSES = { number: "right", prose: "wide", key: "whole", "": "" };
 function Table({ table }) {
   const brief = table.columns.map((/** @type {any} */ column, /** @type {number} */ index) => column.brief ? index : -1).filter((/** @type {number} */ index) => index >= 0);
   const every = table.columns.map((/** @type {any} */ _, /** @type {number} */ index) => index);
-  if (!brief.length || brief.length === every.length) return html`<${Grid} table=${table} shown=${every} />`;
-  return html`<${Grid} table=${table} shown=${brief} /><details><summary>All ${every.length} columns</summary><${Grid} table=${table} shown=${every} /></details>`;
+  if (!brief.length || brief.length === every.length) return html`<${Grid} table=${table} indices=${every} />`;
+  return html`<${Grid} table=${table} indices=${brief} /><details><summary>All ${every.length} columns</summary><${Grid} table=${table} indices=${every} /></details>`;
 }
 
 // Rows that are drawn at first: more are nobody's first look, and cost a slow machine its patience.
 const FIRST_ROWS = 100;
 
-/** @extends {Component<{table: any, shown: number[]}>} */
+/** @extends {Component<{table: any, indices: number[]}>} */
 class Grid extends Component {
   constructor(/** @type {any} */ props) { super(props); this.state = { every: false }; }
   render() {
-    const { table, shown } = this.props, every = this.state.every || table.rows.length <= FIRST_ROWS;
-    return html`<${Rows} table=${every ? table : { ...table, rows: table.rows.slice(0, FIRST_ROWS) }} shown=${shown} />
+    const { table, indices } = this.props, every = this.state.every || table.rows.length <= FIRST_ROWS;
+    return html`<${Rows} table=${every ? table : { ...table, rows: table.rows.slice(0, FIRST_ROWS) }} indices=${indices} />
       ${!every && html`<button type="button" onClick=${() => this.setState({ every: true })}>Show all ${table.rows.length.toLocaleString("en")} rows</button>`}`;
   }
 }
 
-/** @param {{table: any, shown: number[]}} props */
-function Rows({ table, shown }) {
+/** @param {{table: any, indices: number[]}} props */
+function Rows({ table, indices }) {
   const mark = (/** @type {number} */ index) => CLASSES[/** @type {""} */ (table.columns[index].kind)];
   return html`<div class="scroll" tabindex="0"><table>${table.title && html`<caption>${table.title}</caption>`}
-    <thead><tr>${shown.map(index => html`<th scope="col" class=${mark(index)}>${table.columns[index].title}</th>`)}</tr></thead>
-    <tbody>${table.rows.map((/** @type {any[]} */ row, /** @type {number} */ at) => html`<tr class=${at === table.marked ? "marked" : ""}>${shown.map(index =>
+    <thead><tr>${indices.map(index => html`<th scope="col" class=${mark(index)}>${table.columns[index].title}</th>`)}</tr></thead>
+    <tbody>${table.rows.map((/** @type {any[]} */ row, /** @type {number} */ at) => html`<tr class=${at === table.marked ? "marked" : ""}>${indices.map(index =>
       html`<td class=${mark(index)} data-title=${table.columns[index].title}>${row[index] ?? ""}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-/** An error as the command line says it. @param {{refusal: any}} props */
-export const Refused = ({ refusal }) => html`<div class="refused" role="alert"><strong>${refusal.value}</strong>: ${refusal.rule}${refusal.source ? ` (${refusal.source})` : ""}.
+/** An error as the command line says it; one of a script is a bug, and is named. @param {{refusal: any}} props */
+export const Refused = ({ refusal }) => refusal instanceof Error ? html`<div class="refused" role="alert"><strong>this view</strong>: is a bug in headrace: ${String(refusal)}.</div>` : html`<div class="refused" role="alert"><strong>${refusal.value}</strong>: ${refusal.rule}${refusal.source ? ` (${refusal.source})` : ""}.
   ${refusal.hint && html`<p>${refusal.hint}</p>`}</div>`;

@@ -8,12 +8,12 @@ const MOST_BYTES = 1 << 20; // what the server takes; JSON adds to it, so that i
 
 /** @param {any} page */
 export function WorkloadControl({ facts, state, kind, plan, run, choose, dropped, tell, drop }) {
-  const known = facts.examples.filter((/** @type {any} */ example) => state.view === "plan" || example.kind === "database");
-  const own = !known.some((/** @type {any} */ example) => example.workload === state.workload);
+  const choices = facts.examples.filter((/** @type {any} */ example) => state.view === "plan" || example.kind === "database");
+  const own = !choices.some((/** @type {any} */ example) => example.workload === state.workload);
   const name = (plan.answer ?? run.answer)?.workload?.name ?? dropped?.name ?? "your own";
   return html`<fieldset class="workload"><legend>Workload</legend>
-    <label class="field text"><span class="name">Load</span><select value=${own ? "" : state.workload} onChange=${(/** @type {any} */ event) => { const chosen = known.find((/** @type {any} */ example) => example.workload === event.target.value); if (chosen) choose(chosen); }}>
-      ${own && html`<option value="">${name}</option>`}${known.map((/** @type {any} */ example) => html`<option value=${example.workload}>${example.title}</option>`)}</select></label>
+    <label class="field text"><span class="name">Load</span><select value=${own ? "" : state.workload} onChange=${(/** @type {any} */ event) => { const chosen = choices.find((/** @type {any} */ example) => example.workload === event.target.value); if (chosen) choose(chosen); }}>
+      ${own && html`<option value="">${name}</option>`}${choices.map((/** @type {any} */ example) => html`<option value=${example.workload}>${example.title}</option>`)}</select></label>
     <label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { take(event.target.files[0], drop, tell); event.target.value = ""; }} />
       <span>Drop a file here, or choose one: iostat, sar, vmstat, CloudWatch JSON, a workload in TOML</span></label>
     ${dropped?.refusal && html`<${Refused} refusal=${dropped.refusal} />`}

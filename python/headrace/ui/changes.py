@@ -1,0 +1,244 @@
+"""Changes of the lab, with `headrace page --allow-changes` alone. A change is proposed first: what
+it is and the command it equals are shown with a ticket, and only the ticket, once, carries it
+out."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal
+
+import msgspec
+
+from headrace.base.checks import did_you_mean, shown
+from headrace.base.encoding import to_plain
+from headrace.base.options import Option, describe
+from headrace.errors import InputError
+from headrace.lab import Lab
+from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
+
+# Changes that wait for their confirmation: a window has one; ours.
+MOST_TICKETS = 16
+TICKET_BYTES = 16  # 128 bits: guessed by nobody
+_Text = Annotated[str, msgspec.Meta(max_length=2_000)]
+_Settings = Annotated[dict[str, object], msgspec.Meta(max_length=20)]
+
+
+class AskChange(msgspec.Struct, forbid_unknown_fields=True):
+    """A change of the lab to be proposed. `subject`: the volume, or the storage of a new one."""
+
+    action: _Text
+    subject: _Text
+    settings: _Settings = {}
+
+
+class AskTicket(msgspec.Struct, forbid_unknown_fields=True):
+    """The confirmation of a change."""
+
+    ticket: _Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewVolume:
+    """The settings of a new volume."""
+
+    name: Annotated[str | None, Option("Name to call it by, unique in the lab.", value="NAME", usual="none")] = None
+    attach: Annotated[bool, Option("Attach it at once.")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoSettings:
+    """A change without settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModifiedVolume:
+    """What becomes of a volume in use; what is not set stays."""
+
+    type: Annotated[str | None, Option("Another type.", value="TYPE", usual="as it is", completed="type")] = None
+    size_gib: Annotated[
+        int | None, Option("Larger size, never smaller.", unit="GiB", least=1, most=65_536, usual="as it is")
+    ] = None
+    iops: Annotated[
+        int | None, Option("IOPS of each member.", unit="IOPS", least=1, most=256_000, usual="as it is")
+    ] = None
+    mib_s: Annotated[
+        int | None, Option("Throughput of each member.", unit="MiB/s", least=1, most=4_000, usual="as it is")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSnapshot:
+    """The settings of a snapshot."""
+
+    description: Annotated[str | None, Option("Words about it.", value="TEXT", usual="none")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewFault:
+    """What goes wrong, and for how long. The power cut comes a second later."""
+
+    kind: Annotated[
+        Literal["pause", "latency", "error", "degraded", "power-cut"], Option("What goes wrong with the device.")
+    ] = "pause"
+    seconds: Annotated[
+        float | None, Option("Length.", unit="s", least=0.001, most=86_400, usual="1 of a pause, 60 of others")
+    ] = None
+    extra_ms: Annotated[
+        float | None,
+        Option("Latency added to each request.", unit="ms", least=0, most=60_000, usual="100; degraded 300"),
+    ] = None
+    every: Annotated[int | None, Option("Errors: each Nth request fails.", least=1, most=1_000_000, usual="1")] = None
+    op: Annotated[Literal["read", "write", "any"] | None, Option("Requests that it meets.", usual="any")] = None
+
+
+Settings = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class LabAction:
+    """A change that the page offers: its settings, of which it needs `least`, the words of its
+    command (without the options), and what carries it out."""
+
+    title: str
+    settings: type
+    words: Callable[[str, Settings], list[str]]
+    run: Callable[[Lab, str, Settings], object]
+    consequence: str
+    least: int = 0
+
+
+def _create(lab: Lab, spec: str, given: Settings) -> object:
+    volume = lab.create(spec, _text(given, "name"))
+    return lab.attach(volume["id"]) if given.get("attach", True) else volume
+
+
+def _modify(lab: Lab, volume: str, given: Settings) -> object:
+    change = ModifiedVolume(**given)  # pyright: ignore[reportArgumentType]
+    return lab.modify(volume, change.size_gib, change.type, change.iops, change.mib_s)
+
+
+def _begin_fault(lab: Lab, volume: str, given: Settings) -> object:
+    fault = NewFault(**given)  # pyright: ignore[reportArgumentType]
+    return lab.fault(volume, fault.kind, seconds=fault.seconds, extra_ms=fault.extra_ms, every=fault.every, op=fault.op)
+
+
+def _text(given: Settings, name: str) -> str | None:
+    value = given.get(name)
+    return None if value is None else str(value)
+
+
+ACTIONS: dict[str, LabAction] = {
+    "create": LabAction(
+        "Create a volume",
+        NewVolume,
+        lambda spec, given: ["volume", "create", spec, *(["--attach"] if given.get("attach", True) else [])],
+        _create,
+        "The lab gets a new volume. Its files take space only as they are written.",
+    ),
+    "attach": LabAction(
+        "Attach",
+        NoSettings,
+        lambda volume, _: ["volume", "attach", volume],
+        lambda lab, volume, _: lab.attach(volume),
+        "It becomes a block device, after a measurement of this machine's own path.",
+    ),
+    "modify": LabAction(
+        "Modify",
+        ModifiedVolume,
+        lambda volume, _: ["volume", "modify", volume],
+        _modify,
+        "As on EC2: it cannot be taken back at once, a volume never shrinks, and four changes in a day are the most.",
+        least=1,
+    ),
+    "snapshot": LabAction(
+        "Take a snapshot",
+        NewSnapshot,
+        lambda volume, _: ["snapshot", "create", volume],
+        lambda lab, volume, given: lab.create_snapshots([volume], _text(given, "description")),
+        "Its bytes as they are now are stored; a server on it is not asked to flush.",
+    ),
+    "fault": LabAction(
+        "Begin a fault",
+        NewFault,
+        lambda volume, given: ["volume", "fault", volume, str(given.get("kind", "pause"))],
+        _begin_fault,
+        "Whatever uses the device meets it. After a power cut what was not flushed is gone.",
+    ),
+    "clear": LabAction(
+        "End all faults",
+        NoSettings,
+        lambda volume, _: ["volume", "fault", volume, "--clear", "all"],
+        lambda lab, volume, _: lab.clear_fault(volume),
+        "Every fault and every degraded time of the volume ends.",
+    ),
+}
+# Settings that the words of a command have already.
+SAID = {"attach", "kind"}
+
+
+def describe_actions() -> list[dict[str, object]]:
+    """Returns the changes as the page builds their controls."""
+    return [
+        {"name": name, "title": action.title, "options": describe(action.settings), "consequence": action.consequence}
+        for name, action in ACTIONS.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A change that waits for its confirmation."""
+
+    action: LabAction
+    subject: str
+    settings: Settings
+
+
+class LabChanges:
+    """Proposes changes of the lab, and carries out each that is confirmed."""
+
+    def __init__(self, open_lab: Callable[[], Lab]) -> None:
+        self._open_lab = open_lab
+        self._proposals: OrderedDict[str, Proposal] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def propose(self, ask: AskChange) -> dict[str, object]:
+        """Returns the command that a change equals, what it means, and the ticket that carries it
+        out once. Raises InputError."""
+        if ask.action not in ACTIONS:
+            raise InputError(shown(ask.action), "is not a change of the lab", SOURCE, did_you_mean(ask.action, ACTIONS))
+        subject = ask.subject.strip()
+        if not subject or subject.startswith("-"):
+            raise InputError(shown(ask.subject), "is not the name of a volume or a storage", SOURCE)
+        action = ACTIONS[ask.action]
+        settings = read_settings(action.settings, ask.settings)
+        if len(settings) < action.least:
+            hint = f"Set one of {', '.join(field.name for field in fields(action.settings))}."
+            raise InputError(subject, "would not be changed", SOURCE, hint)
+        others = {name: value for name, value in settings.items() if name not in SAID}
+        ticket = secrets.token_urlsafe(TICKET_BYTES)
+        with self._lock:
+            self._proposals[ticket] = Proposal(action, subject, settings)
+            while len(self._proposals) > MOST_TICKETS:
+                self._proposals.popitem(last=False)
+        words = [*action.words(subject, settings), *spell_settings(action.settings, others)]
+        return {"ticket": ticket, "consequence": action.consequence, "commands": [spell_command(words)]}
+
+    def carry_out(self, ask: AskTicket) -> dict[str, object]:
+        """Carries out a proposed change, and returns what the lab answers. Raises InputError,
+        LabRefused, CouldNotRun."""
+        with self._lock:
+            proposal = self._proposals.pop(ask.ticket, None)
+        if proposal is None:
+            raise InputError("this change", "was not proposed, or was confirmed before", SOURCE, "Propose it again.")
+        with closing(self._open_lab()) as lab:
+            return {"result": to_plain(proposal.action.run(lab, proposal.subject, proposal.settings))}
+
+
+def refuse_changes(_: object) -> dict[str, object]:
+    """Raises InputError: this page changes nothing."""
+    raise InputError("this page", "changes nothing", SOURCE, "Start it with headrace page --allow-changes.")

@@ -1,0 +1,114 @@
+"""The answers for a fleet, as `headrace fleet report` shows them, and the changes that are chosen
+among them. Nothing is changed: a script is shown."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import msgspec
+
+from headrace.base.encoding import to_plain
+from headrace.operate.fleet import MOST_RISK_PERCENT
+from headrace.operate.fleet.advised import advised_changes
+from headrace.operate.fleet.answer import VolumeAnswer
+from headrace.operate.fleet.applying.scripts import patch_scripts
+from headrace.operate.fleet.inventory import read_inventory
+from headrace.report.fleet import words
+from headrace.ui.answers import plain_view
+from headrace.ui.opening import OpenedFile, OpenedFiles
+from headrace.ui.spelling import spell_command
+
+COLUMNS = (
+    "key", "name", "account", "region", "instance", "verdict", "today", "proposed", "usd_today", "usd_proposed", "saves_usd",
+    "risk", "today_p99_ms", "proposed_p99_ms", "durability", "why",
+)  # fmt: skip
+# Stands in a command for the file whose JSON was dropped.
+PLANNED = "answers.parquet"
+_Key = Annotated[str, msgspec.Meta(max_length=2_000)]
+
+
+class AskFleet(msgspec.Struct, forbid_unknown_fields=True):
+    """A question for the answers in an opened file."""
+
+    file: _Key
+
+
+class AskPatch(AskFleet, kw_only=True):
+    """A question for the scripts that make changes. `inventories`: opened files of the AWS CLI.
+    `keys`: the devices that are chosen; None: all."""
+
+    inventories: Annotated[list[_Key], msgspec.Meta(min_length=1, max_length=16)]
+    keys: list[str] | None = None
+    max_risk_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = MOST_RISK_PERCENT
+    with_growth: bool = False
+    lower_durability: bool = False
+
+
+def show_fleet(files: OpenedFiles, ask: AskFleet) -> dict[str, object]:
+    """Returns the view of a fleet, and its answers by column, a row for each device. Raises
+    InputError."""
+    opened = files.find(ask.file, "fleet")
+    answers = _answers_of(opened)
+    return {
+        "name": opened.name,
+        "view": plain_view(words.view_of(answers, words.prices_of(answers))),
+        "columns": {name: to_plain([getattr(answer, name) for answer in answers]) for name in COLUMNS},
+        "commands": [spell_command(["fleet", "report", _file_of(opened)])],
+    }
+
+
+def write_patch(files: OpenedFiles, ask: AskPatch) -> dict[str, object]:
+    """Returns the scripts that change the chosen devices, what they come to in words, and the
+    command that writes those of all. Raises InputError."""
+    opened = files.find(ask.file, "fleet")
+    answers = _answers_of(opened)
+    chosen = answers if ask.keys is None else _choose(answers, set(ask.keys))
+    inventories = [files.find(key, "inventory") for key in ask.inventories]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{at}.json") for at in range(len(inventories))]
+        for path, inventory in zip(paths, inventories, strict=True):
+            path.write_bytes(cast(bytes, inventory.value))
+        fleet_inventory = read_inventory(paths)
+    advised = advised_changes(
+        chosen,
+        fleet_inventory,
+        most_risk=ask.max_risk_percent / 100,
+        grow=ask.with_growth,
+        lower_durability=ask.lower_durability,
+    )
+    scripts = [
+        {"account": script.account, "patch": script.patch, "rollback": script.rollback}
+        for script in patch_scripts(advised.changes)
+    ]
+    return {
+        "scripts": scripts,
+        "lines": advised.describe(),
+        "whole": ask.keys is None,
+        "commands": [spell_command(_words(opened, inventories, ask))],
+    }
+
+
+def _answers_of(opened: OpenedFile) -> list[VolumeAnswer]:
+    return cast("list[VolumeAnswer]", opened.value)
+
+
+def _choose(answers: Sequence[VolumeAnswer], keys: set[str]) -> list[VolumeAnswer]:
+    return [answer for answer in answers if answer.key in keys]
+
+
+def _file_of(opened: OpenedFile) -> str:
+    """Returns what a command names the answers by: JSON was printed of a file that the page has not
+    seen."""
+    return opened.name if opened.name.endswith(".parquet") else PLANNED
+
+
+def _words(opened: OpenedFile, inventories: Sequence[OpenedFile], ask: AskPatch) -> list[str]:
+    given = ["fleet", "report", _file_of(opened)]
+    given += [word for inventory in inventories for word in ("--inventory", inventory.name)]
+    given += ["--patch", "changes"]
+    if ask.max_risk_percent != MOST_RISK_PERCENT:
+        given += ["--max-risk-percent", f"{ask.max_risk_percent:g}"]
+    return given + ["--with-growth"] * ask.with_growth + ["--lower-durability"] * ask.lower_durability

@@ -1,0 +1,44 @@
+"""What was read from files that a browser sent, remembered by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from headrace.base.checks import shown
+from headrace.errors import InputError
+from headrace.ui.spelling import SOURCE
+
+T = TypeVar("T")
+
+
+class RememberedFiles(Generic[T]):
+    """Remembers the newest files. A browser sends a forgotten one again."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: how many files are remembered."""
+        self._most = most
+        self._files: OrderedDict[str, T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, content: bytes, file: T) -> str:
+        """Remembers what was read from `content`, and returns the text that names it from now
+        on."""
+        key = hashlib.sha256(content).hexdigest()
+        with self._lock:
+            self._files[key] = file
+            self._files.move_to_end(key)
+            while len(self._files) > self._most:
+                self._files.popitem(last=False)
+        return key
+
+    def find(self, key: str) -> T:
+        """Returns what was read from a file. Raises InputError."""
+        with self._lock:
+            file = self._files.get(key)
+        if file is None:
+            rule, hint = "is not a file that this page was given", "Drop the file into the page again."
+            raise InputError(shown(key[:20]), rule, SOURCE, hint)
+        return file

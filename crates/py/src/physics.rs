@@ -102,7 +102,12 @@ fn cache_after<'py>(
 #[pyfunction]
 fn purged_at<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, of_run: (f64, f64), asked: (f64, f64), changed: Vec<f64>) -> PyResult<Bound<'py, PyAny>> {
     if [of_run.0, of_run.1, asked.0, asked.1].iter().any(|value| !(*value > 0.0 && value.is_finite())) {
-        return Err(CoreError::new_err(("cache and rate".to_string(), "must be above 0 and finite", "headrace", "give bytes and transactions a second of both")));
+        return Err(CoreError::new_err((
+            "cache and rate".to_string(),
+            "must be above 0 and finite",
+            "headrace",
+            "give bytes and transactions a second of both",
+        )));
     }
     to_python(py, &purge::purged_at(&database_of(database)?, of_run, asked, &changed))
 }

@@ -43,7 +43,11 @@ def estimate_pauses(calibrated: TransactionWorkload, cache_gib: float, tps: floa
 
 
 def purge_at(
-    workload: TransactionWorkload, calibrated: TransactionWorkload, cache_gib: float, tps: float, changed: Sequence[float]
+    workload: TransactionWorkload,
+    calibrated: TransactionWorkload,
+    cache_gib: float,
+    tps: float,
+    changed: Sequence[float],
 ) -> TransactionWorkload:
     """Returns the `workload` with what purge reads again in a cache at `tps`, which is not what it
     reads at the rate of the run that was calibrated on. `changed`: per class of pages the share of

@@ -385,7 +385,7 @@ def _interval(
 
 
 def scatter_of_mean(database: dict[str, Any], tps: float, seconds: float) -> float:
-    """Returns the relative standard deviation that chance gives a mean of so many seconds."""
+    """Returns the relative standard deviation that chance gives a mean over some `seconds`."""
     noise = database["noise"]
     return math.sqrt((noise["fano"] / max(tps, 1e-9) + noise["cv"] ** 2) / max(seconds, 1.0))
 

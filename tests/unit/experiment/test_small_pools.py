@@ -27,9 +27,7 @@ def calibrate_at(tps: float, flavor: str = "mariadb", cache_gib: float = POOL_GI
     run = {"name": "calibration", "storage": "io1:42:2062", "threads": 11, "cache_gib": cache_gib, "measured_tps": tps}
     # A third of so small a pool is kept free for reads to come.
     database = workload.database | {"usable_share": 0.66}
-    return replace(
-        workload, database=database, server=SourceServer(flavor=flavor, version="10.11.19"), runs=(run,)
-    )
+    return replace(workload, database=database, server=SourceServer(flavor=flavor, version="10.11.19"), runs=(run,))
 
 
 def test_pauses_come_with_the_transactions():

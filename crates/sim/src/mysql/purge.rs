@@ -6,8 +6,8 @@
 //! ```
 //!
 //! How long a page stays is a number of transactions, how far purge is behind a server with clients
-//! is a time. So a cache of minutes has none of these reads, one of a second has the more the faster
-//! its clients are.
+//! is a time. So a cache of minutes has none of these reads, one of a second has the more the
+//! faster its clients are.
 
 use super::database::{Database, StorageEngine};
 use super::warmup::WarmUp;
@@ -16,11 +16,11 @@ use super::warmup::WarmUp;
 /// and index entries that are marked as deleted; not the entries that are new. 5 of 7 pages in
 /// sysbench's writes.
 pub const PURGED: f64 = 0.7;
-/// How far it is behind clients, s (exponential). MariaDB 10.11.19 under `oltp_read_write` with even
-/// accesses in a pool of 64 MiB read 23.2, 23.4, 24.0, 24.3 and 24.6 pages a transaction at 41, 64,
-/// 110, 147 and 175 transactions a second (lab, 2026-11-28, 21 runs of 12 to 34 s), which differ as
-/// these 0.25 s say, to 0.1. Behind appliers it is half a batch (`replica`), which is as much at 250
-/// transactions a second.
+/// How far it is behind clients, s (exponential). MariaDB 10.11.19 under `oltp_read_write` with
+/// even accesses in a pool of 64 MiB read 23.2, 23.4, 24.0, 24.3 and 24.6 pages a transaction at
+/// 41, 64, 110, 147 and 175 transactions a second (lab, 2026-11-28, 21 runs of 12 to 34 s), which
+/// differ as these 0.25 s say, to 0.1; `oltp_read_only` read 15.8 and 15.5 at 127 and 256. Behind
+/// appliers it is half a batch (`replica`), which is as much at 250 transactions a second.
 const BEHIND_S: f64 = 0.25;
 
 /// Pages that a transaction makes purge read at `tps`, of a cache in which it reads `reads` itself:
@@ -39,9 +39,9 @@ fn settled_reads(database: &Database, cache_bytes: f64) -> Option<f64> {
     (curve.full_at_tx.is_some() && last.reads > 0.0).then_some(last.reads * last.shape)
 }
 
-/// Makes a database whose I/Os were measured in a cache of so many bytes at so many transactions a
-/// second (`from`) what it is in another one and at another rate (`to`): with the reads of purge
-/// there, of which as many are written back as of all others. `changed`: per class of pages the
+/// Makes a database whose I/Os were measured in a cache of some bytes at some transactions a second
+/// (`from`) what it is in another one and at another rate (`to`): with the reads of purge there, of
+/// which as many are written back as of all others. `changed`: per class of pages the
 /// share of touches that change one. InnoDB of MariaDB; purge of MySQL was not seen to be behind.
 pub fn purged_at(database: &Database, from: (f64, f64), to: (f64, f64), changed: &[f64]) -> Database {
     let mut moved = database.clone();
@@ -103,11 +103,13 @@ mod tests {
         let at = |tps: f64| (cache_bytes, tps);
         let more = 0.7 * libm::exp(-0.9375);
         assert!((factor(&database, at(1.0), at(400.0), 1.0) - 1.0 - more).abs() < 2e-3);
-        // Measured there, purge has its part of the 0.8: m = 0.7 exp(-0.9375 (1 + m)) has the root 0.2225.
+        // Measured there, purge has its part of the 0.8: m = 0.7 exp(-0.9375 (1 + m)) has the root
+        // 0.2225.
         assert!((factor(&database, at(400.0), at(1.0), 1.0) * 1.2225 - 1.0).abs() < 4e-3);
         assert_eq!(factor(&database, at(400.0), at(400.0), 1.0), 1.0);
         assert_eq!(factor(&database, at(1.0), at(400.0), 0.0), 1.0);
-        // Nothing leaves a cache that holds nearly all before purge has come, nor one that holds all.
+        // Nothing leaves a cache that holds nearly all before purge has come, nor one that holds
+        // all.
         let large = (0.999 * 1_000.0 * database.cached_bytes, 1.0);
         assert!(factor(&database, at(1.0), large, 1.0) <= 1.0);
         assert!(factor(&database, at(1.0), (1e4 * cache_bytes, 400.0), 1.0) <= 1.0);

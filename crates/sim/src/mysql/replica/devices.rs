@@ -51,9 +51,9 @@ const PURGE_BEHIND: f64 = 0.5;
 /// manual, read 2026-11).
 const PURGE_THREADS: f64 = 4.0;
 
-/// Pages that purge reads a transaction of an applier, because they left the cache before it came: those that are
-/// gone after an exponential time of `PURGE_BEHIND` batches. A page that no hit moves stays while
-/// the old part is read once over.
+/// Pages that purge reads a transaction of an applier, because they left the cache before it came:
+/// those that are gone after an exponential time of `PURGE_BEHIND` batches. A page that no hit
+/// moves stays while the old part is read once over.
 ///
 /// `reading`: workers that read at once. Purge's threads share with them, read by read, what the
 /// volume can do. The nearer they are to having all their time taken, the further they are behind

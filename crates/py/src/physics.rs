@@ -12,7 +12,7 @@ use headrace_model::Instance;
 use headrace_sim::measure;
 use headrace_sim::mysql::interval::Processors;
 use headrace_sim::mysql::settings::{self, ServerSettings};
-use headrace_sim::mysql::{database, interval, CheckpointLaw, Clients};
+use headrace_sim::mysql::{database, interval, purge, CheckpointLaw, Clients};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -94,6 +94,22 @@ fn cache_after<'py>(
         return Err(CoreError::new_err(("cache".to_string(), "must be above 0 bytes", "headrace", "give the size of both caches")));
     }
     to_python(py, &settings::behind_cache(&database_of(database)?, cache_bytes, other_bytes, changed.as_deref()))
+}
+
+/// A database measured in a cache of some bytes at some transactions a second (`of_run`) in another
+/// cache and at another rate (`asked`), with what purge reads again there; `changed`: per class of
+/// pages the share of touches that change one.
+#[pyfunction]
+fn purged_at<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, of_run: (f64, f64), asked: (f64, f64), changed: Vec<f64>) -> PyResult<Bound<'py, PyAny>> {
+    if [of_run.0, of_run.1, asked.0, asked.1].iter().any(|value| !(*value > 0.0 && value.is_finite())) {
+        return Err(CoreError::new_err((
+            "cache and rate".to_string(),
+            "must be above 0 and finite",
+            "headrace",
+            "give bytes and transactions a second of both",
+        )));
+    }
+    to_python(py, &purge::purged_at(&database_of(database)?, of_run, asked, &changed))
 }
 
 /// The table of clients of a database at another speed of a core; as it is where one is not known.
@@ -218,6 +234,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(checkpoint_law, module)?)?;
     module.add_function(wrap_pyfunction!(database_under, module)?)?;
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
+    module.add_function(wrap_pyfunction!(purged_at, module)?)?;
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
     module.add_function(wrap_pyfunction!(least_responses, module)?)?;

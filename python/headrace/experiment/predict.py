@@ -22,11 +22,11 @@ from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
 from headrace.bench.store.store import now_text
 from headrace.errors import CouldNotRun
-from headrace.experiment import neighbours
+from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult
 from headrace.experiment.request import DOC, Configuration
 from headrace.experiment.scale import iops_of
-from headrace.simulation.database import predict
+from headrace.simulation.database import Prediction, predict
 from headrace.workload.transactions import TransactionWorkload
 from headrace.workload.unexplained import compute_interval
 
@@ -133,29 +133,38 @@ def predicted(
     `processors`: of the machine it will be run on, None: as in the runs. The mean response time of
     a second follows from clients and tps (Little's law in a closed loop), its 95th percentile from
     `p95`, of the run calibrated on; of the seconds the median, as of those measured. `changed`: see
-    `with_cache`. Raises InputError.
+    `with_cache`. Of MariaDB with a small pool also what `small_pools` says. Raises InputError.
     """
-    workload = with_cache(workload, configuration.cache_gib, changed)
-    run = predict(
-        workload,
-        configuration.storage,
-        log_storage=configuration.log_storage,
-        vcpus=processors,
-        cache_gib=configuration.cache_gib,
-        threads=configuration.threads,
-        as_of=as_of,
-        seconds=seconds + warmup_s,
-        start="cold",
-        start_balance_percent=configuration.balance_percent,
-        seed=seed,
-        draws=draws,
-        form="events",
-    )
-    clients = workload.database["clients"]
-    part = run.rows.filter(run.rows["t_s"] >= warmup_s)
-    tps = statistics.fmean(part["tps"]) if part.height else 0.0
+
+    def run_with(behind: TransactionWorkload, draws: int) -> tuple[Prediction, pl.DataFrame, float]:
+        run = predict(
+            behind,
+            configuration.storage,
+            log_storage=configuration.log_storage,
+            vcpus=processors,
+            cache_gib=configuration.cache_gib,
+            threads=configuration.threads,
+            as_of=as_of,
+            seconds=seconds + warmup_s,
+            start="cold",
+            start_balance_percent=configuration.balance_percent,
+            seed=seed,
+            draws=draws,
+            form="events",
+        )
+        part = run.rows.filter(run.rows["t_s"] >= warmup_s)
+        return run, part, statistics.fmean(part["tps"]) if part.height else 0.0
+
+    behind = with_cache(workload, configuration.cache_gib, changed)
+    if changed is not None:
+        tps = run_with(behind, 0)[2]
+        behind = small_pools.purge_at(behind, workload, configuration.cache_gib, tps, changed)
+    run, part, running_tps = run_with(behind, draws)
+    pauses = small_pools.estimate_pauses(workload, configuration.cache_gib, running_tps, seconds)
+    tps = running_tps * (1.0 - pauses.lost_share)
     spread = run.summary["relative_spread"]
-    low, high = (None, None) if spread is None else compute_interval(tps, spread)
+    low, high = (None, None) if spread is None else compute_interval(tps, math.hypot(spread, pauses.spread))
+    clients = behind.database["clients"]
     mean_ms = 1e3 * configuration.threads / pl.col("tps")
     above = p95 or ResponseSpread(clients["p95_over_mean"] - 1.0, None)
     p95_ms = above.p95_ms(mean_ms, pl.col("cached_share") >= FULL, iops_of(configuration.storage))
@@ -165,7 +174,7 @@ def predicted(
         tps_low=low,
         tps_high=high,
         p95_ms=statistics.median(moving) if len(moving) else 0.0,
-        ios_per_tx=(statistics.fmean(part["iops"]) if part.height else 0.0) / max(tps, 1e-9),
+        ios_per_tx=(statistics.fmean(part["iops"]) if part.height else 0.0) / max(running_tps, 1e-9),
         binds=str(part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""),
         warnings=run.warnings,
         series=tuple(round(value, 2) for value in run.rows["tps"].to_list()),

@@ -196,6 +196,7 @@ ANSWERS = {
     "modification_rules": [("2026-11-01", 100), ("2019-11-01", 100), ("2015-01-01", 100)],
     "database_under": [(INNODB, {"sync_binlog": 0})],
     "cache_after": [(INNODB, 1e8, 2e8)],
+    "purged_at": [(INNODB, (1e8, 10.0), (2e8, 100.0), [])],
     "page_write_cost": [(), (4_096.0, False)],
     "clients_at_speed": [(INNODB["clients"], 2.0), (INNODB["clients"], None)],
     "core_ms": [(INNODB["clients"],)],

@@ -9,6 +9,7 @@
 //! | `cache` | pages in the buffer pool or block cache while it fills and after: reads and evictions per transaction |
 //! | `checkpoint` | its age: what a full redo log does to flushing and to clients |
 //! | `warmup` | the cache followed over transactions, once per database and cache size |
+//! | `purge` | pages that purge reads again, where a small cache lost them before it came |
 //! | `settings` | what server settings and memory do to a database |
 //! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
 //! | `standard` | sysbench-tpcc with no run measured |
@@ -32,6 +33,7 @@ pub mod interval;
 pub mod last_orders;
 pub mod local_disk;
 pub mod popularity;
+pub mod purge;
 pub mod replica;
 pub mod search;
 pub mod services;

@@ -3,6 +3,7 @@
 use super::super::database::{Database, RUN_BYTES};
 use super::super::demand::{DeviceCounting, Flow, Places};
 use super::super::interval::Scenario;
+use super::super::purge::PURGED;
 use super::super::warmup::At;
 use super::applier::Applier;
 use super::rate::{ApplierCosts, ReplicaBinding};
@@ -40,10 +41,6 @@ pub struct ReplicaStorage<'a> {
     pub instance: Option<&'a InstanceLimits>,
 }
 
-/// Share of the pages that a transaction misses which purge wants again: rows whose history ends,
-/// and index entries that are marked as deleted; not the entries that are new. 5 of 7 pages in
-/// sysbench's writes.
-const PURGED: f64 = 0.7;
 /// How far purge is behind, over its batch: it takes one after the other, so half of one on
 /// average. MariaDB 10.11 read 11.5 and 9.7 pages a transaction in 30 MiB, where the appliers miss
 /// 7.1, and 5.1 in 60 MiB (5.0 of the appliers): pages that stayed for 25 and 180 transactions
@@ -54,9 +51,9 @@ const PURGE_BEHIND: f64 = 0.5;
 /// manual, read 2026-11).
 const PURGE_THREADS: f64 = 4.0;
 
-/// Pages that purge reads a transaction, because they left the cache before it came: those that are
-/// gone after an exponential time of `PURGE_BEHIND` batches. A page that no hit moves stays while
-/// the old part is read once over.
+/// Pages that purge reads a transaction of an applier, because they left the cache before it came:
+/// those that are gone after an exponential time of `PURGE_BEHIND` batches. A page that no hit
+/// moves stays while the old part is read once over.
 ///
 /// `reading`: workers that read at once. Purge's threads share with them, read by read, what the
 /// volume can do. The nearer they are to having all their time taken, the further they are behind

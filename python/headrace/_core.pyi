@@ -509,6 +509,14 @@ class CheckpointLaw(TypedDict):
     limit_share: float
     stop_s: float
 
+class PageCleaner(TypedDict):
+    io_capacity: float
+    io_capacity_max: float
+    most_dirty: float
+    low_water: float
+    redo_low_water: float
+    holds_age: bool
+
 class LastOrders(TypedDict):
     share: float
     rows_per_page: float
@@ -526,6 +534,7 @@ class Database(TypedDict):
     read_ahead_share: float
     writes: PageWrites
     dirtying: Dirtying | None
+    cleaner: PageCleaner | None
     log: Log
     checkpoint: CheckpointLaw | None
     compaction: Compaction | None
@@ -705,6 +714,7 @@ def mysql_check(database: Mapping[str, Any]) -> None: ...
 def mysql_warm_up(database: Mapping[str, Any], cache_bytes: float) -> WarmUp: ...
 def mysql_grown(database: Mapping[str, Any], factor: float) -> Database: ...
 def checkpoint_law(flavor: str, version: str) -> CheckpointLaw: ...
+def page_cleaner(flavor: str, version: str) -> PageCleaner: ...
 def database_under(database: Mapping[str, Any], settings: Mapping[str, Any]) -> Database: ...
 def cache_after(
     database: Mapping[str, Any], cache_bytes: float, other_bytes: float, changed: Sequence[float] | None = None

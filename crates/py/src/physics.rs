@@ -12,7 +12,7 @@ use headrace_model::Instance;
 use headrace_sim::measure;
 use headrace_sim::mysql::interval::Processors;
 use headrace_sim::mysql::settings::{self, ServerSettings};
-use headrace_sim::mysql::{database, interval, purge, CheckpointLaw, Clients};
+use headrace_sim::mysql::{database, interval, purge, CheckpointLaw, Clients, PageCleaner};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -66,9 +66,16 @@ fn checkpoint_law<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult
     to_python(py, &CheckpointLaw::of(flavor, version))
 }
 
+/// The page cleaner of a server where nothing is set, by flavour and version.
+#[pyfunction]
+fn page_cleaner<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<Bound<'py, PyAny>> {
+    to_python(py, &PageCleaner::of(flavor, version))
+}
+
 /// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one
 /// of the three, the others are 1, as the database writes, and 1), doublewrite, io_capacity,
-/// io_capacity_max, redo_bytes (with measured_redo_bytes where
+/// io_capacity_max, max_dirty_pages_pct, max_dirty_pages_pct_lwm, adaptive_flushing_lwm (percent;
+/// of databases with a page cleaner), redo_bytes (with measured_redo_bytes where
 /// the database does not know its own), compaction_write_bytes_s. What is not
 /// given (or None) stays.
 #[pyfunction]
@@ -232,6 +239,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(credit_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(demand_on_volumes, module)?)?;
     module.add_function(wrap_pyfunction!(checkpoint_law, module)?)?;
+    module.add_function(wrap_pyfunction!(page_cleaner, module)?)?;
     module.add_function(wrap_pyfunction!(database_under, module)?)?;
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
     module.add_function(wrap_pyfunction!(purged_at, module)?)?;

@@ -7,6 +7,7 @@ mod fleet;
 mod forms;
 mod mysql_cache;
 mod mysql_checkpoint;
+mod mysql_cleaner;
 mod mysql_clients;
 mod mysql_database;
 mod mysql_interval;

@@ -3,7 +3,7 @@
 //!
 //! Random cases print their classes and seed when they fail.
 
-use headrace_sim::mysql::cache::{Cache, Moved};
+use headrace_sim::mysql::cache::{Cache, Moved, Written};
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{standard, Database, LastOrders, PageClass, Popularity, StorageEngine, WarmUp};
 use proptest::prelude::*;
@@ -167,7 +167,7 @@ proptest! {
         let mut fluid = Moved::default();
         for window in 0..28 {
             // A quarter of the cache is read in each, unless it takes too long.
-            let (before, by_then) = (list.moved, fluid);
+            let (before, by_then) = (list.moved.clone(), fluid.clone());
             let mut touched = 0.0;
             while list.moved.reads - before.reads < 0.25 * capacity && touched < 150_000.0 {
                 list.touch(touches.next());
@@ -204,7 +204,7 @@ proptest! {
         // A window is as many touches as this many times the cache holds pages.
         let window = windows * capacity;
         let changed = &changes[..popularity.classes.len()];
-        let mut cache = cold(&popularity, capacity, rules).dirtied(changed, window / popularity.touches_per_tx());
+        let mut cache = cold(&popularity, capacity, rules).dirtied(changed, &[window / popularity.touches_per_tx()]);
         let (mut list, mut touches) = (List::new(popularity.pages() as usize, capacity as usize, rules), Touches::new(&popularity, seed));
         let class_of: Vec<usize> = popularity.classes.iter().enumerate().flat_map(|(class, of)| vec![class; of.pages as usize]).collect();
         let (mut dirty, mut left_dirty, mut written) = (vec![false; class_of.len()], 0.0, 0.0);
@@ -231,20 +231,39 @@ proptest! {
         while passed < steps.0 {
             let moved = cache.pass(steps.1.min(steps.0 - passed));
             passed += steps.1;
-            left_by_fluid += moved.weighted_first + moved.weighted_later;
-            written_by_fluid += moved.flushed;
+            left_by_fluid += moved.written[0].evicted_first + moved.written[0].evicted_later;
+            written_by_fluid += moved.written[0].flushed;
         }
         let still = dirty.iter().filter(|dirty| **dirty).count() as f64;
         for (what, fluid, list) in [
             ("left dirty", left_by_fluid, left_dirty),
             ("written", written_by_fluid, written),
-            ("dirty at the end", cache.dirty_share().unwrap() * cache.page_count(), still),
+            ("dirty at the end", cache.dirty_share(0).unwrap() * cache.page_count(), still),
         ] {
             // As for reads. A step of 1 % of the cache's touches counts a change twice where a page
             // is touched twice within it, and a page read in one is not written before its end: 2 %
             // more.
             let allowed = allowed(fluid, list) + 0.02 * fluid.max(list);
             prop_assert!((fluid - list).abs() <= allowed, "{what}: {fluid} by fluid, {list} by list, allowed {allowed}; {popularity:?} {changed:?}");
+        }
+    }
+
+    /// Windows that are followed together are what each is by itself, to the bit.
+    #[test]
+    fn windows_do_not_know_of_each_other(popularity in classes(), share in 0.1f64..0.9, rules in rules(), changed in 0.0f64..1.0) {
+        let capacity = (share * popularity.pages()).floor();
+        let shares = vec![changed; popularity.classes.len()];
+        let windows = [1e4, 300.0, 20.0];
+        let mut together = cold(&popularity, capacity, rules).dirtied(&shares, &windows);
+        let mut alone: Vec<Cache> = windows.iter().map(|window| cold(&popularity, capacity, rules).dirtied(&shares, &[*window])).collect();
+        for _ in 0..40 {
+            let moved = together.pass(0.1 * capacity / popularity.touches_per_tx());
+            for (window, cache) in alone.iter_mut().enumerate() {
+                let by_itself = cache.pass(0.1 * capacity / popularity.touches_per_tx());
+                let figures = |written: &Written| [written.evicted_first, written.evicted_later, written.flushed].map(f64::to_bits);
+                prop_assert_eq!(figures(&moved.written[window]), figures(&by_itself.written[0]));
+                prop_assert_eq!(together.dirty_share(window), cache.dirty_share(0));
+            }
         }
     }
 

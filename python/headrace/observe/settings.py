@@ -29,6 +29,8 @@ SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
     "pool_instances": ("innodb", "innodb_buffer_pool_instances", int, 1, 64),
     "lru_scan_depth": ("innodb", "innodb_lru_scan_depth, pages", int, 100, 2**64 - 1),
     "max_dirty_percent": ("innodb", "innodb_max_dirty_pages_pct, %", float, 0, 99.999),
+    "max_dirty_lwm_percent": ("innodb", "innodb_max_dirty_pages_pct_lwm, %", float, 0, 99.999),
+    "adaptive_flushing_lwm_percent": ("innodb", "innodb_adaptive_flushing_lwm, %", float, 0, 70),
     "old_blocks_percent": ("innodb", "innodb_old_blocks_pct, %", int, 5, 95),
     "purge_threads": ("innodb", "innodb_purge_threads", int, 1, 32),
     "sync_binlog": (None, "sync_binlog", int, 0, 2**32 - 1),

@@ -9,6 +9,7 @@ False
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,6 +41,10 @@ def _count(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
+def _percent(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\d{1,2}(\.\d{1,6})?", text) else None
+
+
 def _switch(text: str) -> bool | None:
     word = text.lower()
     return True if word in TRUE else False if word in FALSE else None
@@ -53,6 +58,30 @@ SETTINGS = (
     ServerSetting("innodb_io_capacity", "io_capacity", "io_capacity", "innodb", _count, "2000 (pages a second)"),
     ServerSetting(
         "innodb_io_capacity_max", "io_capacity_max", "io_capacity_max", "innodb", _count, "4000 (pages a second)"
+    ),
+    ServerSetting(
+        "innodb_max_dirty_pages_pct",
+        "max_dirty_percent",
+        "max_dirty_pages_pct",
+        "innodb",
+        _percent,
+        "90 (percent of the pool)",
+    ),
+    ServerSetting(
+        "innodb_max_dirty_pages_pct_lwm",
+        "max_dirty_lwm_percent",
+        "max_dirty_pages_pct_lwm",
+        "innodb",
+        _percent,
+        "10 (percent of the pool; 0: off)",
+    ),
+    ServerSetting(
+        "innodb_adaptive_flushing_lwm",
+        "adaptive_flushing_lwm_percent",
+        "adaptive_flushing_lwm",
+        "innodb",
+        _percent,
+        "10 (percent of the redo log)",
     ),
     ServerSetting("innodb_redo_log_capacity", "redo", "redo_bytes", "innodb", as_bytes, "8G (all files together)"),
     ServerSetting(FILE_SIZE, "log_file_size", "redo_bytes", "innodb", as_bytes, "1G (each file)"),
@@ -106,7 +135,7 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
         rule = "has no effect that could be told: the redo log that this workload was measured with is not known"
         hint = "Write redo_gib into [settings] of the run description and calibrate again."
         raise InputError("innodb_redo_log_capacity or innodb_log_file_size", rule, SOURCE, hint)
-    if "io_capacity" in given and workload.database.get("dirtying") is not None:
+    if "io_capacity" in given and workload.database.get("dirtying") and not workload.database.get("cleaner"):
         rule = "has no effect that could be told: this workload's pages are followed, and one that is written early is not written later"
         raise InputError("innodb_io_capacity", rule, SOURCE, "Leave it out.")
     _check_order(given)

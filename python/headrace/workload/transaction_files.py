@@ -43,6 +43,7 @@ MAY_LACK = {
     "threads_per_core": None,
     "redo_capacity_bytes": None,
     "dirtying": None,
+    "cleaner": None,
     "checkpoint": None,
     "last_orders": None,
     "local_disk": None,
@@ -219,6 +220,7 @@ def _database(table: dict, engine: str) -> dict:
     like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]]}}
     if engine == "innodb":
         like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}
+        like |= {"cleaner": core.page_cleaner("mysql", "8.4")}
         like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "stop_s": 0.0}}
     return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
 

@@ -33,7 +33,8 @@ struct Cohort {
     pages: Vec<f64>,
     /// The part of them that has been in the cache since before its first eviction.
     first: Vec<f64>,
-    /// The part of them that is clean; empty where that is not followed.
+    /// The part of them that is clean, class after class for one window after the other; empty
+    /// where that is not followed.
     clean: Vec<f64>,
     total: f64,
     /// When they were read, transactions since the start.
@@ -46,9 +47,16 @@ impl Cohort {
         Cohort { pages, first, clean, total, read_at }
     }
 
-    /// Share of a class's pages that is dirty.
-    fn dirty_share(&self, class: usize) -> f64 {
-        (1.0 - self.clean[class] / self.pages[class].max(1e-300)).clamp(0.0, 1.0)
+    /// Share of a class's pages that is dirty with a window.
+    fn dirty_share(&self, window: usize, class: usize) -> f64 {
+        (1.0 - self.clean[window * self.pages.len() + class] / self.pages[class].max(1e-300)).clamp(0.0, 1.0)
+    }
+
+    /// Pages that were there before the first eviction and the others, each class times its weight.
+    fn weighted(&self, weights: &[f64]) -> (f64, f64) {
+        let sum = |pages: &[f64]| -> f64 { pages.iter().zip(weights).map(|(pages, weight)| pages * weight).sum() };
+        let first = sum(&self.first);
+        (first, sum(&self.pages) - first)
     }
 
     /// Takes a share out.
@@ -76,8 +84,26 @@ impl Cohort {
     }
 }
 
-/// What a number of transactions did, in pages.
+/// Dirty pages of one window, where dirtying is followed.
 #[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Evicted dirty, of those that had been in the cache since before its first eviction.
+    pub evicted_first: f64,
+    /// Evicted dirty, of those that were read later.
+    pub evicted_later: f64,
+    /// Written by the flush list.
+    pub flushed: f64,
+}
+
+impl Written {
+    /// Of a transaction, where this is of `tx`.
+    pub(super) fn per(&self, tx: f64) -> Written {
+        Written { evicted_first: self.evicted_first / tx, evicted_later: self.evicted_later / tx, flushed: self.flushed / tx }
+    }
+}
+
+/// What a number of transactions did, in pages.
+#[derive(Clone, Debug, Default)]
 pub struct Moved {
     /// Pages read.
     pub reads: f64,
@@ -85,13 +111,12 @@ pub struct Moved {
     pub evicted_first: f64,
     /// Pages evicted that were read later.
     pub evicted_later: f64,
-    /// The same two, each class times its weight ([`Cache::weighted`]) or its dirty share
-    /// ([`Cache::dirtied`]).
+    /// The same two, each class times its weight ([`Cache::weighted`]).
     pub weighted_first: f64,
     /// Read later, weighted.
     pub weighted_later: f64,
-    /// Pages that the flush list wrote, where dirtying is followed.
-    pub flushed: f64,
+    /// By window of [`Cache::dirtied`].
+    pub written: Vec<Written>,
 }
 
 /// Rates per transaction at which the pages of a class change between clean and dirty.
@@ -99,8 +124,8 @@ pub struct Moved {
 struct Changing {
     /// Share of touches that change a page, by class.
     share: Vec<f64>,
-    /// Dirty pages that are written, a share of them a transaction.
-    cleaned: f64,
+    /// Dirty pages that are written, a share of them a transaction, by window.
+    cleaned: Vec<f64>,
 }
 
 /// A step of [`Changing`] for one class: of pages that began dirty or clean the share that is dirty
@@ -208,16 +233,23 @@ impl Cache {
     }
 
     /// Follows which pages are dirty: `changed` is the share of touches that change a page, by
-    /// class; a changed page is written within `window_tx` transactions.
-    pub fn dirtied(mut self, changed: &[f64], window_tx: f64) -> Cache {
-        self.changing = Some(Changing { share: changed.to_vec(), cleaned: 1.0 / window_tx });
+    /// class; a changed page is written within a window of `windows_tx` transactions. Each window
+    /// is followed by itself: which pages are where is the same with all.
+    pub fn dirtied(mut self, changed: &[f64], windows_tx: &[f64]) -> Cache {
+        self.changing = Some(Changing { share: changed.to_vec(), cleaned: windows_tx.iter().map(|window_tx| 1.0 / window_tx).collect() });
         self
     }
 
-    /// The share of the pages in it that is dirty; none where that is not followed.
-    pub fn dirty_share(&self) -> Option<f64> {
+    /// How many windows are followed; 0 where it is not known which touches change a page.
+    pub fn window_count(&self) -> usize {
+        self.changing.as_ref().map_or(0, |changing| changing.cleaned.len())
+    }
+
+    /// The share of the pages in it that is dirty with a window; none where that is not followed.
+    pub fn dirty_share(&self, window: usize) -> Option<f64> {
         self.changing.as_ref()?;
-        let clean: f64 = self.young.iter().chain(&self.old).map(|cohort| cohort.clean.iter().sum::<f64>()).sum();
+        let (from, to) = (window * self.touches.len(), (window + 1) * self.touches.len());
+        let clean: f64 = self.young.iter().chain(&self.old).map(|cohort| cohort.clean[from..to].iter().sum::<f64>()).sum();
         Some((1.0 - clean / self.page_count().max(1e-300)).clamp(0.0, 1.0))
     }
 
@@ -251,22 +283,22 @@ impl Cache {
     pub fn pass(&mut self, tx: f64) -> Moved {
         let touched: Vec<f64> = self.touches.iter().map(|rate| -libm::expm1(-rate * tx)).collect();
         self.passed += tx;
-        let mut flushed = 0.0;
+        let mut moved = Moved { written: vec![Written::default(); self.window_count()], ..Moved::default() };
         let moves = self.evicting || self.ordered_while_filling;
         let hit = moves.then(|| self.take_hits(&touched, tx));
         if self.changing.is_some() {
-            flushed += self.change_unmoved(tx, moves);
+            self.change_unmoved(tx, moves, &mut moved.written);
         }
         if let Some(mut hit) = hit.filter(|hit| hit.total > 0.0) {
-            flushed += self.change(&mut hit, tx);
+            self.change(&mut hit, tx, &mut moved.written);
             self.young.push_front(hit);
         }
         let read: Vec<f64> = self.outside.iter_mut().zip(&touched).map(|(outside, share)| take(outside, share)).collect();
         let first = if self.evicting { vec![0.0; read.len()] } else { read.clone() };
-        let clean =
-            self.changing.as_ref().map_or(Vec::new(), |changing| read.iter().zip(&changing.share).map(|(pages, share)| pages * (1.0 - share)).collect());
+        let unchanged = |changing: &Changing| -> Vec<f64> { read.iter().zip(&changing.share).map(|(pages, share)| pages * (1.0 - share)).collect() };
+        let clean = self.changing.as_ref().map_or(Vec::new(), |changing| unchanged(changing).repeat(changing.cleaned.len()));
         let read = Cohort::new(read, first, clean, self.passed - 0.5 * tx);
-        let mut moved = Moved { reads: read.total, flushed, ..Moved::default() };
+        moved.reads = read.total;
         self.old.push_front(read);
         self.evict(&mut moved);
         self.place_midpoint();
@@ -275,46 +307,31 @@ impl Cache {
         moved
     }
 
-    /// Rates at which the pages of a class change, per page and transaction.
-    fn changes(&self, class: usize) -> (f64, f64) {
-        self.changing.as_ref().map_or((0.0, 0.0), |changing| (self.touches[class] * changing.share[class], changing.cleaned))
+    /// Steps of `tx` transactions in which pages are changed, or are `untouched`: class after class
+    /// for one window after the other.
+    fn changing_steps(&self, tx: f64, untouched: bool) -> Vec<ChangingStep> {
+        let Some(changing) = &self.changing else { return Vec::new() };
+        let of = |cleaned: f64| {
+            let classes = self.touches.iter().zip(&changing.share);
+            classes.map(move |(touches, share)| ChangingStep::new(if untouched { 0.0 } else { touches * share }, cleaned, tx))
+        };
+        changing.cleaned.iter().flat_map(|cleaned| of(*cleaned)).collect()
     }
 
     /// Pages that moved in a step were touched in it: the change of that touch is counted already.
-    fn change(&self, cohort: &mut Cohort, tx: f64) -> f64 {
-        let mut written = 0.0;
-        for class in 0..cohort.clean.len() {
-            let (changes, cleaned) = self.changes(class);
-            let (clean, wrote) = ChangingStep::new(changes, cleaned, tx).apply(cohort.pages[class], cohort.clean[class]);
-            cohort.clean[class] = clean;
-            written += wrote;
-        }
-        written
+    fn change(&self, cohort: &mut Cohort, tx: f64, written: &mut [Written]) {
+        apply_steps(&self.changing_steps(tx, false), cohort, written);
     }
 
     /// Pages that did not move: where a touch moves a page none of these was touched, so that they
     /// are only cleaned; else they are touched as all are.
-    fn change_unmoved(&mut self, tx: f64, moves: bool) -> f64 {
+    fn change_unmoved(&mut self, tx: f64, moves: bool, written: &mut [Written]) {
         let readable = self.passed - self.held_tx;
-        let of = |untouched: bool| -> Vec<ChangingStep> {
-            let step = |class| {
-                let (changes, cleaned) = self.changes(class);
-                ChangingStep::new(if untouched { 0.0 } else { changes }, cleaned, tx)
-            };
-            (0..self.touches.len()).map(step).collect()
-        };
-        let (still, touched) = (of(true), of(false));
-        let mut written = 0.0;
+        let (still, touched) = (self.changing_steps(tx, true), self.changing_steps(tx, false));
         let young = self.young.iter_mut().map(|cohort| (moves, cohort));
         for (untouched, cohort) in young.chain(self.old.iter_mut().map(|cohort| (moves && cohort.read_at <= readable, cohort))) {
-            let steps = if untouched { &still } else { &touched };
-            for (class, step) in steps.iter().enumerate() {
-                let (clean, wrote) = step.apply(cohort.pages[class], cohort.clean[class]);
-                cohort.clean[class] = clean;
-                written += wrote;
-            }
+            apply_steps(if untouched { &still } else { &touched }, cohort, written);
         }
-        written
     }
 
     fn take_hits(&mut self, touched: &[f64], tx: f64) -> Cohort {
@@ -324,7 +341,8 @@ impl Cache {
             self.touches.iter().zip(&changing.share).map(of).collect()
         });
         let none = vec![0.0; touched.len()];
-        let mut hit = Cohort::new(none.clone(), none, vec![0.0; unchanged.len()], self.passed - self.held_tx);
+        let clean = vec![0.0; self.window_count() * unchanged.len()];
+        let mut hit = Cohort::new(none.clone(), none, clean, self.passed - self.held_tx);
         let readable = self.passed - self.held_tx;
         for cohort in self.young.iter_mut().chain(self.old.iter_mut().filter(|cohort| cohort.read_at <= readable)) {
             let mut gone = 0.0;
@@ -332,9 +350,9 @@ impl Cache {
                 let pages = take(&mut cohort.pages[class], share);
                 hit.pages[class] += pages;
                 hit.first[class] += take(&mut cohort.first[class], share);
-                if let Some(stays) = unchanged.get(class) {
-                    hit.clean[class] += cohort.clean[class] * stays;
-                    cohort.clean[class] *= 1.0 - share;
+                for place in (class..cohort.clean.len()).step_by(touched.len()) {
+                    hit.clean[place] += cohort.clean[place] * unchanged[class];
+                    cohort.clean[place] *= 1.0 - share;
                 }
                 gone += pages;
             }
@@ -354,12 +372,15 @@ impl Cache {
                 return;
             };
             let first: f64 = gone.first.iter().sum();
-            let dirty: Vec<f64> = if gone.clean.is_empty() { Vec::new() } else { (0..gone.clean.len()).map(|class| gone.dirty_share(class)).collect() };
-            let weights = if dirty.is_empty() { &self.weights } else { &dirty };
-            let weighted = |pages: &[f64]| -> f64 { pages.iter().zip(weights).map(|(pages, weight)| pages * weight).sum() };
-            let weighted_first = weighted(&gone.first);
+            let (weighted_first, weighted_later) = gone.weighted(&self.weights);
             moved.weighted_first += weighted_first;
-            moved.weighted_later += weighted(&gone.pages) - weighted_first;
+            moved.weighted_later += weighted_later;
+            for (window, written) in moved.written.iter_mut().enumerate() {
+                let dirty: Vec<f64> = (0..gone.pages.len()).map(|class| gone.dirty_share(window, class)).collect();
+                let (dirty_first, dirty_later) = gone.weighted(&dirty);
+                written.evicted_first += dirty_first;
+                written.evicted_later += dirty_later;
+            }
             moved.evicted_first += first;
             moved.evicted_later += gone.total - first;
             excess -= gone.total;
@@ -381,6 +402,19 @@ impl Cache {
             let Some(moved) = take_end(&mut self.young, -surplus, VecDeque::pop_back, VecDeque::push_back) else { return };
             surplus += moved.total;
             self.old.push_front(moved);
+        }
+    }
+}
+
+/// Lets the pages of a cohort be changed and written by `steps`, class after class for one window
+/// after the other.
+fn apply_steps(steps: &[ChangingStep], cohort: &mut Cohort, written: &mut [Written]) {
+    let classes = cohort.pages.len();
+    for ((steps, clean), written) in steps.chunks(classes).zip(cohort.clean.chunks_mut(classes)).zip(written) {
+        for ((step, clean), pages) in steps.iter().zip(clean).zip(&cohort.pages) {
+            let (still_clean, wrote) = step.apply(*pages, *clean);
+            *clean = still_clean;
+            written.flushed += wrote;
         }
     }
 }

@@ -27,9 +27,9 @@ use super::settings::at_least;
 
 /// Of a redo log the part that its server uses: 9/10 twice (log_calc_max_ages of MySQL 5.7 and 8.0;
 /// log_t::set_capacity of MariaDB).
-const USED: f64 = 0.9 * 0.9;
+pub(super) const USED: f64 = 0.9 * 0.9;
 /// Of that, the age from which pages are flushed ahead (LOG_POOL_PREFLUSH_RATIO_ASYNC of both).
-const ASYNC: f64 = 7.0 / 8.0;
+pub(super) const ASYNC: f64 = 7.0 / 8.0;
 /// The age at which they must be (LOG_POOL_PREFLUSH_RATIO_SYNC of MySQL).
 const SYNC: f64 = 15.0 / 16.0;
 /// Share of the asynchronous age at which flushing by age asks for innodb_io_capacity_max: the root

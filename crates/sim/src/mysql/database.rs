@@ -2,6 +2,7 @@
 //! certainty, the workload file says) or taken from a standard benchmark; nothing here knows a
 //! volume.
 
+use super::cleaner::PageCleaner;
 use super::last_orders::LastOrders;
 use super::popularity::Popularity;
 use crate::error::SimError;
@@ -245,6 +246,10 @@ pub struct Database {
     /// How pages become dirty, where it is known by class.
     #[serde(default)]
     pub dirtying: Option<Dirtying>,
+    /// The page cleaner, of effect with `dirtying`; none: a changed page is written once in its
+    /// window (files before it was kept).
+    #[serde(default)]
+    pub cleaner: Option<PageCleaner>,
     /// Redo, WAL, binary log.
     pub log: Log,
     /// What the server does when its redo log fills; none: it never does (files before it was
@@ -345,6 +350,7 @@ impl Database {
     /// whatever the pages: for those who change which pages are touched.
     pub fn with_fixed_dirtying(&self, cache_bytes: f64) -> Database {
         let mut fixed = self.clone();
+        fixed.cleaner = None;
         if let Some(dirtying) = fixed.dirtying.take() {
             let share = self.popularity.evicted_dirty(&dirtying.changed, self.cache_pages(cache_bytes)).unwrap_or(0.0);
             fixed.writes.first_dirty *= share;
@@ -429,6 +435,7 @@ impl Database {
         if let Some(dirtying) = &self.dirtying {
             dirtying.check(self.popularity.classes.len())?;
         }
+        self.cleaner.as_ref().map_or(Ok(()), PageCleaner::check)?;
         self.last_orders.as_ref().map_or(Ok(()), LastOrders::check)?;
         self.checkpoint.as_ref().map_or(Ok(()), CheckpointLaw::check)?;
         self.compaction.as_ref().map_or(Ok(()), Compaction::check)

@@ -22,6 +22,7 @@ pub(crate) use response::sigma_of_p95;
 pub use response::ResponseSpread;
 
 use super::checkpoint::CheckpointAge;
+use super::cleaner::{taken_up, CleanerPace};
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::warmup::{interpolated, At, WarmUp};
@@ -420,7 +421,8 @@ impl<B: Backend> ScenarioState<B> {
         if let Some(measured) = scenario.follow.and_then(|follow| follow.get(step)) {
             self.tx = self.start_tx + measured;
         }
-        let mut at = scenario.warm_up.at(self.tx, &mut self.hint);
+        let pace = self.cleaner_pace(scenario, t_s - seconds);
+        let mut at = scenario.warm_up.at_pace(self.tx, &mut self.hint, pace);
         let due = at.flushed;
         at.flushed = self.checkpoint.flushed(&database.writes, due, self.pace, seconds);
         let spare = |bytes: (f64, f64)| self.devices.spare(database, bytes, seconds);
@@ -477,6 +479,30 @@ impl<B: Backend> ScenarioState<B> {
             compacting: compacted.0 + compacted.1 > 0.0,
             stopped_share,
         }
+    }
+
+    /// What the page cleaner goes by `since_s` seconds after the start; nothing where there is
+    /// none.
+    fn cleaner_pace(&mut self, scenario: &Course<'_>, since_s: f64) -> CleanerPace {
+        if scenario.database.cleaner.is_none() {
+            return CleanerPace::settled(0.0);
+        }
+        let tps = if self.pace > 0.0 { self.pace } else { self.first_pace(scenario) };
+        CleanerPace { tps, taken_up: if scenario.start == Start::Cold { taken_up(since_s) } else { 1.0 } }
+    }
+
+    /// Transactions a second that the load asks for and the devices let through, before the first
+    /// ones are done.
+    fn first_pace(&mut self, scenario: &Course<'_>) -> f64 {
+        let database = scenario.database;
+        let at = scenario.warm_up.at(self.tx, &mut self.hint);
+        let (data, log) = self.devices.of_transaction(database, &at, 1.0, database.log.syncs_per_commit);
+        let storage = self.devices.max_rate((&data, &log), &Flow::default(), scenario.step_s).0;
+        let asked = match scenario.load {
+            TransactionLoad::Clients(clients) => f64::from(*clients) / self.unloaded_s(database, &at, 1.0),
+            TransactionLoad::Arrivals(rates) => rates[0],
+        };
+        storage.min(asked).min(self.contention.processors_rate())
     }
 
     /// The spread of response times by the pages that a transaction reads.

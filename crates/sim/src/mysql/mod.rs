@@ -7,6 +7,7 @@
 //! | `popularity` | how often pages are touched: classes of like pages |
 //! | `last_orders` | what TPC-C's stock level reads of: cold while the data is as loaded |
 //! | `cache` | pages in the buffer pool or block cache while it fills and after: reads and evictions per transaction |
+//! | `cleaner` | how many dirty pages the page cleaner writes, by flavor, version and settings |
 //! | `checkpoint` | its age: what a full redo log does to flushing and to clients |
 //! | `warmup` | the cache followed over transactions, once per database and cache size |
 //! | `purge` | pages that purge reads again, where a small cache lost them before it came |
@@ -25,6 +26,7 @@
 
 pub mod cache;
 pub mod checkpoint;
+pub mod cleaner;
 pub mod clients;
 pub mod costs;
 pub mod database;
@@ -43,6 +45,7 @@ pub mod sysbench;
 pub mod tprocc;
 pub mod warmup;
 
+pub use cleaner::PageCleaner;
 pub use database::{CheckpointLaw, Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
 pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use last_orders::LastOrders;

@@ -4,6 +4,7 @@
 //! setting would bring), by proofs (the same data behind another cache), by the planner and the
 //! lab's servers (how large a cache an instance has room for). Decided in docs/decisions/0006.
 
+use super::cleaner::PageCleaner;
 use super::database::{Database, StorageEngine, DIRTIED_SHARE, MOST_REDO_BYTES};
 use crate::error::SimError;
 use serde::Deserialize;
@@ -129,10 +130,17 @@ pub struct ServerSettings {
     pub sync_binlog: Option<u32>,
     /// innodb_doublewrite.
     pub doublewrite: Option<bool>,
-    /// innodb_io_capacity, pages a second written in the background.
+    /// innodb_io_capacity, pages a second: the cleaner's, or written in the background.
     pub io_capacity: Option<f64>,
     /// innodb_io_capacity_max, most pages a second flushed.
     pub io_capacity_max: Option<f64>,
+    /// innodb_max_dirty_pages_pct, percent of the pool; with this and the next two a database needs
+    /// a page cleaner.
+    pub max_dirty_pages_pct: Option<f64>,
+    /// innodb_max_dirty_pages_pct_lwm, percent of the pool.
+    pub max_dirty_pages_pct_lwm: Option<f64>,
+    /// innodb_adaptive_flushing_lwm, percent of the redo log.
+    pub adaptive_flushing_lwm: Option<f64>,
     /// Redo log in all, bytes. It changes how much is flushed where the one the database was
     /// measured with is known (`Log::redo_capacity_bytes`, or `measured_redo_bytes` instead of it).
     pub redo_bytes: Option<f64>,
@@ -166,7 +174,12 @@ impl ServerSettings {
         if configured.engine == StorageEngine::Innodb {
             let writes = &mut configured.writes;
             writes.doublewrite = self.doublewrite.unwrap_or(writes.doublewrite);
-            writes.background_per_s = self.io_capacity.map_or(writes.background_per_s, |pages| pages.min(MOST_PAGES_PER_S));
+            if let Some(cleaner) = &mut configured.cleaner {
+                self.set_cleaner(cleaner)?;
+            } else {
+                self.refuse_cleaner()?;
+                writes.background_per_s = self.io_capacity.map_or(writes.background_per_s, |pages| pages.min(MOST_PAGES_PER_S));
+            }
             writes.flush_limit_per_s = self.io_capacity_max.map_or(writes.flush_limit_per_s, |pages| pages.min(NO_LIMIT_PER_S));
             let measured = self.measured_redo_bytes.or(database.log.redo_capacity_bytes);
             writes.flush_per_tx *= self.redo_bytes.zip(measured).map_or(1.0, |(now, measured)| flushing_ratio(database, now, measured));
@@ -190,6 +203,39 @@ impl ServerSettings {
             compaction.rate_bytes_s = compaction.rate_bytes_s.min((limit * both).max(1e3));
         }
         Ok(configured)
+    }
+
+    /// The three settings of the page cleaner alone.
+    fn of_cleaner(&self) -> [(&'static str, Option<f64>); 3] {
+        [
+            ("innodb_max_dirty_pages_pct", self.max_dirty_pages_pct),
+            ("innodb_max_dirty_pages_pct_lwm", self.max_dirty_pages_pct_lwm),
+            ("innodb_adaptive_flushing_lwm", self.adaptive_flushing_lwm),
+        ]
+    }
+
+    /// Puts a page cleaner under these settings. A server raises innodb_io_capacity_max to
+    /// innodb_io_capacity.
+    fn set_cleaner(&self, cleaner: &mut PageCleaner) -> Result<(), SimError> {
+        for (name, percent) in self.of_cleaner() {
+            SimError::check_range(name, percent.unwrap_or(0.0), 0.0, 99.999)?;
+        }
+        let share = |percent: Option<f64>, before: f64| percent.map_or(before, |percent| percent / 100.0);
+        cleaner.io_capacity = self.io_capacity.unwrap_or(cleaner.io_capacity).min(MOST_PAGES_PER_S);
+        cleaner.io_capacity_max = self.io_capacity_max.unwrap_or(cleaner.io_capacity_max).min(NO_LIMIT_PER_S).max(cleaner.io_capacity);
+        cleaner.most_dirty = share(self.max_dirty_pages_pct, cleaner.most_dirty);
+        cleaner.low_water = share(self.max_dirty_pages_pct_lwm, cleaner.low_water).min(cleaner.most_dirty);
+        cleaner.redo_low_water = share(self.adaptive_flushing_lwm, cleaner.redo_low_water);
+        cleaner.check()
+    }
+
+    /// Refuses settings of the page cleaner where the database has none.
+    fn refuse_cleaner(&self) -> Result<(), SimError> {
+        let rule = "has no effect that could be told: which pages of this database are dirty is not followed";
+        match self.of_cleaner().into_iter().find_map(|(name, value)| value.map(|value| (name, value))) {
+            Some((name, value)) => Err(SimError::refused(name, value, rule, "Leave it out.")),
+            None => Ok(()),
+        }
     }
 
     fn check(&self) -> Result<(), SimError> {

@@ -114,6 +114,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
         // 12 KiB a transaction on m5, the flushing of pages left out: redo and the row images of
         // the binlog. How they share them is a guess.
         dirtying: None,
+        cleaner: None,
         log: log_of(9_000.0),
         compaction: None,
         // Processor: 27 % of 8 vCPUs at 450 tps (m5.2xlarge by its memory). Base: what 32 against
@@ -158,6 +159,7 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
         writes: PageWrites::none(),
         // 256 MiB memtables hold 81,500 transactions: 3.3 kB each. Binlog as for InnoDB.
         dirtying: None,
+        cleaner: None,
         log: log_of(3_300.0),
         // Four memtables start one (level0_file_num_compaction_trigger). Bytes: vmstat of the m5
         // runs, 13 KiB written a transaction, the log left out.

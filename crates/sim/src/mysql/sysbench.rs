@@ -18,8 +18,9 @@ mod distribution;
 
 pub use distribution::{classes, Distribution};
 
+use super::cleaner::PageCleaner;
 use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip};
-use super::database::{Clients, Compaction, Database, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
+use super::database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
 use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
 use super::settings::{evicted_before_written, syncs_per_commit, REDO_USABLE};
@@ -191,6 +192,9 @@ pub struct Oltp {
     pub io_capacity: f64,
     /// innodb_doublewrite.
     pub doublewrite: bool,
+    /// The page cleaner, with which pages are followed class by class; none: dirty shares and pages
+    /// in the background are of the whole cache.
+    pub cleaner: Option<PageCleaner>,
     /// MyRocks' memtable (write_buffer_size), MiB.
     pub memtable_mib: f64,
     /// Where the clients are.
@@ -221,6 +225,7 @@ impl Default for Oltp {
             sync_binlog: 1,
             io_capacity: 200.0,
             doublewrite: true,
+            cleaner: None,
             memtable_mib: 64.0,
             client_host: ClientHost::default(),
             round_trip_ms: None,
@@ -458,7 +463,13 @@ impl Oltp {
         let written = statements.written(&costs)?;
         let log = self.log(&statements, written);
         let cached_bytes = if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES };
-        let writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
+        let mut writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
+        // Rows that are appended are on pages of their own, which no class has.
+        let cleaner = self.cleaner.filter(|_| innodb && writes.flush_per_tx > 0.0 && statements.appends == 0.0);
+        let dirtying = cleaner.map(|_| Dirtying { changed: self.changed(), window_tx: writes.flush_ramp_tx, flush_per_tx: writes.flush_per_tx });
+        if dirtying.is_some() {
+            writes = PageWrites { first_dirty: 1.0, later_dirty: 1.0, background_per_s: 0.0, ..writes };
+        }
         let mut classes: Vec<PageClass> = parts.iter().map(|part| part.class).collect();
         // Node pages (index and filter blocks in MyRocks): few, and every statement passes one, so
         // they are never evicted.
@@ -478,7 +489,8 @@ impl Oltp {
             // (innodb_read_ahead_threshold).
             read_ahead_share: 0.0,
             writes,
-            dirtying: None,
+            dirtying,
+            cleaner,
             compaction: if innodb { None } else { self.compaction(log.redo_bytes_per_tx) },
             log,
             clients: self.clients(&statements, &costs, written.core_ms)?,

@@ -18,6 +18,7 @@
 //! level looks at the stock of the orders just made, so that in a cache that holds most of the data
 //! it finds more of it than is worked out here.
 
+use super::cleaner::PageCleaner;
 use super::costs::{ClientHost, Costs, Flavor, RoundTrip};
 use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
 use super::interval::shared_ms;
@@ -101,6 +102,8 @@ pub struct Tprocc {
     pub sync_binlog: u32,
     /// innodb_doublewrite.
     pub doublewrite: bool,
+    /// Version of the server, for its page cleaner; none: MySQL 8.4, MariaDB 10.11.
+    pub version: Option<String>,
 }
 
 impl Default for Tprocc {
@@ -115,6 +118,7 @@ impl Default for Tprocc {
             log_bin: true,
             sync_binlog: 1,
             doublewrite: true,
+            version: None,
         }
     }
 }
@@ -203,6 +207,7 @@ impl Tprocc {
             },
             dirtying: Some(Dirtying { changed: parts.iter().map(|part| part.changes / part.touches).collect(), window_tx, flush_per_tx }),
             popularity,
+            cleaner: Some(self.cleaner()),
             log: Log {
                 redo_bytes_per_tx,
                 binlog_bytes_per_tx: if self.log_bin { call.binlog_bytes } else { 0.0 },
@@ -231,6 +236,14 @@ impl Tprocc {
         };
         database.check()?;
         Ok(database)
+    }
+
+    /// The page cleaner where nothing is set.
+    fn cleaner(&self) -> PageCleaner {
+        match self.flavor {
+            Flavor::Mysql => PageCleaner::of("mysql", self.version.as_deref().unwrap_or("8.4.0")),
+            Flavor::Mariadb => PageCleaner::of("mariadb", self.version.as_deref().unwrap_or("10.11.0")),
+        }
     }
 
     fn check(&self) -> Result<(), SimError> {

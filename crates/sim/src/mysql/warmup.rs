@@ -5,8 +5,9 @@
 //! slowly, so for hours it is slower by more than the ratio of its IOPS: its cache is colder as
 //! well.
 
-use super::cache::Cache;
-use super::database::{Database, Dirtying};
+use super::cache::{Cache, Written};
+use super::cleaner::{windows_of, CleanerPace, Cleaning, DirtyPages};
+use super::database::Database;
 use super::last_orders::LastOrders;
 use super::popularity::Popularity;
 
@@ -54,6 +55,8 @@ pub struct At {
 #[derive(Clone, Debug)]
 pub struct WarmUp {
     points: Vec<At>,
+    /// How the dirty pages of each point follow from the page cleaner, where that is known.
+    cleaning: Option<Cleaning>,
     /// Transactions at which the cache is full; none when the data fits.
     pub full_at_tx: Option<f64>,
 }
@@ -72,12 +75,14 @@ impl WarmUp {
             .held_back(held_tx)
             // Pages that are never touched are never read, so never evicted.
             .weighted(|touches| if touches > 0.0 { libm::pow(touches / mean_touches, -slope) } else { 1.0 });
+        let windows_tx = windows_of(database, cache.capacity());
         if let Some(dirtying) = &database.dirtying {
-            cache = cache.dirtied(&dirtying.changed, dirtying.window_tx);
+            cache = cache.dirtied(&dirtying.changed, &windows_tx);
         }
         let stock = database.last_orders.map(|last| Stock::in_cache(last, &database.popularity, &mut cache));
         let settled_tx = database.last_orders.map_or(0.0, LastOrders::settled_tx);
-        let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };
+        let cleaning = Cleaning::of(database, cache.capacity(), windows_tx);
+        let mut curve = WarmUp { points: Vec::with_capacity(1_024), cleaning, full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
         let smallest = STEP_OF_CACHE * 0.01 * cache.capacity().min(database.popularity.pages());
         while curve.points.len() < MOST_STEPS {
@@ -95,13 +100,14 @@ impl WarmUp {
             }
             evicted += moved.evicted_first + moved.evicted_later;
             let turned = evicted / cache.capacity();
-            curve.points.push(point(
-                database,
-                &cache,
-                tx + 0.5 * step,
-                turned,
-                [moved.reads, moved.weighted_first, moved.weighted_later, moved.flushed].map(|x| x / step),
-            ));
+            let weighted = Written { evicted_first: moved.weighted_first, evicted_later: moved.weighted_later, flushed: 0.0 };
+            let written = moved.written.first().copied().unwrap_or(weighted);
+            curve.points.push(point(database, &cache, tx + 0.5 * step, turned, (moved.reads / step, written.per(step))));
+            if let Some(cleaning) = &mut curve.cleaning {
+                cleaning.push(
+                    moved.written.iter().enumerate().map(|(window, written)| dirty_pages(database, &cache, window, moved.reads / step, written.per(step))),
+                );
+            }
             tx += step;
             if turned >= settled.0 + 1.0 {
                 let reads = moved.reads / step;
@@ -136,6 +142,9 @@ impl WarmUp {
                 last.flushed = flushed(database, last.tx);
             }
             self.points.push(last);
+            if let Some(cleaning) = &mut self.cleaning {
+                cleaning.repeat_last();
+            }
         }
     }
 
@@ -179,6 +188,24 @@ impl WarmUp {
             shape: mix(from.shape, to.shape),
             full: mix(from.full, to.full),
         }
+    }
+}
+
+impl WarmUp {
+    /// The cache at `tx` as [`WarmUp::at`], with the dirty pages that the page cleaner leaves at
+    /// this pace.
+    pub fn at_pace(&self, tx: f64, hint: &mut usize, pace: CleanerPace) -> At {
+        let mut at = self.at(tx, hint);
+        if let Some(cleaning) = self.cleaning.as_ref().filter(|_| pace.tps > 0.0) {
+            let next = (*hint + 1).min(self.points.len() - 1);
+            let (from, to) = (self.points[*hint].tx, self.points[next].tx);
+            let share = if to > from { ((tx - from) / (to - from)).clamp(0.0, 1.0) } else { 0.0 };
+            if let Some(DirtyPages { evicted, flushed, of_pool }) = cleaning.settle((*hint, next, share), &at, pace) {
+                (at.evicted_dirty, at.flushed) = (evicted, flushed);
+                at.dirty_share = (of_pool / at.cached_share.max(1e-12)).clamp(0.0, 1.0);
+            }
+        }
+        at
     }
 }
 
@@ -232,20 +259,30 @@ impl Stock {
     }
 }
 
-fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, [reads, first, later, window]: [f64; 4]) -> At {
+/// What a window makes of dirty pages, times how far the parameters are off what they stand for.
+fn dirty_pages(database: &Database, cache: &Cache, window: usize, reads: f64, written: Written) -> DirtyPages {
+    let writes = &database.writes;
+    let usual = database.dirtying.as_ref().map_or(1.0, |dirtying| dirtying.flush_per_tx.max(1e-12));
+    DirtyPages {
+        evicted: (written.evicted_first * writes.first_dirty + written.evicted_later * writes.later_dirty).min(reads),
+        flushed: written.flushed * writes.flush_per_tx / usual,
+        of_pool: cache.dirty_share(window).unwrap_or(0.0) * cache.page_count() / cache.capacity(),
+    }
+}
+
+fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, (reads, written): (f64, Written)) -> At {
     let writes = &database.writes;
     let first_share = cache.first_share();
     let by_shares = first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty;
-    // What the window writes, times how far the parameter is off what it stands for.
-    let by_window = |dirtying: &Dirtying| window * writes.flush_per_tx / dirtying.flush_per_tx.max(1e-12);
+    let of_window = dirty_pages(database, cache, 0, reads, written);
     At {
         tx,
         reads,
-        evicted_dirty: (first * writes.first_dirty + later * writes.later_dirty).min(reads),
-        flushed: database.dirtying.as_ref().map_or_else(|| flushed(database, tx), by_window),
+        evicted_dirty: of_window.evicted,
+        flushed: database.dirtying.as_ref().map_or_else(|| flushed(database, tx), |_| of_window.flushed),
         turned,
         cached_share: (cache.page_count() / cache.capacity()).min(1.0),
-        dirty_share: cache.dirty_share().unwrap_or(by_shares).clamp(0.0, 1.0),
+        dirty_share: cache.dirty_share(0).unwrap_or(by_shares).clamp(0.0, 1.0),
         shape: if cache.is_full() { interpolated(&database.shape.full, turned) } else { interpolated(&database.shape.filling, tx) },
         full: f64::from(u8::from(cache.is_full())),
     }

@@ -30,6 +30,7 @@ pub fn plain_database(sharpness: f64) -> Database {
             doublewrite: true,
         },
         dirtying: None,
+        cleaner: None,
         log: Log { redo_bytes_per_tx: 0.0, binlog_bytes_per_tx: 0.0, syncs_per_commit: 0.0, commits_per_tx: None, redo_capacity_bytes: None },
         compaction: None,
         clients: Clients { base_ms: 20.0, cpu_ms: 2.0, sharpness, p95_over_mean: 1.6, serial_share: 0.0, core_speed: None, threads_per_core: None },

@@ -40,6 +40,8 @@ VARIABLES = {
     "pool_instances": ("innodb_buffer_pool_instances", int),
     "lru_scan_depth": ("innodb_lru_scan_depth", int),
     "max_dirty_percent": ("innodb_max_dirty_pages_pct", float),
+    "max_dirty_lwm_percent": ("innodb_max_dirty_pages_pct_lwm", float),
+    "adaptive_flushing_lwm_percent": ("innodb_adaptive_flushing_lwm", float),
     "old_blocks_percent": ("innodb_old_blocks_pct", int),
     "purge_threads": ("innodb_purge_threads", int),
     "doublewrite": ("innodb_doublewrite", lambda text: text.upper() not in ("OFF", "0", "DETECT_ONLY")),

@@ -6,6 +6,7 @@ use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, FIRST_PAGE, LOG_AR
 use super::recorder::{ClientsRecorder, ClientsRun, RowState};
 use crate::demand::load::whole_sectors;
 use crate::mysql::checkpoint::CheckpointAge;
+use crate::mysql::cleaner::{taken_up, CleanerPace};
 use crate::mysql::database::{Clients, RUN_BYTES};
 use crate::mysql::interval::{Scenario, Start, TransactionLoad};
 use crate::mysql::warmup::At;
@@ -204,6 +205,8 @@ pub struct ClientsSim<'a> {
     stop: SynchronousFlush,
     /// Transactions a second of the last row in which clients mostly ran.
     pace: f64,
+    /// Of the page cleaner, at the beginning of the row.
+    taken_up: f64,
     compaction: CompactionRuns<'a>,
     /// Arrivals as they come, and again as they are begun: those between the two wait.
     arrivals: Option<(PoissonArrivals<'a>, PoissonArrivals<'a>)>,
@@ -258,6 +261,7 @@ impl<'a> ClientsSim<'a> {
             checkpoint: CheckpointAge::new(database, scenario.start == Start::Warm),
             stop: SynchronousFlush::default(),
             pace: 0.0,
+            taken_up: 1.0,
             compaction: CompactionRuns::new(database.compaction.as_ref(), tx),
             arrivals,
             backlog: 0,
@@ -339,7 +343,7 @@ impl<'a> ClientsSim<'a> {
 
     /// The cache at the transactions done so far.
     fn update_rates(&mut self) {
-        self.cache = self.scenario.warm_up.at(self.tx, &mut self.hint);
+        self.cache = self.scenario.warm_up.at_pace(self.tx, &mut self.hint, CleanerPace { tps: self.pace, taken_up: self.taken_up });
         self.factor = self.compaction.factor(self.tx);
     }
 
@@ -615,6 +619,7 @@ impl<'a> ClientsSim<'a> {
         if let Some(row) = self.recorder.row_before().filter(|row| row.stopped_share < MOSTLY_RAN) {
             self.pace = row.tps / (1.0 - row.stopped_share);
         }
+        self.taken_up = if self.scenario.start == Start::Cold { taken_up(self.row_end.as_secs_f64()) } else { 1.0 };
         self.row_end += self.step;
     }
 

@@ -1,6 +1,7 @@
 //! How a replica is set up: who may be applied at once, what a commit flushes, and what versions
 //! have by default.
 
+use super::super::cleaner::{dirty_share, PageCleaner};
 use super::super::settings::{at_least, syncs_per_commit};
 use super::applier::Applier;
 use crate::error::SimError;
@@ -90,12 +91,6 @@ pub struct ReplicaSettings {
     pub coordinator_cores: f64,
 }
 
-/// The page cleaner writes back io_capacity x dirty share / (innodb_max_dirty_pages_pct + 1) pages
-/// a second, 90 by default (MySQL's Adaptive_flush: get_pct_for_dirty; its other two terms, the
-/// mean of what was written and what the redo log asks for, come to the same number in the long
-/// run).
-const DIRTY_MOST: f64 = 0.90;
-
 /// innodb_purge_batch_size of MariaDB 10.11 (its manual, read 2026-11).
 fn purge_batch() -> u32 {
     127
@@ -109,7 +104,7 @@ fn rollback_segments() -> u32 {
 impl ReplicaSettings {
     /// Share of dirty pages at which the page cleaner writes back `pages_s` pages a second.
     pub fn dirty_share(&self, pages_s: f64) -> f64 {
-        ((DIRTY_MOST + 0.01) * pages_s / self.io_capacity.max(1e-9)).clamp(self.dirty_low_water, DIRTY_MOST)
+        dirty_share(pages_s, self.io_capacity, self.dirty_low_water)
     }
 
     /// What a version has where nothing is set, durable (1/1).
@@ -118,6 +113,7 @@ impl ReplicaSettings {
     /// A flavour or version that is not known.
     pub fn of_version(flavor: &str, version: &str) -> Result<ReplicaSettings, SimError> {
         let at_least = |least| at_least(version, least);
+        let cleaner = Some(PageCleaner::of(flavor, version)).filter(|_| flavor == "mysql" && at_least([8, 4, 0]));
         let durable = |mode, workers, preserve_order, log_bin| ReplicaSettings {
             mode,
             workers,
@@ -131,8 +127,8 @@ impl ReplicaSettings {
             // 8.4: io_capacity 10,000 and low water 10 % (its manual; 9.7.4 kept 1,356 of 8,192
             // pages dirty and wrote 9.8 a transaction, 2026-11-23). Before, and in MariaDB, 200
             // pages a second are the database's background.
-            dirty_low_water: if flavor == "mysql" && at_least([8, 4, 0]) { 0.10 } else { 0.0 },
-            io_capacity: if flavor == "mysql" && at_least([8, 4, 0]) { 10_000.0 } else { 0.0 },
+            dirty_low_water: cleaner.map_or(0.0, |cleaner| cleaner.low_water),
+            io_capacity: cleaner.map_or(0.0, |cleaner| cleaner.io_capacity),
             // MySQL 9.7.4 read 5.1 pages a transaction in 44 MiB with one thread and with 16
             // workers: what the appliers miss, so its purge was not behind. MySQL 9.7.4: the
             // coordinator (replica_sql) took 0.86 to 1.1 processors of two, with one worker, four

@@ -96,15 +96,19 @@ class Lease:
                 continue  # a connection that was made beforehand may have died since
         return ""
 
-    def check(self, source: str | None) -> None:
-        """Raises CouldNotRun if the lock was lost meanwhile and cannot be taken again."""
+    def check(self, source: str | None) -> bool:
+        """Returns whether the lease was held all the time; False: it was lost and is taken again,
+        so that another may have acted in between. Raises CouldNotRun if it cannot be taken
+        again."""
         for name, connection in list(self.locks.items()):
             try:
                 if ask_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
                     raise CouldNotRun(name, "no longer holds the lease")
             except Exception:
                 del self.locks[name]
+        unbroken = len(self.locks) * 2 > sum(name != source for name in self.hosts)
         self.take(source)
+        return unbroken
 
     def numbers(self, name: str) -> set[int]:
         """Returns the server's id of the connection that holds the lock there."""

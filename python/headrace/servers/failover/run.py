@@ -185,6 +185,8 @@ class ChangeRun:
             self.gone = old
 
     def _carry_out_stage(self) -> None:
+        """Carries out the steps of the plan's next stage, as far as the lease is held: another may
+        have changed what the plan was made from."""
         stage = self.plan.stage
         actions = {step.action for step in stage}
         if "writable" in actions and self.plan.gives_up:
@@ -194,8 +196,9 @@ class ChangeRun:
         if "read-only" in actions:
             self._prepare_closing()
         for steps in _group_parallel(stage):
-            if ACTIONS[steps[0].action].leased:
-                self.lease.check(left_out(self.progress))
+            if ACTIONS[steps[0].action].leased and not self.lease.check(left_out(self.progress)):
+                self.say("the lease was lost and taken again: the servers are observed anew")
+                return
             if len(steps) > 1:
                 self._carry_out_abreast(steps)
             else:

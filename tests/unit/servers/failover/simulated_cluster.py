@@ -49,6 +49,7 @@ class SimulatedCluster:
         self.acknowledged: list[tuple[str, tuple[int, int]]] = []
         self.openings, self.stopped, self.struck = 0, False, False
         self.away: set[str] = set()  # servers that something happened to
+        self.turns: list[tuple[str, int]] = []  # runs in the order in which they began steps
         self.young = ""  # a replica that has only just started
         self.machines: dict[str, Machine] = {}
         self.processes: list[Process] = []
@@ -118,6 +119,13 @@ class SimulatedCluster:
         assert not later, f"{server.name} acknowledged {transaction} after {later} had been opened"
         self.acknowledged.append((server.name, transaction))
 
+    def change(self, turn: tuple[str, int]) -> None:
+        """A run, by its machine and number, begins a step. Raises AssertionError for one that goes on after another
+        has begun steps of its own."""
+        if self.turns[-1:] != [turn]:
+            assert turn not in self.turns, f"{turn[0]} and {self.turns[-1][0]} changed servers at once"
+            self.turns.append(turn)
+
     def machine(self, name: str) -> Machine:
         return self.machines.setdefault(name, Machine(name))
 
@@ -130,11 +138,13 @@ class SimulatedCluster:
 
 @dataclass
 class Machine:
-    """Where programs run. `journal`: its lines; `busy`: the program that has the journal for itself."""
+    """Where programs run. `journal`: its lines; `busy`: the program that has the journal for itself; `runs`: how many
+    have had it, or have begun anew with a lease that was lost."""
 
     name: str
     journal: list[str] = field(default_factory=list)
     busy: Process | None = None
+    runs: int = 0
     programs: int = 0
 
 
@@ -154,6 +164,8 @@ class Program:
 
     def say(self, text: str) -> None:
         self.cluster.say(f"{self.process.name}: {text}")
+        if "observed anew" in text:
+            self.machine.runs += 1  # its further steps follow from what it sees now
 
     def begin(self, call: Callable[[], Any]) -> Task:
         return self.cluster.time.begin(self.process, call)
@@ -247,6 +259,7 @@ class SimulatedJournal(Journal):
         if self.machine.busy is not None:
             raise LeaseTaken("journal", "another failover of this cluster is under way")
         self.machine.busy = self.program.process
+        self.machine.runs += 1
         try:
             self.read()
             yield
@@ -263,6 +276,8 @@ class SimulatedJournal(Journal):
                 program.kill()
                 program.cluster.time.check()
         self.machine.journal.append(text)
+        if '"StepBegan"' in text:
+            program.cluster.change((self.machine.name, self.machine.runs))
 
     def _text(self) -> str:
         return "".join(self.machine.journal)

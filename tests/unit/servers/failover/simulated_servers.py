@@ -504,6 +504,11 @@ class Server:
         self.locks[name] = connection
         return [(1,)]
 
+    def release_lock(self, connection: Connection, name: str) -> None:
+        if self.locks.get(name) is connection:
+            del self.locks[name]
+            self.notify()
+
     def kill(self, number: int) -> None:
         if (channel := self.channel) is not None and channel.receiver == number:
             self.stop_threads(apply=False)
@@ -540,7 +545,7 @@ STATEMENTS = [
     statement(r"SELECT (?:MASTER_GTID_WAIT|WAIT_FOR_EXECUTED_GTID_SET)\('(.*)', ([\d.]+)\)", lambda s, c, m: [(0 if c.wait(lambda: s.covers(m[1]), float(m[2])) else -1,)]),
     statement(r"SELECT GET_LOCK\('(.*)', ([\d.]+)\)", lambda s, c, m: s.get_lock(c, m[1], float(m[2]))),
     statement(r"SELECT IS_USED_LOCK\('(.*)'\)", lambda s, c, m: [(int(s.locks.get(m[1]) is c),)]),
-    statement(r"SELECT RELEASE_LOCK\('(.*)'\)", lambda s, c, m: (s.locks.pop(m[1], None), s.notify())[1]),
+    statement(r"SELECT RELEASE_LOCK\('(.*)'\)", lambda s, c, m: s.release_lock(c, m[1])),
     statement(re.escape(scheduler.RUNNING), lambda s, c, m: [("shop", "nightly", "ops@%")] if s.events == "ENABLED" else []),
     statement(re.escape(scheduler.ASLEEP), lambda s, c, m: [("shop", "nightly")] if s.events != "ENABLED" else []),
     statement(r"ALTER .*EVENT", lambda s, c, m: setattr(s, "events", "ENABLED")),

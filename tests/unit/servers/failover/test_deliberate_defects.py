@@ -13,7 +13,6 @@ import pytest
 from test_simulated_failovers import run
 
 from headrace.servers.failover import actions, lease
-from headrace.servers.failover import run as change
 from headrace.servers.failover.planning import election, members, planner, progress
 from headrace.servers.failover.planning.progress import Fenced
 
@@ -33,18 +32,11 @@ def needed_less_one(proof: members.AckProof) -> int:
     return max(len(proof.ackers), proof.clients) - proof.wait_count
 
 
-def unbroken_within_3_s(run: members.ThreadRun, since: members.ThreadRun, keeps_relay_log: bool) -> bool:
-    """Returns what the rule said before it left out servers that had just started."""
-    same = (run.receiver and run.receiver == since.receiver) or (run.applier and run.applier == since.applier)
-    return abs(run.start_s - since.start_s) <= 3.0 and (keeps_relay_log or bool(same))
-
-
 # What is taken away: where it stands, and what stands there instead.
 DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the old source is not fenced": [(actions.Fence, "run", fence_in_words)],
     "replicas go on receiving": [(planner, "_revoke", lambda *_: ())],
     "a relay log that was thrown away counts": [(members.ThreadRun, "unbroken", lambda *_: True)],
-    "a server that has just started proves something": [(members.ThreadRun, "unbroken", unbroken_within_3_s)],
     "one acknowledging replica fewer suffices": [(members.AckProof, "needed", property(needed_less_one))],
     "the time-out of semi-sync is never over": [(planner, "_fell_back", lambda *_: False)],
     "nothing waits for the relay log": [
@@ -54,7 +46,6 @@ DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "any replica is elected": [(election, "best", lambda able, *_: able[0]), (planner, "_missing", lambda *_: "")],
     "the lease is not taken": [(lease.Lease, "take", do_nothing), (lease.Lease, "check", do_nothing)],
     "a run that was killed is forgotten": [(progress.Progress, "is_same", lambda *_: False)],
-    "writes that were closed stay closed": [(change.ChangeRun, "reopen", do_nothing)],
     "a source that may acknowledge is replaced": [(planner, "_can_still_acknowledge", lambda *_: None)],
 }
 

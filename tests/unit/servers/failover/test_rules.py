@@ -12,7 +12,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.election import errant, extra, required
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
-from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen
+from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen, ThreadRun
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import (
     Began,
@@ -66,6 +66,18 @@ def changed(seen: dict[str, Seen], name: str, **state) -> dict[str, Seen]:
     one = seen[name]
     assert one.state is not None
     return seen | {name: replace(one, state=replace(one.state, **state))}
+
+
+def test_a_second_start_within_seconds_of_the_first_is_not_taken_for_it():
+    # Observed 2 s after its start, and again 2 s after another one 2.5 s later: the starts lie within the jitter.
+    young = ThreadRun(start_s=100.0, uptime_s=2.0, receiver=5, applier=6)
+    again = ThreadRun(start_s=102.5, uptime_s=2.0, receiver=5, applier=6)
+    assert not again.unbroken(young, keeps_relay_log=True)
+    # A server that had run for longer than twice the jitter tells a restart by its uptime.
+    settled = ThreadRun(start_s=100.0, uptime_s=6.0, receiver=5, applier=6)
+    later = ThreadRun(start_s=100.5, uptime_s=60.0, receiver=5, applier=6)
+    assert later.unbroken(settled, keeps_relay_log=False)
+    assert not ThreadRun(start_s=106.5, uptime_s=1.0, receiver=5, applier=6).unbroken(settled, keeps_relay_log=True)
 
 
 def test_a_source_that_works_is_not_failed_over():

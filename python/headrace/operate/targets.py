@@ -15,6 +15,13 @@ from headrace.base.units import HOUR_S
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import Address
+from headrace.observe.evidence import aws, evidence_file, files
+from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.live import LiveSource, collect
+from headrace.observe.evidence.model import Evidence
+from headrace.observe.evidence.server import ServerReader
+from headrace.observe.evidence.source import KeptSource, TickSource
+from headrace.observe.evidence.volumes import DeviceVolumes, LabVolumes
 from headrace.observe.formats import (
     ImportOptions,
     LoadedRecording,
@@ -27,13 +34,6 @@ from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.recording import STDIN, open_recording
 from headrace.observe.remote.aws import is_database, names_of
 from headrace.observe.remote.span import DEFAULT_S, TimeSpan
-from headrace.observe.evidence import aws, evidence_file, files
-from headrace.observe.evidence.limits import HoldingLimits, holding
-from headrace.observe.evidence.live import LiveSource, collect
-from headrace.observe.evidence.model import Evidence
-from headrace.observe.evidence.server import ServerReader
-from headrace.observe.evidence.source import KeptSource, TickSource
-from headrace.observe.evidence.volumes import DeviceVolumes, LabVolumes
 from headrace.servers import servers
 from headrace.workload import OpenWorkload
 
@@ -125,8 +125,9 @@ def evidence_of(
     seconds: float | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Evidence:
-    """Returns the evidence of a target. A live one is watched for `seconds` (10); a service is asked
-    for as many where they are given, else for the options' span. Raises InputError, CouldNotRun."""
+    """Returns the evidence of a target. A live one is watched for `seconds` (10); a service is
+    asked for as many where they are given, else for the options' span. Raises InputError,
+    CouldNotRun."""
     if is_live(target):
         _refuse_times(target, options)
         with closing(open_live(target, options)) as source:

@@ -27,11 +27,11 @@ from headrace.lab import Lab, Settings
 from headrace.lab.waiting import stored
 from headrace.mysql import connect
 from headrace.mysql.state import observe
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.targets import SourceOptions, evidence_of
-from headrace.observe.evidence.model import Evidence
 from headrace.servers.server import Server
 from headrace.servers.topology.topology import Following, replica_up
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.errors import HeadraceError
+from headrace.observe.evidence.live import LiveSource
+from headrace.observe.evidence.model import SourceFacts, Tick, gathered
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.targets import SourceOptions, open_live
-from headrace.observe.evidence.live import LiveSource
-from headrace.observe.evidence.model import SourceFacts, Tick, gathered
 
 LOOK_S = 10  # of the command, if nothing else is asked
 LEAST_TICKS = 2  # a look at one second says little

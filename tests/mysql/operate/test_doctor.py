@@ -18,11 +18,11 @@ from bed_loads import loaded
 from doctor_bed import SCENARIOS, WATCH_S, Beds, Scenario, run_scenario, timed_scenario
 from lab_servers import sql
 
+from headrace.observe.evidence import evidence_file
 from headrace.operate.doctor.advising.gains import Counsel, gain_on, next_of, processors_spent
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence import evidence_file
 
 COUNT = int(os.environ.get("SCENARIOS", "4"))
 # Of those, the first that is run (a run of all takes a quarter of an hour), and a folder that keeps

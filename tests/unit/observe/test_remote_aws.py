@@ -19,9 +19,9 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.remote import aws
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.operate.forecast.sources import demand_of
 from headrace.operate.forecast.space import space_from_free
+from headrace.operate.targets import SourceOptions, evidence_of
 
 VOLUME = "vol-0123456789abcdef0"
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)

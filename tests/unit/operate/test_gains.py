@@ -9,12 +9,12 @@ import pytest
 from doctored import evidence
 
 from headrace.errors import InputError
+from headrace.observe.evidence import evidence_file
 from headrace.operate.doctor.advising.gains import Counsel, next_of
 from headrace.operate.doctor.advising.own_database import own_database, tps_on
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence import evidence_file
 from headrace.operate.targets import SourceOptions, evidence_of
 
 # Eight clients on io1:100:300: 300 reads a second, 3 a transaction, each waits 26 ms.

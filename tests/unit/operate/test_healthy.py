@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 from headrace import OpenWorkload, simulate
+from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.recorded import diagnose_recording
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.limits import holding
-from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.workload.points import make_points
 
 # Windows of live judging for each trace, and the points of a trace (s): `HEALTHY_WINDOWS=336` looks

@@ -11,10 +11,10 @@ from doctored import evidence
 
 from headrace.base.storage import Storage
 from headrace.errors import HeadraceError
+from headrace.observe.evidence.limits import holding
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.limits import holding
 
 
 def volume(storage: str, iops: float, mib_s: float, instance: str | None = None, state: str = ""):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from headrace.observe.evidence.limits import holding
 from headrace.operate.doctor.signals import ModelLatency
 from headrace.operate.doctor.slowness import (
     cause_of,
@@ -16,7 +17,6 @@ from headrace.operate.doctor.slowness import (
     ways_apart,
 )
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.limits import holding
 
 T = Thresholds()
 MODEL = ModelLatency(read_p50=0.5, read_p99=1.2, write_p50=0.7, write_p99=2.0)

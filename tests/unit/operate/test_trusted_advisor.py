@@ -8,6 +8,8 @@ import statistics
 
 import pytest
 
+from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.doctor.trusted_advisor import (
     INSTANCE,
     MAGNETIC,
@@ -21,8 +23,6 @@ from headrace.operate.doctor.trusted_advisor import (
     of_evidence,
     rules,
 )  # fmt: skip
-from headrace.observe.evidence.limits import holding
-from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 
 
 def result(check: str, **given) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.model import Evidence, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.limits import holding
-from headrace.observe.evidence.model import Evidence, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 
 START = 1_790_000_000.0  # a Unix time
 QUIET_VOLUME = {

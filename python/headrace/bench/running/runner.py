@@ -24,8 +24,8 @@ from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import connect
-from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.lab_rows import LabRows
+from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler, Samples
 
 # Seconds beyond those asked for (a guess): connecting, finishing transactions (sysbench waits 30 s

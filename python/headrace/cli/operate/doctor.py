@@ -21,17 +21,17 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.report.output import PAGE_FORMATS, as_json, check_chart_path, plain
 
 if TYPE_CHECKING:
-    from headrace.operate.doctor.model import Diagnosis
     from headrace.observe.evidence.model import Evidence
+    from headrace.operate.doctor.model import Diagnosis
 
 with lazily():
     from headrace.catalog import facts
+    from headrace.observe.evidence import evidence_file
     from headrace.operate import targets
     from headrace.operate.doctor import diagnosis as doctor_diagnosis
     from headrace.operate.doctor import output as doctor_output
     from headrace.operate.doctor import trusted_advisor as doctor_trusted_advisor
     from headrace.operate.doctor.advising import gains
-    from headrace.observe.evidence import evidence_file
     from headrace.report import html, tables
     from headrace.report.operate import doctor as operate_doctor
 

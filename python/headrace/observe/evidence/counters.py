@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from headrace.mysql.statements import number_of
-from headrace.observe.run_files.status import CHECKPOINT_ENDS, COMMITS, READS, WRITES
 from headrace.observe.evidence.model import Row
+from headrace.observe.run_files.status import CHECKPOINT_ENDS, COMMITS, READS, WRITES
 
 # Client time by class, of performance_schema, in picoseconds.
 WAITS = {

@@ -13,15 +13,15 @@ from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, parse_iso
-from headrace.observe.formats import ImportOptions, LoadedRecording
-from headrace.observe.live import host
-from headrace.observe.live.record import DESCRIPTION
-from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.observe.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 from headrace.observe.evidence.recorded_beside import beside_of
 from headrace.observe.evidence.volumes import device_row
+from headrace.observe.formats import ImportOptions, LoadedRecording
+from headrace.observe.live import host
+from headrace.observe.live.record import DESCRIPTION
+from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.workload import OpenWorkload
 
 MAX_TOML_BYTES = 1 << 20  # as a run description takes
@@ -39,8 +39,9 @@ READER_THREADS = 1
 def of_recording(
     loaded: LoadedRecording, options: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
 ) -> Evidence:
-    """Returns the evidence in a recording of one device, with its demand. Where `options` name no device it is the one that clearly does most, or one that waits where that one does not.
-    Raises InputError."""
+    """Returns the evidence in a recording of one device, with its demand. Where `options` name no
+    device it is the one that clearly does most, or one that waits where that one does not. Raises
+    InputError."""
     workload = loaded.workload(options)
     workload, beside = (workload, []) if options.device is not None else _slowest(loaded, options, workload)
     limits = None if storage is None else holding(storage, instance, as_of)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from headrace.base.units import HOUR_S
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.metrics import SECONDS_OF
-from headrace.observe.live import host
-from headrace.observe.live.nvme import NvmePage
 from headrace.observe.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
 from headrace.observe.evidence.server import ServerReader
 from headrace.observe.evidence.source import TickSource
 from headrace.observe.evidence.volumes import VolumeReader
+from headrace.observe.live import host
+from headrace.observe.live.nvme import NvmePage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +178,6 @@ class LiveSource(TickSource):
         """Ends the connection to the server."""
         if self._server:
             self._server.close()
-
 
 
 def collect(source: LiveSource, seconds: float, progress: Callable[[float], object] = lambda share: None) -> Evidence:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from headrace.base.caps import OVER
 from headrace.observe.evidence.limits import HoldingLimits
-from headrace.workload import OpenWorkload
+
+if TYPE_CHECKING:
+    from headrace.workload import OpenWorkload
 
 Row = dict[str, float | None]
 
@@ -54,8 +56,8 @@ REPLICA_COLUMNS = ("lag_s", "delay_s", "relay_log_bytes", "sql_running", "io_run
 
 @dataclass(frozen=True)
 class Tick:
-    """One interval of `duration_s`. `t_unix`: its beginning, seconds since 1970 (of a file without a
-    clock: seconds since its beginning). `volumes`: by name, figures of VOLUME_COLUMNS; `server`,
+    """One interval of `duration_s`. `t_unix`: its beginning, seconds since 1970 (of a file without
+    a clock: seconds since its beginning). `volumes`: by name, figures of VOLUME_COLUMNS; `server`,
     `host`, `replica` alike. Units stand in the names and above; decision 0018 says which source
     gives what.
     """
@@ -148,8 +150,9 @@ class VolumeEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of it. `demand`: of a recording of a device alone, the same as a demand. `server`, `host`, `replica`: a row a tick with `t_unix`, `duration_s` and what is
-    known of their columns; a frame without rows where nothing is."""
+    """All of it. `demand`: of a recording of a device alone, the same as a demand. `server`,
+    `host`, `replica`: a row a tick with `t_unix`, `duration_s` and what is known of their columns;
+    a frame without rows where nothing is."""
 
     facts: SourceFacts
     volumes: tuple[VolumeEvidence, ...]

@@ -9,10 +9,10 @@ from typing import Any
 
 from headrace.base.storage import Storage
 from headrace.errors import InputError
-from headrace.observe.formats import ImportOptions, LoadedRecording
-from headrace.observe.formats.processors import ProcessorShares, processors_of
 from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.observe.evidence.model import Row, SeenVolume
+from headrace.observe.formats import ImportOptions, LoadedRecording
+from headrace.observe.formats.processors import ProcessorShares, processors_of
 from headrace.workload import OpenWorkload
 
 ARRAYS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)

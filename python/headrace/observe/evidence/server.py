@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql import Address, connect, statements
 from headrace.mysql.statements import ask_named, numbers_of
-from headrace.observe.live import host, profile
-from headrace.observe.run_files.status import COMMITS, READS, WRITES
 from headrace.observe.evidence.counters import (
     OWN_SELECT,
     OWN_SHOW,
@@ -23,6 +21,8 @@ from headrace.observe.evidence.counters import (
     status_row,
 )
 from headrace.observe.evidence.model import Row, SeenServer
+from headrace.observe.live import host, profile
+from headrace.observe.run_files.status import COMMITS, READS, WRITES
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
 # Variables that a recording keeps: what says how the server uses storage, and no name or path.

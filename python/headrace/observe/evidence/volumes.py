@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.base.caps import OVER
 from headrace.base.units import MIB, US_PER_S
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.metrics import SECONDS_OF, volume_rows
-from headrace.observe.live import host, nvme
 from headrace.observe.evidence.limits import HoldingLimits, holding
-from headrace.base.caps import OVER
 from headrace.observe.evidence.model import Row, SeenVolume
+from headrace.observe.live import host, nvme
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ FIELDS = {
 # Milliseconds are unsigned 32-bit numbers there (block/genhd.c, diskstats_show).
 WRAPPING = ("read_ms", "write_ms", "io_ms", "weighted_ms")
 WRAP = 2.0**32
-LEVEL = "in_flight"  # of FIELDS, what is no counter
+LEVEL = "in_flight"  # of FIELDS, the one that goes down as well
 Figures = TypeVar("Figures", float, "np.ndarray", "pl.Expr")
 CPU = {
     "user_s": (0, 1),

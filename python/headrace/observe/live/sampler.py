@@ -47,9 +47,9 @@ class Sampler:
 
     `address` None: no server is asked. `devices`: kernel names or paths. `variables`: ask for these
     status variables only (None: all numeric ones). `lab`: volumes of a lab whose rows are kept as
-    well. One connection, one SHOW GLOBAL STATUS an interval. Memory is bounded: long series go to a temporary folder until `stop`. Raises
-    InputError for a device that is not there, and what `connect` raises, when it is entered; never
-    afterwards.
+    well. One connection, one SHOW GLOBAL STATUS an interval. Memory is bounded: long series go to a
+    temporary folder until `stop`. Raises InputError for a device that is not there, and what
+    `connect` raises, when it is entered; never afterwards.
     """
 
     def __init__(

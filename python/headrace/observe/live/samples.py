@@ -54,8 +54,8 @@ class Samples:
     `status`: a column per numeric status variable, lower case, as the server has it (cumulative
     counters and levels). `disk`: t_unix, device, and the counters of /proc/diskstats (`*_bytes`
     bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together,
-    load1, bytes. `lab`: seconds of volumes of the lab. `notes`: what a reader must know. A source that was not asked for, or never
-    answered, is an empty frame.
+    load1, bytes. `lab`: seconds of volumes of the lab. `notes`: what a reader must know. A source
+    that was not asked for, or never answered, is an empty frame.
     """
 
     status: pl.DataFrame

@@ -148,8 +148,8 @@ def published_every(times: Collection[float], period: int) -> int:
 
 @dataclass(frozen=True)
 class VolumePoints:
-    """Points of EBS volumes. `described`: the volumes, `types`: of their instances, by id; `points`:
-    by volume or instance, and metric; `period_s`: at which volumes publish them."""
+    """Points of EBS volumes. `described`: the volumes, `types`: of their instances, by id;
+    `points`: by volume or instance, and metric; `period_s`: at which volumes publish them."""
 
     described: Mapping[str, AwsVolume]
     types: Mapping[str, str]
@@ -201,9 +201,7 @@ def _without_unfinished(points: Points) -> Points:
 
 def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
     fetched = fetch_volumes(names, span, clients, VOLUME_METRICS)
-    points = {
-        (name, metric): values for name in names for metric, values in _with_zeros(fetched.points[name]).items()
-    }
+    points = {(name, metric): values for name in names for metric, values in _with_zeros(fetched.points[name]).items()}
     descriptions = {
         name: VolumeDescription(name, volume.storage, fetched.types.get(volume.instance or ""))
         for name, volume in fetched.described.items()

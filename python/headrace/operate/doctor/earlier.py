@@ -14,13 +14,13 @@ import numpy as np
 import polars as pl
 
 from headrace.base import caps
+from headrace.base.caps import OVER
 from headrace.base.units import DAY_S, MINUTE_S
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import signals_of, wide_enough
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.base.caps import OVER
-from headrace.observe.evidence.model import Evidence
 
 # Verdicts that are reported of the time before; "will bind" is said of now alone.
 REPORTED = ("binds", "touched", "degraded")

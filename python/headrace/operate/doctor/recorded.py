@@ -10,6 +10,7 @@ import polars as pl
 
 from headrace.base.units import MIB, clock_text, in_percent, more_times, span_in_words
 from headrace.errors import HeadraceError
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.gains import Counsel, processors_spent, spent_words, why
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
 from headrace.operate.doctor.judging import assembled, grain_words
@@ -21,7 +22,6 @@ from headrace.operate.doctor.slow_findings import SlowPart, slow_finding, stalle
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.verdicts import table
 from headrace.operate.doctor.windows import BoundWindow, bound_windows, without
-from headrace.observe.evidence.model import Evidence
 from headrace.simulation.demand import Simulation, simulate
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.observed import limits_met

@@ -9,11 +9,11 @@ from dataclasses import replace
 import polars as pl
 
 from headrace.base.units import span_in_words
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.slowness import stretches
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.verdicts import table
-from headrace.observe.evidence.model import Evidence
 
 SHARES = ("user_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus")
 

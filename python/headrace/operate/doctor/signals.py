@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from headrace.base import core
+from headrace.base.caps import OVER
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import KIB, MIB
 from headrace.errors import InputError
+from headrace.observe.evidence.limits import HoldingLimits
+from headrace.observe.evidence.model import Evidence, SeenServer, SeenVolume, VolumeEvidence
 from headrace.operate.doctor.levels import bytes_per_s
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.limits import HoldingLimits
-from headrace.base.caps import OVER
-from headrace.observe.evidence.model import Evidence, SeenServer, SeenVolume, VolumeEvidence
 
 # Syncs of a commit that a client waits for, one after the other: the redo log, and the binlog where
 # it is synced too (MySQL manual, sync_binlog, innodb_flush_log_at_trx_commit).

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from headrace.base.units import in_percent, span_in_words
+from headrace.observe.evidence.limits import HoldingLimits
+from headrace.observe.evidence.model import Evidence, SeenVolume, VolumeEvidence
 from headrace.operate.doctor.levels import (
     LONG_POINT_S,
     in_blocks,
@@ -32,8 +34,6 @@ from headrace.operate.doctor.slowness import (
 from headrace.operate.doctor.storage_verdicts import MEMBER_FACTOR
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.verdicts import table
-from headrace.observe.evidence.limits import HoldingLimits
-from headrace.observe.evidence.model import Evidence, SeenVolume, VolumeEvidence
 
 LEAST_POINTS = 2  # of a stretch that EBS is blamed for: one may be a burst
 FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its ends aside

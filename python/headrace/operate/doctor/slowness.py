@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from headrace.observe.evidence.limits import HoldingLimits
 from headrace.operate.doctor.levels import bytes_per_s
 from headrace.operate.doctor.signals import ModelLatency
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.limits import HoldingLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

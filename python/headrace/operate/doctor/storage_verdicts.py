@@ -23,6 +23,7 @@ HOUR_S, LEAST_REDO = 3_600.0, 4 * GIB
 MOST_REDO = 128 * GIB  # bytes, the most that MySQL takes (innodb_redo_log_capacity)
 MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
 
+
 def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
     """Returns the findings on the volumes, worst first."""
     findings: list[Finding] = []
@@ -493,9 +494,7 @@ def _free_pages(server: ServerSignals, signals: Signals, t: Thresholds) -> Findi
     if waits < t.free_waits_per_s:
         return None
     io_capacity = server.facts.variables.get("innodb_io_capacity", "")
-    return table()["free-pages"].finding(
-        felt=server.felt, weight=0.1, free_waits_per_s=waits, io_capacity=io_capacity
-    )
+    return table()["free-pages"].finding(felt=server.felt, weight=0.1, free_waits_per_s=waits, io_capacity=io_capacity)
 
 
 def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.base.units import MIB
+from headrace.observe.evidence.limits import HoldingLimits
+from headrace.observe.evidence.model import VolumeEvidence
 from headrace.operate.doctor.levels import (
     GP2_BURST_IOPS,
     LEAST_POINTS,
@@ -23,8 +25,6 @@ from headrace.operate.doctor.levels import (
 from headrace.operate.doctor.signals import ModelLatency, model_of_rows
 from headrace.operate.doctor.slowness import mean_ms, stretches
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.limits import HoldingLimits
-from headrace.observe.evidence.model import VolumeEvidence
 from headrace.workload import OpenWorkload
 from headrace.workload.censored import KNOWN_IOPS, KNOWN_MIB_S
 from headrace.workload.observed import CensoredWindow

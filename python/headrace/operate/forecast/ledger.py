@@ -20,8 +20,8 @@ import numpy as np
 from headrace.base import settings
 from headrace.base.files import explain_unwritable, reason_of
 from headrace.errors import CouldNotRun, InputError
-from headrace.observe.formats.cloudwatch import VOLUME_ID
 from headrace.observe.evidence.limits import holding
+from headrace.observe.formats.cloudwatch import VOLUME_ID
 from headrace.operate.forecast.balances import own_balances
 from headrace.operate.forecast.credits import CreditForecast
 from headrace.operate.forecast.growth import GrowthForecast

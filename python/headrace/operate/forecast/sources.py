@@ -12,9 +12,9 @@ from headrace.base.storage import Storage
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
 from headrace.observe.evidence.model import Evidence
-from headrace.operate.targets import SourceOptions, described_by, evidence_of, import_options, is_live, load_target
 from headrace.operate.forecast.history import DOC
 from headrace.operate.forecast.space import SpaceHistory, space_from_free
+from headrace.operate.targets import SourceOptions, described_by, evidence_of, import_options, is_live, load_target
 from headrace.workload import OpenWorkload
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_IO_KIB, MIN_POINT_S, make_points
 

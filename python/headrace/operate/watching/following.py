@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 
 from headrace.base import core
+from headrace.base.caps import OVER
 from headrace.base.credits import CreditsLeft, Emptying
 from headrace.base.units import MIB, US_PER_MS, US_PER_S
-from headrace.observe.live.nvme import NvmePage
 from headrace.observe.evidence.limits import HoldingLimits
-from headrace.base.caps import OVER
 from headrace.observe.evidence.model import Row, SeenVolume, SourceFacts, Tick
+from headrace.observe.live.nvme import NvmePage
 from headrace.operate.watching.judging import Judge
 from headrace.operate.watching.moment import InstanceNow, Moment, ReplicaNow, ServerNow, VolumeNow
 

@@ -14,19 +14,18 @@ from doctored import START, evidence
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.metrics import volume_row
 from headrace.mysql import parse_address
-from headrace.observe.live import host
-from headrace.observe.remote.span import TimeSpan
-from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.output import lines
-from headrace.observe.evidence import aws, evidence_file
-from headrace.operate.targets import SourceOptions, evidence_of, open_live
+from headrace.observe.evidence import aws, evidence_file, model
 from headrace.observe.evidence import server as reader
-from headrace.observe.evidence import model
 from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import holding
 from headrace.observe.evidence.live import HostReader, LiveSource
 from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.observe.evidence.volumes import DeviceVolumes, device_row
+from headrace.observe.live import host
+from headrace.observe.remote.span import TimeSpan
+from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.doctor.output import lines
+from headrace.operate.targets import SourceOptions, evidence_of, open_live
 
 # --- values ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from headrace.errors import InputError
-from headrace.observe.evidence.model import SourceFacts, Tick, SeenVolume, gathered
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.forecast import ledger
 from headrace.operate.forecast.answer import forecast
 from headrace.operate.forecast.balances import without_credits

@@ -13,17 +13,17 @@ import pytest
 from doctored import evidence
 
 from headrace.errors import CouldNotRun, InputError
+from headrace.observe.evidence import aws, source
+from headrace.observe.evidence.model import gathered
+from headrace.observe.evidence.volumes import DeviceVolumes
 from headrace.observe.formats import import_file
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.observe.evidence import aws, source
-from headrace.operate.targets import SourceOptions, evidence_of
-from headrace.observe.evidence.model import gathered
-from headrace.observe.evidence.volumes import DeviceVolumes
 from headrace.operate.forecast.history import history_of
 from headrace.operate.forecast.space import read_space
+from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.operate.watching import opening
 from headrace.operate.watching.following import TickFollower
 from headrace.operate.watching.screen import as_text, whole

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.operate.doctor import diagnosis
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.model import Diagnosis
-from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.targets import SourceOptions, evidence_of
 from recorded_queues import scenarios
 from recorded_queues.printing import Format, volume_id, write
@@ -48,7 +48,7 @@ def diagnose(scenario: Scenario, path: Path) -> Diagnosis:
         device = "+".join(volume_id(number) for number in range(len(scenario.members)))
     options = SourceOptions(scenario.storage, scenario.instance, devices=(device,) if device else ())
     evidence = evidence_of(str(path), options)
-    return diagnose(evidence, Counsel())
+    return diagnosis.diagnose(evidence, Counsel())
 
 
 def is_right(name: str, form: Format, said: Diagnosis) -> bool:

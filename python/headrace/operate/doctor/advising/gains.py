@@ -9,12 +9,12 @@ from typing import Any
 from headrace.base import caps
 from headrace.base.units import Z80, in_percent
 from headrace.errors import HeadraceError
+from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.own_database import OwnDatabase, own_database, tps_on
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
 from headrace.operate.doctor.model import Finding, Gain
 from headrace.operate.doctor.signals import HostSignals, Signals, VolumeSignals, most_bytes_s
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.observe.evidence.model import Evidence
 from headrace.simulation.database import predict
 from headrace.workload import TransactionWorkload
 

@@ -12,9 +12,9 @@ from headrace.base.core import core_errors
 from headrace.base.storage import Storage, Volume
 from headrace.base.units import HOURS_PER_MONTH, KIB, MIB
 from headrace.errors import HeadraceError, InputError
+from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.operate.doctor.model import Remedy
 from headrace.operate.doctor.signals import VolumeSignals
-from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.planner.actions import VOLUME_ID, modification_lines
 from headrace.planner.candidates import Family
 

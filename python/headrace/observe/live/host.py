@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.base.machine import memory_bytes
 from headrace.errors import CouldNotRun, InputError
@@ -25,7 +25,7 @@ FIELDS = {
 WRAPPING = ("read_ms", "write_ms", "io_ms", "weighted_ms")
 WRAP = 2.0**32
 LEVEL = "in_flight"  # of FIELDS, the one that goes down as well
-Figures = TypeVar("Figures", float, "np.ndarray", "pl.Expr")
+Figures = TypeVar("Figures", float, "np.ndarray", "pl.Expr")  # arithmetic is the same of all
 CPU = {
     "user_s": (0, 1),
     "nice_s": (1,),  # of user_s, what yields to everything else
@@ -121,12 +121,13 @@ def volume_requests(device: str, change: Mapping[str, Figures]) -> tuple[Figures
     added: compared with a lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to
     3,000 IOPS).
     """
-    reads, writes = change["reads"], change["writes"]
-    if "flushes" in change:
-        others = writes - change["flushes"]
+    counts: Mapping[str, Any] = change
+    reads, writes = counts["reads"], counts["writes"]
+    if "flushes" in counts:
+        others = writes - counts["flushes"]
         writes = (others + abs(others)) / 2.0  # what is above zero, of numbers and of columns alike
-    if device.startswith("loop") and "reads_merged" in change:
-        reads, writes = reads + change["reads_merged"], writes + change["writes_merged"]
+    if device.startswith("loop") and "reads_merged" in counts:
+        reads, writes = reads + counts["reads_merged"], writes + counts["writes_merged"]
     return reads, writes
 
 

@@ -129,7 +129,7 @@ def _requests(
     changes = [b - a for a, b in zip(before[1:], after[1:], strict=True)]
     if any(change < 0 for change in changes):
         return None
-    change = dict(zip((*NEEDED, *ABOUT), changes, strict=True))
+    change: dict[str, float] = dict(zip((*NEEDED, *ABOUT), changes, strict=True))
     reads, writes = volume_requests(device, change)
     return reads, change["read_bytes"], writes, change["write_bytes"]
 

@@ -153,7 +153,7 @@ def _finding(part: SlowPart, name: str, rows: pl.DataFrame, **values: float | st
     values |= {"when": f"From {part.at(begins)} to {part.at(ends)}", "at": part.at(begins)}
     values |= {"seen_ms": slowest_ms(rows), "worst_ms": worst_ms(rows)}
     seconds = float(rows["duration_s"].sum())
-    finding = table()[name].finding(part.name, weight=seconds, figures=_figures(rows), **values)
+    finding = table()[name].finding(part.name, None, seconds, None, _figures(rows), **values)
     return replace(finding, from_unix=begins, to_unix=ends)
 
 

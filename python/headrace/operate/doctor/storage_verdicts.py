@@ -226,7 +226,7 @@ def _amount(value: float, unit: str) -> str:
     return f"{value / MIB:,.4g} MiB/s" if unit == BYTES_S else f"{value:,.0f} IOPS"
 
 
-def _latency_figures(volume: VolumeSignals) -> list[FindingFigure]:
+def _latency_figures(volume: VolumeSignals) -> tuple[FindingFigure, ...]:
     figures = []
     for way in ("read", "write"):
         seen = getattr(volume, f"{way}_ms")
@@ -235,7 +235,7 @@ def _latency_figures(volume: VolumeSignals) -> list[FindingFigure]:
         own = None if volume.model is None else getattr(volume.model, f"{way}_p50")
         beside = "" if own is None else f", the model's without waiting {own:.2f} ms"
         figures.append(figure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){beside}"))
-    return figures
+    return tuple(figures)
 
 
 def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import string
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import cast
@@ -110,7 +110,4 @@ def table() -> dict[str, VerdictRow]:
     """Returns all verdicts by name, in the order of the file."""
     figures = [FigureRow(**row) for row in _read(FIGURES)]
     rows = (VerdictRow(**row) for row in _read(TABLE))  # type: ignore[arg-type]
-    return {
-        row.name: VerdictRow(**(vars(row) | {"figures": tuple(each for each in figures if each.verdict == row.name)}))
-        for row in rows
-    }
+    return {row.name: replace(row, figures=tuple(each for each in figures if each.verdict == row.name)) for row in rows}

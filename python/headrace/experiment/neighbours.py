@@ -79,17 +79,8 @@ def _look() -> _Look:
         times = (*TIMES, *ENDED_TIMES) if int(entry.name) == os.getpid() else TIMES
         processes[int(entry.name)] = (int(fields[PARENT]), TICK_S * sum(int(fields[field]) for field in times))
     counters = host.read_host()
-    return _Look(time.monotonic(), sum(counters[name] for name in WORK), _read_waited(), processes)
-
-
-def _read_waited() -> float | None:
-    """Returns the seconds in which some task waited for a processor
-    (Documentation/accounting/psi.rst of Linux)."""
-    try:
-        line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
-    except OSError:
-        return None
-    return 1e-6 * float(line.rpartition("total=")[2])
+    waited_s = host.read_pressure().get("cpu_some_s")
+    return _Look(time.monotonic(), sum(counters[name] for name in WORK), waited_s, processes)
 
 
 def _is_own(look: _Look, process: int) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headrace.base.processes import cpu_seconds
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql import Address, connect, statements
 from headrace.mysql.statements import ask_named, numbers_of
@@ -150,7 +151,7 @@ class ServerReader:
                 self._connection.close()
             self._connection = connect(self.address, ANSWER_S)
             raise
-        cpu_s = None if self._pid is None else host.read_process(self._pid)
+        cpu_s = None if self._pid is None else cpu_seconds(self._pid)
         before, self._before = self._before, Before(at_s, now, cpu_s)
         took = at_s - before.at_s
         if not before.counters or took <= 0:

@@ -159,16 +159,6 @@ def read_pressure() -> dict[str, float]:
     return seconds
 
 
-def read_process(pid: int) -> float | None:
-    """Returns seconds of processor that a process has used; None for one that is gone."""
-    try:
-        # proc(5), /proc/PID/stat: utime and stime are fields 14 and 15; the name may have blanks.
-        words = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-        return (float(words[11]) + float(words[12])) / os.sysconf("SC_CLK_TCK")
-    except (CouldNotRun, IndexError, ValueError):
-        return None
-
-
 def _read(path: str) -> str:
     try:
         with open(path, encoding="ascii", errors="replace") as file:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.statements import number_of
 from headrace.observe.live.host import FIELDS, device_of, read_disks, read_host, volume_id
+from headrace.observe.live.lab_rows import LabRows
 from headrace.observe.live.sampler import Sampler
 from headrace.observe.live.samples import Samples, is_level, write_disk_csv, write_status_csv
 from headrace.observe.live.store import PART_ROWS, SampleStore, Spill
@@ -228,6 +229,39 @@ def test_the_sampler_stands_on_whole_seconds():
         assert all(t >= 0.2 * math.floor(t / 0.2) for t in frame["t_unix"])
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("headrace-sample")]
     assert found.rates().height >= 1
+
+
+class SomeLab:
+    """A lab with a row for each second up to `now`; `gone` is a volume that it forgets."""
+
+    def __init__(self) -> None:
+        self.now, self.gone, self.closed = int(time.time()) + 60, "", False
+
+    def describe(self, volume):
+        if volume == "none":
+            raise InputError(volume, "is not there")
+
+    def metrics(self, volume, resolution, since):
+        if volume == self.gone:
+            raise InputError(volume, "was deleted")
+        return {"columns": ["t_s", "reads"], "rows": [[t_s, 1] for t_s in range(since, self.now + 1)]}
+
+    def close(self):
+        self.closed = True
+
+
+def test_rows_of_the_lab_are_kept_to_the_end_each_once():
+    lab = SomeLab()
+    first_read = lab.now
+    with Sampler(None, lab=(rows := LabRows(lab, ["data", "log"]))) as sampler:
+        rows.read()
+        lab.now, lab.gone = lab.now + 5, "log"
+    found = sampler.stop()
+    seconds = found.lab["data"]["t_s"].to_list()
+    assert seconds == list(range(seconds[0], lab.now + 1)) and lab.closed
+    assert found.lab["log"]["t_s"][-1] == first_read and any("log: no figures from" in note for note in found.notes)
+    with pytest.raises(InputError, match="is not there"):
+        LabRows(lab, ["none"])
 
 
 @pytest.mark.parametrize(

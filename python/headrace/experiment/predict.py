@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import tomli_w
@@ -162,8 +163,8 @@ def predicted(
     run, part, running_tps = run_with(behind, draws)
     pauses = small_pools.estimate_pauses(workload, configuration.cache_gib, running_tps, seconds)
     tps = running_tps * (1.0 - pauses.lost_share)
-    spread = run.summary["relative_spread"]
-    low, high = (None, None) if spread is None else compute_interval(tps, math.hypot(spread, pauses.spread))
+    spread, chance = run.summary["relative_spread"], scatter_of_mean(behind.database, running_tps, seconds)
+    low, high = (None, None) if spread is None else compute_interval(tps, math.hypot(spread, pauses.spread, chance))
     clients = behind.database["clients"]
     mean_ms = 1e3 * configuration.threads / pl.col("tps")
     above = p95 or ResponseSpread(clients["p95_over_mean"] - 1.0, None)
@@ -179,6 +180,12 @@ def predicted(
         warnings=run.warnings,
         series=tuple(round(value, 2) for value in run.rows["tps"].to_list()),
     )
+
+
+def scatter_of_mean(database: Mapping[str, Any], tps: float, seconds: float) -> float:
+    """Returns the relative standard deviation that chance gives a mean over some `seconds`."""
+    noise = database["noise"]
+    return math.sqrt((noise["fano"] / max(tps, 1e-9) + noise["cv"] ** 2) / max(seconds, 1.0))
 
 
 def with_cache(

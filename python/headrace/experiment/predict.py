@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import tomli_w
@@ -163,7 +162,7 @@ def predicted(
     run, part, running_tps = run_with(behind, draws)
     pauses = small_pools.estimate_pauses(workload, configuration.cache_gib, running_tps, seconds)
     tps = running_tps * (1.0 - pauses.lost_share)
-    spread, chance = run.summary["relative_spread"], scatter_of_mean(behind.database, running_tps, seconds)
+    spread, chance = run.summary["relative_spread"], estimate_chance(behind.database["noise"], running_tps, seconds)
     low, high = (None, None) if spread is None else compute_interval(tps, math.hypot(spread, pauses.spread, chance))
     clients = behind.database["clients"]
     mean_ms = 1e3 * configuration.threads / pl.col("tps")
@@ -182,9 +181,9 @@ def predicted(
     )
 
 
-def scatter_of_mean(database: Mapping[str, Any], tps: float, seconds: float) -> float:
-    """Returns the relative standard deviation that chance gives a mean over some `seconds`."""
-    noise = database["noise"]
+def estimate_chance(noise: Mapping[str, float], tps: float, seconds: float) -> float:
+    """Estimates the relative standard deviation that chance gives a mean over some `seconds`, from
+    the `noise` of a database."""
     return math.sqrt((noise["fano"] / max(tps, 1e-9) + noise["cv"] ** 2) / max(seconds, 1.0))
 
 

@@ -380,16 +380,9 @@ def _interval(
         logs = [mean(database) for database in databases]
     centre = sum(logs) / len(logs)
     variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
-    chance = scatter_of_mean(workload.database, tps, run["seconds"] / 2)
-    spread = math.sqrt(variance + workload.unexplained(distances) ** 2 + chance**2)
+    spread = math.sqrt(variance + workload.unexplained(distances) ** 2)
     low, high = compute_interval(tps, spread)
     return {"tps_low": low, "tps_high": high, "relative_spread": spread}
-
-
-def scatter_of_mean(database: dict[str, Any], tps: float, seconds: float) -> float:
-    """Returns the relative standard deviation that chance gives a mean over some `seconds`."""
-    noise = database["noise"]
-    return math.sqrt((noise["fano"] / max(tps, 1e-9) + noise["cv"] ** 2) / max(seconds, 1.0))
 
 
 def transactions_at_end(start: str | float, rows: pl.DataFrame) -> float | None:

@@ -130,9 +130,11 @@ LAST_ORDERS = ModelParameter(
     "blocks of the last orders' stock that a transaction looks at",
     200.0 / 23.0,
 )
-# With the last orders apart, each of six published runs of 2018 (c5 and m5) asks for 0.90 to 1.02
-# times the standard's blocks of sysbench-tpcc; half as much again for other servers is a guess.
-TPCC_BLOCKS_SPREAD = 0.15
+# With the last orders apart, blocks of sysbench-tpcc follow from its rows and statements, to 5 %
+# each as pages of sysbench's own scripts do; and from superseded versions, which take between
+# nothing and a ninth of the data where levels grow tenfold (RocksDB's default), and up to a quarter
+# where their sizes are static (a guess): even from 0 to 25 %.
+TPCC_BLOCKS_SPREAD = math.hypot(0.05, 0.05, 0.25 / math.sqrt(12.0))
 
 
 # Of sysbench's own scripts rows and statements are known, so pages and touches of a transaction in

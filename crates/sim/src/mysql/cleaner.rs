@@ -36,12 +36,9 @@
 //!   half of a small log within a minute (a lab, 2026-11-28).
 
 use super::checkpoint::{ASYNC, USED};
-use super::database::Database;
+use super::database::{Database, PageCleaner};
 use super::popularity::{PageClass, Popularity};
 use super::settings::at_least;
-use super::warmup::At;
-use crate::error::SimError;
-use serde::{Deserialize, Serialize};
 
 /// Default of innodb_max_dirty_pages_pct: MySQL from 8.0.3, MariaDB from 10.5.7.
 const MOST_DIRTY: f64 = 0.90;
@@ -65,24 +62,6 @@ const STEP: f64 = 4.0;
 const MOST_STEPS: f64 = 6.0;
 /// Halvings of the step between two windows: a 4,000th of it is left.
 const HALVINGS: usize = 12;
-
-/// Settings of the page cleaner.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PageCleaner {
-    /// innodb_io_capacity, pages a second.
-    pub io_capacity: f64,
-    /// innodb_io_capacity_max, pages a second.
-    pub io_capacity_max: f64,
-    /// innodb_max_dirty_pages_pct, a share of the pool.
-    pub most_dirty: f64,
-    /// innodb_max_dirty_pages_pct_lwm, a share of the pool; 0: it is off.
-    pub low_water: f64,
-    /// innodb_adaptive_flushing_lwm, a share of the redo log.
-    pub redo_low_water: f64,
-    /// Flushing by age holds the age at its low water.
-    pub holds_age: bool,
-}
 
 impl PageCleaner {
     /// The cleaner of a server where nothing is set (its manuals): innodb_io_capacity is 10,000 in
@@ -124,15 +103,6 @@ impl PageCleaner {
     /// Age at the low water, a share of the redo log.
     fn least_age(&self) -> f64 {
         self.redo_low_water * OF_REDO
-    }
-
-    /// Refuses what no server takes.
-    pub(super) fn check(&self) -> Result<(), SimError> {
-        SimError::check_range("innodb_io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
-        SimError::check_range("innodb_io_capacity_max (pages a second)", self.io_capacity_max, self.io_capacity, 1e9)?;
-        SimError::check_range("innodb_max_dirty_pages_pct (share)", self.most_dirty, 0.0, 1.0)?;
-        SimError::check_range("innodb_max_dirty_pages_pct_lwm (share)", self.low_water, 0.0, self.most_dirty)?;
-        SimError::check_range("innodb_adaptive_flushing_lwm (share)", self.redo_low_water, 0.0, 0.7)
     }
 }
 
@@ -271,13 +241,13 @@ impl Cleaning {
     }
 
     /// The dirty pages between two points, `share` of the way, with the window that the cleaner
-    /// comes to at this pace; none where it is that of the redo log.
-    pub fn settle(&self, (from, to, share): (usize, usize, f64), at: &At, pace: CleanerPace) -> Option<DirtyPages> {
+    /// comes to at this pace after `tx` transactions; none where it is that of the redo log.
+    pub fn settle(&self, (from, to, share): (usize, usize, f64), tx: f64, pace: CleanerPace) -> Option<DirtyPages> {
         let count = self.windows_tx.len();
         let taken_up = if self.cleaner.holds_age { 1.0 } else { pace.taken_up };
         let of = |window: usize| self.pages[from * count + window].mix(&self.pages[to * count + window], share);
         let asks_more = |pages: &DirtyPages, window_tx: f64| {
-            let age = window_tx.min(at.tx) * self.redo_share_per_tx;
+            let age = window_tx.min(tx) * self.redo_share_per_tx;
             taken_up * self.cleaner.asks(pages.of_pool, age) > pages.of_pool * self.pool_pages / window_tx * pace.tps
         };
         let (mut longer, mut longer_tx) = (of(0), self.windows_tx[0]);

@@ -76,8 +76,8 @@ fn even(pages: usize, pool_pages: f64, touches: f64, cleaner: PageCleaner) -> (D
 /// Random loads. The server writes at the beginning of a second what the fluid writes through it: it
 /// counts pages as dirty that are gone half a second later on average, which is at most a tenth of
 /// how long they are dirty here (five seconds and more): 5 % of what is written. At the low water the
-/// percentage goes from nothing to a third of 0.11 x io_capacity and back, up to a tenth of the
-/// dirty pages a second, on both sides of it: 12 % allowed. Scatter: the mean of 300 s of hundreds of pages, below 1 %.
+/// percentage goes from nothing to a third of 0.11 x io_capacity and back, and its averages follow
+/// half a minute later: at 20,000 a fifth of 3,500 dirty pages a second. 20 % allowed. Scatter: the mean of 300 s of hundreds of pages, below 1 %.
 #[test]
 fn the_window_is_where_a_servers_own_rule_comes_to() {
     let mut chance = ChaCha8Rng::seed_from_u64(25);
@@ -101,10 +101,10 @@ fn the_window_is_where_a_servers_own_rule_comes_to() {
         let (database, bytes) = even(pages, pool_pages, 4.0, cleaner);
         let at = WarmUp::new(&database, bytes).at_pace(1e6, &mut 0, CleanerPace::settled(tps));
         let ours = at.dirty_share * at.cached_share * pool_pages;
-        let low = ours < 0.101 * pool_pages;
+        let low = ours < 0.12 * pool_pages;
         at_low_water += u32::from(low);
         assert!((tps * at.flushed / written - 1.0).abs() < 0.06, "case {case}: {} pages a second, page by page {written}", tps * at.flushed);
-        assert!((ours / dirty - 1.0).abs() < if low { 0.12 } else { 0.06 }, "case {case}: {ours} dirty pages, page by page {dirty}");
+        assert!((ours / dirty - 1.0).abs() < if low { 0.20 } else { 0.06 }, "case {case}: {ours} dirty pages, page by page {dirty}");
     }
     assert!((1..10).contains(&at_low_water), "{at_low_water} of 10 cases are held at the low water");
 }

@@ -274,8 +274,9 @@ def writes_in_background(run: Run) -> bool:
     2026-11-21).
 
     Nor under sysbench's OLTP scripts with an innodb_io_capacity of 10,000 or more, the default of
-    MySQL from 8.4: clients change fewer pages, and the standard writes each changed page once, when
-    its redo must go or it is evicted; what a cleaner writes before that it writes instead. 9.7
+    MySQL from 8.4 (whose dirty pages are followed, `follows_dirty_pages`): clients change fewer
+    pages, and the standard writes each changed page once, when its redo must go or it is evicted;
+    what a cleaner writes before that it writes instead. 9.7
     wrote 6.2 times a transaction at 200 transactions a second, log and doublewrite included (3,000
     IOPS, a pool of 0.5 GiB, the lab, 2026-11-28): the seven pages that one changes.
     """
@@ -351,8 +352,8 @@ def apply_settings(database: dict, run: Run) -> dict:
 
     Raises InputError.
     """
-    known = SETTINGS_OF_DATABASE | (SETTINGS_OF_CLEANER if database["cleaner"] is not None else {})
-    given = {name: run.settings[key] for key, name in known.items() if key in run.settings}
+    names = SETTINGS_OF_DATABASE | (SETTINGS_OF_CLEANER if database["cleaner"] is not None else {})
+    given = {name: run.settings[key] for key, name in names.items() if key in run.settings}
     if "redo_gib" in run.settings:
         given |= {"redo_bytes": run.settings["redo_gib"] * GIB, "cache_bytes": run.cache_gib * GIB}
         given.setdefault("io_capacity_max", _find_ceiling(run))

@@ -182,6 +182,7 @@ ANSWERS = {
     "volume_eras": [(), (None, True)],
     "newest_date": [()],
     "checkpoint_law": [("mysql", "8.0.28"), ("mariadb", "10.11")],
+    "page_cleaner": [("mysql", "9.7"), ("mariadb", "10.11")],
     "instance": [("m5d.large",), ("t2.micro", "2016-01-01")],
     "instances": [()],
     "core_speed": [("skylake", 3.1)],

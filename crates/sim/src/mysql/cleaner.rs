@@ -15,32 +15,30 @@
 //!
 //! A page is written a window after its first change, unless it leaves the cache before. The longer
 //! the window, the more pages are dirty and the older they are, so the more the cleaner is asked
-//! for, and the fewer it has to write: one window fits (`page_cleaner_flush_pages_recommendation` in
-//! buf0flu.cc of both flavors, from memory). It asks for the mean of three figures: io_capacity by a
-//! percentage, what it wrote of late, and the pages of the oldest redo. In the long run the last two
-//! are what it writes, and so is the first. But both are averages of half minutes that begin at
-//! nothing ([`taken_up`]), so that a server that has just begun writes a third of it. MySQL 9.7.4 with
-//! four clients wrote 0.35 of the first figure until 27 s after its start (a lab, 2026-11-28).
+//! for, and the fewer it has to write: one window fits (`page_cleaner_flush_pages_recommendation`
+//! in buf0flu.cc of both flavors, from memory). It asks for the mean of three figures: io_capacity
+//! by a percentage, what it wrote of late, and the pages of the oldest redo. In the long run the
+//! last two are what it writes, and so is the first. But both are averages of half minutes that
+//! begin at nothing ([`taken_up`]), so that a server that has just begun writes a third of it.
+//! MySQL 9.7.4 with four clients wrote 0.35 of the first figure until 27 s after its start (a lab,
+//! 2026-11-28).
 //!
-//! - By dirty pages (`af_get_pct_for_dirty`): io_capacity x dirty share / (innodb_max_dirty_pages_pct
-//!   + 1 %) from innodb_max_dirty_pages_pct_lwm on, whether anything needs
-//!   it or not: a quarter of a pool asks for 2,747 pages a second of 10,000.
+//! - By dirty pages (`af_get_pct_for_dirty`): io_capacity x dirty share /
+//!   (innodb_max_dirty_pages_pct + 1 %) from innodb_max_dirty_pages_pct_lwm on, whether anything
+//!   needs it or not: a quarter of a pool asks for 2,747 pages a second of 10,000.
 //! - By age (`af_get_pct_for_lsn`): io_capacity_max x (100 x age / asynchronous age)^1.5 / 750 from
 //!   innodb_adaptive_flushing_lwm on.
-//! - MariaDB from 10.5 has no low water of dirty pages; from that of the age on it writes what keeps
-//!   the age there, up to io_capacity_max. That it does not let the age grow with what it has to
-//!   write is not from its source, but seen: 12.2.2 with a redo log of 32 GiB wrote no page until a
-//!   tenth of that was filled, with a pool that was not full, then at once 16,000 a second (published
-//!   runs of 2026). Where it has just begun, or the volume is full, it is slower: 10.11 let the age
-//!   grow to half of a small log within a minute (a lab, 2026-11-28).
+//! - MariaDB from 10.5 has no low water of dirty pages; from that of the age on it writes what
+//!   keeps the age there, up to io_capacity_max. That it does not let the age grow with what it has
+//!   to write is not from its source, but seen: 12.2.2 with a redo log of 32 GiB wrote no page
+//!   until a tenth of that was filled, then at once 8,000 to 16,000 a second (published runs of
+//!   2026). Where it has just begun, or the volume is full, it is slower: 10.11 let the age grow to
+//!   half of a small log within a minute (a lab, 2026-11-28).
 
 use super::checkpoint::{ASYNC, USED};
-use super::database::Database;
+use super::database::{Database, PageCleaner};
 use super::popularity::{PageClass, Popularity};
 use super::settings::at_least;
-use super::warmup::At;
-use crate::error::SimError;
-use serde::{Deserialize, Serialize};
 
 /// Default of innodb_max_dirty_pages_pct: MySQL from 8.0.3, MariaDB from 10.5.7.
 const MOST_DIRTY: f64 = 0.90;
@@ -58,31 +56,12 @@ const ADDED: f64 = 0.01;
 /// (100 x)^1.5 / 7.5 percent.
 const BY_AGE: f64 = 750.0;
 
-/// Windows that are followed lie this far apart, as a factor, and are so many at most
-/// ([`DirtyPages::halfway`]). Chosen: with pages that are changed more and less often in one cache,
-/// windows of twice as many steps move what TPROC-C writes by less than 1 %.
+/// Windows that are followed lie this far apart, as a factor, and are seven at most. Chosen:
+/// between them pages that are changed alike are exact ([`DirtyPages::halfway`]).
 const STEP: f64 = 4.0;
 const MOST_STEPS: f64 = 6.0;
 /// Halvings of the step between two windows: a 4,000th of it is left.
 const HALVINGS: usize = 12;
-
-/// Settings of the page cleaner.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PageCleaner {
-    /// innodb_io_capacity, pages a second.
-    pub io_capacity: f64,
-    /// innodb_io_capacity_max, pages a second.
-    pub io_capacity_max: f64,
-    /// innodb_max_dirty_pages_pct, a share of the pool.
-    pub most_dirty: f64,
-    /// innodb_max_dirty_pages_pct_lwm, a share of the pool; 0: it is off.
-    pub low_water: f64,
-    /// innodb_adaptive_flushing_lwm, a share of the redo log.
-    pub redo_low_water: f64,
-    /// Flushing by age holds the age at its low water.
-    pub holds_age: bool,
-}
 
 impl PageCleaner {
     /// The cleaner of a server where nothing is set (its manuals): innodb_io_capacity is 10,000 in
@@ -124,15 +103,6 @@ impl PageCleaner {
     /// Age at the low water, a share of the redo log.
     fn least_age(&self) -> f64 {
         self.redo_low_water * OF_REDO
-    }
-
-    /// Refuses what no server takes.
-    pub(super) fn check(&self) -> Result<(), SimError> {
-        SimError::check_range("innodb_io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
-        SimError::check_range("innodb_io_capacity_max (pages a second)", self.io_capacity_max, self.io_capacity, 1e9)?;
-        SimError::check_range("innodb_max_dirty_pages_pct (share)", self.most_dirty, 0.0, 1.0)?;
-        SimError::check_range("innodb_max_dirty_pages_pct_lwm (share)", self.low_water, 0.0, self.most_dirty)?;
-        SimError::check_range("innodb_adaptive_flushing_lwm (share)", self.redo_low_water, 0.0, 0.7)
     }
 }
 
@@ -187,8 +157,8 @@ impl DirtyPages {
     }
 
     /// Between the windows `a_tx` of this and `b_tx` of `other`, in the middle of their logarithms.
-    /// Of pages that are changed alike `1 / dirty pages` is linear in `1 / window`, and so is one over
-    /// what is evicted dirty; what is written in a window is as the dirty pages are.
+    /// Of pages that are changed alike `1 / dirty pages` is linear in `1 / window`, and so is one
+    /// over what is evicted dirty; what is written in a window is as the dirty pages are.
     fn halfway(&self, a_tx: f64, other: &DirtyPages, b_tx: f64) -> (DirtyPages, f64) {
         let ratio = (b_tx / a_tx).sqrt();
         let share = ratio / (1.0 + ratio);
@@ -253,7 +223,7 @@ pub(super) struct Cleaning {
 }
 
 impl Cleaning {
-    /// Of a database in a pool of so many pages; none where it has no cleaner, or one window alone.
+    /// Of a database in a pool of `pool_pages`; none where it has no cleaner, or one window alone.
     pub fn of(database: &Database, pool_pages: f64, windows_tx: Vec<f64>) -> Option<Cleaning> {
         let cleaner = database.cleaner.filter(|_| windows_tx.len() > 1)?;
         Some(Cleaning { cleaner, pool_pages, redo_share_per_tx: redo_share_per_tx(database), windows_tx, pages: Vec::new() })
@@ -271,13 +241,13 @@ impl Cleaning {
     }
 
     /// The dirty pages between two points, `share` of the way, with the window that the cleaner
-    /// comes to at this pace; none where it is that of the redo log.
-    pub fn settle(&self, (from, to, share): (usize, usize, f64), at: &At, pace: CleanerPace) -> Option<DirtyPages> {
+    /// comes to at this pace after `tx` transactions; none where it is that of the redo log.
+    pub fn settle(&self, (from, to, share): (usize, usize, f64), tx: f64, pace: CleanerPace) -> Option<DirtyPages> {
         let count = self.windows_tx.len();
         let taken_up = if self.cleaner.holds_age { 1.0 } else { pace.taken_up };
         let of = |window: usize| self.pages[from * count + window].mix(&self.pages[to * count + window], share);
         let asks_more = |pages: &DirtyPages, window_tx: f64| {
-            let age = window_tx.min(at.tx) * self.redo_share_per_tx;
+            let age = window_tx.min(tx) * self.redo_share_per_tx;
             taken_up * self.cleaner.asks(pages.of_pool, age) > pages.of_pool * self.pool_pages / window_tx * pace.tps
         };
         let (mut longer, mut longer_tx) = (of(0), self.windows_tx[0]);
@@ -330,8 +300,8 @@ mod tests {
         assert_eq!([0.0, 1e9].map(|pages_s| dirty_share(pages_s, 10_000.0, 0.1)), [0.10, 0.90]);
     }
 
-    /// MySQL 5.7 has no low water of dirty pages: nothing below the most, all from there on. By age:
-    /// 0.0901 / 0.70875 is 12.71 %, 2,000 x 12.71^1.5 / 750 = 120.8.
+    /// MySQL 5.7 has no low water of dirty pages: nothing below the most, all from there on. By
+    /// age: 0.0901 / 0.70875 is 12.71 %, 2,000 x 12.71^1.5 / 750 = 120.8.
     #[test]
     fn without_a_low_water_the_age_alone_asks() {
         let cleaner = PageCleaner::of("mysql", "5.7.44");

@@ -2,7 +2,6 @@
 //! certainty, the workload file says) or taken from a standard benchmark; nothing here knows a
 //! volume.
 
-use super::cleaner::PageCleaner;
 use super::last_orders::LastOrders;
 use super::popularity::Popularity;
 use crate::error::SimError;
@@ -83,6 +82,35 @@ pub struct Dirtying {
     pub window_tx: f64,
     /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes.
     pub flush_per_tx: f64,
+}
+
+/// Settings of the page cleaner.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageCleaner {
+    /// innodb_io_capacity, pages a second.
+    pub io_capacity: f64,
+    /// innodb_io_capacity_max, pages a second.
+    pub io_capacity_max: f64,
+    /// innodb_max_dirty_pages_pct, a share of the pool.
+    pub most_dirty: f64,
+    /// innodb_max_dirty_pages_pct_lwm, a share of the pool; 0: it is off.
+    pub low_water: f64,
+    /// innodb_adaptive_flushing_lwm, a share of the redo log.
+    pub redo_low_water: f64,
+    /// Flushing by age holds the age at its low water.
+    pub holds_age: bool,
+}
+
+impl PageCleaner {
+    /// Refuses what no server takes.
+    pub(super) fn check(&self) -> Result<(), SimError> {
+        SimError::check_range("innodb_io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
+        SimError::check_range("innodb_io_capacity_max (pages a second)", self.io_capacity_max, self.io_capacity, 1e9)?;
+        SimError::check_range("innodb_max_dirty_pages_pct (share)", self.most_dirty, 0.0, 1.0)?;
+        SimError::check_range("innodb_max_dirty_pages_pct_lwm (share)", self.low_water, 0.0, self.most_dirty)?;
+        SimError::check_range("innodb_adaptive_flushing_lwm (share)", self.redo_low_water, 0.0, 0.7)
+    }
 }
 
 /// What a server does when its redo log fills. Shares are of the whole log.

@@ -45,8 +45,7 @@ pub mod sysbench;
 pub mod tprocc;
 pub mod warmup;
 
-pub use cleaner::PageCleaner;
-pub use database::{CheckpointLaw, Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine};
+pub use database::{CheckpointLaw, Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageCleaner, PageWrites, StorageEngine};
 pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use last_orders::LastOrders;
 pub use popularity::{PageClass, Popularity};

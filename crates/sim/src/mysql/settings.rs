@@ -4,8 +4,7 @@
 //! setting would bring), by proofs (the same data behind another cache), by the planner and the
 //! lab's servers (how large a cache an instance has room for). Decided in docs/decisions/0006.
 
-use super::cleaner::PageCleaner;
-use super::database::{Database, StorageEngine, DIRTIED_SHARE, MOST_REDO_BYTES};
+use super::database::{Database, PageCleaner, StorageEngine, DIRTIED_SHARE, MOST_REDO_BYTES};
 use crate::error::SimError;
 use serde::Deserialize;
 

@@ -18,9 +18,8 @@ mod distribution;
 
 pub use distribution::{classes, Distribution};
 
-use super::cleaner::PageCleaner;
 use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip};
-use super::database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
+use super::database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageCleaner, PageWrites, StorageEngine, SERIAL_SHARE};
 use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
 use super::settings::{evicted_before_written, syncs_per_commit, REDO_USABLE};

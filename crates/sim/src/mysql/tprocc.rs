@@ -18,9 +18,8 @@
 //! level looks at the stock of the orders just made, so that in a cache that holds most of the data
 //! it finds more of it than is worked out here.
 
-use super::cleaner::PageCleaner;
 use super::costs::{ClientHost, Costs, Flavor, RoundTrip};
-use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageWrites, StorageEngine, SERIAL_SHARE};
+use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageCleaner, PageWrites, StorageEngine, SERIAL_SHARE};
 use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};

@@ -200,7 +200,7 @@ impl WarmUp {
             let next = (*hint + 1).min(self.points.len() - 1);
             let (from, to) = (self.points[*hint].tx, self.points[next].tx);
             let share = if to > from { ((tx - from) / (to - from)).clamp(0.0, 1.0) } else { 0.0 };
-            if let Some(DirtyPages { evicted, flushed, of_pool }) = cleaning.settle((*hint, next, share), &at, pace) {
+            if let Some(DirtyPages { evicted, flushed, of_pool }) = cleaning.settle((*hint, next, share), tx, pace) {
                 (at.evicted_dirty, at.flushed) = (evicted, flushed);
                 at.dirty_share = (of_pool / at.cached_share.max(1e-12)).clamp(0.0, 1.0);
             }

@@ -1,7 +1,8 @@
 //! How a replica is set up: who may be applied at once, what a commit flushes, and what versions
 //! have by default.
 
-use super::super::cleaner::{dirty_share, PageCleaner};
+use super::super::cleaner::dirty_share;
+use super::super::database::PageCleaner;
 use super::super::settings::{at_least, syncs_per_commit};
 use super::applier::Applier;
 use crate::error::SimError;

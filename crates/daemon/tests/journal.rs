@@ -344,7 +344,7 @@ fn other_versions_are_told_apart_from_damage() {
     let old = r#"{"checkpoint":{"lab":{"last_ms":5,"volumes":{"vol-00000000000000001":{"id":"vol-00000000000000001","spec":"gp2:10","as_of":"2026-01-01",
         "seed":1,"created_ms":2,"status":"available","members":[{}]}}}}}"#;
     let recovered = opened(&record(old)).unwrap();
-    assert_eq!((recovered.state.lab.volumes.len(), recovered.state.last_ms()), (1, 5));
+    assert_eq!((recovered.state.lab.volumes.len(), recovered.state.last_lab_ms()), (1, 5));
 }
 
 #[test]

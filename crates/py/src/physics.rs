@@ -104,11 +104,11 @@ fn cache_after<'py>(
 }
 
 /// A database measured in a cache of some bytes at some transactions a second (`of_run`) in another
-/// cache and at another rate (`asked`), with what purge reads again there; `changed`: per class of
+/// cache and at another rate (`target`), with what purge reads again there; `changed`: per class of
 /// pages the share of touches that change one.
 #[pyfunction]
-fn purged_at<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, of_run: (f64, f64), asked: (f64, f64), changed: Vec<f64>) -> PyResult<Bound<'py, PyAny>> {
-    if [of_run.0, of_run.1, asked.0, asked.1].iter().any(|value| !(*value > 0.0 && value.is_finite())) {
+fn purged_at<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, of_run: (f64, f64), target: (f64, f64), changed: Vec<f64>) -> PyResult<Bound<'py, PyAny>> {
+    if [of_run.0, of_run.1, target.0, target.1].iter().any(|value| !(*value > 0.0 && value.is_finite())) {
         return Err(CoreError::new_err((
             "cache and rate".to_string(),
             "must be above 0 and finite",
@@ -116,7 +116,7 @@ fn purged_at<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, of_run: (f64, f
             "give bytes and transactions a second of both",
         )));
     }
-    to_python(py, &purge::purged_at(&database_of(database)?, of_run, asked, &changed))
+    to_python(py, &purge::purged_at(&database_of(database)?, of_run, target, &changed))
 }
 
 /// The table of clients of a database at another speed of a core; as it is where one is not known.

@@ -153,8 +153,8 @@ fn the_age_of_the_redo_log_makes_a_window_too() {
         let at = warm_up.at_pace(tx, &mut 0, CleanerPace::settled(tps));
         let window_tx = at.dirty_share * at.cached_share * pool_pages / at.flushed;
         let percent = 100.0 * window_tx * database.log.redo_bytes_per_tx / (0.70875 * 32.0 * GIB);
-        let asked = 20_000.0 * percent.powf(1.5) / 750.0;
-        assert!((tps * at.flushed / asked - 1.0).abs() < 0.05, "{} pages a second, {asked} by hand", tps * at.flushed);
+        let rule = 20_000.0 * percent.powf(1.5) / 750.0;
+        assert!((tps * at.flushed / rule - 1.0).abs() < 0.05, "{} pages a second, {rule} by hand", tps * at.flushed);
     }
 }
 

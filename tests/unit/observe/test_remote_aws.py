@@ -161,7 +161,7 @@ def test_the_metrics_of_the_test_are_those_that_are_asked():
 def test_an_rds_instance_with_its_storage_and_class(rds, clouded):
     """500 GiB of gp3 are four volumes to RDS (data/managed/rds_storage.csv), and db.r6g.large is an r6g.large."""
     clouded(rds=rds(SHOP).client(), cloudwatch=cloudwatch(RDS_FIGURES, RDS_METRICS))
-    found = evidence_of("aws:db-shop", SourceOptions(span=SPAN, storage="gp2:100"))
+    evidence = evidence_of("aws:db-shop", SourceOptions(span=SPAN, storage="gp2:100"))
     volume = found.volumes[0]
     assert volume.facts.storage == "4xgp3:125:3000:125" and found.facts.instance == "r6g.large"
     assert found.demand.points["reads_per_s"].to_list() == [400.0] * MINUTES

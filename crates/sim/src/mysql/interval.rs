@@ -498,11 +498,11 @@ impl<B: Backend> ScenarioState<B> {
         let at = scenario.warm_up.at(self.tx, &mut self.hint);
         let (data, log) = self.devices.of_transaction(database, &at, 1.0, database.log.syncs_per_commit);
         let storage = self.devices.max_rate((&data, &log), &Flow::default(), scenario.step_s).0;
-        let asked = match scenario.load {
+        let offered = match scenario.load {
             TransactionLoad::Clients(clients) => f64::from(*clients) / self.unloaded_s(database, &at, 1.0),
             TransactionLoad::Arrivals(rates) => rates[0],
         };
-        storage.min(asked).min(self.contention.processors_rate())
+        storage.min(offered).min(self.contention.processors_rate())
     }
 
     /// The spread of response times by the pages that a transaction reads.

@@ -24,11 +24,11 @@ pub const PURGED: f64 = 0.7;
 const BEHIND_S: f64 = 0.25;
 
 /// Pages that a transaction makes purge read at `tps`, of a cache in which it reads `reads` itself:
-/// `wanted` are wanted again, and a page that no hit moves stays while the old part is read once
+/// `purges` are read again, and a page that no hit moves stays while the old part is read once
 /// over.
-fn purged(database: &Database, cache_bytes: f64, (wanted, reads): (f64, f64), tps: f64) -> f64 {
+fn purged(database: &Database, cache_bytes: f64, (purges, reads): (f64, f64), tps: f64) -> f64 {
     let stay_tx = database.old_share * database.cache_pages(cache_bytes) / reads.max(1e-9);
-    wanted * libm::exp(-stay_tx / (BEHIND_S * tps).max(1e-9))
+    purges * libm::exp(-stay_tx / (BEHIND_S * tps).max(1e-9))
 }
 
 /// Reads of a transaction in a settled cache of `cache_bytes`, purge's among them where they are
@@ -55,8 +55,8 @@ pub fn purged_at(database: &Database, from: (f64, f64), to: (f64, f64), changed:
     let share = |(cache_bytes, tps): (f64, f64), measured: f64| {
         settled_reads(database, cache_bytes).map_or(0.0, |reads| {
             let own = reads / (1.0 + measured);
-            let wanted = PURGED * changes * (own / touches).min(1.0);
-            purged(database, cache_bytes, (wanted, own), tps) / own
+            let purges = PURGED * changes * (own / touches).min(1.0);
+            purged(database, cache_bytes, (purges, own), tps) / own
         })
     };
     let measured = (0..ROUNDS).fold(0.0, |measured, _| share(from, measured));

@@ -151,8 +151,8 @@ def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
     if not changes.height:
         return changes
     per = {column: pl.col(f"{column}_per_s") for column in host.FIELDS}
-    asked = {column: per[column].fill_null(0.0) for column in ("reads_merged", "writes_merged", "flushes")}
-    reads, writes = host.volume_requests(name, per | asked)
+    counts = {column: per[column].fill_null(0.0) for column in ("reads_merged", "writes_merged", "flushes")}
+    reads, writes = host.volume_requests(name, per | counts)
     return changes.select(
         "tick",
         reads.alias("read_iops"),

@@ -190,11 +190,11 @@ def _idle(signals: Signals, t: Thresholds) -> Finding | None:
         return None
     if signals.server is not None and (signals.server.tps >= t.idle_tps or signals.server.running >= 1.0):
         return None
-    asked = (
+    rates = (
         f"{sum(volume.iops for volume in signals.volumes):.1f} I/Os a second" if signals.volumes else "",
         f"{signals.server.tps:.1f} transactions a second" if signals.server else "",
     )
-    return table()["idle"].finding(felt=0.0, asked=" and ".join(text for text in asked if text))
+    return table()["idle"].finding(felt=0.0, asked=" and ".join(text for text in rates if text))
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:

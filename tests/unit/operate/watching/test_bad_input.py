@@ -71,7 +71,7 @@ def of_rds(path):
 
 
 def told(path, **options):
-    found = evidence_of(str(path), SourceOptions(**options))
+    evidence = evidence_of(str(path), SourceOptions(**options))
     return diagnose(found, Counsel())
 
 
@@ -94,11 +94,11 @@ def test_balances_that_are_missing(tmp_path):
     """Without BurstBalance the credits are told by the rate; watch does not say that gp2 has none."""
     path = of_ebs(tmp_path / "cw.json", 290, 30.0)
     assert told(path, storage="gp2:100").findings[0].subject == "volume-credits"
-    found = evidence_of(str(path), SourceOptions(storage="gp2:100"))
+    evidence = evidence_of(str(path), SourceOptions(storage="gp2:100"))
     follower = TickFollower()
     moments = [follower.see(found.facts, tick) for tick in found.ticks()]
     assert "no credits" not in as_text(whole(moments[-1])) and moments[-1].volumes[0].bursts
-    found = evidence_of(str(path), SourceOptions(storage="gp3:100"))
+    evidence = evidence_of(str(path), SourceOptions(storage="gp3:100"))
     assert "no credits" in as_text(whole(TickFollower().see(found.facts, found.ticks()[0])))
 
 
@@ -269,7 +269,7 @@ def test_the_minute_of_an_attachment_has_no_idle_time():
 
 def test_several_instances_and_options_that_aws_answers_itself(monkeypatch):
     monkeypatch.setattr(aws, "open_client", Cloud(instances=("i-1", "i-2")))
-    found = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
+    evidence = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
     assert found.facts.volumes[0].storage == "io2:100:3000" and found.facts.instance == "m5.large"
     assert [note for note in found.notes if "Multi-Attach" in note and "i-1, i-2" in note]
     assert [note.split(" was")[0] for note in found.notes if "not used" in note] == [

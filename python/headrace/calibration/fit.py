@@ -140,10 +140,10 @@ class Objective:
         return np.concatenate(parts)
 
 
-def fit(objective: Objective, begins: Sequence[np.ndarray], finished: int = 1) -> Fit:
+def fit(objective: Objective, begins: Sequence[np.ndarray], finalists: int = 1) -> Fit:
     """Finds the parameters with the lowest objective that is reached from any of `begins`
-    (logarithms in the order of `names`), of which the best `finished` are followed to their end."""
-    end = find_lowest(objective, objective.spreads, begins, finished)
+    (logarithms in the order of `names`), of which the best `finalists` are followed to their end."""
+    end = find_lowest(objective, objective.spreads, begins, finalists)
     covariance = np.linalg.pinv(end.jac.T @ end.jac)
     covariance += np.diag(np.minimum(LEAST_NARROWED * objective.spreads, LEAST_SPREAD) ** 2)
     return Fit(objective.names, objective.spreads, end.deltas, covariance, objective.apply(end.deltas), end.cost)

@@ -63,15 +63,15 @@ def list_directions(names: Sequence[str]) -> list[np.ndarray]:
     return begins
 
 
-def find_lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finished: int = 1) -> Minimum:
+def find_lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finalists: int = 1) -> Minimum:
     """Finds the lowest minimum that is reached from any of `begins` (logarithms): all are screened,
-    and the best `finished` of them followed to their end."""
+    and the best `finalists` of them followed to their end."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         search = _Search(residuals, spreads, pool)
         best = list(begins)
-        if len(best) > finished:
+        if len(best) > finalists:
             screened = [search.descend(begin, SCREEN) for begin in begins]
-            best = [each.deltas for each in _sort_by_cost(screened)[:finished]]
+            best = [each.deltas for each in _sort_by_cost(screened)[:finalists]]
         return _sort_by_cost([search.descend(begin, FINISH) for begin in best])[0]
 
 

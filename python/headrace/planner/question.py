@@ -363,7 +363,7 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     logged = _logged(grown, settings, goals, conditions)
     conditions = replace(conditions, data_gib=size, logged=logged)
     if today is not None and today.instance is not None:
-        notes += _assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
+        notes += _describe_assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
     if settings.growth != 1.0:
         notes.append(
             "Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals."
@@ -469,7 +469,9 @@ def _hosts(
     return undominated(hosts, frozenset({today_family} if today_family else ())), []
 
 
-def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: float | None, as_of: str) -> list[str]:
+def _describe_assumed_cache(
+    workload: TransactionWorkload, instance: str, cache_share: float | None, as_of: str
+) -> list[str]:
     """Says what today's cache was taken to be, where no run says."""
     if workload.instance == instance:
         return []

@@ -215,7 +215,9 @@ def _open(document: dict, folder: Path | None) -> OpenWorkload:
         rule = "exactly one of [points], points_file, [daily], [constant] is needed"
         raise InputError(" and ".join(ways) or "no points", rule, DOC)
     if ways[0] in ("daily", "constant"):
-        return _from_recipe(read, ways[0], {key: document[key] for key in SHARED_WITH_ANSWERS if key in document})
+        return _build_from_section(
+            read, ways[0], {key: document[key] for key in SHARED_WITH_ANSWERS if key in document}
+        )
     points = (
         _inline_points(read.points)
         if read.points is not None
@@ -225,7 +227,7 @@ def _open(document: dict, folder: Path | None) -> OpenWorkload:
     return OpenWorkload(points=points, caveats=tuple(read.caveats), **{name: getattr(read, name) for name in names})
 
 
-def _from_recipe(read: OpenFile, kind: str, shared: dict) -> OpenWorkload:
+def _build_from_section(read: OpenFile, kind: str, shared: dict) -> OpenWorkload:
     recipe = getattr(read, kind)
     if read.kind != kind:
         raise InputError(f"kind = {shown(read.kind)}", f"must be {kind!r}, as in [{kind}]", DOC)

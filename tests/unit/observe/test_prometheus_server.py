@@ -178,11 +178,11 @@ def test_a_longer_interval_keeps_the_sum(scraped, loaded):
 
 def test_processors_and_clock_are_evidence(scraped, loaded):
     options = SourceOptions(devices=(loaded.device,), span=HOUR)
-    evidence = evidence_of(scraped.target, options)
-    assert found.demand is not None and found.facts.clock == "UTC" and found.host.height > 0
+    recorded = evidence_of(scraped.target, options)
+    assert recorded.demand is not None and recorded.facts.clock == "UTC" and recorded.host.height > 0
     # A machine's processors are all of its time: to a tenth of a processor, as ticks are 10 ms each.
-    total = found.host.select("user_cpus", "system_cpus", "iowait_cpus", "steal_cpus", "idle_cpus").sum_horizontal()
-    assert found.facts.vcpus == os.cpu_count()
+    total = recorded.host.select("user_cpus", "system_cpus", "iowait_cpus", "steal_cpus", "idle_cpus").sum_horizontal()
+    assert recorded.facts.vcpus == os.cpu_count()
     assert total.median() == pytest.approx(os.cpu_count(), rel=0.1)
 
 

@@ -161,17 +161,17 @@ def test_the_metrics_of_the_test_are_those_that_are_asked():
 def test_an_rds_instance_with_its_storage_and_class(rds, clouded):
     """500 GiB of gp3 are four volumes to RDS (data/managed/rds_storage.csv), and db.r6g.large is an r6g.large."""
     clouded(rds=rds(SHOP).client(), cloudwatch=cloudwatch(RDS_FIGURES, RDS_METRICS))
-    evidence = evidence_of("aws:db-shop", SourceOptions(span=SPAN, storage="gp2:100"))
-    volume = found.volumes[0]
-    assert volume.facts.storage == "4xgp3:125:3000:125" and found.facts.instance == "r6g.large"
-    assert found.demand.points["reads_per_s"].to_list() == [400.0] * MINUTES
+    recorded = evidence_of("aws:db-shop", SourceOptions(span=SPAN, storage="gp2:100"))
+    volume = recorded.volumes[0]
+    assert volume.facts.storage == "4xgp3:125:3000:125" and recorded.facts.instance == "r6g.large"
+    assert recorded.demand.points["reads_per_s"].to_list() == [400.0] * MINUTES
     row = volume.rows.row(0, named=True)
     assert (row["read_ms"], row["write_ms"], row["queue"]) == (pytest.approx(0.7), pytest.approx(1.2), 0.5)
     # A quarter of two processors.
-    assert found.host["user_cpus"].to_list() == [0.5] * MINUTES and found.facts.vcpus == 2
-    assert any("--storage gp2:100 was not used" in note for note in found.notes)
-    assert any("Multi-AZ" in note for note in found.notes)
-    assert not any("named as" in note or "name such storage" in note for note in found.notes)
+    assert recorded.host["user_cpus"].to_list() == [0.5] * MINUTES and recorded.facts.vcpus == 2
+    assert any("--storage gp2:100 was not used" in note for note in recorded.notes)
+    assert any("Multi-AZ" in note for note in recorded.notes)
+    assert not any("named as" in note or "name such storage" in note for note in recorded.notes)
 
 
 def test_forecast_knows_storage_and_instance_of_rds(rds, clouded):

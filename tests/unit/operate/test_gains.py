@@ -149,11 +149,11 @@ def test_a_recording_is_described_by_the_options(tmp_path):
     """What a recording does not know of its volumes the options say; of the others they are not used."""
     file = tmp_path / "seen.jsonl.gz"
     evidence_file.save(evidence(AT_300, CLIENTS, storage=None), file)
-    evidence = evidence_of(str(file), SourceOptions(storage=IO1))
-    assert diagnose(told, Counsel()).findings[0].subject == "volume-iops"
+    recorded = evidence_of(str(file), SourceOptions(storage=IO1))
+    assert diagnose(recorded, Counsel()).findings[0].subject == "volume-iops"
     evidence_file.save(evidence(AT_300, CLIENTS, storage=IO1), file)
-    evidence = evidence_of(str(file), SourceOptions(storage="gp3:500"))
-    assert told.volumes[0].facts.storage == IO1 and any("gp3:500 was not used" in note for note in told.notes)
+    recorded = evidence_of(str(file), SourceOptions(storage="gp3:500"))
+    assert recorded.volumes[0].facts.storage == IO1 and any("gp3:500 was not used" in note for note in recorded.notes)
     packed = tmp_path / "iostat.txt.gz"
     packed.write_bytes(gzip.compress(b"Linux 6.1.0 (db1)\n"))
     with pytest.raises(InputError, match="gzip archive"):

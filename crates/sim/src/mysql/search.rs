@@ -329,7 +329,7 @@ impl<'h> ResolvedCandidate<'h> {
     }
 
     /// At most one kind of volume bucket: then a falling balance is that one's.
-    fn has_one_bucket(&self) -> bool {
+    fn has_at_most_one_burst_balance(&self) -> bool {
         let bursts = |setup: &Cow<'_, Setup>| setup.limits.iter().any(|limits| limits.io_burst.is_some() || limits.byte_burst.is_some());
         !(self.data.as_ref().is_some_and(bursts) && self.log.as_ref().is_some_and(bursts))
     }
@@ -372,7 +372,7 @@ fn judge(search: &DatabaseSearch<'_>, world: &World, resolved: &ResolvedCandidat
     }
     let first = steps_of(&resolved.trial(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
     let best = sum_up(database, &first[FIRST_STEPS - 1..], FIRST_STEP_S);
-    let (spends, grows) = (spends(&first), best.backlog_s > 0.0);
+    let (spends, grows) = (spends_credits(&first), best.backlog_s > 0.0);
     let steady = !spends && !grows;
     if steady && database.compaction.is_none() {
         return Ok(DatabaseOutcome::Ran(Box::new(best)));
@@ -382,7 +382,7 @@ fn judge(search: &DatabaseSearch<'_>, world: &World, resolved: &ResolvedCandidat
     if bound < search.least_tps && search.start_balance_percent.is_none() {
         return Ok(DatabaseOutcome::Bounded(Box::new(best)));
     }
-    if let Some(dry_s) = runs_dry_s(&first, &best, search).filter(|_| !grows && resolved.has_one_bucket()) {
+    if let Some(dry_s) = runs_dry_s(&first, &best, search).filter(|_| !grows && resolved.has_at_most_one_burst_balance()) {
         let spent = resolved.spent();
         let floor = match &database.compaction {
             None => settle(&spent.trial(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
@@ -414,7 +414,7 @@ fn merging_s(merging: &Compaction, tps: f64) -> f64 {
 }
 
 /// Whether a balance falls, or has fallen, and so may bind later.
-fn spends(seconds: &[Second]) -> bool {
+fn spends_credits(seconds: &[Second]) -> bool {
     let falls = |of: fn(&Second) -> Option<f64>| seconds.iter().any(|second| of(second).is_some_and(|percent| percent < 100.0 - 1e-9));
     falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)
 }

@@ -140,7 +140,7 @@ def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -
     all_verdicts = []
     for engine in ENGINES:
         pairs = [
-            verdicts.pair(f"{high:,} over {low:,}", measured, simulated, (engine, high), (engine, low))
+            verdicts.compare_cells(f"{high:,} over {low:,}", measured, simulated, (engine, high), (engine, low))
             for low, high in zip(points, points[1:], strict=False)
         ]
         all_verdicts.append(
@@ -151,7 +151,7 @@ def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -
 
 def _judge_growth(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     low, high = points[0], points[-1]
-    pair = verdicts.pair("MyRocks", measured, simulated, ("myrocks", high), ("myrocks", low))
+    pair = verdicts.compare_cells("MyRocks", measured, simulated, ("myrocks", high), ("myrocks", low))
     why = "the caps' ratio at most; published: an impressive growth"
     return verdicts.ratio(f"MyRocks: {high:,} over {low:,} IOPS", pair, 1.0, high / low, model.ARTICLE, why)
 
@@ -173,7 +173,8 @@ def _judge_winner(measured: dict, simulated: dict, points: tuple[int, ...]) -> V
         for iops in both
     ]
     pairs = [
-        verdicts.pair(f"{iops:,} IOPS", measured, simulated, ("myrocks", iops), ("innodb", iops)) for iops in points
+        verdicts.compare_cells(f"{iops:,} IOPS", measured, simulated, ("myrocks", iops), ("innodb", iops))
+        for iops in points
     ]
     ratios = ", ".join(f"{pair.words} {pair.measured:.2f} times" for pair in pairs)
     note = f"measured: {ratios}; its data take a fifth, so the same cache holds more of them"

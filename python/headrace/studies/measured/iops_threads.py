@@ -87,7 +87,7 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     all_verdicts = []
     for load in loads:
         pairs = [
-            verdicts.pair(
+            verdicts.compare_cells(
                 f"{n} threads",
                 measured,
                 simulated,

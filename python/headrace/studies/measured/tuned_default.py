@@ -120,13 +120,13 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     all_verdicts = []
     for storage in storages:
         tuned, default, advice = (("tuned", storage), ("default", storage), ("advice", storage))
-        pair = verdicts.pair(storage, measured, simulated, tuned, default, published)
+        pair = verdicts.compare_cells(storage, measured, simulated, tuned, default, published)
         all_verdicts.append(
             verdicts.wins(f"tuned beats default on {storage}", "approximately 16 times", [pair], model.PAPER)
         )
         all_verdicts.append(_judge_ratio(storage, pair, measured))
         if advice in measured:
-            advised = verdicts.pair(storage, measured, simulated, advice, default)
+            advised = verdicts.compare_cells(storage, measured, simulated, advice, default)
             what = f"Headrace's advice beats default on {storage}"
             all_verdicts.append(verdicts.wins(what, "not published", [advised], model.PAPER))
     all_verdicts.append(

@@ -58,7 +58,7 @@ def doubt(*runs: MeasuredCell) -> float:
     return math.hypot(REPEAT, *(DEVIATIONS * run.relative for run in runs))
 
 
-def pair(
+def compare_cells(
     words: str,
     cells: Mapping[tuple, MeasuredCell],
     simulated: Mapping[tuple, SimulatedCell],

@@ -38,7 +38,7 @@ export function ReplicasView(page) {
 function cardsOf(summary) {
   const cards = [{ label: "The applier can do", figure: `${figure(summary.applier_tps)} tps`, meaning: `The source does ${figure(summary.source_tps)} tps.`, mark: summary.applier_tps >= summary.source_tps ? "good" : "warn" },
     { label: "Most lag", figure: seconds(summary.peak_lag_s), meaning: summary.catch_up_s === null ? "It is not applied within this run." : `Applied ${seconds(summary.catch_up_s)} after the load.`, mark: summary.onset_s === null ? "good" : "warn" }];
-  if (summary.keeps_up !== null && summary.keeps_up !== undefined) cards.push({ label: "Chance that it keeps up", figure: `${figure(100 * summary.keeps_up)} %`, meaning: "Of the databases and appliers that may be meant.", mark: summary.keeps_up >= 0.8 ? "good" : "warn" });
+  if (summary.keeps_up !== null && summary.keeps_up !== undefined) cards.push({ label: "Chance that it keeps up", figure: `${figure(100 * summary.keeps_up)} %`, meaning: "Share of the databases and appliers within the calibration's doubt that keep up.", mark: summary.keeps_up >= 0.8 ? "good" : "warn" });
   return cards;
 }
 

@@ -414,8 +414,8 @@ def test_a_recording_that_is_cut(tmp_path):
     evidence_file.save(made, tmp_path / "a.jsonl")
     text = (tmp_path / "a.jsonl").read_bytes()
     (tmp_path / "b.jsonl").write_bytes(text[:-20])
-    evidence = evidence_of(str(tmp_path / "b.jsonl"))
-    assert len(found.ticks()) == len(made.ticks()) - 1 and any("cut off" in note for note in found.notes)
+    recorded = evidence_of(str(tmp_path / "b.jsonl"))
+    assert len(recorded.ticks()) == len(made.ticks()) - 1 and any("cut off" in note for note in recorded.notes)
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(text)[:-30])
     with pytest.raises(InputError, match="cut off"):
         evidence_of(str(tmp_path / "c.jsonl.gz"))
@@ -472,17 +472,17 @@ def test_a_captured_folder(tmp_path):
         f"{START + index},nvme1n1,{100 * index},{1_638_400 * index},{60 * index},0,0,0,{60 * index},{60 * index}"
         for index in range(10)
     ]
-    evidence = evidence_of(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
-    assert found.facts.server.variables["log_bin"] == "ON"
-    assert found.facts.kind == "capture" and found.facts.volumes[0].storage == "gp2:100"
-    assert found.server["tps"].to_list() == [50.0] * 9 and found.volumes[0].rows["read_ms"].to_list() == [0.6] * 9
-    assert found.server["lock_waiters"].to_list() == pytest.approx([1.9] * 9)
+    recorded = evidence_of(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
+    assert recorded.facts.server.variables["log_bin"] == "ON"
+    assert recorded.facts.kind == "capture" and recorded.facts.volumes[0].storage == "gp2:100"
+    assert recorded.server["tps"].to_list() == [50.0] * 9 and recorded.volumes[0].rows["read_ms"].to_list() == [0.6] * 9
+    assert recorded.server["lock_waiters"].to_list() == pytest.approx([1.9] * 9)
 
 
 def test_a_capture_over_a_restart_and_a_clock_set_back(tmp_path):
     lines = ["time,uptime,com_commit", f"{START},5000,100", f"{START + 1},1,3", f"{START + 2},2,8"]
-    evidence = evidence_of(capture(tmp_path, lines))
-    assert found.server.height == 1 and any("started again" in note for note in found.notes)
+    recorded = evidence_of(capture(tmp_path, lines))
+    assert recorded.server.height == 1 and any("started again" in note for note in recorded.notes)
     lines = ["time,uptime,com_commit", f"{START},1,1", f"{START - 3600},2,3"]
     with pytest.raises(InputError, match="clock was set"):
         evidence_of(capture(tmp_path, lines))

@@ -71,8 +71,8 @@ def of_rds(path):
 
 
 def told(path, **options):
-    evidence = evidence_of(str(path), SourceOptions(**options))
-    return diagnose(found, Counsel())
+    recorded = evidence_of(str(path), SourceOptions(**options))
+    return diagnose(recorded, Counsel())
 
 
 # --- figures of a minute --------------------------------------------------------------------------
@@ -94,12 +94,12 @@ def test_balances_that_are_missing(tmp_path):
     """Without BurstBalance the credits are told by the rate; watch does not say that gp2 has none."""
     path = of_ebs(tmp_path / "cw.json", 290, 30.0)
     assert told(path, storage="gp2:100").findings[0].subject == "volume-credits"
-    evidence = evidence_of(str(path), SourceOptions(storage="gp2:100"))
+    recorded = evidence_of(str(path), SourceOptions(storage="gp2:100"))
     follower = TickFollower()
-    moments = [follower.see(found.facts, tick) for tick in found.ticks()]
+    moments = [follower.see(recorded.facts, tick) for tick in recorded.ticks()]
     assert "no credits" not in as_text(whole(moments[-1])) and moments[-1].volumes[0].bursts
-    evidence = evidence_of(str(path), SourceOptions(storage="gp3:100"))
-    assert "no credits" in as_text(whole(TickFollower().see(found.facts, found.ticks()[0])))
+    recorded = evidence_of(str(path), SourceOptions(storage="gp3:100"))
+    assert "no credits" in as_text(whole(TickFollower().see(recorded.facts, recorded.ticks()[0])))
 
 
 def test_metrics_of_rds_are_not_judged_as_one_volume(tmp_path):
@@ -269,10 +269,10 @@ def test_the_minute_of_an_attachment_has_no_idle_time():
 
 def test_several_instances_and_options_that_aws_answers_itself(monkeypatch):
     monkeypatch.setattr(aws, "open_client", Cloud(instances=("i-1", "i-2")))
-    evidence = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
-    assert found.facts.volumes[0].storage == "io2:100:3000" and found.facts.instance == "m5.large"
-    assert [note for note in found.notes if "Multi-Attach" in note and "i-1, i-2" in note]
-    assert [note.split(" was")[0] for note in found.notes if "not used" in note] == [
+    recorded = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
+    assert recorded.facts.volumes[0].storage == "io2:100:3000" and recorded.facts.instance == "m5.large"
+    assert [note for note in recorded.notes if "Multi-Attach" in note and "i-1, i-2" in note]
+    assert [note.split(" was")[0] for note in recorded.notes if "not used" in note] == [
         "--storage gp3:500",
         "--instance m4.large",
     ]

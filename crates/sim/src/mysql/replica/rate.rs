@@ -155,7 +155,7 @@ impl ApplierCosts {
     }
 
     /// Processor time of a commit in which no other is committed, s.
-    fn turn_s(&self) -> f64 {
+    fn serial_commit_s(&self) -> f64 {
         if self.in_turn {
             self.commit_processor_s
         } else {
@@ -176,7 +176,7 @@ impl ApplierCosts {
         if self.order_cv > 0.0 {
             return self.most_grouped();
         }
-        let free = (1.0 - rate * self.turn_s()).max(1e-9);
+        let free = (1.0 - rate * self.serial_commit_s()).max(1e-9);
         (rate * self.flushes_s * self.longest_stage / free).clamp(1.0, self.most_grouped())
     }
 
@@ -189,7 +189,7 @@ impl ApplierCosts {
         }
         let by_workers = self.workers / (rows_s + commit_s).max(1e-9);
         let most = self.most_grouped();
-        let by_flushes = most / (self.flushes_s * self.longest_stage + most * self.turn_s()).max(1e-12);
+        let by_flushes = most / (self.flushes_s * self.longest_stage + most * self.serial_commit_s()).max(1e-12);
         let by_width = match (self.overlaps_commits, self.width < self.workers) {
             (true, _) => self.width.min(self.workers) / rows_s.max(1e-9),
             (false, true) => self.width / (rows_s + commit_s).max(1e-9),

@@ -111,5 +111,6 @@ def watch() -> Iterator[list[Neighbours]]:
         others = min(float(cores()), max(0.0, after.work_s - before.work_s - own_s) / spent_s)
         waited = None
         if before.waited_s is not None and after.waited_s is not None:
-            waited = (after.waited_s - before.waited_s) / spent_s
+            # The kernel's sum and the clock are read a moment apart.
+            waited = min(1.0, (after.waited_s - before.waited_s) / spent_s)
         result.append(Neighbours(others, waited, load1))

@@ -66,7 +66,8 @@ def acking(members: Members, source: Seen) -> list[Seen]:
 
 
 def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
-    """Returns the proof that an acknowledged write gives; None if semi-sync does not work.
+    """Returns the proof that an acknowledged write gives; None if semi-sync does not work, or too
+    few of the replicas that acknowledge have run for some seconds.
 
     `before`: the servers, observed before the write began at `began_s`; `after`: the source,
     observed when the write was acknowledged. If a replica loses in between what it acknowledges,
@@ -86,7 +87,7 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
     ackers = acking(before, source)
     if not works or guarantee_now(before, source).level != "kept" or not ackers:
         return None
-    return AckProof(
+    proof = AckProof(
         source=source.name,
         at_s=began_s,
         timeout_s=min(source.state.semi_sync.timeout_ms, semi.timeout_ms) / 1000,
@@ -95,6 +96,8 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
         clients=max(source.state.semi_sync.clients, semi.clients),
         runs={member.name: member.run for member in able if member.state is not None},
     )
+    # Of a replica that has only just started a further start would not be seen.
+    return proof if sum(run.is_settled for run in proof.runs.values()) >= proof.needed else None
 
 
 def carried(proof: AckProof, members: Members) -> AckProof:

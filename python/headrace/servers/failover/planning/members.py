@@ -50,15 +50,19 @@ class ThreadRun:
     receiver: int = 0
     applier: int = 0
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether a later start of the server could be told from this one: it had run for twice the
+        jitter."""
+        return self.uptime_s >= 2 * START_JITTER_S
+
     def unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
         """Returns whether everything that was received at `since` still exists.
 
-        A later start of a server that had just started could not be told from its first, so
-        nothing is said of a server younger than twice the jitter. A MariaDB with GTID loses its
-        relay log when one of its threads is started while none runs: a thread with the same number
-        has run all the time.
+        A MariaDB with GTID loses its relay log when one of its threads is started while none runs:
+        a thread with the same number has run all the time.
         """
-        if since.uptime_s < 2 * START_JITTER_S or abs(self.start_s - since.start_s) > START_JITTER_S:
+        if not since.is_settled or abs(self.start_s - since.start_s) > START_JITTER_S:
             return False
         same = (self.receiver and self.receiver == since.receiver) or (self.applier and self.applier == since.applier)
         return keeps_relay_log or bool(same)

@@ -141,8 +141,8 @@ class Objective:
 
 
 def fit(objective: Objective, begins: Sequence[np.ndarray], finalists: int = 1) -> Fit:
-    """Finds the parameters with the lowest objective that is reached from any of `begins`
-    (logarithms in the order of `names`), of which the best `finalists` are followed to their end."""
+    """Finds the parameters with the lowest objective that is reached from any of `begins`, in
+    logarithms in the order of `names`; the best `finalists` of them are followed to their end."""
     end = find_lowest(objective, objective.spreads, begins, finalists)
     covariance = np.linalg.pinv(end.jac.T @ end.jac)
     covariance += np.diag(np.minimum(LEAST_NARROWED * objective.spreads, LEAST_SPREAD) ** 2)

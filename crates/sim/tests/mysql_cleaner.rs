@@ -101,11 +101,11 @@ fn the_window_is_where_a_servers_own_rule_comes_to() {
         }
         let (database, bytes) = even(pages, pool_pages, 4.0, cleaner);
         let at = WarmUp::new(&database, bytes).at_pace(1e6, &mut 0, CleanerPace::settled(tps));
-        let ours = at.dirty_share * at.cached_share * pool_pages;
-        let low = ours < 0.14 * pool_pages;
+        let followed = at.dirty_share * at.cached_share * pool_pages;
+        let low = followed < 0.14 * pool_pages;
         at_low_water += u32::from(low);
         assert!((tps * at.flushed / written - 1.0).abs() < 0.06, "case {case}: {} pages a second, page by page {written}", tps * at.flushed);
-        assert!((ours / dirty - 1.0).abs() < if low { 0.20 } else { 0.06 }, "case {case}: {ours} dirty pages, page by page {dirty}");
+        assert!((followed / dirty - 1.0).abs() < if low { 0.20 } else { 0.06 }, "case {case}: {followed} dirty pages, page by page {dirty}");
     }
     assert!((1..10).contains(&at_low_water), "{at_low_water} of 10 cases are held at the low water");
 }
@@ -171,9 +171,9 @@ fn mariadb_writes_at_the_low_water_of_its_redo_log() {
     let alone = WarmUp::new(&database, 50.0 * GIB);
     let tx = alone.settled_tx();
     for tps in [500.0, 20_000.0] {
-        let (ours, by_hand) = (warm_up.at_pace(tx, &mut 0, CleanerPace::settled(tps)), alone.at(tx, &mut 0));
-        assert!((ours.flushed / by_hand.flushed - 1.0).abs() < 0.02, "{ours:?} {by_hand:?}");
-        assert!((ours.evicted_dirty / by_hand.evicted_dirty - 1.0).abs() < 0.02, "{ours:?} {by_hand:?}");
+        let (followed, by_hand) = (warm_up.at_pace(tx, &mut 0, CleanerPace::settled(tps)), alone.at(tx, &mut 0));
+        assert!((followed.flushed / by_hand.flushed - 1.0).abs() < 0.02, "{followed:?} {by_hand:?}");
+        assert!((followed.evicted_dirty / by_hand.evicted_dirty - 1.0).abs() < 0.02, "{followed:?} {by_hand:?}");
     }
     // Right after a cold start no change is old enough.
     assert_eq!(warm_up.at_pace(0.5 * window_tx, &mut 0, CleanerPace::settled(5_000.0)).flushed, warm_up.at(0.5 * window_tx, &mut 0).flushed);

@@ -21,7 +21,7 @@ from headrace.errors import InputError
 from headrace.lab import Lab
 from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
 
-# Changes that wait for their confirmation: a window has one; ours.
+# Changes that wait for their confirmation: a window has one (chosen).
 MOST_TICKETS = 16
 TICKET_BYTES = 16  # 128 bits: guessed by nobody
 _Text = Annotated[str, msgspec.Meta(max_length=2_000)]
@@ -178,7 +178,7 @@ ACTIONS: dict[str, LabAction] = {
     ),
 }
 # Settings that the words of a command have already.
-SAID = {"attach", "kind"}
+SPELLED_IN_WORDS = {"attach", "kind"}
 
 
 def describe_actions() -> list[dict[str, object]]:
@@ -219,7 +219,7 @@ class LabChanges:
         if len(settings) < action.least:
             hint = f"Set one of {', '.join(field.name for field in fields(action.settings))}."
             raise InputError(subject, "would not be changed", SOURCE, hint)
-        others = {name: value for name, value in settings.items() if name not in SAID}
+        others = {name: value for name, value in settings.items() if name not in SPELLED_IN_WORDS}
         ticket = secrets.token_urlsafe(TICKET_BYTES)
         with self._lock:
             self._proposals[ticket] = Proposal(action, subject, settings)

@@ -28,7 +28,7 @@ from headrace.ui.spelling import SOURCE
 
 # A day of iostat has some 100 KiB; what is larger becomes a small workload file first. Ours.
 MOST_BODY_BYTES = 1 << 20
-# Answers for 100,000 volumes have some 20 MiB, in base64 a third more; ours.
+# Answers for 100,000 volumes have some 20 MiB, in base64 a third more (chosen).
 MOST_RESULT_BYTES = 48 << 20
 # A browser on the same machine sends a MiB in milliseconds; a guess for one that is busy, s.
 BODY_S = 10.0

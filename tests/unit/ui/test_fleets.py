@@ -54,18 +54,18 @@ def test_a_fleet_is_what_its_command_prints(parquet, call):
     files = OpenedFiles()
     opened = drop(files, "answers.parquet", parquet.read_bytes())
     assert opened["kind"] == "fleet"
-    shown = show_fleet(files, AskFleet(opened["file"]))
+    answer = show_fleet(files, AskFleet(opened["file"]))
     code, out, err = call("fleet", "report", str(parquet), "--output", "json")
     assert code == 0, err
     printed = json.loads(out)["answers"]
     for name in COLUMNS:
-        assert shown["columns"][name] == [row[name] for row in printed], name
-    assert shown["view"]["subtitle"] == words.summary(ANSWERS) and len(shown["view"]["cards"]) == 1
-    assert shown["commands"] == ["headrace fleet report answers.parquet"]
+        assert answer["columns"][name] == [row[name] for row in printed], name
+    assert answer["view"]["subtitle"] == words.summary(ANSWERS) and len(answer["view"]["cards"]) == 1
+    assert answer["commands"] == ["headrace fleet report answers.parquet"]
     # The same answers as JSON, of `fleet report` and of `fleet plan`, are the same fleet.
     for text in (out, json.dumps(printed)):
         again = show_fleet(files, AskFleet(drop(files, "fleet.json", text.encode())["file"]))
-        assert again["columns"] == shown["columns"] and again["view"] == shown["view"]
+        assert again["columns"] == answer["columns"] and again["view"] == answer["view"]
 
 
 @pytest.mark.parametrize("chosen", [None, [GP2]], ids=["all", "one of two"])
@@ -140,5 +140,5 @@ def test_a_file_is_shown_as_what_it_is(parquet):
 
 def test_a_fleet_of_nothing_is_a_fleet():
     files = OpenedFiles()
-    shown = show_fleet(files, AskFleet(drop(files, "fleet.json", b"[]")["file"]))
-    assert shown["columns"]["key"] == [] and "0 volumes" in shown["view"]["subtitle"]
+    answer = show_fleet(files, AskFleet(drop(files, "fleet.json", b"[]")["file"]))
+    assert answer["columns"]["key"] == [] and "0 volumes" in answer["view"]["subtitle"]

@@ -42,15 +42,15 @@ def test_without_proofs_there_are_none(tmp_path, monkeypatch):
 
 
 def test_a_proof_is_what_its_command_shows(store, call):
-    shown = show_proof(OpenedFiles(), AskProof("20261102-2"))
-    code, out, err = call(*shlex.split(shown["commands"][0])[1:], "--output", "json")
+    answer = show_proof(OpenedFiles(), AskProof("20261102-2"))
+    code, out, err = call(*shlex.split(answer["commands"][0])[1:], "--output", "json")
     assert code == 1, err
     printed = json.loads(out)
-    steps = shown["steps"]
+    steps = answer["steps"]
     assert [step["measured"] for step in steps] == [step["measured"]["tps"] for step in printed["steps"]]
     assert steps[1]["predicted"] == printed["steps"][1]["predicted"]["tps"] and steps[0]["predicted"] is None
     assert len(steps[1]["predicted_series"]) == len(steps[1]["measured_series"]) == 70
-    assert printed["verdict"] in json.dumps(shown["view"])
+    assert printed["verdict"] in json.dumps(answer["view"])
 
 
 def test_a_dropped_proof_is_the_same(store):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -13,7 +14,7 @@ from headrace.observe.evidence.model import Evidence, SourceFacts, Tick
 from headrace.observe.live.nvme import NvmePage
 
 
-class TickSource:
+class TickSource(ABC):
     """Gives ticks, oldest first. `facts` and `notes` hold for the newest of them. A reading that
     fails is a note, and the next one tries again; what cannot be opened raises InputError or
     CouldNotRun. `follows`: whether ticks go on to come."""
@@ -21,18 +22,18 @@ class TickSource:
     follows = True
 
     @property
+    @abstractmethod
     def facts(self) -> SourceFacts:
         """The facts of the source as they are now."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def notes(self) -> tuple[str, ...]:
         """The notes so far."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ticks(self) -> Iterator[Tick]:
         """Yields ticks as they come, each at `facts.grain_s` after the one before."""
-        raise NotImplementedError
 
     def past(self) -> list[Tick]:
         """Returns ticks from before it was opened, where the source keeps them apart."""
@@ -42,8 +43,8 @@ class TickSource:
         """Returns the statistics pages of the volumes that have one. Raises CouldNotRun."""
         return {}
 
-    def close(self) -> None:
-        """Ends its connections."""
+    def close(self) -> None:  # noqa: B027
+        """Ends its connections; most sources have none."""
 
 
 class KeptSource(TickSource):

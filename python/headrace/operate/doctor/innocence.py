@@ -194,7 +194,7 @@ def _idle(signals: Signals, t: Thresholds) -> Finding | None:
         f"{sum(volume.iops for volume in signals.volumes):.1f} I/Os a second" if signals.volumes else "",
         f"{signals.server.tps:.1f} transactions a second" if signals.server else "",
     )
-    return table()["idle"].finding(felt=0.0, asked=" and ".join(text for text in rates if text))
+    return table()["idle"].finding(felt=0.0, rates=" and ".join(text for text in rates if text))
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:

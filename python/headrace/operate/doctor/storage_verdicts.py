@@ -380,17 +380,17 @@ def _coming(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
     if now is None or first is None or limits is None or limits.credits is None or now <= t.credits_gone_percent:
         return []
     # From the rates, where they are known: the balance as printed may have whole percents only.
-    asked, refill, unit = _rate(volume, "volume-credits")
+    demand, refill, unit = _rate(volume, "volume-credits")
     if (
         refill is None
-        or asked <= refill
+        or demand <= refill
         or first - now < t.coming_fall_percent / 100 * min(1.0, volume.seconds / t.window_s)
     ):
         return []
-    left_s = now / 100 * limits.credits / (asked - refill)
+    left_s = now / 100 * limits.credits / (demand - refill)
     if left_s > t.coming_s:
         return []
-    rate = FindingFigure("rate", asked, unit, f"rate: {_amount(asked, unit)} are asked")
+    rate = FindingFigure("rate", demand, unit, f"rate: {_amount(demand, unit)} are asked")
     return [
         table()["coming"].finding(
             volume.facts.name,
@@ -398,7 +398,7 @@ def _coming(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
             figures=(rate,),
             empty_in_s=left_s,
             balance_percent=now,
-            asked=_amount(asked, unit),
+            demand=_amount(demand, unit),
             refilled=_amount(refill, unit),
         )
     ]

@@ -16,7 +16,7 @@ from headrace.errors import InputError
 from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SCHEMA, SUMS
 
 SUMMED = [metric for metric, (column, _) in METRICS.items() if column in SUMS]
-# Steps between points that must be seen before they tell a period; ours: one hole misleads two.
+# Steps between points that must be seen before they tell a period (chosen): one hole misleads two.
 LEAST_STEPS = 3
 # So many shorter steps in a row than most are points of another period: nothing else makes steps
 # shorter; a guess.
@@ -24,7 +24,7 @@ SHORTER_IN_A_ROW = 3
 # So many longer ones of one length may be so too, and are told; or nothing was asked of the volume
 # in between, which CloudWatch leaves out on Xen (EBS user guide, metrics for Amazon EBS); a guess.
 LONGER_IN_A_ROW = 12
-# The sum of the points within a longer one, against its figure: counts are whole; ours.
+# The sum of the points within a longer one, against its figure: counts are whole (chosen).
 SUM_SLACK = 0.01
 MOST_KEYS = 1 << 62  # of volumes, times and periods: what a signed number of 64 bits holds
 STEP_SLACK_S = 1.0  # times are printed in whole seconds

@@ -254,8 +254,8 @@ def view_of(
             f"Savings against risk of what can be changed ({counted_text}); the table below has the same figures"
         )
         blocks.append(drawn(chart, described))
-    shown = [*blocks, *tables(answers, most), *_page_tables(answers)]
-    return View("Fleet: what each volume needs", first, list(_cards(answers)), shown)
+    below = [*blocks, *tables(answers, most), *_page_tables(answers)]
+    return View("Fleet: what each volume needs", first, list(_cards(answers)), below)
 
 
 def _cards(answers: Sequence) -> Iterator[Card]:

@@ -26,7 +26,7 @@ GUARANTEES = {
     "async": "commits may be lost with the source",
     "none": "nobody could take over",
 }
-LONGEST_GTIDS = 44  # characters of a set of GTIDs that a table shows whole: ours
+LONGEST_GTIDS = 44  # characters of a set of GTIDs that a table shows whole (chosen)
 
 
 def rows_of(member: TopologyMember) -> list[dict[str, object]]:

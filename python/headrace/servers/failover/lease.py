@@ -52,7 +52,7 @@ class Lease:
         if not refused:
             calls = [lambda host=host: self._take_on(host) for host in remaining]
             refused = list(filter(None, self.surroundings.all_of(calls)))
-        if len(self.locks) * 2 <= len(replicas):
+        if not self._has_majority(source):
             self.release()
             if refused:
                 rule = f"another watcher or failover holds the lease on {', '.join(refused)}"
@@ -106,9 +106,13 @@ class Lease:
                     raise CouldNotRun(name, "no longer holds the lease")
             except Exception:
                 del self.locks[name]
-        unbroken = len(self.locks) * 2 > sum(name != source for name in self.hosts)
+        unbroken = self._has_majority(source)
         self.take(source)
         return unbroken
+
+    def _has_majority(self, source: str | None) -> bool:
+        """Returns whether the lock is held on more than half of the servers but `source`."""
+        return len(self.locks) * 2 > sum(name != source for name in self.hosts)
 
     def numbers(self, name: str) -> set[int]:
         """Returns the server's id of the connection that holds the lock there."""

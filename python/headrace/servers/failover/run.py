@@ -61,6 +61,7 @@ from headrace.servers.failover.planning.progress import (
 if TYPE_CHECKING:
     from headrace.servers.failover.executor import Executor
 
+LEASE_TAKEN_AGAIN = "the lease was lost and taken again: the servers are observed anew"
 LONG_LOOK_S = 0.5  # between two looks at statements that are in the way of the end of the writes, a guess
 
 
@@ -197,7 +198,7 @@ class ChangeRun:
             self._prepare_closing()
         for steps in _group_parallel(stage):
             if ACTIONS[steps[0].action].leased and not self.lease.check(left_out(self.progress)):
-                self.say("the lease was lost and taken again: the servers are observed anew")
+                self.say(LEASE_TAKEN_AGAIN)
                 return
             if len(steps) > 1:
                 self._carry_out_abreast(steps)

@@ -24,6 +24,7 @@ from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease, LeaseTaken
 from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.run import LEASE_TAKEN_AGAIN
 from headrace.servers.failover.surroundings import Surroundings
 
 UNIX_S = 1_800_000_000.0  # at the beginning
@@ -164,7 +165,7 @@ class Program:
 
     def say(self, text: str) -> None:
         self.cluster.say(f"{self.process.name}: {text}")
-        if "observed anew" in text:
+        if text == LEASE_TAKEN_AGAIN:
             self.machine.runs += 1  # its further steps follow from what it sees now
 
     def begin(self, call: Callable[[], Any]) -> Task:

@@ -36,6 +36,8 @@ DRAWS = 24
 # Guesses: a cache still fills while more than this share of the pages free at first is free; and
 # from how many seconds a percentile can be told.
 STILL_FREE, LEAST_SECONDS = 0.1, 5
+# Share of all transactions that are slower than the 95th percentile.
+SLOWEST = 0.05
 # Cached share from which pages are evicted: a cache never quite reaches 1 (a guess).
 FULL = 0.999
 
@@ -84,18 +86,35 @@ class ResponseSpread:
     """The distance of the 95th percentile of response times from their mean.
 
     `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
-    which changed pages are written at once, and behind which a transaction may have to wait. The
-    two are independent: p95 - mean = sqrt((spread x mean)^2 + (burst / IOPS)^2). Where filling was
-    not seen, `burst` is None and `spread` is that of all seconds.
+    which changed pages are written at once, and behind which transactions wait. The two are
+    independent: p95 - mean = sqrt((spread x mean)^2 + (wait behind bursts)^2). Where bursts cannot
+    be told from the rest, `burst` is None and `spread` is that of all seconds. `wait_share`: see
+    `compute_wait_share`, of the run calibrated on.
     """
 
     spread: float
     burst: float | None
+    wait_share: float = 1.0
 
-    def p95_ms(self, mean_ms: pl.Expr, full: pl.Expr, iops: float) -> pl.Expr:
-        """`full`: whether pages are evicted; `iops`: at which the storage writes a burst."""
-        written_ms = pl.when(full).then(1e3 * (self.burst or 0.0) / iops).otherwise(0.0)
-        return mean_ms + ((self.spread * mean_ms) ** 2 + written_ms**2).sqrt()
+    def p95_ms(self, mean_ms: pl.Expr, full: pl.Expr, iops: float, writes_per_client: pl.Expr) -> pl.Expr:
+        """`full`: whether pages are evicted; `iops`: at which the storage writes a burst;
+        `writes_per_client`: write I/Os of a transaction times clients."""
+        if self.burst is None:
+            return mean_ms * (1.0 + self.spread)
+        share = compute_wait_share(writes_per_client / self.burst) / self.wait_share
+        waits_ms = pl.when(full).then(1e3 * self.burst / iops * share).otherwise(0.0)
+        return mean_ms + ((self.spread * mean_ms) ** 2 + waits_ms**2).sqrt()
+
+
+def compute_wait_share(delayed_share: pl.Expr) -> pl.Expr:
+    """Computes the 95th percentile of the waits behind bursts, as a share of the longest.
+
+    A burst delays the transactions that run when it begins, one a client, by anything from nothing
+    to the time that it takes (uniformly, a guess). Of all transactions it is clients x write I/Os
+    of a transaction / I/Os of a burst that are delayed, at most all; while that is less than one in
+    twenty, the 95th percentile does not wait.
+    """
+    return 1.0 - SLOWEST / delayed_share.clip(SLOWEST, 1.0)
 
 
 def response_spread(record: RunRecord, workload: TransactionWorkload) -> ResponseSpread:
@@ -110,9 +129,11 @@ def response_spread(record: RunRecord, workload: TransactionWorkload) -> Respons
     if len(filling) < LEAST_SECONDS:
         return ResponseSpread(above, None)
     spread = min(above, max(0.0, statistics.median(filling) - 1.0))
-    mean_s = threads / statistics.fmean(series.tail(series.height // 2)["tps"].drop_nulls())
-    storage = record.document["target"]["storage"]
-    return ResponseSpread(spread, math.sqrt(above**2 - spread**2) * mean_s * iops_of(storage))
+    second_half = series.tail(series.height // 2)
+    tps, writes = (statistics.fmean(second_half[name].drop_nulls()) for name in ("tps", "write_iops"))
+    burst = math.sqrt(above**2 - spread**2) * threads / tps * iops_of(record.document["target"]["storage"])
+    share = pl.select(compute_wait_share(pl.lit(threads * writes / tps / burst))).item() if burst > 0.0 else 0.0
+    return ResponseSpread(spread, burst, share) if share > 0.0 else ResponseSpread(above, None)
 
 
 def predicted(
@@ -167,7 +188,10 @@ def predicted(
     clients = behind.database["clients"]
     mean_ms = 1e3 * configuration.threads / pl.col("tps")
     above = p95 or ResponseSpread(clients["p95_over_mean"] - 1.0, None)
-    p95_ms = above.p95_ms(mean_ms, pl.col("cached_share") >= FULL, iops_of(configuration.storage))
+    writes = (pl.col("iops") / pl.col("tps") - pl.col("reads_per_tx")).clip(lower_bound=0.0)
+    p95_ms = above.p95_ms(
+        mean_ms, pl.col("cached_share") >= FULL, iops_of(configuration.storage), writes * configuration.threads
+    )
     moving = part.filter(pl.col("tps") > 0.0).select(p95_ms).to_series()
     return PredictedResult(
         tps=tps,

@@ -550,28 +550,44 @@ def test_the_standin_tells_which_touches_change_a_page():
 
 def test_percentiles_come_from_reads_and_bursts():
     # Filling: 110 tps of 16 clients are 145.5 ms, p95 160 is 1.1 times that. Full: 112 tps and 142.9 ms, 1.43 times: 61.4 ms more, of which 14.3 are spread. The rest,
-    # sqrt(61.4^2 - 14.3^2) = 59.7 ms, are 179 I/Os of 3,000 a second.
+    # sqrt(61.4^2 - 14.3^2) = 59.7 ms, are 179 I/Os of 3,000 a second. 16 clients write 7 I/Os a transaction: 112 / 179 = 62.5 % of all meet a burst, and the 95th percentile
+    # waits 1 - 5 / 62.5 = 92 % of the longest.
     filling = pl.DataFrame(
         {
             "tps": [110.0] * 9,
             "p95_ms": [160.0] * 9,
+            "write_iops": [0.0] * 9,
             "innodb_buffer_pool_pages_free": [1e4 - 1e3 * second for second in range(9)],
         }
     )
-    full = pl.DataFrame({"tps": [112.0] * 20, "p95_ms": [204.3] * 20, "innodb_buffer_pool_pages_free": [500.0] * 20})
+    # One second in which nothing was counted.
+    full = pl.DataFrame(
+        {
+            "tps": [112.0] * 19 + [None],
+            "p95_ms": [204.3] * 20,
+            "write_iops": [784.0] * 19 + [None],
+            "innodb_buffer_pool_pages_free": [500.0] * 20,
+        }
+    )
     record = SimpleNamespace(
         series=lambda: pl.concat([filling, full]),
         document={"load": {"threads": 16}, "target": {"storage": "gp3:20:3000"}},
     )
     workload = replace(SHOP, database=SHOP.database | {"clients": SHOP.database["clients"] | {"p95_over_mean": 1.43}})
-    found = predict.response_spread(record, workload)
-    assert found.spread == pytest.approx(0.1, abs=0.001) and found.burst == pytest.approx(179, abs=1)
-    # 4 clients at 115 tps wait 34.8 ms, and behind a burst as long as 16 do; while the cache fills nobody waits behind one.
-    frame = pl.DataFrame({"mean": [34.8, 34.8], "full": [True, False]})
-    late, early = frame.select(found.p95_ms(pl.col("mean"), pl.col("full"), 3_000.0)).to_series()
-    assert late == pytest.approx(34.8 + (3.48**2 + 59.7**2) ** 0.5, abs=0.3) and early == pytest.approx(
-        1.1 * 34.8, abs=0.1
-    )
+    spread = predict.response_spread(record, workload)
+    assert spread.spread == pytest.approx(0.1, abs=0.001) and spread.burst == pytest.approx(179, abs=1)
+    assert spread.wait_share == pytest.approx(0.92, abs=0.001)
+    # 4 clients at 115 tps take 34.8 ms. 28 / 179 = 15.6 % of them meet a burst, and wait 68 / 92 as long as 16 clients do; 1 client in 26 meets none.
+    # While the cache fills nobody waits behind a burst.
+    frame = pl.DataFrame({"mean": [34.8] * 3, "full": [True, True, False], "writes": [28.0, 7.0, 28.0]})
+    percentile = spread.p95_ms(pl.col("mean"), pl.col("full"), 3_000.0, pl.col("writes"))
+    few, none, filling_ms = frame.select(percentile).to_series()
+    assert few == pytest.approx(34.8 + (3.48**2 + (59.7 * 68 / 92) ** 2) ** 0.5, abs=0.3)
+    assert none == pytest.approx(1.1 * 34.8, abs=0.1) and filling_ms == pytest.approx(1.1 * 34.8, abs=0.1)
+    # So few writes that the calibration's percentile does not meet a burst either: all in proportion.
+    seldom = full.with_columns(write_iops=pl.lit(50.0))
+    record = SimpleNamespace(series=lambda: pl.concat([filling, seldom]), document=record.document)
+    assert predict.response_spread(record, workload) == predict.ResponseSpread(pytest.approx(0.43), None)
     # MyRocks tells no free pages: all in proportion.
     record = SimpleNamespace(series=lambda: full.drop("innodb_buffer_pool_pages_free"), document=record.document)
     assert predict.response_spread(record, workload) == predict.ResponseSpread(pytest.approx(0.43), None)

@@ -25,6 +25,15 @@ export function writeStorage({ volumes, type, size, iops, mib_s }) {
   return `${count}${type}:${size}${bought || (type[0] === "i" ? `:${about.iops?.[0]}` : "")}`;
 }
 
+/** A storage in a reader's words: gp3 of 155 GiB with 4,500 IOPS; what no slider writes stays in its notation. @param {string} storage */
+export function wordsOf(storage) {
+  const parts = readStorage(storage);
+  if (!parts) return storage;
+  const extra = [parts.iops && `${parts.iops.toLocaleString("en")} IOPS`, parts.mib_s && `${parts.mib_s.toLocaleString("en")} MiB/s`].filter(Boolean).join(" and ");
+  const member = `${parts.type} of ${parts.size.toLocaleString("en")} GiB${extra ? ` with ${extra}` : ""}`;
+  return parts.volumes > 1 ? `RAID 0 of ${parts.volumes} x ${member}` : member;
+}
+
 /** @param {{storage: string, onMove: (storage: string) => void, onRest: () => void}} props */
 export function StorageControl({ storage, onMove, onRest }) {
   const parts = readStorage(storage) ?? { volumes: 1, type: "gp3", size: 500, iops: 0, mib_s: 0 };

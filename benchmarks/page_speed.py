@@ -18,10 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +29,6 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests/unit/shared"), str(ROOT / "tests/unit/ui")]
 from browsers import lacking, launched  # noqa: E402  # pyright: ignore[reportMissingImports]
 from samples import fleet_rows  # noqa: E402  # pyright: ignore[reportMissingImports]
-
-from headrace.ui.server import MODEL_ADDRESS, PageServer, static_files  # noqa: E402
 
 STARTS = 7  # of the program; each takes a second (chosen)
 CANDIDATES = 200
@@ -55,6 +50,8 @@ BARS = {
     "filter": 30,
 }
 
+# Bytes of each file that came, as sent.
+SIZES = """Object.fromEntries(performance.getEntriesByType("resource").map(entry => [new URL(entry.name).pathname, entry.encodedBodySize]))"""
 # Moves a slider and waits until the title that the model's answer changes is there, and with it the charts, which are drawn
 # in the same frame; the last turn of the event loop lets a chart's own task pass.
 MOVE = """async ([label, samples]) => {
@@ -125,30 +122,42 @@ SCROLL = """async samples => {
 }"""
 
 
-def start_program() -> tuple[float, float, float]:
-    """Starts `headrace page` as a user does; ms until its address is printed, a file is served, and the first question is
-    answered."""
-    began = time.perf_counter()
-    words = [sys.executable, "-m", "headrace", "page", "--no-open"]
-    program = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        assert program.stdout is not None
-        line = program.stdout.readline()
-        printed = time.perf_counter()
-        match = re.search(r"127\.0\.0\.1:(\d+)/#token=(\S+)", line)
+class Page:
+    """`headrace page` as a user starts it: ms until its address is printed, and the address."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        words = [sys.executable, "-m", "headrace", "page", "--no-open"]
+        self.program = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert self.program.stdout is not None
+        line = self.program.stdout.readline()
+        self.printed_ms = self.since()
+        match = re.search(r"http://(127\.0\.0\.1:\d+)/#token=(\S+)", line)
         assert match is not None, line
-        host = f"127.0.0.1:{match[1]}"
-        connection = http.client.HTTPConnection(host, timeout=60)
-        connection.request("GET", "/plan")
-        connection.getresponse().read()
-        served = time.perf_counter()
+        self.host, self.token = match[1], match[2]
+
+    def since(self) -> float:
+        """ms since the program was started."""
+        return 1e3 * (time.perf_counter() - self.began)
+
+    def get(self, path: str) -> int:
+        """Fetches a file and returns its status."""
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    def ask_first(self) -> None:
+        """Opens the session and asks what a browser asks first."""
+        connection = http.client.HTTPConnection(self.host, timeout=60)
         usual = {
-            "Origin": f"http://{host}",
+            "Origin": f"http://{self.host}",
             "Sec-Fetch-Site": "same-origin",
             "Content-Type": "application/json",
             "X-Headrace": "none",
         }
-        connection.request("POST", "/session", json.dumps({"token": match[2]}), usual)
+        connection.request("POST", "/session", json.dumps({"token": self.token}), usual)
         opened = connection.getresponse()
         usual |= {
             "X-Headrace": json.loads(opened.read())["key"],
@@ -156,28 +165,31 @@ def start_program() -> tuple[float, float, float]:
         }
         connection.request("POST", "/api/start", "{}", usual)
         connection.getresponse().read()
-        return tuple(1e3 * (moment - began) for moment in (printed, served, time.perf_counter()))  # pyright: ignore[reportReturnType]
+
+    def end(self) -> None:
+        """Ends the program."""
+        self.program.terminate()
+        self.program.wait(30)
+
+
+def start_program() -> tuple[float, float, float]:
+    """Starts the page; ms until its address is printed, a file is served, and the first question is answered."""
+    page = Page()
+    try:
+        page.get("/plan")
+        served = page.since()
+        page.ask_first()
+        return page.printed_ms, served, page.since()
     finally:
-        program.terminate()
-        program.wait(30)
-
-
-@contextmanager
-def serving() -> Iterator[PageServer]:
-    """The page's server in this process."""
-    server = PageServer()
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    yield server
-    server.stop()
-    thread.join(30)
+        page.end()
 
 
 class Bench:
     """A browser on the page, and the rows that were measured."""
 
-    def __init__(self, browser: Any, server: PageServer, samples: int) -> None:
+    def __init__(self, browser: Any, server: Page, samples: int) -> None:
         self.browser, self.server, self.samples = browser, server, samples
+        self.has_model = server.get("/static/model.wasm") == 200
         self.cookies: Any = None
         self.rows: list[dict[str, Any]] = []
 
@@ -203,8 +215,8 @@ class Bench:
         page = context.new_page()
         if lacks:
             page.add_init_script(f"delete globalThis.{lacks};")
-        token = "" if self.cookies else f"#token={self.server.keys.token}"
-        page.goto(f"http://127.0.0.1:{self.server.port}/{address}{token}")
+        token = "" if self.cookies else f"#token={self.server.token}"
+        page.goto(f"http://{self.server.host}/{address}{token}")
         page.locator(ready).first.wait_for(timeout=120_000)
         self.cookies = self.cookies or context.storage_state()
         return page
@@ -217,28 +229,19 @@ class Bench:
             paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
             page.context.close()
         self.add("first paint", BARS["paint"], paints)
-        addresses = {
-            "/static/index.html",
-            "/page.css",
-            "/static/ui.css",
-            "/static/vendor/uPlot.min.css",
-            "/static/icon.svg",
-        }
-        scripts = {name for name in static_files() if name.endswith((".js", ".mjs"))}
-        packed = sum(len(static_files()[name].packed) for name in addresses | scripts)
-        self.add("bytes, gzip, without the model", BARS["bytes"], [packed], "bytes")
-        if MODEL_ADDRESS in static_files():
-            self.add(
-                "bytes, gzip, with the model",
-                BARS["bytes_model"],
-                [packed + len(static_files()[MODEL_ADDRESS].packed)],
-                "bytes",
-            )
+        page = self.open("studies?study=services-2020", "footer[data-engine=browser]" if self.has_model else ".bar")
+        sizes = page.evaluate(SIZES)
+        files = {path: size for path, size in sizes.items() if not path.startswith(("/api", "/session"))}
+        model = files.pop("/static/model.wasm", 0)
+        self.add("bytes as sent, without the model", BARS["bytes"], [sum(files.values())], "bytes")
+        if model:
+            self.add("bytes as sent, with the model", BARS["bytes_model"], [sum(files.values()) + model], "bytes")
+        page.context.close()
 
     def sliders(self) -> None:
         """Measures a slider to its chart, in the browser's model and through the server."""
         for words, address, label in (("Database", DATABASE, "IOPS, slider"), ("Replicas", REPLICA, "Clients, slider")):
-            if MODEL_ADDRESS in static_files():
+            if self.has_model:
                 page = self.open(address, "footer[data-engine=browser]")
                 page.locator(".copy pre").first.wait_for(timeout=120_000)
                 self.add(
@@ -306,24 +309,34 @@ def main() -> int:
         return 0
     load = os.getloadavg()[0]
     starts = [start_program() for _ in range(STARTS)]
-    with serving() as server, launched() as browser:
-        bench = Bench(browser, server, given.samples)
+    server = Page()
+    try:
+        measure(server, given.samples, starts, console, given.json)
+    finally:
+        server.end()
+    console.print(f"{os.cpu_count()} processors, load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
+    return 0
+
+
+def measure(
+    server: Page, samples: int, starts: list[tuple[float, float, float]], console: Console, file: Path | None
+) -> None:
+    """Measures the page of a server, and prints and writes the rows."""
+    with launched() as browser:
+        bench = Bench(browser, server, samples)
         for place, name in enumerate(("address printed", "page served", "first question answered")):
             bench.add(f"headrace page, {name}", BARS["start"], [start[place] for start in starts])
         bench.first_paint()
         bench.sliders()
-        if MODEL_ADDRESS in static_files():
+        if bench.has_model:
             bench.candidates()
         else:
             console.print("The model for browsers is not built here: make model")
         bench.fleet()
         show(console, bench.rows)
-        console.print(
-            f"Chromium {browser.version}, {os.cpu_count()} processors, load {load:.1f} before, {os.getloadavg()[0]:.1f} after"
-        )
-        if given.json:
-            given.json.write_text(json.dumps(bench.rows, indent=1))
-    return 0
+        console.print(f"Chromium {browser.version}")
+        if file:
+            file.write_text(json.dumps(bench.rows, indent=1))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ AGAIN = "Write it again with: headrace plan WORKLOAD --output json > plan.json"
 
 
 def restore_plan(document: object, name: str) -> Plan:
-    """Returns the plan in parsed JSON. `name`: of its file, for errors. Raises InputError for what is
-    no plan, is damaged, or was written by another version."""
+    """Returns the plan in parsed JSON. `name`: of its file, for errors. Raises InputError, also for
+    a damaged plan and for one of another version."""
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(FAMILY):
         raise InputError(name, "is not a plan", DOC, AGAIN)
     _check_version(str(document["schema"]), name)

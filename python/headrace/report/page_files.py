@@ -1,5 +1,6 @@
 """The files that pages are made of besides their words: the style, the scripts of a report that
-moves, the model for browsers. It imports nothing that takes time: `headrace page` begins with it."""
+moves, the model for browsers. It imports nothing that takes time, since `headrace page` begins with
+it."""
 
 from __future__ import annotations
 

@@ -107,6 +107,7 @@ def run(memory: Workloads, ask: AskRun) -> dict[str, object]:
         "result": to_plain(document),
         "view": plain_view(databases.view_of(answer, load)),
         "columns": columns_of(answer.rows, RUN_COLUMNS),
+        "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
         "commands": [*before, spell_command(words)],
     }
 

@@ -22,7 +22,7 @@ from headrace.workload import OpenWorkload, TransactionWorkload
 MOST_QUESTIONS = 4
 # The subjects of `crates/whatif`, and the part of a question that holds each.
 DEMAND, DATABASE = "load", "database"
-# A run begins with an empty cache, and one with a replica takes ten minutes, as on the command line.
+# A run begins with an empty cache, and one with a replica takes 600 s, as on the command line.
 START, REPLICA_SECONDS = "cold", 600
 PART_OF = {"demand": DEMAND, "run": DATABASE, "replica": DATABASE}
 
@@ -59,7 +59,7 @@ class ServerModel:
             for question in ask.questions:
                 text = self._model.answer(msgspec.json.encode(question | given).decode())
                 answers.append(msgspec.Raw(text.encode()))
-                given = dict.fromkeys(given)
+                given = {name: None for name in given}
         return {"answers": answers}
 
 

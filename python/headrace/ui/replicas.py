@@ -110,5 +110,6 @@ def run_replica(memory: Workloads, ask: AskReplica) -> dict[str, object]:
         "result": to_plain(document),
         "view": plain_view(predicted.view_of(answer)),
         "columns": columns_of(answer.rows, ROW_COLUMNS),
+        "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
         "commands": [*before, spell_command([*words, *spell_settings(PredictionSettings, values)])],
     }

@@ -166,8 +166,8 @@ class PageServer:
     """The page on a port of the loopback address."""
 
     def __init__(self, port: int = 0, open_lab: Callable[[], Lab] | None = None, allow_changes: bool = False) -> None:
-        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown, None: this user's;
-        `allow_changes`: it may be changed. Raises CouldNotRun."""
+        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown,
+        None: this user's; `allow_changes`: it may be changed. Raises CouldNotRun."""
         self.socket = _listen(port)
         self.port: int = self.socket.getsockname()[1]
         self.keys, self.allow_changes = Keys(), allow_changes
@@ -234,7 +234,7 @@ class PageServer:
         self._server.should_exit = True
 
     def _import_early(self) -> None:
-        """Imports what a browser will ask for. What is missing is said to whoever asks for it."""
+        """Imports what a browser will ask for. A missing library is named to the view that asks."""
         for module in EARLY:
             with contextlib.suppress(HeadraceError):
                 room(module)
@@ -249,8 +249,8 @@ class PageServer:
         )
 
     def _handler(self, answerer: Answerer) -> Callable:
-        """Returns the handler of a question: it answers on a thread, and says what went wrong as the
-        command line does. A long one ends when the browser no longer waits."""
+        """Returns the handler of a question: it answers on a thread, and says what went wrong as
+        the command line does. A long one ends when the browser no longer waits."""
 
         def answer(body: bytes, *progress: Callable[[float], None]) -> Response:
             return _answer(self, answerer, body, *progress)
@@ -291,7 +291,7 @@ class PageServer:
 
 
 def room(module: str) -> ModuleType:
-    """Imports a module of this room. Raises CouldNotRun where a library that it needs is missing."""
+    """Imports a module of this room. Raises CouldNotRun where a library is missing."""
     with import_optional():
         return import_module(f"headrace.ui.{module}")
 

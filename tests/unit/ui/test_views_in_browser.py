@@ -126,7 +126,7 @@ def test_a_written_plan_is_opened(visit, tmp_path, call):
     assert "plan.json is shown as it was written" in page.locator(".side").inner_text()
     page.reload()
     page.locator("h1", has_text="meets every goal of innodb-tpcc-day").wait_for()
-    page.get_by_label("Load").select_option("demo:day")
+    page.locator(".workload select").select_option("demo:day")
     page.locator(".copy pre", has_text="headrace plan demo:day").wait_for()
     assert "file=" not in page.url
     page.get_by_role("link", name="Fleet", exact=True).click()
@@ -163,7 +163,7 @@ def test_a_proof_shows_both_figures(visit, store):
     page.locator("h1", has_text="Proof 20261128").wait_for()
 
 
-def test_replicas_are_predicted_and_measured(visit, server, monkeypatch):
+def test_replicas_are_predicted_and_measured(monkeypatch, visit, server):
     server.open_lab = SilentLab
     monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25)])
@@ -171,11 +171,11 @@ def test_replicas_are_predicted_and_measured(visit, server, monkeypatch):
         replicas, "read_guarantee", lambda lab: (Guarantee("async", ("semi-sync is off on the source",)), "")
     )
     page = visit(REPLICA, ready=".tree")
-    page.locator("h1", has_text="A replica on gp3:100").wait_for()
+    page.locator("h1", has_text="A replica on gp3 of 100 GiB").wait_for()
     assert page.locator(".tree rect").count() == 4 and "r1 follows db, 0.25 s behind" in page.locator(
         ".tree svg"
     ).get_attribute("aria-label")
-    assert "--replica gp3:100" in page.locator(".copy pre").first.inner_text()
+    page.locator(".copy pre", has_text="--replica gp3:100").first.wait_for()
     workers = page.get_by_role("spinbutton", name="Applier threads")
     workers.fill("8")
     workers.press("Tab")
@@ -185,6 +185,7 @@ def test_replicas_are_predicted_and_measured(visit, server, monkeypatch):
 
 @pytest.fixture
 def patched_replicas(monkeypatch):
+    """Named before the window of a test, it lasts until that is closed: the view looks again and again."""
     monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25)])
     monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (None, "db does not answer"))
@@ -196,7 +197,7 @@ def patched_replicas(monkeypatch):
     [("fleet", ".drop"), ("proofs?proof=20261101-1", ".points"), (REPLICA, ".tree")],
     ids=["fleet", "proof", "replicas"],
 )
-def test_the_new_views_keep_nobody_out(visit, server, store, patched_replicas, tmp_path, address, ready, width):
+def test_the_new_views_keep_nobody_out(patched_replicas, visit, server, store, tmp_path, address, ready, width):
     server.open_lab = SilentLab
     page = visit(address, width, ready, bypass_csp=True)
     if address == "fleet":

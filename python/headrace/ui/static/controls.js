@@ -46,6 +46,12 @@ function rounded(value, whole) {
   return whole ? Math.max(Math.round(near), 0) : Number(near.toPrecision(4));
 }
 
+/** An option whose usual value is what the answer was computed with: a slider begins there. @param {any} option @param {any} answer */
+export function withUsual(option, answer) {
+  const usual = answer?.usual?.[option.name];
+  return usual === null || usual === undefined ? option : { ...option, usual: usual.toLocaleString("en") };
+}
+
 /** @param {{option: any, value: any, onMove: (value: any) => void, onRest: () => void}} props */
 export function Control({ option, value, onMove, onRest }) {
   const set = (/** @type {any} */ given) => { onMove(given); onRest(); };

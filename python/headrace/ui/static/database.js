@@ -2,7 +2,7 @@
 // A database on a storage: transactions a second, response times, how dense they are, how the cache warms.
 import { html } from "./html.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
-import { Control } from "./controls.js";
+import { Control, withUsual } from "./controls.js";
 import { StorageControl, wordsOf } from "./storage.js";
 import { Panel } from "./lines.js";
 import { figure, number } from "./figures.js";
@@ -17,10 +17,10 @@ export function DatabaseView(page) {
   // The model's answer is ahead of the sentences for as long as a hand moves a control.
   const answer = run.answer, { ahead, columns } = newestOf(course, run), refusal = newestRefusal([run, course], question);
   const summary = ahead ? summaryOf(columns) : answer?.result.summary, name = (ahead ? course.answer : answer?.workload)?.name;
-  const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} value=${state.settings[option.name] ?? null}
+  const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${withUsual(option, answer)} value=${state.settings[option.name] ?? null}
     onMove=${(/** @type {any} */ value) => move({ settings: { ...state.settings, [option.name]: value } })} onRest=${rest} />`;
   const options = facts.options.predict;
-  return html`<main class="sides" aria-busy=${run.busy}>
+  return html`<main class="sides" aria-busy=${run.busy && !ahead}>
     <div class="head">${summary && !refusal ? html`<h1>${name} does ${figure(summary.tps)} transactions a second on ${ahead ? wordsOf(course.question.storage) : answer.words}.</h1><p class="sub">${answer ? `${answer.view.subtitle}, ` : ""}simulated</p>` : html`<h1>${refusal ? "This cannot be run" : "Running"}</h1>`}
       ${refusal && html`<${Refused} refusal=${refusal} />`}
       ${summary && !refusal && html`<${Cards} cards=${ahead ? cardsOf(summary, facts.caps) : answer.view.cards} />`}</div>

@@ -132,7 +132,7 @@ class Fleet extends Component {
     const { chosen, patch, refusal, busy, risk, growth, durability } = this.state, inventories = (page.state.texts.inventory ?? "").split(",").filter(Boolean);
     const names = inventories.map((/** @type {string} */ file) => page.inventories.get(file) ?? "given before");
     return html`<section aria-busy=${busy}><h2>Change ${chosen.size ? `the ${chosen.size.toLocaleString("en")} chosen` : "all that saves"}</h2>
-      <div class="asked"><${ResultDrop} page=${page} words=${names.length ? `Inventory: ${names.join(", ")}. Drop more of it here` : "Drop the inventory here: what aws ec2 describe-volumes wrote"} />
+      <div class="asked patching"><${ResultDrop} page=${page} words=${names.length ? `Inventory: ${names.join(", ")}. Drop more of it here` : "Drop the inventory here: what aws ec2 describe-volumes wrote"} />
         <div><label class="field"><span class="name">Most risk</span><span class="box"><input type="number" min="0" max="100" value=${risk} onChange=${(/** @type {any} */ event) => this.setState({ risk: Number(event.target.value), patch: null })} /> %</span></label>
         <label class="check"><input type="checkbox" checked=${growth} onChange=${() => this.setState({ growth: !growth, patch: null })} /> What needs more too</label>
         <label class="check"><input type="checkbox" checked=${durability} onChange=${() => this.setState({ durability: !durability, patch: null })} /> What makes the data less sure too</label>

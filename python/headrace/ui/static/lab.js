@@ -35,14 +35,15 @@ async function read(lab, show, signal) {
         for (const line of lines) take(lab, JSON.parse(line));
         show();
       }
-      lab.lost = true;
+      lab.lost = !lab.ended;
     } catch (refusal) {
       if (signal.aborted) return;
       lab.lost = true;
       lab.refusal = refusal instanceof Error ? { value: "headrace page", rule: "does not answer", source: "", hint: "Run headrace page again." } : refusal;
     }
     show();
-    await new Promise(rested => setTimeout(rested, AGAIN_MS));
+    if (!lab.ended) await new Promise(rested => setTimeout(rested, AGAIN_MS));
+    lab.ended = false;
   }
 }
 
@@ -50,6 +51,7 @@ async function read(lab, show, signal) {
 function take(lab, line) {
   if (line.error) { lab.refusal = line.error; lab.lost = true; return; }
   lab.refusal = null; lab.lost = false;
+  if (line.ended) { lab.ended = true; return; } // other volumes are attached: the next stream has them
   if (line.commands) { lab.commands = line.commands; return; }
   const last = lab.moments[lab.moments.length - 1];
   if (last && line.t_unix <= last.t_unix) return; // told before the stream was lost
@@ -65,7 +67,7 @@ export function LabView({ lab, facts, show }) {
   /** @type {string[]} */
   const drawn = (lab.drawn ?? now.volumes.map((/** @type {any} */ volume) => volume.id)).slice(0, COLOURS.length);
   const binds = now.verdict.word === "binds" || now.verdict.word === "degraded";
-  return html`<main class="alone"><h1>${now.verdict.word}: ${now.verdict.text}.</h1>
+  return html`<main class="alone"><h1>${lab.lost ? "The lab does not answer" : `${now.verdict.word}: ${now.verdict.text}`}.</h1>
     <p class="sub" role="status">${lab.lost ? "The lab does not answer now; asked again every 2 s. What is drawn is older." : `${now.volumes.length > 3 ? `${now.volumes.length} volumes of the lab` : now.target}, measured, every ${figure(now.grain_s)} s`}</p>
     ${lab.lost && lab.refusal && html`<${Refused} refusal=${lab.refusal} />`}
     <${Cards} cards=${cardsOf(now, binds)} />

@@ -184,8 +184,9 @@ def test_a_lab_is_watched_without_growth(many_volumes, labs):
               f"the server for {100 * (last_s - first_s) / watched_s:.2f} % of a processor")  # fmt: skip
         filling_s = max(0, min(SECONDS, REMEMBERED_S) - settled_s)
         assert growth["heap_mib"] <= (MOST_GROWTH_MIB if settled_s == REMEMBERED_S else MOMENT_MIB * filling_s + 1.0)
-        # A number that gets another digit or a sentence that comes and goes: some tens of text nodes either way.
-        assert growth["nodes"] <= 10 * VOLUMES and growth["listeners"] <= 20
+        # A number that gets another digit or a sentence that comes and goes: some tens of text nodes either way; a chart that appears
+        # (credits that are used for the first time) has some 40 elements and 25 listeners, and there are two such charts.
+        assert growth["nodes"] <= 10 * VOLUMES and growth["listeners"] <= 60
         # A queue of moments that nobody reads would be 600 lines of some KiB for each volume.
         assert growth["server_mib"] <= MOST_GROWTH_MIB
         create_a_volume(page)

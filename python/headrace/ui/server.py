@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -110,6 +111,19 @@ class StaticFile:
     tag: str
 
 
+# What a reader of the sources needs and a browser does not: lines that are comments, types that are
+# declared before a value, and indentation, which has no meaning in a module or a template of ours.
+COMMENTS = re.compile(
+    rb"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*\n|^[ \t]*//[^\n]*\n|/\*\* @type \{[^*\n]*\} \*/ ?|^[ \t]+",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def shorten(script: bytes) -> bytes:
+    """Returns a module without its comments and indentation."""
+    return COMMENTS.sub(b"", script)
+
+
 def pack(content: bytes, kind: str, packed: bytes | None = None) -> StaticFile:
     """Returns a file as it is served. `packed`: its content as gzip, None: it is packed here."""
     packed = gzip.compress(content, mtime=0) if packed is None else packed
@@ -123,7 +137,7 @@ def static_files() -> dict[str, StaticFile]:
     files = {"/page.css": pack(stylesheet().encode(), TYPES[".css"])}
     _collect(resources.files("headrace.ui").joinpath("static"), "/static", files)
     for name in SHARED:
-        files[f"/static/{name}"] = pack(read_moving(name) or b"", TYPES[".js"])
+        files[f"/static/{name}"] = pack(shorten(read_moving(name) or b""), TYPES[".js"])
     if (model := read_moving(MODEL)) is not None:
         files[MODEL_ADDRESS] = pack(gzip.decompress(model), MODEL_TYPE, model)
     return files
@@ -135,7 +149,8 @@ def _collect(folder: Traversable, address: str, files: dict[str, StaticFile]) ->
         if entry.is_dir():
             _collect(entry, f"{address}/{entry.name}", files)
         elif ending in TYPES:
-            files[f"{address}/{entry.name}"] = pack(entry.read_bytes(), TYPES[ending])
+            content = entry.read_bytes()
+            files[f"{address}/{entry.name}"] = pack(shorten(content) if ending == ".js" else content, TYPES[ending])
 
 
 def serve_static(request: Request) -> Response:

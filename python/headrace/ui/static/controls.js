@@ -21,17 +21,17 @@ export function Slider({ label, value, usual, unit, from, to, least, most, whole
   const at = value === null ? Number(usual.replaceAll(",", "")) || from : value;
   const place = log ? Math.log(Math.max(at, from) / from) / Math.log(to / from) : (at - from) / (to - from);
   const read = (/** @type {number} */ share) => rounded(log ? from * (to / from) ** share : from + share * (to - from), !!whole);
-  const shown = Math.round(Math.min(1, Math.max(0, place)) * STEPS);
+  const position = Math.round(Math.min(1, Math.max(0, place)) * STEPS);
   // A key moves by the smallest part of the range, which may round to where one is: then to the next value.
-  const move = (/** @type {number} */ position) => {
-    const next = read(position / STEPS);
-    return next === at && position !== shown ? Math.min(to, Math.max(from, rounded(at + Math.sign(position - shown) * Math.max(stepOf(at), whole ? 1 : 0), !!whole))) : next;
+  const move = (/** @type {number} */ moved) => {
+    const next = read(moved / STEPS);
+    return next === at && moved !== position ? Math.min(to, Math.max(from, rounded(at + Math.sign(moved - position) * Math.max(stepOf(at), whole ? 1 : 0), !!whole))) : next;
   };
   const words = value === null && usual && !/^[\d,.]+$/.test(usual) ? usual : "";
   return html`<label class="slider" title=${help}><span class="name">${label}${words && html`<small>${words}</small>`}</span>
     <span class="box"><input type="number" aria-label=${label} value=${value ?? ""} placeholder=${words ? "" : usual} min=${least} max=${most} step="any"
       onChange=${(/** @type {any} */ event) => { onMove(event.target.value === "" ? null : Number(event.target.value)); onRest(); }} /> ${unit}</span>
-    <input type="range" aria-label=${`${label}, slider`} aria-valuetext=${`${at} ${unit}`} min="0" max=${STEPS} value=${shown}
+    <input type="range" aria-label=${`${label}, slider`} aria-valuetext=${`${at} ${unit}`} min="0" max=${STEPS} value=${position}
       onInput=${(/** @type {any} */ event) => onMove(move(Number(event.target.value)))} onChange=${onRest} /></label>`;
 }
 

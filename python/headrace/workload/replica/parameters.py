@@ -41,7 +41,8 @@ class ReplicaParameters:
 
     def to_core(self) -> dict[str, object]:
         """Returns what was identified, in the core's table of an applier."""
-        return dict(self.values) | ({} if self.written is None else {"written": list(self.written)})
+        table: dict[str, object] = {**self.values}
+        return table if self.written is None else {**table, "written": list(self.written)}
 
     def to_document(self) -> dict[str, object]:
         """Returns the table of a workload file."""

@@ -44,6 +44,7 @@ SERVERS = (
     ("doctor_accuracy.py",),
     ("prove_accuracy.py", "--quick"),
     ("capture_overhead.py", "--pairs", "4"),
+    ("page_speed.py",),
     ("watch_cost.py", "--seconds", "60", "--watches", "8"),
     ("durability_loss.py", "--servers", "mariadb", "--crashes", "1"),
 )

@@ -30,10 +30,9 @@ FIRST_PAGES = (
     "docs/guide/first-volume.md",
 )
 FIRST_REFERENCE = ("docs/reference/commands.md", "docs/reference/cli.md", "docs/reference/python.md")
-# The theme keeps each cell of a table on one line, and pages narrow; ours have tables of sentences.
-STYLE = """.wy-table-responsive table td, .wy-table-responsive table th { white-space: normal; }
-.wy-nav-content { max-width: 1100px; }
-"""
+# The colours of pages and reports, and what the theme makes of them.
+TOKENS, STYLE = ROOT / "python/headrace/report/page.css", ROOT / "packaging/site.css"
+ROOT_RULE = re.compile(r":root \{.*?\}|@media \(prefers-color-scheme: dark\) \{\n.*?\}\n\}", re.DOTALL)
 FENCE = re.compile(r"^(```|~~~)")
 ITEM = re.compile(r"^( *)([-*]|\d+\.) ")
 LINK = re.compile(r"(\]\()([^()\s]+)(\))")
@@ -95,8 +94,14 @@ def stage(folder: Path) -> list[str]:
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "docs/images", folder / "docs/images")
-    (folder / "site.css").write_text(STYLE, encoding="utf-8")
+    (folder / "site.css").write_text(stylesheet(), encoding="utf-8")
     return named
+
+
+def stylesheet() -> str:
+    """The colours of page.css, light and dark, and the look that the site takes from them."""
+    tokens = ROOT_RULE.findall(TOKENS.read_text(encoding="utf-8"))
+    return "\n".join([*tokens, STYLE.read_text(encoding="utf-8")])
 
 
 def title_of(page: str) -> str:

@@ -1,52 +1,18 @@
 //! MySQL on a storage: transactions a second.
 
-use crate::convert::{date, sim_error, tell, to_python, CoreError};
+use crate::convert::{date, refused, sim_error, tell, to_python, CoreError};
 use headrace_sim::mysql::clients::{self, ClientsRun};
-use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
+use headrace_sim::mysql::interval::{run, Second};
 use headrace_sim::mysql::local_disk::{local_disk, DiskKind};
 use headrace_sim::mysql::standard::tpcc_from;
 use headrace_sim::mysql::sysbench::{Oltp, SPREADS};
 use headrace_sim::mysql::tprocc::Tprocc;
 use headrace_sim::mysql::{Database, StorageEngine, WarmUp};
 use headrace_sim::SimError;
-use headrace_whatif::database::{start_named, ResolvedPlace, RunPlace};
+use headrace_whatif::run::RunRequest;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde::Deserialize;
 use std::collections::HashMap;
-
-/// One run to simulate, as Python hands it over.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RunArgs {
-    storage: String,
-    log_storage: Option<String>,
-    instance: Option<String>,
-    /// Virtual CPUs the server may use; none: the instance's.
-    #[serde(default)]
-    vcpus: Option<u32>,
-    pub as_of: Option<String>,
-    pub cache_bytes: f64,
-    clients: Option<u32>,
-    arrivals: Option<Vec<f64>>,
-    /// "cold", "warm", or transactions done.
-    start: StartArg,
-    seconds: u32,
-    step_s: f64,
-    seed: Option<u64>,
-    start_balance_percent: Option<f64>,
-    /// Bytes of the data volume that lie in a snapshot until they are touched.
-    #[serde(default)]
-    snapshot_bytes: Option<u64>,
-    follow: Option<Vec<f64>>,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum StartArg {
-    Transactions(f64),
-    Named(String),
-}
 
 pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     pythonize::depythonize(database).map_err(|error: pythonize::PythonizeError| {
@@ -54,56 +20,14 @@ pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     })
 }
 
-impl RunArgs {
-    /// The limits of the run's storage and instance.
-    pub(crate) fn resolve(&self, database: &Database) -> PyResult<ResolvedPlace> {
-        let place = RunPlace {
-            storage: &self.storage,
-            log: self.log_storage.as_deref(),
-            instance: self.instance.as_deref(),
-            start_balance_percent: self.start_balance_percent,
-            snapshot_bytes: self.snapshot_bytes,
-        };
-        place.resolve(database, date(self.as_of.as_deref())?).map_err(sim_error)
-    }
-
-    fn start(&self) -> Result<Start, SimError> {
-        match &self.start {
-            StartArg::Transactions(tx) => Ok(Start::Transactions(*tx)),
-            StartArg::Named(name) => start_named(name),
-        }
-    }
-
-    pub(crate) fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a ResolvedPlace) -> Result<Scenario<'a>, SimError> {
-        let load = match (&self.clients, &self.arrivals) {
-            (Some(clients), _) => TransactionLoad::Clients(*clients),
-            (None, arrivals) => TransactionLoad::Arrivals(arrivals.clone().unwrap_or_default()),
-        };
-        Ok(Scenario {
-            database,
-            warm_up,
-            data: &resolved.data,
-            log: resolved.log.as_ref(),
-            instance: resolved.instance.as_ref(),
-            vcpus: self.vcpus,
-            load,
-            start: self.start()?,
-            seconds: self.seconds,
-            step_s: self.step_s,
-            seed: self.seed,
-            follow: self.follow.as_deref(),
-        })
-    }
-}
-
 /// Simulates a database on several storages; each run is a dict (see
 /// `headrace.simulation.database`). Returns columns per run.
 #[pyfunction]
 fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let database = database_of(database)?;
-    let runs: Vec<RunArgs> = pythonize::depythonize(runs)?;
+    let runs: Vec<RunRequest> = pythonize::depythonize(runs)?;
     database.check().map_err(sim_error)?;
-    let resolved = runs.iter().map(|run| run.resolve(&database)).collect::<PyResult<Vec<_>>>()?;
+    let resolved = runs.iter().map(|run| run.resolve(&database)).collect::<Result<Vec<_>, _>>().map_err(refused)?;
     let rows = py.detach(|| -> Result<Vec<Vec<Second>>, SimError> {
         let mut warm_ups: HashMap<u64, WarmUp> = HashMap::new();
         let mut all = Vec::with_capacity(runs.len());
@@ -124,9 +48,9 @@ fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'
 #[pyo3(signature = (database, run, progress=None))]
 fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound<'py, PyAny>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
     let database = database_of(database)?;
-    let args: RunArgs = pythonize::depythonize(run)?;
+    let args: RunRequest = pythonize::depythonize(run)?;
     database.check().map_err(sim_error)?;
-    let resolved = args.resolve(&database)?;
+    let resolved = args.resolve(&database).map_err(refused)?;
     let found = py.detach(|| -> Result<ClientsRun, SimError> {
         let warm_up = WarmUp::new(&database, args.cache_bytes);
         clients::run(&args.scenario(&database, &warm_up, &resolved)?, &mut |done| tell(&progress, done))

@@ -8,11 +8,15 @@
 //! |---|---|
 //! | `demand` | demand over time on many storages, and the day of a storage |
 //! | `database` | a database on many storages, and its course on a storage |
+//! | `run` | a run of a database, second by second |
+//! | `replica` | a replica behind a run |
 //! | `refusal` | why there is no answer |
 
 pub mod database;
 pub mod demand;
 mod refusal;
+pub mod replica;
+pub mod run;
 
 pub use refusal::Refusal;
 
@@ -23,6 +27,8 @@ use headrace_sim::demand::search::SearchMemory;
 use headrace_sim::mysql::search::WarmUps;
 use headrace_sim::mysql::Database;
 use headrace_sim::OpenLoad;
+use replica::ReplicaQuestion;
+use run::{FollowedCaches, RunQuestion};
 use serde::{Deserialize, Serialize};
 
 /// A question; `ask` says which.
@@ -31,6 +37,8 @@ use serde::{Deserialize, Serialize};
 enum Question {
     Demand(Box<DemandQuestion>),
     Database(Box<DatabaseQuestion>),
+    Run(Box<RunQuestion>),
+    Replica(Box<ReplicaQuestion>),
 }
 
 /// An answer, or why there is none.
@@ -39,6 +47,8 @@ enum Question {
 enum Answer {
     Demand(demand::DemandAnswer),
     Database(database::DatabaseAnswer),
+    Run(run::RunAnswer),
+    Replica(replica::ReplicaAnswer),
     Refused(Refusal),
 }
 
@@ -50,6 +60,9 @@ pub struct WhatIf {
     /// The load times a factor, and what is known of it.
     factored: Option<(OpenLoad, SearchMemory)>,
     database: Option<(Database, WarmUps)>,
+    /// The database of a run as it was given, and the caches of runs.
+    base: Option<Database>,
+    followed: FollowedCaches,
 }
 
 impl WhatIf {
@@ -59,6 +72,8 @@ impl WhatIf {
         let answer = match serde_json::from_str::<Question>(question) {
             Ok(Question::Demand(question)) => question.answer(self).map(Answer::Demand),
             Ok(Question::Database(question)) => question.answer(self).map(Answer::Database),
+            Ok(Question::Run(question)) => question.answer(self).map(Answer::Run),
+            Ok(Question::Replica(question)) => question.answer(self).map(Answer::Replica),
             Err(error) => Err(Refusal::of_text(question, &error)),
         };
         let answer = answer.unwrap_or_else(Answer::Refused);
@@ -80,6 +95,16 @@ impl WhatIf {
             self.factored = None;
         }
         Ok(self.factored.get_or_insert_with(|| (load, SearchMemory::default())))
+    }
+
+    /// The database of a run; none: that of the question before.
+    fn base_of(&mut self, given: Option<&Database>) -> Result<&Database, Refusal> {
+        if let Some(database) = given {
+            self.base = Some(database.clone());
+        }
+        self.base
+            .as_ref()
+            .ok_or_else(|| Refusal::new("database", "is missing, and no question came before", "crates/whatif", "Give the table of the database."))
     }
 
     /// The caches of a database that have been followed: none where the one before was another.

@@ -8,29 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.report.charts import style
 from headrace.report.charts.drawing import inline_svg, png, svg
 from headrace.report.live import WhatIf, live_parts
 from headrace.report.markdown import markdown_of
 from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
+from headrace.report.page_files import INKED, stylesheet
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Sentence, Table, View
 from headrace.report.words import glued
 
 if TYPE_CHECKING:
     import altair as alt
 
-# The ink of the charts follows the page: light, dark or printed.
-INKED = "".join(
-    f'svg [fill="{colour}"] {{ fill: var({name}); }} svg [stroke="{colour}"] {{ stroke: var({name}); }}\n'
-    for colour, name in ((style.INK, "--ink"), (style.QUIET, "--quiet"), (style.GRID, "--grid"))
-)
 # In a notebook: the colours of its theme where it names them (JupyterLab, VS Code), ours otherwise.
 FRAGMENT_CSS = """
 .headrace { --ink: var(--jp-ui-font-color1, var(--vscode-editor-foreground, #2b2f36)); --quiet: #7c838d; --grid: #c9ced6; }
@@ -40,12 +33,6 @@ FRAGMENT_CSS = """
 """ + INKED.replace("svg ", ".headrace svg ")
 WHOLE = 28  # characters; cells up to this are not broken
 BROAD = 9  # columns from which on a table may be wider than the text
-
-
-@cache
-def stylesheet() -> str:
-    """Returns the style of a page, with the inks of its charts."""
-    return resources.files("headrace.report").joinpath("page.css").read_text(encoding="utf-8") + INKED
 
 
 def origin() -> str:

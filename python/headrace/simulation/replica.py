@@ -65,6 +65,7 @@ WAIT_POINTS = ("after-sync", "after-commit")
 DEFAULT_VERSION = "mysql-8.4"
 # How long a run goes on after its load, at most: a day.
 MOST_DRAIN_S = 86_400
+DRAIN_S = 3_600  # where nothing is said: an hour
 # Processors where no instance is named: of so few MySQL makes one buffer pool instance.
 UNKNOWN_VCPUS = 4
 # A buffer pool that its server makes so much larger than it was set is told.
@@ -229,7 +230,7 @@ def predict_replica(
     growth: float = 1.0,
     semi_sync: SemiSyncOptions | None = None,
     large: Sequence[tuple[float, float, float]] = (),
-    drain_s: int = 3600,
+    drain_s: int = DRAIN_S,
     source_tps: Sequence[float] | None = None,
     received: bool = False,
     step_s: float = 1.0,

@@ -3,14 +3,12 @@ same function as the command line's, and names the line that gives it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import msgspec
 import polars as pl
 
 from headrace import planner, studies
-from headrace.base import core
+from headrace.base import caps, core
 from headrace.base.encoding import to_plain
 from headrace.base.options import SettingRow, describe
 from headrace.errors import InputError
@@ -22,64 +20,20 @@ from headrace.report import study as study_report
 from headrace.report.view import Block, Chart, Fold, Heading, View
 from headrace.report.words import glued, storage_words
 from headrace.simulation.database import predict
-from headrace.simulation.demand import row_length
 from headrace.simulation.settings import PredictionSettings
+from headrace.ui.asks import Ask, AskRun, AskStudy, AskUpload
 from headrace.ui.examples import EXAMPLES
 from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
 from headrace.ui.workloads import AnyWorkload, Workloads
 from headrace.version import __version__
-from headrace.workload import OpenWorkload, TransactionWorkload, questions
+from headrace.workload import TransactionWorkload, questions
 
-# Questions to the model at once: more lines in a chart cannot be told apart.
-MOST_QUESTIONS = 4
 RUN_COLUMNS = ("t_s", "tps", "p95_ms", "iops", "balance_percent", "cached_share", "dirty_share", "cap")
 
-_Text = Annotated[str, msgspec.Meta(max_length=2_000)]
-_Settings = Annotated[dict[str, object], msgspec.Meta(max_length=100)]
 
-
-class Ask(msgspec.Struct, forbid_unknown_fields=True):
-    """A question about a workload."""
-
-    workload: _Text
-    settings: _Settings = {}
-
-
-class AskLoad(msgspec.Struct, forbid_unknown_fields=True):
-    """A question for a demand as the model takes it."""
-
-    workload: _Text
-
-
-class AskModel(AskLoad, kw_only=True):
-    """Questions of `crates/whatif` about a demand, which stands in none of them: the model of a
-    browser answers the same, byte by byte."""
-
-    questions: Annotated[list[_Settings], msgspec.Meta(min_length=1, max_length=MOST_QUESTIONS)]
-
-
-class AskRun(Ask, kw_only=True):
-    """A question about a database on a storage."""
-
-    storage: _Text
-
-
-class AskUpload(msgspec.Struct, forbid_unknown_fields=True):
-    """A file that was dropped into the page."""
-
-    name: _Text
-    text: str
-
-
-class AskStudy(msgspec.Struct, forbid_unknown_fields=True):
-    """A question for a published experiment, repeated on the model."""
-
-    name: _Text
-
-
-def start() -> dict[str, object]:
+def start(abilities: Mapping[str, object], _: object) -> dict[str, object]:
     """Returns what the page is built from: the options of each question, the examples, the
-    questions about a day, the metrics of goals."""
+    questions about a day, the metrics of goals; and `abilities`, what not every page can."""
     prompts = [
         {"name": q.name, "prompt": q.prompt, "unit": q.unit, "default": q.default, "required": q.required}
         for q in questions()
@@ -95,6 +49,8 @@ def start() -> dict[str, object]:
         "questions": prompts,
         "studies": [{"name": s.name, "title": s.title, "question": s.question} for s in studies.list_studies()],
         "metrics": to_plain(SUBJECTS),
+        "caps": {name: caps.long(name) for limit in caps.WORDS for name in (limit, caps.LOG + limit)},
+        **abilities,
     }
 
 
@@ -132,44 +88,6 @@ def plan(memory: Workloads, ask: Ask, progress: Callable[[float], None]) -> dict
     }
 
 
-def describe_load(memory: Workloads, ask: AskLoad) -> dict[str, object]:
-    """Returns a demand as the model takes it, not cut by the limits of its recording, with the
-    length of a row as `headrace simulate` has it and the clock of its start. Raises InputError."""
-    load = _demand_of(memory, ask.workload)
-    return {
-        "load": _columns_of_load(load),
-        "row_s": row_length(load),
-        "clock_start": load.source.get("clock_start"),
-    }
-
-
-def ask_model(memory: Workloads, ask: AskModel) -> dict[str, object]:
-    """Answers questions about a demand as the model in a browser does; a refusal is an answer too.
-    Raises InputError."""
-    load: object = _columns_of_load(_demand_of(memory, ask.workload))
-    model = core.WhatIf()
-    answers = []
-    for question in ask.questions:
-        text = model.answer(msgspec.json.encode(question | {"load": load}).decode())
-        answers.append(msgspec.Raw(text.encode()))
-        load = None  # the model remembers it
-    return {"answers": answers}
-
-
-def _demand_of(memory: Workloads, text: str) -> OpenWorkload:
-    load = memory.find(text)
-    if isinstance(load, OpenWorkload):
-        return load.uncensored()
-    if isinstance(load, TransactionWorkload):
-        hint = "The Database view runs it on a storage."
-        raise InputError(load.name, "is a database in transactions, not demand in I/Os", SOURCE, hint)
-    raise InputError(load.name, "asks for all that a volume gives, so it has no day", SOURCE)
-
-
-def _columns_of_load(load: OpenWorkload) -> dict[str, object]:
-    return {name: value for name, value in load.to_core().items() if name != "kind"}
-
-
 def run(memory: Workloads, ask: AskRun) -> dict[str, object]:
     """Predicts a database on a storage, and returns its rows by column. Raises InputError."""
     load = memory.find(ask.workload)
@@ -189,6 +107,7 @@ def run(memory: Workloads, ask: AskRun) -> dict[str, object]:
         "result": to_plain(document),
         "view": plain_view(databases.view_of(answer, load)),
         "columns": columns_of(answer.rows, RUN_COLUMNS),
+        "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
         "commands": [*before, spell_command(words)],
     }
 

@@ -1,4 +1,4 @@
-"""Questions of views whose modules are imported late."""
+"""What the page asks: questions as its server reads them, without what answers them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,35 @@ from typing import Annotated
 
 import msgspec
 
-from headrace.ui.answers import Ask, AskUpload
-
-_Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 MOST_WORKERS = 1_024  # replica_parallel_workers of MySQL
+_Text = Annotated[str, msgspec.Meta(max_length=2_000)]
+_Settings = Annotated[dict[str, object], msgspec.Meta(max_length=100)]
+
+
+class Ask(msgspec.Struct, forbid_unknown_fields=True):
+    """A question about a workload."""
+
+    workload: _Text
+    settings: _Settings = {}
+
+
+class AskRun(Ask, kw_only=True):
+    """A question about a database on a storage."""
+
+    storage: _Text
+
+
+class AskUpload(msgspec.Struct, forbid_unknown_fields=True):
+    """A file that was dropped into the page."""
+
+    name: _Text
+    text: str
+
+
+class AskStudy(msgspec.Struct, forbid_unknown_fields=True):
+    """A question for a published experiment, repeated on the model."""
+
+    name: _Text
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import msgspec
 
@@ -16,6 +16,7 @@ from headrace.operate.targets import SourceOptions
 from headrace.operate.watching import opening
 from headrace.ui.spelling import SOURCE, spell_command
 
+LAB = "lab:"  # in front of the volumes of a target
 # A page with some windows open; each stream is a thread that asks the lab once a second. Ours.
 MOST_STREAMS = 8
 # Moments that wait for a browser that does not read, such as a tab that sleeps: ten minutes of
@@ -29,18 +30,30 @@ def find_target(open_lab: Callable[[], Lab]) -> str:
     """Returns what `headrace watch` calls the attached volumes of the lab. Raises InputError where
     there is none, CouldNotRun where no lab answers."""
     with closing(open_lab()) as lab:
-        volumes = [volume for volume in lab.volumes() if volume["attachment"] is not None]
-    if not volumes:
+        target = target_of(lab)
+    if target == LAB:
         hint = "headrace volume create gp3:20 --name db --attach makes one."
         raise InputError("the lab", "has no volume that is attached", SOURCE, hint)
-    return f"lab:{','.join(volume['name'] or volume['id'] for volume in volumes)}"
+    return target
+
+
+def target_of(lab: Lab) -> str:
+    """Returns the attached volumes of a lab as `headrace watch` takes them; LAB alone without
+    any."""
+    attached = [volume for volume in lab.volumes() if volume["attachment"] is not None]
+    return LAB + ",".join(volume["name"] or volume["id"] for volume in attached)
 
 
 def read_moments(target: str, options: SourceOptions) -> Iterator[dict[str, object]]:
     """Yields what is known of a target, moment by moment, as `headrace watch --output jsonl` prints
-    it. Raises HeadraceError."""
-    with opening.opened(target, options) as watched:
+    it. Of a lab it ends when other volumes are attached. Raises HeadraceError, also where the
+    daemon is gone: `watch` goes on, since a volume may outlive what counts it."""
+    with ExitStack() as open_things:
+        watched = open_things.enter_context(opening.opened(target, options))
+        lab = open_things.enter_context(closing(options.lab())) if target.startswith(LAB) else None
         for moment in watched.moments:
+            if lab is not None and target_of(lab) != target:
+                return
             yield moment.to_document()
 
 
@@ -61,7 +74,7 @@ class Streams:
 
     async def lines(self, target: str) -> AsyncIterator[bytes]:
         """Yields the command line that shows the same, then a line for each moment; an error is the
-        last line."""
+        last line, and so is the end of this set of volumes."""
         gone, waiting = threading.Event(), asyncio.Queue[bytes | None](MOST_WAITING)
         loop = asyncio.get_running_loop()
 
@@ -76,6 +89,8 @@ class Streams:
                     if gone.is_set():
                         return
                     loop.call_soon_threadsafe(put, msgspec.json.encode(document) + b"\n")
+                if target.startswith(LAB):
+                    loop.call_soon_threadsafe(put, b'{"ended":true}\n')
             except HeadraceError as error:
                 parts = {name: getattr(error, name) for name in ("value", "rule", "source", "hint")}
                 loop.call_soon_threadsafe(put, msgspec.json.encode({"error": parts}) + b"\n")

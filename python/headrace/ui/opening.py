@@ -1,5 +1,5 @@
 """Result files that were dropped into the page, told apart by what is in them: the answers for a
-fleet, its inventory, a proof."""
+fleet, its inventory, a proof, a plan."""
 
 from __future__ import annotations
 
@@ -18,19 +18,28 @@ from headrace.errors import InputError
 from headrace.operate.fleet.advised import read_answers
 from headrace.operate.fleet.answer import VolumeAnswer, ranked
 from headrace.operate.fleet.inventory import read_inventory
+from headrace.planner.reading import restore_plan
+from headrace.planner.result import Plan
+from headrace.report import plan as plan_report
+from headrace.ui.answers import plain_view
 from headrace.ui.remembered import RememberedFiles
-from headrace.ui.spelling import SOURCE
+from headrace.ui.spelling import SOURCE, spell_command
 from headrace.ui.workloads import clean_name
 
-FileKind = Literal["fleet", "inventory", "proof"]
-WORDS: dict[FileKind, str] = {"fleet": "the answers for a fleet", "inventory": "an inventory", "proof": "a proof"}
+FileKind = Literal["fleet", "inventory", "proof", "plan"]
+WORDS: dict[FileKind, str] = {
+    "fleet": "the answers for a fleet",
+    "inventory": "an inventory",
+    "proof": "a proof",
+    "plan": "a plan",
+}
 PARQUET = b"PAR1"  # the first bytes of a Parquet file (its format's specification)
 # What the AWS CLI writes of an inventory: the keys of its documents.
 INVENTORY_KEYS = ("Volumes", "Reservations", "VolumesModifications")
-PROOF_SCHEMA = "headrace-proof/"
+PROOF_SCHEMA, PLAN_SCHEMA = "headrace-proof/", "headrace-plan/"
 KNOWN = (
     "Known are answers of `headrace fleet plan` (Parquet, or JSON of --output json), the JSON of aws ec2 describe-volumes, "
-    "and a proof.json."
+    "a proof.json, and the JSON of `headrace plan --output json`."
 )
 R = TypeVar("R")
 # Results that are remembered: a fleet of 100,000 volumes takes some hundred MiB. Ours.
@@ -77,19 +86,44 @@ class OpenedFiles:
         return file
 
 
+class AskFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A question for an opened file."""
+
+    file: str
+
+
+def show_plan(files: OpenedFiles, ask: AskFile) -> dict[str, object]:
+    """Returns an opened plan as a plan is answered, but for the command that made it, which it does
+    not hold. Raises InputError."""
+    file = files.find(ask.file, "plan")
+    plan = file.value
+    assert isinstance(plan, Plan)
+    proof = [spell_command(["prove", file.name])] if plan.subject == "database" else []
+    return {
+        "workload": {"name": plan.name, "kind": plan.subject, "lines": []},
+        "name": file.name,
+        "result": plan.to_dict(),
+        "view": plain_view(plan_report.view_of(plan, charts=False)),
+        "commands": proof,
+    }
+
+
 def read_result(name: str, content: bytes) -> tuple[FileKind, object]:
     """Returns the kind of a result file and what is in it. Raises InputError."""
     if content[:4] == PARQUET:
         return "fleet", as_file(name, content, read_answers)
     try:
         document = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(name, f"is not JSON: {str(error)[:100]}", SOURCE, KNOWN) from None
     rows = document.get("answers") if isinstance(document, dict) else document
     if isinstance(rows, list):
         return "fleet", read_answer_rows(name, rows)
-    if isinstance(document, dict) and str(document.get("schema", "")).startswith(PROOF_SCHEMA):
+    schema = str(document.get("schema", "")) if isinstance(document, dict) else ""
+    if schema.startswith(PROOF_SCHEMA):
         return "proof", as_file(name, content, _read_proof)
+    if schema.startswith(PLAN_SCHEMA):
+        return "plan", restore_plan(document, name)
     if isinstance(document, dict) and any(key in document for key in INVENTORY_KEYS):
         as_file(name, content, lambda path: read_inventory([path]))  # refused here, and not later
         return "inventory", content

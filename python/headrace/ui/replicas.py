@@ -23,16 +23,15 @@ from headrace.simulation.replica import Replica, predict_replica
 from headrace.simulation.settings import PredictionSettings
 from headrace.ui.answers import columns_of, describe_workload, plain_view
 from headrace.ui.asks import AskReplica
+from headrace.ui.modelling import REPLICA_SECONDS, START
 from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
 from headrace.ui.workloads import Workloads
 from headrace.workload import TransactionWorkload
 
 # Long enough for rates, which are taken over a second, s.
 LOOK_S = 2.0
-# Settings of a prediction that a replica's has not (cli/model/replica.py); a run of ten minutes,
-# from an empty cache, as on the command line.
+# Settings of a prediction that a replica's has not (cli/model/replica.py).
 OF_SOURCES = ("form", "release", "progress")
-SECONDS, START = 600, "cold"  # s
 ROW_COLUMNS = ("t_s", "lag_s", "backlog", "source_tps", "applied_tps", "possible_tps", "balance_percent")
 
 
@@ -97,7 +96,9 @@ def run_replica(memory: Workloads, ask: AskReplica) -> dict[str, object]:
         if name in values:
             raise InputError(name, "is not a setting of a replica's prediction", SOURCE, "Leave it out.")
     given = {setting.name for setting in list_given(PredictionSettings(**values))}  # pyright: ignore[reportArgumentType]
-    run = {"seconds": SECONDS, "start": START} | {name: value for name, value in values.items() if name in given}
+    run = {"seconds": REPLICA_SECONDS, "start": START} | {
+        name: value for name, value in values.items() if name in given
+    }
     answer = predict_replica(load, ask.storage, Replica(ask.replica, workers=ask.workers), **run)  # pyright: ignore[reportArgumentType]
     before, named = memory.spell(ask.workload)
     words = ["predict", named, "--storage", ask.storage, "--replica", ask.replica]
@@ -109,5 +110,6 @@ def run_replica(memory: Workloads, ask: AskReplica) -> dict[str, object]:
         "result": to_plain(document),
         "view": plain_view(predicted.view_of(answer)),
         "columns": columns_of(answer.rows, ROW_COLUMNS),
+        "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
         "commands": [*before, spell_command([*words, *spell_settings(PredictionSettings, values)])],
     }

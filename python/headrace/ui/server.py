@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
+import re
 import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property
 from http import HTTPStatus
 from importlib import import_module, resources
 from importlib.resources.abc import Traversable
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvicorn
@@ -23,21 +27,21 @@ from starlette.routing import Route
 
 from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.lab import Lab
-from headrace.report.html import stylesheet
-from headrace.report.live import MODEL
-from headrace.ui import answers, fleets
-from headrace.ui.asks import AskDoctor, AskProof, AskReplica, Nothing
-from headrace.ui.changes import AskChange, AskTicket, LabChanges, describe_actions, refuse_changes
+from headrace.report.page_files import MODEL, read_moving, stylesheet
+from headrace.ui.asks import Nothing
 from headrace.ui.guard import SESSION, Guard, Keys, answer_error, refused
-from headrace.ui.live import Streams
-from headrace.ui.opening import AskOpen, OpenedFiles
 from headrace.ui.spelling import SOURCE
-from headrace.ui.workloads import Workloads
+
+if TYPE_CHECKING:
+    from headrace.lab import Lab
+    from headrace.ui.changes import LabChanges
+    from headrace.ui.live import Streams
+    from headrace.ui.modelling import ServerModel
+    from headrace.ui.opening import OpenedFiles
+    from headrace.ui.workloads import Workloads
 
 LOOPBACK = "127.0.0.1"
 VIEWS = ("/", "/plan", "/database", "/fleet", "/lab", "/replicas", "/doctor", "/studies", "/proofs")
-LONG = ("plan", "study")  # what takes seconds, and ends when nobody waits for it
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -48,6 +52,49 @@ TYPES = {
 # What reports and the page have in common, and the model of a browser where it is built.
 SHARED = ("scales.js", "figures.js", "model.js")
 MODEL_ADDRESS, MODEL_TYPE = "/static/model.wasm", "application/wasm"
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """What answers a question, by names, since a module is imported when it is first needed.
+
+    `module`: of this room. `question`: its class in the module; "" of a question without parts.
+    `function`: of the module, or with `owner` a method of that attribute of the server. `part`: an
+    attribute of the server that the function has before the question. `is_long`: it takes seconds,
+    and ends when nobody waits for it.
+    """
+
+    module: str
+    question: str
+    function: str
+    part: str = ""
+    owner: str = ""
+    is_long: bool = False
+
+
+ANSWERERS = {
+    "start": Answerer("answers", "", "start", "abilities"),
+    "plan": Answerer("answers", "Ask", "plan", "memory", is_long=True),
+    "load": Answerer("modelling", "AskLoad", "describe_load", "memory"),
+    "database": Answerer("modelling", "AskLoad", "describe_database", "memory"),
+    "whatif": Answerer("modelling", "AskModel", "answer", owner="model"),
+    "run": Answerer("answers", "AskRun", "run", "memory"),
+    "study": Answerer("answers", "AskStudy", "study", is_long=True),
+    "upload": Answerer("answers", "AskUpload", "upload", "memory"),
+    "doctor": Answerer("doctoring", "AskDoctor", "judge"),
+    "open": Answerer("opening", "AskOpen", "open", owner="files"),
+    "opened-plan": Answerer("opening", "AskFile", "show_plan", "files"),
+    "fleet": Answerer("fleets", "AskFleet", "show_fleet", "files"),
+    "patch": Answerer("fleets", "AskPatch", "write_patch", "files"),
+    "proofs": Answerer("proofs", "", "list_proofs"),
+    "proof": Answerer("proofs", "AskProof", "show_proof", "files"),
+    "topology": Answerer("replicas", "", "show_topology", "connect"),
+    "replica": Answerer("replicas", "AskReplica", "run_replica", "memory"),
+    "propose": Answerer("changes", "AskChange", "propose", owner="changes"),
+    "change": Answerer("changes", "AskTicket", "carry_out", owner="changes"),
+}
+# What most views need: imported while a browser starts.
+EARLY = ("answers", "modelling", "opening", "fleets", "live")
 
 
 class Cancelled(Exception):
@@ -64,9 +111,23 @@ class StaticFile:
     tag: str
 
 
-def pack(content: bytes, kind: str) -> StaticFile:
-    """Returns a file as it is served."""
-    return StaticFile(content, gzip.compress(content, mtime=0), kind, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+# What a reader of the sources needs and a browser does not: lines that are comments, types that are
+# declared before a value, and indentation, which has no meaning in a module or a template of ours.
+COMMENTS = re.compile(
+    rb"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*\n|^[ \t]*//[^\n]*\n|/\*\* @type \{[^*\n]*\} \*/ ?|^[ \t]+",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def shorten(script: bytes) -> bytes:
+    """Returns a module without its comments and indentation."""
+    return COMMENTS.sub(b"", script)
+
+
+def pack(content: bytes, kind: str, packed: bytes | None = None) -> StaticFile:
+    """Returns a file as it is served. `packed`: its content as gzip, None: it is packed here."""
+    packed = gzip.compress(content, mtime=0) if packed is None else packed
+    return StaticFile(content, packed, kind, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
 
 
 @cache
@@ -75,12 +136,10 @@ def static_files() -> dict[str, StaticFile]:
     never on a disk."""
     files = {"/page.css": pack(stylesheet().encode(), TYPES[".css"])}
     _collect(resources.files("headrace.ui").joinpath("static"), "/static", files)
-    live = resources.files("headrace.report").joinpath("live")
     for name in SHARED:
-        files[f"/static/{name}"] = pack(live.joinpath(name).read_bytes(), TYPES[".js"])
-    model = live.joinpath(MODEL)
-    if model.is_file():
-        files[MODEL_ADDRESS] = pack(gzip.decompress(model.read_bytes()), MODEL_TYPE)
+        files[f"/static/{name}"] = pack(shorten(read_moving(name) or b""), TYPES[".js"])
+    if (model := read_moving(MODEL)) is not None:
+        files[MODEL_ADDRESS] = pack(gzip.decompress(model), MODEL_TYPE, model)
     return files
 
 
@@ -90,7 +149,8 @@ def _collect(folder: Traversable, address: str, files: dict[str, StaticFile]) ->
         if entry.is_dir():
             _collect(entry, f"{address}/{entry.name}", files)
         elif ending in TYPES:
-            files[f"{address}/{entry.name}"] = pack(entry.read_bytes(), TYPES[ending])
+            content = entry.read_bytes()
+            files[f"{address}/{entry.name}"] = pack(shorten(content) if ending == ".js" else content, TYPES[ending])
 
 
 def serve_static(request: Request) -> Response:
@@ -107,17 +167,26 @@ def serve_static(request: Request) -> Response:
     return Response(file.content, headers=headers)
 
 
+class NoChanges:
+    """The changes of a page that makes none."""
+
+    def propose(self, ask: object) -> dict[str, object]:
+        """Raises InputError."""
+        return room("changes").refuse_changes(ask)
+
+    carry_out = propose
+
+
 class PageServer:
     """The page on a port of the loopback address."""
 
-    def __init__(self, port: int = 0, open_lab: Callable[[], Lab] = Lab, allow_changes: bool = False) -> None:
-        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown;
-        `allow_changes`: it may be changed. Raises CouldNotRun."""
+    def __init__(self, port: int = 0, open_lab: Callable[[], Lab] | None = None, allow_changes: bool = False) -> None:
+        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown,
+        None: this user's; `allow_changes`: it may be changed. Raises CouldNotRun."""
         self.socket = _listen(port)
         self.port: int = self.socket.getsockname()[1]
-        self.keys, self.memory, self.streams = Keys(), Workloads(), Streams(open_lab)
-        self.files, self.open_lab = OpenedFiles(), open_lab
-        self.changes = LabChanges(open_lab) if allow_changes else None
+        self.keys, self.allow_changes = Keys(), allow_changes
+        self.open_lab = open_lab
         self.guard = Guard(self._routes(), self.keys, self.port)
         settings = uvicorn.Config(
             self.guard,
@@ -135,53 +204,90 @@ class PageServer:
         """The address to open, with the token that is good once."""
         return f"http://{LOOPBACK}:{self.port}/#token={self.keys.token}"
 
+    @cached_property
+    def memory(self) -> Workloads:
+        """The workloads that the page was given."""
+        return room("workloads").Workloads()
+
+    @cached_property
+    def model(self) -> ServerModel:
+        """The model, for browsers without one."""
+        return room("modelling").ServerModel(self.memory)
+
+    @cached_property
+    def files(self) -> OpenedFiles:
+        """The results that the page was given."""
+        return room("opening").OpenedFiles()
+
+    @cached_property
+    def streams(self) -> Streams:
+        """The moments of the lab."""
+        return room("live").Streams(self.connect)
+
+    @cached_property
+    def changes(self) -> LabChanges | NoChanges:
+        """The changes of the lab."""
+        return room("changes").LabChanges(self.connect) if self.allow_changes else NoChanges()
+
+    @property
+    def abilities(self) -> dict[str, object]:
+        """What not every page can: changes of the lab, and a model in the browser."""
+        actions = room("changes").describe_actions() if self.allow_changes else []
+        return {"actions": actions, "model": MODEL_ADDRESS in static_files()}
+
+    def connect(self) -> Lab:
+        """Connects to the lab that is shown. Raises CouldNotRun."""
+        return import_module("headrace.lab").Lab() if self.open_lab is None else self.open_lab()
+
     def run(self) -> None:
         """Serves until it is interrupted."""
+        threading.Thread(target=self._import_early, name="headrace-page-imports", daemon=True).start()
         self._server.run([self.socket])
 
     def stop(self) -> None:
         """Ends `run` from another thread."""
         self._server.should_exit = True
 
+    def _import_early(self) -> None:
+        """Imports what a browser will ask for. A missing library is named to the view that asks."""
+        for module in EARLY:
+            with contextlib.suppress(HeadraceError):
+                room(module)
+
     def _routes(self) -> Starlette:
-        changes = self.changes
-        asks: dict[str, tuple[type, Callable]] = {
-            "plan": (answers.Ask, partial(answers.plan, self.memory)),
-            "load": (answers.AskLoad, partial(answers.describe_load, self.memory)),
-            "whatif": (answers.AskModel, partial(answers.ask_model, self.memory)),
-            "run": (answers.AskRun, partial(answers.run, self.memory)),
-            "study": (answers.AskStudy, answers.study),
-            "doctor": (AskDoctor, later("doctoring", "judge")),
-            "upload": (answers.AskUpload, partial(answers.upload, self.memory)),
-            "open": (AskOpen, self.files.open),
-            "fleet": (fleets.AskFleet, partial(fleets.show_fleet, self.files)),
-            "patch": (fleets.AskPatch, partial(fleets.write_patch, self.files)),
-            "proofs": (Nothing, later("proofs", "list_proofs")),
-            "proof": (AskProof, later("proofs", "show_proof", self.files)),
-            "topology": (Nothing, later("replicas", "show_topology", lambda: self.open_lab())),
-            "replica": (AskReplica, later("replicas", "run_replica", self.memory)),
-            "propose": (AskChange, changes.propose if changes else refuse_changes),
-            "change": (AskTicket, changes.carry_out if changes else refuse_changes),
-            "start": (Nothing, lambda _: answers.start() | self._abilities()),
-        }
-        routes = [Route(f"/api/{name}", _handler(*ask, name in LONG), methods=["POST"]) for name, ask in asks.items()]
+        routes = [
+            Route(f"/api/{name}", self._handler(answerer), methods=["POST"]) for name, answerer in ANSWERERS.items()
+        ]
         routes.append(Route("/api/live", self._live, methods=["POST"]))
         return Starlette(
             routes=[*routes, Route(SESSION, self._open, methods=["POST"]), Route("/{path:path}", serve_static)]
         )
 
-    def _abilities(self) -> dict[str, object]:
-        """Returns what not every page can: changes of the lab, and a model in the browser."""
-        actions = describe_actions() if self.changes else []
-        return {"actions": actions, "model": MODEL_ADDRESS in static_files()}
+    def _handler(self, answerer: Answerer) -> Callable:
+        """Returns the handler of a question: it answers on a thread, and says what went wrong as
+        the command line does. A long one ends when the browser no longer waits."""
+
+        def answer(body: bytes, *progress: Callable[[float], None]) -> Response:
+            return _answer(self, answerer, body, *progress)
+
+        async def handle(request: Request) -> Response:
+            body = await request.body()
+            if answerer.is_long:
+                return await _answer_while_waited_for(request, answer, body)
+            return await to_thread.run_sync(answer, body)
+
+        return handle
 
     async def _live(self, request: Request) -> Response:
         """Streams the lab's moments, a line of JSON each."""
         try:
-            target = await to_thread.run_sync(self.streams.begin)
+            target = await to_thread.run_sync(self._begin_stream)
         except HeadraceError as error:
             return answer_error(error, status_of(error))
         return StreamingResponse(self.streams.lines(target), media_type="application/x-ndjson")
+
+    def _begin_stream(self) -> str:
+        return self.streams.begin()  # on a thread, since the module may have to be imported first
 
     async def _open(self, request: Request) -> Response:
         """Exchanges the token for the cookie and the key."""
@@ -199,16 +305,10 @@ class PageServer:
         return answer
 
 
-def later(module: str, function: str, *parts: object) -> Callable[..., dict[str, object]]:
-    """Returns a function of this room whose module is imported when it is first asked: it brings
-    libraries that other views do without. It raises CouldNotRun where one of them is missing."""
-
-    def answer(ask: object) -> dict[str, object]:
-        with import_optional():
-            own = import_module(f"headrace.ui.{module}")
-        return getattr(own, function)(*parts, ask)
-
-    return answer
+def room(module: str) -> ModuleType:
+    """Imports a module of this room. Raises CouldNotRun where a library is missing."""
+    with import_optional():
+        return import_module(f"headrace.ui.{module}")
 
 
 class OpenSession(msgspec.Struct, forbid_unknown_fields=True):
@@ -217,26 +317,7 @@ class OpenSession(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
-def _handler(kind: type, function: Callable, is_long: bool) -> Callable:
-    """Returns the handler of a question: it answers on a thread, and says what went wrong as the
-    command line does. A long one ends when the browser no longer waits."""
-
-    async def handle(request: Request) -> Response:
-        try:
-            ask = msgspec.json.decode(await request.body(), type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return refused(HTTPStatus.BAD_REQUEST, "the request", " ".join(str(error).split())[:200])
-        parts = (
-            (await _answer_while_waited_for(request, function, ask))
-            if is_long
-            else await to_thread.run_sync(_answer, function, ask)
-        )
-        return parts
-
-    return handle
-
-
-async def _answer_while_waited_for(request: Request, function: Callable, ask: object) -> Response:
+async def _answer_while_waited_for(request: Request, function: Callable, body: bytes) -> Response:
     gone = threading.Event()
 
     def go_on(done: float) -> None:
@@ -250,14 +331,23 @@ async def _answer_while_waited_for(request: Request, function: Callable, ask: ob
 
     async with create_task_group() as tasks:
         tasks.start_soon(watch)
-        answer = await to_thread.run_sync(_answer, function, ask, go_on)
+        answer = await to_thread.run_sync(function, body, go_on)
         tasks.cancel_scope.cancel()
     return answer
 
 
-def _answer(function: Callable, *parts: object) -> Response:
+def _answer(server: PageServer, answerer: Answerer, body: bytes, *progress: Callable[[float], None]) -> Response:
     try:
-        return Response(msgspec.json.encode(function(*parts)), media_type="application/json")
+        module = room(answerer.module)
+        kind = getattr(module, answerer.question) if answerer.question else Nothing
+        try:
+            ask = msgspec.json.decode(body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return refused(HTTPStatus.BAD_REQUEST, "the request", " ".join(str(error).split())[:200])
+        parts = [getattr(server, answerer.part)] if answerer.part else []
+        owner = getattr(server, answerer.owner) if answerer.owner else module
+        answer = getattr(owner, answerer.function)(*parts, ask, *progress)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
     except Cancelled:
         return Response(status_code=HTTPStatus.NO_CONTENT)
     except HeadraceError as error:

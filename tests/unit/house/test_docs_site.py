@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 
 import pytest
@@ -48,6 +49,14 @@ def test_the_menu_has_every_page_once(tmp_path):
             listed += [value] if isinstance(value, str) else [page for item in value for page in item.values()]
     assert sorted(listed) == sorted(named)
     assert all((tmp_path / page).is_file() for page in named)
+
+
+def test_the_site_has_the_colours_of_pages_and_reports():
+    style = docs_site.stylesheet()
+    named = set(re.findall(r"var\((--[\w-]+)\)", style))
+    light, dark = style.split("@media (prefers-color-scheme: dark)", 1)
+    assert named and all(f"{name}:" in light and f"{name}:" in dark for name in named)
+    assert style.count("{") == style.count("}")
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="`make docs` makes the environment with MkDocs")

@@ -4,11 +4,11 @@ playwright or the model for browsers is missing."""
 from __future__ import annotations
 
 import json
-import shutil
 from importlib import resources
 from pathlib import Path
 
 import pytest
+from browsers import lacking, launched
 
 from headrace import planner
 from headrace.base import core
@@ -29,19 +29,14 @@ def asked() -> live.WhatIf:
 
 @pytest.fixture(scope="module")
 def page(asked: live.WhatIf, tmp_path_factory: pytest.TempPathFactory):
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("Chromium is not installed (apt-get install chromium)")
+    if missing := lacking():
+        pytest.skip(missing)
     if not resources.files("headrace.report").joinpath("live", live.MODEL).is_file():
         pytest.skip("the model for browsers is not built here: Rust has no target wasm32-unknown-unknown")
     plan = planner.plan(load_demand(EXAMPLE), compare="gp2:1200")
     path = tmp_path_factory.mktemp("live") / "plan.html"
     path.write_text(html.page_of(plan_report.view_of(plan, charts=False), asked))
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
+    with launched() as browser:
         # axe, which a test puts into the page, is no script of the page's own.
         shown = browser.new_context(bypass_csp=True).new_page()
         shown.faults = []
@@ -52,7 +47,6 @@ def page(asked: live.WhatIf, tmp_path_factory: pytest.TempPathFactory):
         shown.goto(path.as_uri())
         shown.locator("#whatif table").wait_for(timeout=120_000)
         yield shown
-        browser.close()
 
 
 def cells_of(page, storage: str) -> list[str]:

@@ -86,6 +86,39 @@ def database_question(rng: random.Random, database: dict) -> dict:
     }
 
 
+def run_question(rng: random.Random, database: dict) -> dict:
+    """A run of a database: `headrace predict`, with settings that may be anything."""
+    run = {
+        "storage": storage(rng),
+        "log_storage": rng.choice([None, "gp3:50"]),
+        "instance": rng.choice([None, "m5.2xlarge"]),
+        "vcpus": rng.choice([None, 4]),
+        "vcpus_of_runs": rng.choice([None, 8]),
+        "as_of": rng.choice([None, "2024-03-01"]),
+        "cache_gib": rng.uniform(4.0, 24.0),
+        "threads": rng.randrange(1, 65),
+        "arrivals_tps": rng.choice([None, None, 200.0]),
+        "start": rng.choice(["cold", "warm", 1e5]),
+        "seconds": rng.choice([1, 60, 300]),
+        "seed": rng.choice([None, 1, 2**53]),
+        "start_balance_percent": rng.choice([None, 20.0]),
+        "growth": rng.choice([1.0, 1.5]),
+    }
+    return {"ask": "run", "database": database, "run": run}
+
+
+def replica_question(rng: random.Random, database: dict) -> dict:
+    """A replica behind such a run: `headrace predict --replica`."""
+    replica = {
+        "storage": storage(rng),
+        "workers": rng.choice([None, 0, 8]),
+        "settings": core.replica_settings("mysql", rng.choice(["8.0.36", "8.4.3"])),
+        "identified": rng.choice([{}, {"cpu_ms": 1.25}]),
+        "drain_s": rng.choice([0, 600]),
+    }
+    return run_question(rng, database) | {"ask": "replica", "replica": replica}
+
+
 def ask(question: dict) -> dict:
     return json.loads(core.WhatIf().answer(json.dumps(question)))
 
@@ -160,6 +193,66 @@ def test_a_course_is_as_long_as_it_was_asked_for(database: dict) -> None:
     assert len(course["tps"]) == 360 and course["t_s"][-1] == 1_800.0
 
 
+def test_a_run_is_what_the_core_says(database: dict) -> None:
+    """The rows of `core.mysql_runs`; that they are those of `headrace predict`, tests/unit/ui/test_answers.py holds."""
+    rng = random.Random(10)
+    for _ in range(8):
+        question = run_question(rng, database)
+        run = question["run"]
+        grown = database if run["growth"] == 1.0 else core.mysql_grown(database, run["growth"])
+        measured_on = run["vcpus_of_runs"] if run["instance"] is None else None
+        names = ("storage", "log_storage", "instance", "as_of", "start", "seconds", "seed", "start_balance_percent")
+        request = {name: run[name] for name in names} | {
+            "vcpus": measured_on if run["vcpus"] is None else run["vcpus"],
+            "cache_bytes": run["cache_gib"] * GIB,
+            "clients": None if run["arrivals_tps"] else run["threads"],
+            "arrivals": [run["arrivals_tps"]] if run["arrivals_tps"] else None,
+            "step_s": 1.0,
+            "follow": None,
+        }
+        [expected] = core.mysql_runs(grown, [request])
+        columns = ask(question)["run"]["columns"]
+        assert columns.pop("t_s") == [time - 1.0 for time in expected["t_s"]]
+        for name, values in columns.items():
+            assert values == expected[name], name
+
+
+RUNS_REFUSED = [
+    ({"storage": "gp4:100"}, "gp4"),
+    ({"seconds": 0}, "seconds = 0"),
+    ({"seconds": 604_801}, "604801"),
+    ({"threads": 0}, "threads = 0"),
+    ({"cache_gib": 0.0}, "cache-gib = 0"),
+    ({"growth": -1.0}, "growth = -1"),
+    ({"start": "lukewarm"}, "lukewarm"),
+    ({"instance": "m5.tiny"}, "m5.tiny"),
+]
+
+
+@pytest.mark.parametrize("make", [run_question, replica_question])
+@pytest.mark.parametrize(("change", "value"), RUNS_REFUSED)
+def test_a_run_that_cannot_be_is_refused_with_its_value(database: dict, change: dict, value: str, make) -> None:
+    question = make(random.Random(11), database)
+    refused = ask(question | {"run": question["run"] | change})["refused"]
+    assert value in refused["value"]
+    assert refused["rule"] and refused["source"] and refused["hint"]
+
+
+@pytest.mark.parametrize("identified", [{"cpu": 1.0}, {"cpu_ms": "much"}, {"written": []}])
+def test_what_no_applier_has_is_refused(database: dict, identified: dict) -> None:
+    question = replica_question(random.Random(12), database)
+    assert "refused" in ask(question | {"replica": question["replica"] | {"identified": identified}})
+
+
+def test_a_database_is_given_once(database: dict) -> None:
+    model, rng = core.WhatIf(), random.Random(13)
+    model.answer(json.dumps(run_question(rng, database)))
+    for make in (run_question, replica_question):
+        later = make(rng, database)
+        assert model.answer(json.dumps(later | {"database": None})) == core.WhatIf().answer(json.dumps(later))
+        assert ask(later | {"database": None})["refused"]["value"] == "database"
+
+
 REFUSED = [
     ({"storages": ["gp4:100"]}, "gp4"),
     ({"region": "us-moon-1"}, "us-moon-1"),
@@ -190,8 +283,8 @@ def test_what_is_no_question_is_refused(text: str) -> None:
 def test_what_is_remembered_changes_no_answer(load: dict, database: dict) -> None:
     rng, model = random.Random(8), core.WhatIf()
     for _ in range(12):
-        asked = demand_question(rng, load) if rng.random() < 0.5 else database_question(rng, database)
-        question = json.dumps(asked)
+        kind = rng.choice((demand_question, database_question, run_question, replica_question))
+        question = json.dumps(kind(rng, load if kind is demand_question else database))
         assert model.answer(question) == core.WhatIf().answer(question)
 
 
@@ -223,6 +316,7 @@ def test_a_browser_gives_the_same_bytes(load: dict, database: dict) -> None:
 
     rng, model = random.Random(9), core.WhatIf()
     for nth in range(QUESTIONS):
-        question = json.dumps(demand_question(rng, load) if nth % 2 else database_question(rng, database))
+        kind = (demand_question, database_question, run_question, replica_question)[nth % 4]
+        question = json.dumps(kind(rng, load if kind is demand_question else database))
         assert answer_in_browser(question) == model.answer(question), f"question {nth}"
     assert answer_in_browser("nonsense") == model.answer("nonsense")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from browsers import lacking, launched
 
 from headrace.ui.server import PageServer
 
@@ -92,15 +92,10 @@ def visitor(server: PageServer) -> Visitor:
 @pytest.fixture(scope="module")
 def browser() -> Iterator:
     """Debian's Chromium; a test is skipped by name where it is not installed."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed: apt-get install chromium")
-    # A container has no user namespaces for the sandbox, and a small /dev/shm.
-    with playwright.sync_playwright() as play:
-        program = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
+    if missing := lacking():
+        pytest.skip(missing)
+    with launched() as program:
         yield program
-        program.close()
 
 
 @pytest.fixture

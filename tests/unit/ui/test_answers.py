@@ -15,8 +15,8 @@ from headrace.errors import InputError
 from headrace.planner.settings import PlanSettings
 from headrace.report.view import Code, Column, Fold, Items, Sentence, Table, View
 from headrace.simulation.settings import PredictionSettings, SimulationSettings
-from headrace.ui import answers, workloads
-from headrace.ui.asks import AskDoctor
+from headrace.ui import answers, modelling, replicas, workloads
+from headrace.ui.asks import AskDoctor, AskReplica
 from headrace.ui.doctoring import judge
 from headrace.ui.examples import EXAMPLES
 from headrace.ui.spelling import read_settings, spell_command, spell_settings
@@ -29,7 +29,7 @@ STEADY = "new:reads_per_s=400,writes_per_s=300,size_gib=80"
 
 def random_question(rng: random.Random) -> tuple[str, str, dict, dict]:
     """A question: its name, workload, settings, and what else it has."""
-    kind = rng.choice(("plan", "day", "day", "run", "run"))  # a plan takes a second, the others little
+    kind = rng.choice(("plan", "day", "day", "run", "run", "replica"))  # a plan takes a second, the others little
 
     def some(**choices: list) -> dict:
         return {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.5}
@@ -57,7 +57,10 @@ def random_question(rng: random.Random) -> tuple[str, str, dict, dict]:
         seed=[3],
         start_balance_percent=[50],
     )
-    return kind, TPCC, settings | {"seconds": 60}, {"storage": rng.choice(("gp2:200", "gp3:100:4000", "io1:100:2000"))}
+    more = {"storage": rng.choice(("gp2:200", "gp3:100:4000", "io1:100:2000"))}
+    if kind == "replica":
+        more |= {"replica": rng.choice(("gp3:100", "gp2:100")), "workers": rng.choice((None, 0, 8))}
+    return kind, TPCC, settings | {"seconds": 60}, more
 
 
 def answer_of(kind: str, workload: str, settings: dict, more: dict) -> dict:
@@ -66,17 +69,36 @@ def answer_of(kind: str, workload: str, settings: dict, more: dict) -> dict:
         return answers.plan(memory, answers.Ask(workload, settings), lambda done: None)
     if kind == "day":
         return day_of(memory, workload, settings, **more)
+    if kind == "replica":
+        return replicas.run_replica(memory, AskReplica(workload, settings, **more))
     return answers.run(memory, answers.AskRun(workload, settings, **more))
+
+
+def model_of(
+    kind: str, workload: str, settings: dict, storage: str, replica: str = "", workers: int | None = None
+) -> dict:
+    """A run or a replica as the page asks the model for it (engine.js)."""
+    memory = workloads.Workloads()
+    about = modelling.describe_database(memory, modelling.AskLoad(workload))
+    usual = about["run"] if kind == "run" else about["replica_run"]
+    question = {
+        "ask": kind,
+        "run": {name: settings.get(name, value) for name, value in usual.items()} | {"storage": storage},
+    }
+    if kind == "replica":
+        question["replica"] = about["replica"] | {"storage": replica, "workers": workers}
+    [answer] = modelling.ServerModel(memory).answer(modelling.AskModel(workload, questions=[question]))["answers"]
+    return json.loads(bytes(answer))[kind]
 
 
 def day_of(memory: workloads.Workloads, workload: str, settings: dict, storage: str) -> dict:
     """The day as the page asks the model for it, and the command that gives the same (engine.js)."""
-    about = answers.describe_load(memory, answers.AskLoad(workload))
+    about = modelling.describe_load(memory, modelling.AskLoad(workload))
     question = {
         "ask": "demand", "factor": settings.get("growth", 1), "storages": [storage], "instance": None, "as_of": settings.get("as_of"),
         "region": "us-east-1", "start_balance_percent": settings.get("start_balance"), "day_of": 0, "row_s": about["row_s"],
     }  # fmt: skip
-    [answer] = answers.ask_model(memory, answers.AskModel(workload, questions=[question]))["answers"]
+    [answer] = modelling.ServerModel(memory).answer(modelling.AskModel(workload, questions=[question]))["answers"]
     demand = json.loads(bytes(answer))["demand"]
     before, named = memory.spell(workload)
     line = spell_command(["simulate", named, "--storage", storage, *spell_settings(SimulationSettings, settings)])
@@ -103,7 +125,12 @@ def test_the_page_answers_what_its_command_prints(seed, call, tmp_path, monkeypa
     else:
         rows = printed.pop("rows")
         assert json.loads(json.dumps(answer["result"])) == printed
-        columns, printed = answer["columns"], {"rows": rows}
+        model = model_of(kind, workload, settings, **more)
+        for name in model.get("summary", ()):
+            assert name in ("shares", "if_halved") or model["summary"][name] == printed["summary"][name], name
+        # The model has a balance also where nothing has credits, and the page leaves such a column out.
+        columns, printed = model["columns"] | answer["columns"], {"rows": rows}
+        assert all(model["columns"][name] == values for name, values in answer["columns"].items())
     for name, values in columns.items():
         assert values == [row[name] for row in printed["rows"]], name
 
@@ -233,13 +260,13 @@ def test_every_example_is_answered():
     for example in EXAMPLES:
         assert answers.describe_workload(memory.find(example.workload))["kind"] == example.kind
         assert read_settings(PlanSettings, example.settings) == example.settings
-    assert json.dumps(answers.start())
+    assert json.dumps(answers.start({}, None))
 
 
 def test_a_database_is_not_simulated_as_demand_nor_the_reverse():
     memory = workloads.Workloads()
     with pytest.raises(InputError, match="Database view"):
-        answers.describe_load(memory, answers.AskLoad(TPCC))
+        modelling.describe_load(memory, modelling.AskLoad(TPCC))
     with pytest.raises(InputError, match="Plan view"):
         answers.run(memory, answers.AskRun("demo:day", storage="gp3:100"))
 

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 from places import ROOT
 
-from headrace.ui.server import MODEL_ADDRESS, static_files
+from headrace.ui.server import MODEL_ADDRESS, shorten, static_files
 
 STATIC = ROOT / "python/headrace/ui/static"
 VENDOR = STATIC / "vendor"
@@ -55,6 +55,24 @@ VAGUE_NAMES = re.compile(
 @pytest.mark.parametrize("path", [path for path in OWN if path.suffix == ".js"], ids=lambda path: path.name)
 def test_names_are_nouns(path):
     assert not VAGUE_NAMES.findall(path.read_text())
+
+
+def code_of(text: str) -> str:
+    """A module without blanks and comments."""
+    return re.sub(r"\s+", "", re.sub(r"/\*.*?\*/", "", re.sub(r"(?m)^\s*//.*$", "", text), flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("path", [*VENDOR.glob("*.js"), *(path for path in OWN if path.suffix == ".js")], ids=lambda path: path.name)  # fmt: skip
+def test_a_module_is_served_with_all_of_its_code(path):
+    content = path.read_bytes()
+    assert code_of(shorten(content).decode()) == code_of(content.decode()) and len(shorten(content)) <= len(content)
+
+
+def test_what_stands_between_two_comments_is_served():
+    assert (
+        shorten(b"/* a */ x(); /* b */\n  // c\n  y(/** @type {any} */ (z)); // d\n")
+        == b"/* a */ x(); /* b */\ny((z)); // d\n"
+    )
 
 
 def test_the_page_is_small():

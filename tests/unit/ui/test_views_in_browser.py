@@ -111,6 +111,38 @@ def test_a_file_of_512_mib_is_not_even_read(visit, tmp_path):
         assert "headrace fleet report" in page.get_by_role("alert").inner_text()
 
 
+def test_a_written_plan_is_opened(visit, tmp_path, call):
+    """The JSON of `headrace plan`, dropped into two views; then what is damaged and what is newer."""
+    code, out, err = call("plan", "demo:day", "--compare", "gp2:1200", "--output", "json")
+    assert code == 0, err
+    file = tmp_path / "plan.json"
+    file.write_text(out)
+    page = visit("plan?w=" + STEADY)
+    page.locator("input[type=file]").first.set_input_files(file)
+    page.locator("h1", has_text="meets every goal of innodb-tpcc-day").wait_for()
+    assert (
+        "file=" in page.url and page.locator(".cards li").count() == 3 and page.locator(".frontier .point").count() > 5
+    )
+    assert "plan.json is shown as it was written" in page.locator(".side").inner_text()
+    page.reload()
+    page.locator("h1", has_text="meets every goal of innodb-tpcc-day").wait_for()
+    page.locator(".workload select").select_option("demo:day")
+    page.locator(".copy pre", has_text="headrace plan demo:day").wait_for()
+    assert "file=" not in page.url
+    page.get_by_role("link", name="Fleet", exact=True).click()
+    for content, rule in (
+        (out.replace("headrace-plan/2", "headrace-plan/3"), "newer Headrace"),
+        (out.replace('"winners"', '"losers"'), "is damaged"),
+        (out[: len(out) // 2], "is not JSON"),
+    ):
+        file.write_text(content)
+        page.locator("input[type=file]").first.set_input_files(file)
+        page.get_by_role("alert").filter(has_text=rule).wait_for()
+    file.write_text(out)
+    page.locator("input[type=file]").first.set_input_files(file)
+    page.locator("h1", has_text="meets every goal of innodb-tpcc-day").wait_for()
+
+
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADRACE_PROOFS", str(tmp_path))
@@ -131,7 +163,7 @@ def test_a_proof_shows_both_figures(visit, store):
     page.locator("h1", has_text="Proof 20261128").wait_for()
 
 
-def test_replicas_are_predicted_and_measured(visit, server, monkeypatch):
+def test_replicas_are_predicted_and_measured(monkeypatch, visit, server):
     server.open_lab = SilentLab
     monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25)])
@@ -139,11 +171,11 @@ def test_replicas_are_predicted_and_measured(visit, server, monkeypatch):
         replicas, "read_guarantee", lambda lab: (Guarantee("async", ("semi-sync is off on the source",)), "")
     )
     page = visit(REPLICA, ready=".tree")
-    page.locator("h1", has_text="A replica on gp3:100").wait_for()
+    page.locator("h1", has_text="A replica on gp3 of 100 GiB").wait_for()
     assert page.locator(".tree rect").count() == 4 and "r1 follows db, 0.25 s behind" in page.locator(
         ".tree svg"
     ).get_attribute("aria-label")
-    assert "--replica gp3:100" in page.locator(".copy pre").first.inner_text()
+    page.locator(".copy pre", has_text="--replica gp3:100").first.wait_for()
     workers = page.get_by_role("spinbutton", name="Applier threads")
     workers.fill("8")
     workers.press("Tab")
@@ -153,6 +185,7 @@ def test_replicas_are_predicted_and_measured(visit, server, monkeypatch):
 
 @pytest.fixture
 def patched_replicas(monkeypatch):
+    """Named before the window of a test, it lasts until that is closed: the view looks again and again."""
     monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25)])
     monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (None, "db does not answer"))
@@ -164,7 +197,7 @@ def patched_replicas(monkeypatch):
     [("fleet", ".drop"), ("proofs?proof=20261101-1", ".points"), (REPLICA, ".tree")],
     ids=["fleet", "proof", "replicas"],
 )
-def test_the_new_views_keep_nobody_out(visit, server, store, patched_replicas, tmp_path, address, ready, width):
+def test_the_new_views_keep_nobody_out(patched_replicas, visit, server, store, tmp_path, address, ready, width):
     server.open_lab = SilentLab
     page = visit(address, width, ready, bypass_csp=True)
     if address == "fleet":
@@ -251,6 +284,39 @@ def test_the_browsers_model_answers_what_the_server_answers(visit, server):
             key: values for key, values in day.items() if any(value is not None for value in values)
         }
         assert run["summary"] == answer["demand"]["choices"][0]["summary"]
+
+
+@has_model
+@pytest.mark.parametrize("view", ["database", "replicas"])
+def test_a_run_follows_a_slider_without_the_server(visit, view):
+    """While a slider moves, title, cards and charts are of the browser's model; once it rests, the server's sentences have the
+    same figures."""
+    tpcc = "sysbench-tpcc:warehouses=100,cache_gib=4,threads=16"
+    page = visit(
+        f"{view}?w={tpcc}&storage=gp3:100:4000&seconds=120" + ("&replica=gp3:100" if view == "replicas" else ""),
+        ready="footer[data-engine=browser]",
+    )
+    page.locator(".copy pre").first.wait_for()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    page.route("**/api/run", lambda route: None)  # the server never answers
+    page.route("**/api/replica", lambda route: None)
+    title = page.locator("h1").inner_text()
+    slider = page.get_by_role("slider", name="Clients, slider")
+    slider.focus()
+    for _ in range(30):
+        slider.press("ArrowRight")
+    page.locator("h1").filter(has_not_text=title).wait_for()
+    assert "whatif" not in asked and "database" not in asked
+    card = page.locator(".cards .figure").first.inner_text()
+    page.unroute("**/api/run")
+    page.unroute("**/api/replica")
+    moved = page.locator("h1").inner_text()
+    slider.press("ArrowLeft")
+    slider.press("ArrowRight")
+    page.locator(".copy pre", has_text="--threads").first.wait_for()
+    assert page.locator("h1").inner_text() == moved
+    assert page.locator(".cards .figure").first.inner_text() == card
 
 
 @pytest.mark.parametrize("broken", ["WebAssembly", "Worker"])

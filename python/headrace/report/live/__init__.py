@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 from headrace.base.options import describe
 from headrace.errors import CouldNotRun, InputError
 from headrace.planner.settings import PlanSettings
+from headrace.report.page_files import MODEL, read_moving
 from headrace.workload import OpenWorkload
 
 if TYPE_CHECKING:
     from headrace.planner import Choice, Plan
     from headrace.workload import TransactionWorkload
 
-MODEL, SOURCE = "model.wasm.gz", "docs/guide/planning.md, A report that still answers"
+SOURCE = "docs/guide/planning.md, A report that still answers"
 SCRIPTS = ("model.js", "figures.js", "scales.js", "charts.js", "live.js")
 # Script and worker of this page alone, and nothing from anywhere.
 POLICY = (
@@ -171,8 +172,8 @@ def live_parts(live: WhatIf) -> tuple[str, str]:
     from headrace.base.encoding import to_plain
 
     folder = resources.files("headrace.report").joinpath("live")
-    packed = folder.joinpath(MODEL)
-    if not packed.is_file():
+    packed = read_moving(MODEL)
+    if packed is None:
         hint = "Run `make model`, which needs the target wasm32-unknown-unknown of Rust, or install a released wheel."
         raise CouldNotRun("--live", "this installation does not carry the model for browsers", SOURCE, hint)
     # mtime 0: the same plan gives the same page.
@@ -183,7 +184,7 @@ def live_parts(live: WhatIf) -> tuple[str, str]:
     body = (
         '<section id="whatif" class="live"><noscript><p>With script, this page recomputes the plan.</p></noscript></section>\n'
         f'<script type="text/plain" id="whatif-question">{base64.b64encode(question).decode()}</script>\n'
-        f'<script type="text/plain" id="whatif-model">{base64.b64encode(packed.read_bytes()).decode()}</script>\n'
+        f'<script type="text/plain" id="whatif-model">{base64.b64encode(packed).decode()}</script>\n'
         f'<script type="module">{script}</script>'
     )
     return head, body

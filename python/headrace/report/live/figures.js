@@ -17,6 +17,13 @@ export function figure(value) {
   return value.toLocaleString("en", { maximumFractionDigits: size >= 100 ? 0 : size >= 10 ? 1 : 2 });
 }
 
+/** So many significant digits, never fewer than its whole part: 526.3, 10,412; as `number` of report/words.py.
+ * @param {number} value @param {number} [digits] */
+export function number(value, digits = 3) {
+  const places = value ? Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value)))) : 0;
+  return value.toLocaleString("en", { maximumFractionDigits: Math.min(places, 20) });
+}
+
 /** 19.90. @param {number | null} value */
 export const usd = value => value === null || !Number.isFinite(value) ? "-" : value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 

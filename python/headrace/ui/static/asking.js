@@ -26,8 +26,25 @@ export async function ask(path, question, signal) {
   return body;
 }
 
+/** An answer that the page has, or why there is none: of which question, and as the how manieth it came.
+ * @typedef {{answer: any, refusal: any, question?: any, at?: number}} Answered */
+
+/** @param {any} first @param {any} second */
+const same = (first, second) => JSON.stringify(first) === JSON.stringify(second);
+
+/** What is shown of a run that the model answers at once and the server in full: whether the model is ahead, and whose columns.
+ * @param {Answered} quick @param {Answered} whole */
+export function newestOf(quick, whole) {
+  const alike = same(quick.question, whole.question), answered = !!quick.answer && !quick.refusal;
+  const ahead = answered && !alike && (quick.at ?? 0) > (whole.at ?? 0);
+  return { ahead, columns: answered && (ahead || alike) ? quick.answer.columns : whole.answer?.columns };
+}
+
+/** Why this question is refused, if it is. @param {Answered[]} parts @param {any} question */
+export const newestRefusal = (parts, question) => parts.find(part => part.refusal && same(part.question, question))?.refusal ?? null;
+
 /** Asks one question at a time and, while it waits, keeps the newest alone: what a slider needs.
- * @param {(question: any) => Promise<any>} answerOf @param {(answer: any, refusal: Refusal | null) => void} tell */
+ * @param {(question: any) => Promise<any>} answerOf @param {(answer: any, refusal: Refusal | null, question: any) => void} tell */
 export function keepingUp(answerOf, tell) {
   let busy = false, sent = "";
   /** @type {object | null} */
@@ -41,15 +58,15 @@ export function keepingUp(answerOf, tell) {
     if (text === sent && !next) return;
     if (busy) { next = question; return; }
     busy = true; sent = text;
-    try { tell(await answerOf(question), null); }
-    catch (refusal) { tell(null, /** @type {Refusal} */ (refusal)); }
+    try { tell(await answerOf(question), null, question); }
+    catch (refusal) { tell(null, /** @type {Refusal} */ (refusal), question); }
     busy = false;
     if (next) { const newest = next; next = null; send(newest); }
   }
 }
 
 /** Asks the newest question alone, once it has rested for a moment; an older one is called off.
- * @param {string} path @param {(answer: any, refusal: Refusal | null) => void} tell @param {number} restMs */
+ * @param {string} path @param {(answer: any, refusal: Refusal | null, question: any) => void} tell @param {number} restMs */
 export function newestOnly(path, tell, restMs) {
   let sent = "", timer = 0;
   /** @type {AbortController | null} */
@@ -66,8 +83,8 @@ export function newestOnly(path, tell, restMs) {
     running?.abort();
     timer = setTimeout(async () => {
       const own = running = new AbortController();
-      try { const answer = await ask(path, question, own.signal); if (!own.signal.aborted) tell(answer, null); }
-      catch (refusal) { if (!own.signal.aborted) tell(null, /** @type {Refusal} */ (refusal)); }
+      try { const answer = await ask(path, question, own.signal); if (!own.signal.aborted) tell(answer, null, question); }
+      catch (refusal) { if (!own.signal.aborted) tell(null, /** @type {Refusal} */ (refusal), question); }
     }, first ? 0 : restMs);
   }
 }

@@ -21,20 +21,35 @@ export function Slider({ label, value, usual, unit, from, to, least, most, whole
   const at = value === null ? Number(usual.replaceAll(",", "")) || from : value;
   const place = log ? Math.log(Math.max(at, from) / from) / Math.log(to / from) : (at - from) / (to - from);
   const read = (/** @type {number} */ share) => rounded(log ? from * (to / from) ** share : from + share * (to - from), !!whole);
+  const position = Math.round(Math.min(1, Math.max(0, place)) * STEPS);
+  // A key moves by the smallest part of the range, which may round to where one is: then to the next value.
+  const move = (/** @type {number} */ moved) => {
+    const next = read(moved / STEPS);
+    return next === at && moved !== position ? Math.min(to, Math.max(from, rounded(at + Math.sign(moved - position) * Math.max(stepOf(at), whole ? 1 : 0), !!whole))) : next;
+  };
   const words = value === null && usual && !/^[\d,.]+$/.test(usual) ? usual : "";
   return html`<label class="slider" title=${help}><span class="name">${label}${words && html`<small>${words}</small>`}</span>
     <span class="box"><input type="number" aria-label=${label} value=${value ?? ""} placeholder=${words ? "" : usual} min=${least} max=${most} step="any"
       onChange=${(/** @type {any} */ event) => { onMove(event.target.value === "" ? null : Number(event.target.value)); onRest(); }} /> ${unit}</span>
-    <input type="range" aria-label=${`${label}, slider`} aria-valuetext=${`${at} ${unit}`} min="0" max=${STEPS} value=${Math.round(Math.min(1, Math.max(0, place)) * STEPS)}
-      onInput=${(/** @type {any} */ event) => onMove(read(event.target.value / STEPS))} onChange=${onRest} /></label>`;
+    <input type="range" aria-label=${`${label}, slider`} aria-valuetext=${`${at} ${unit}`} min="0" max=${STEPS} value=${position}
+      onInput=${(/** @type {any} */ event) => onMove(move(Number(event.target.value)))} onChange=${onRest} /></label>`;
 }
+
+/** The distance to the next value that `rounded` gives. @param {number} value */
+const stepOf = value => value === 0 ? 0.01 : 10 ** (Math.floor(Math.log10(Math.abs(value))) - (Math.abs(value) >= 100 ? 2 : 1));
 
 /** Two significant digits where that is fine enough: 1.2, 37, 410. @param {number} value @param {boolean} whole */
 function rounded(value, whole) {
   if (value === 0) return 0;
-  const step = 10 ** (Math.floor(Math.log10(Math.abs(value))) - (value >= 100 ? 2 : 1));
+  const step = stepOf(value);
   const near = Math.round(value / step) * step;
   return whole ? Math.max(Math.round(near), 0) : Number(near.toPrecision(4));
+}
+
+/** An option whose usual value is what the answer was computed with: a slider begins there. @param {any} option @param {any} answer */
+export function withUsual(option, answer) {
+  const usual = answer?.usual?.[option.name];
+  return usual === null || usual === undefined ? option : { ...option, usual: usual.toLocaleString("en") };
 }
 
 /** @param {{option: any, value: any, onMove: (value: any) => void, onRest: () => void}} props */

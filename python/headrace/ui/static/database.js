@@ -2,37 +2,60 @@
 // A database on a storage: transactions a second, response times, how dense they are, how the cache warms.
 import { html } from "./html.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
-import { Control } from "./controls.js";
-import { StorageControl } from "./storage.js";
+import { Control, withUsual } from "./controls.js";
+import { StorageControl, wordsOf } from "./storage.js";
 import { Panel } from "./lines.js";
-import { figure } from "./figures.js";
+import { figure, number } from "./figures.js";
+import { newestOf, newestRefusal } from "./asking.js";
 import { WorkloadControl } from "./workload.js";
 
 const FIRST = ["threads", "cache_gib", "growth", "instance", "start", "seconds", "log_storage"];
 
 /** @param {any} page */
 export function DatabaseView(page) {
-  const { facts, state, run, move, rest } = page, answer = run.answer;
-  const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} value=${state.settings[option.name] ?? null}
+  const { facts, state, run, course, move, rest } = page, { workload, storage, settings } = state, question = { workload, storage, settings };
+  // The model's answer is ahead of the sentences for as long as a hand moves a control.
+  const answer = run.answer, { ahead, columns } = newestOf(course, run), refusal = newestRefusal([run, course], question);
+  const summary = ahead ? summaryOf(columns) : answer?.result.summary, name = (ahead ? course.answer : answer?.workload)?.name;
+  const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${withUsual(option, answer)} value=${state.settings[option.name] ?? null}
     onMove=${(/** @type {any} */ value) => move({ settings: { ...state.settings, [option.name]: value } })} onRest=${rest} />`;
   const options = facts.options.predict;
-  return html`<main class="sides" aria-busy=${run.busy}>
-    <div class="head">${answer ? html`<h1>${answer.workload.name} does ${figure(answer.result.summary.tps)} transactions a second on ${answer.words}.</h1><p class="sub">${answer.view.subtitle}, simulated</p>` : html`<h1>${run.refusal ? "This cannot be run" : "Running"}</h1>`}
-      ${run.refusal && html`<${Refused} refusal=${run.refusal} />`}
-      ${answer && html`<${Cards} cards=${answer.view.cards} />`}</div>
+  return html`<main class="sides" aria-busy=${run.busy && !ahead}>
+    <div class="head">${summary && !refusal ? html`<h1>${name} does ${figure(summary.tps)} transactions a second on ${ahead ? wordsOf(course.question.storage) : answer.words}.</h1><p class="sub">${answer ? `${answer.view.subtitle}, ` : ""}simulated</p>` : html`<h1>${refusal ? "This cannot be run" : "Running"}</h1>`}
+      ${refusal && html`<${Refused} refusal=${refusal} />`}
+      ${summary && !refusal && html`<${Cards} cards=${ahead ? cardsOf(summary, facts.caps) : answer.view.cards} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
       <${StorageControl} storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
       ${FIRST.map(name => options.find((/** @type {any} */ option) => option.name === name)).map(control)}
       <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details>
     </details>
-    <div class="body">${answer && html`<${Charts} answer=${answer} />
-      <h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}</div></main>`;
+    <div class="body">${columns && html`<${Charts} columns=${columns} interval=${ahead ? null : answer?.result.summary} />`}
+      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}</div></main>`;
 }
 
-/** @param {{answer: any}} props */
-function Charts({ answer }) {
-  const { columns, result } = answer, shared = { times: columns.t_s, sync: "run" }, { tps_low, tps_high } = result.summary;
+/** What the second half of a run comes to, and what limits all of it; as the server's summary, before it is there. @param {any} columns */
+function summaryOf(columns) {
+  const half = (/** @type {string} */ column) => columns[column].slice(Math.floor(columns[column].length / 2));
+  const median = (/** @type {number[]} */ values) => { const sorted = [...values].sort((a, b) => a - b), middle = sorted.length >> 1; return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2; };
+  const rates = half("tps");
+  /** @type {Record<string, number>} */
+  const caps = {};
+  for (const cap of columns.cap) caps[cap] = (caps[cap] ?? 0) + 1 / columns.cap.length;
+  return { tps: rates.reduce((/** @type {number} */ sum, /** @type {number} */ rate) => sum + rate, 0) / rates.length, caps, ...Object.fromEntries(["p50_ms", "p95_ms", "p99_ms"].map(name => [name, median(half(name))])) };
+}
+
+/** The cards of a run while it is moved: those of the server but for the interval. @param {any} summary @param {Record<string, string>} words */
+function cardsOf(summary, words) {
+  const [cap, share] = Object.entries(/** @type {Record<string, number>} */ (summary.caps)).sort((a, b) => b[1] - a[1])[0];
+  return [{ label: "Second half of the run", figure: `${number(summary.tps, 4)} tps`, meaning: "The interval follows when you let go.", mark: "" },
+    { label: "Response time p95", figure: `${number(summary.p95_ms)} ms`, meaning: `p50 ${number(summary.p50_ms)} ms, p99 ${number(summary.p99_ms)} ms`, mark: "" },
+    { label: "Limited by", figure: `${number(100 * share)} %`, meaning: `of the time by ${words[cap] ?? cap}`, mark: "" }];
+}
+
+/** @param {{columns: any, interval: any}} props */
+function Charts({ columns, interval }) {
+  const shared = { times: columns.t_s, sync: "run" }, { tps_low = null, tps_high = null } = interval ?? {};
   const limits = tps_low === null ? [] : [{ name: "80 % interval from", value: tps_low, colour: "--quiet" }, { name: "to", value: tps_high, colour: "--quiet" }];
   const share = (/** @type {number[]} */ values) => values.map(value => value === null ? null : 100 * value);
   const caches = [["cached", "cached_share", "--good"], ["dirty", "dirty_share", "--warn"]].filter(([, column]) => columns[column]).map(([name, column, colour]) => ({ name, values: share(columns[column]), colour }));

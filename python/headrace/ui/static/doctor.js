@@ -17,7 +17,7 @@ export async function judgeFile(file, judge) {
 export function DoctorView({ doctor, judge }) {
   const { answer, refusal, busy, file, storage } = doctor;
   return html`<main class="alone" aria-busy=${busy}>
-    <h1>${answer ? `${answer.view.title}.` : busy ? "Judging" : "What bound a server, and what to do about it"}</h1>
+    <h1>${answer ? `${answer.view.title.replace(/\d{4}-\d\d-\d\d/g, (/** @type {string} */ day) => day.replaceAll("-", "\u2011"))}.` : busy ? "Judging" : "What bound a server, and what to do about it"}</h1>
     <p class="sub">${answer ? answer.view.subtitle : "A recording of iostat, sar, vmstat, CloudWatch, or what `headrace doctor --record FILE.jsonl` kept."}</p>
     <div class="asked"><label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { judgeFile(event.target.files[0], judge); event.target.value = ""; }} /><span>${file ? file.name : "Drop a recording here, or choose one"}</span></label>
       <label class="field text"><span class="name">Today's storage, where the recording does not say</span><input type="text" spellcheck=${false} placeholder="gp2:1200" value=${storage} onChange=${(/** @type {any} */ event) => judge({ storage: event.target.value.trim() })} /></label></div>

@@ -1,5 +1,5 @@
 // @ts-check
-// Days that the model answers: in this browser where it has the model, else on the server, by the same questions.
+// What the model answers: in this browser where it has the model, else on the server, by the same questions.
 import { ask } from "./asking.js";
 import { askWorker } from "./model.js";
 
@@ -9,10 +9,13 @@ const REGION = "us-east-1"; // whose list prices an answer has where the questio
 /** @typedef {(questions: object[]) => Promise<any[]>} Engine */
 /** @typedef {{workload: string, storages: string[], growth: number, as_of: string | null, region: string | null, start_balance_percent: number | null}} DayQuestion */
 
+/** @typedef {{workload: string, storage: string, settings: Record<string, any>}} RunQuestion */
+/** @typedef {RunQuestion & {replica: string, workers: number | null}} ReplicaQuestion */
+
 /** @type {Engine | null} */
 let browserEngine = null;
-/** The demand that was asked for last. @type {{workload: string, about: Promise<any>} | null} */
-let demand = null;
+/** What was asked for last, as the model takes it, by address. @type {Record<string, {workload: string, about: Promise<any>}>} */
+const described = {};
 
 /** The address of the worker, past the policy that lets no other script through. */
 function workerAddress() {
@@ -39,23 +42,63 @@ export const engineName = () => browserEngine ? "browser" : "server";
 /** The day of each storage, as its columns, its summary, and the IOPS that it sustains; throws a Refusal.
  * @param {DayQuestion} question */
 export async function askDays({ workload, storages, growth, as_of, region, start_balance_percent }) {
-  if (demand?.workload !== workload) demand = { workload, about: ask("/api/load", { workload }) };
-  const about = await demand.about.catch(refusal => { demand = null; throw refusal; });
+  const about = await describe("/api/load", workload);
   const questions = storages.map(storage => ({ ask: "demand", factor: growth, storages: [storage], instance: null, as_of, region: region ?? REGION, start_balance_percent, day_of: 0, row_s: about.row_s }));
-  const answers = await answer(workload, about.load, questions);
-  const refused = answers.find(part => part.refused)?.refused;
-  if (refused) throw { ...refused, status: 400 };
+  const answers = await answer(workload, { load: about.load }, questions);
   const runs = answers.map(({ demand: { choices: [choice], day } }, index) => ({ storage: storages[index], sustained_iops: choice.sustained_iops, summary: choice.summary, columns: withoutEmpty(day) }));
   return { clock_start: about.clock_start, runs };
 }
 
-/** @param {string} workload @param {object} load @param {object[]} questions @returns {Promise<any[]>} */
-async function answer(workload, load, questions) {
-  if (browserEngine) {
-    try { return await browserEngine(questions.map((question, index) => ({ ...question, load: index ? null : load }))); }
-    catch { browserEngine = null; } // it broke: the server goes on
-  }
-  return (await ask("/api/whatif", { workload, questions })).answers;
+/** A database's run, second by second; null where the server alone can answer, since its settings go beyond the model's.
+ * @param {RunQuestion} question */
+export async function askRun({ workload, storage, settings }) {
+  const about = await describe("/api/database", workload), run = settingsOf(about.run, storage, settings);
+  if (!run) return null;
+  const [{ run: { columns } }] = await answer(workload, { database: about.database }, [{ ask: "run", run }]);
+  return { name: about.name, columns: withoutEmpty(columns) };
+}
+
+/** A replica behind a database, second by second, and what it comes to; null as of a run.
+ * @param {ReplicaQuestion} question */
+export async function askReplica({ workload, storage, settings, replica, workers }) {
+  const about = await describe("/api/database", workload), run = settingsOf(about.replica_run, storage, settings);
+  if (!run) return null;
+  const [{ replica: { columns, summary } }] = await answer(workload, { database: about.database }, [{ ask: "replica", run, replica: { ...about.replica, storage: replica, workers } }]);
+  return { columns: withoutEmpty(columns), summary };
+}
+
+/** A workload as the model takes it. @param {string} path @param {string} workload */
+async function describe(path, workload) {
+  if (described[path]?.workload !== workload) described[path] = { workload, about: ask(path, { workload }) };
+  const own = described[path];
+  return own.about.catch(refusal => { if (described[path] === own) delete described[path]; throw refusal; });
+}
+
+// Rows of a longer run would take a browser's worker longer than they take the server, s: four hours.
+const LONGEST_S = 14_400;
+
+/** The settings of a run: those that are set, else the usual; null where the model has not all of them.
+ * @param {Record<string, any>} usual @param {string} storage @param {Record<string, any>} settings */
+function settingsOf(usual, storage, settings) {
+  if (Object.keys(settings).some(name => !(name in usual)) || (settings.seconds ?? 0) > LONGEST_S) return null;
+  return { ...usual, ...settings, storage };
+}
+
+/** The answers to questions about a workload; throws the Refusal of the first that is refused. `given`: what each question has of the workload.
+ * @param {string} workload @param {Record<string, any>} given @param {object[]} questions @returns {Promise<any[]>} */
+async function answer(workload, given, questions) {
+  const answers = await answerInBrowser(given, questions) ?? (await ask("/api/whatif", { workload, questions })).answers;
+  const refused = answers.find((/** @type {any} */ part) => part.refused)?.refused;
+  if (refused) throw { ...refused, status: 400 };
+  return answers;
+}
+
+/** @param {Record<string, any>} given @param {object[]} questions */
+async function answerInBrowser(given, questions) {
+  if (!browserEngine) return null;
+  const later = Object.fromEntries(Object.keys(given).map(name => [name, null])); // the model remembers it
+  try { return await browserEngine(questions.map((question, index) => ({ ...question, ...(index ? later : given) }))); }
+  catch { browserEngine = null; return null; } // it broke: the server goes on
 }
 
 /** Columns that have a value: a storage without credits has no balance. @param {Record<string, (number | null)[]>} columns */

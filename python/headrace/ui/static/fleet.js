@@ -4,7 +4,7 @@ import { Component, html } from "./html.js";
 import { SizedChart } from "./sized.js";
 import { ask } from "./asking.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
-import { Rows, sorted } from "./rows.js";
+import { Rows, ranksOf, sorted } from "./rows.js";
 import { figure, latency, usd } from "./figures.js";
 import { short } from "./lines.js";
 import { scale } from "./scales.js";
@@ -13,6 +13,12 @@ const MOST_BYTES = 32 << 20; // what the server takes, before base64
 const MOST_DOTS = 1000; // as a report draws; those that save most
 const VERDICTS = { change: "Can be changed", grow: "Too small", unused: "Unused", keep: "Right as it is", withheld: "No advice" };
 const PLAN = ["aws ec2 describe-volumes > volumes.json", "headrace fleet import metrics-*.json.gz --to points.parquet", "headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet"];
+
+// How every result of Headrace in JSON begins.
+const RESULT = /^\s*\{\s*"schema"\s*:\s*"headrace-/;
+
+/** Whether a file is a result, and no workload or recording. @param {File | undefined} file */
+export const isResult = async file => !!file && RESULT.test(await file.slice(0, 200).text());
 
 /** Sends a result file to be read. @param {File | undefined} file @param {any} page */
 export async function openResult(file, page) {
@@ -53,6 +59,11 @@ class Fleet extends Component {
     this.every = columns.key.map((/** @type {string} */ _, /** @type {number} */ row) => row);
     this.words = this.every.map((/** @type {number} */ row) => ["key", "name", "account", "region", "instance", "today", "proposed", "why"].map(name => columns[name][row]).join(" ").toLowerCase());
     this.columns = columnsOf(columns);
+    this.counts = countsOf(columns.verdict);
+    /** Ranks by column: of those in the table as soon as the browser has nothing else to do. @type {Map<string, import("./rows.js").Ranks>} */
+    this.ranked = new Map();
+    const idle = globalThis.requestIdleCallback ?? setTimeout;
+    for (const { name } of this.columns) idle(() => this.ranks(name));
     this.filtered = { key: "", rows: this.every };
     this.order = { key: "", rows: this.every };
     this.choose = this.choose.bind(this);
@@ -68,11 +79,18 @@ class Fleet extends Component {
     return rows;
   }
 
+  /** @param {string} name */
+  ranks(name) {
+    let ranks = this.ranked.get(name);
+    if (!ranks) this.ranked.set(name, ranks = ranksOf(this.props.answer.columns[name]));
+    return ranks;
+  }
+
   /** The same in their order; the same ones until something of it changes. */
   rows() {
     const { sort = "" } = this.props.page.state.texts, { columns } = this.props.answer, matching = this.matching();
     const key = `${sort} ${this.filtered.key}`, name = sort.replace(/^-/, "");
-    if (key !== this.order.key) this.order = { key, rows: name in columns ? sorted(matching, columns[name], sort.startsWith("-")) : matching };
+    if (key !== this.order.key) this.order = { key, rows: name in columns ? sorted(matching, this.ranks(name), sort.startsWith("-")) : matching };
     return this.order.rows;
   }
 
@@ -93,11 +111,11 @@ class Fleet extends Component {
 
   render() {
     const { page, answer, refusal } = this.props, { chosen, active } = this.state, { verdict = "", find = "", sort = "" } = page.state.texts;
-    const rows = this.rows(), { columns } = answer, counts = countsOf(columns.verdict);
+    const rows = this.rows(), { columns } = answer, counts = this.counts;
     const saves = [...chosen].reduce((sum, row) => sum + columns.saves_usd[row], 0);
     return html`<main class="alone fleet"><h1>${answer.view.title}</h1><p class="sub">${answer.view.subtitle}</p>
       ${refusal && html`<${Refused} refusal=${refusal} />`}<${Cards} cards=${answer.view.cards} />
-      <${Dots} rows=${this.matching()} columns=${columns} chosen=${chosen} onChoose=${this.choose} />
+      <${Dots} rows=${this.matching()} columns=${columns} savings=${this.ranks("saves_usd")} chosen=${chosen} onChoose=${this.choose} />
       <div class="filters"><label class="field text"><span class="name">Answer</span><select value=${verdict} onChange=${(/** @type {any} */ event) => page.note({ verdict: event.target.value })}><option value="">all, ${this.every.length.toLocaleString("en")}</option>
         ${Object.entries(VERDICTS).filter(([name]) => counts[name]).map(([name, words]) => html`<option value=${name}>${words}, ${counts[name].toLocaleString("en")}</option>`)}</select></label>
         <label class="field text"><span class="name">Words in id, name, account, region, instance, storage or reason</span><input type="search" value=${find} onInput=${(/** @type {any} */ event) => page.note({ find: event.target.value })} /></label></div>
@@ -114,7 +132,7 @@ class Fleet extends Component {
     const { chosen, patch, refusal, busy, risk, growth, durability } = this.state, inventories = (page.state.texts.inventory ?? "").split(",").filter(Boolean);
     const names = inventories.map((/** @type {string} */ file) => page.inventories.get(file) ?? "given before");
     return html`<section aria-busy=${busy}><h2>Change ${chosen.size ? `the ${chosen.size.toLocaleString("en")} chosen` : "all that saves"}</h2>
-      <div class="asked"><${ResultDrop} page=${page} words=${names.length ? `Inventory: ${names.join(", ")}. Drop more of it here` : "Drop the inventory here: what aws ec2 describe-volumes wrote"} />
+      <div class="asked patching"><${ResultDrop} page=${page} words=${names.length ? `Inventory: ${names.join(", ")}. Drop more of it here` : "Drop the inventory here: what aws ec2 describe-volumes wrote"} />
         <div><label class="field"><span class="name">Most risk</span><span class="box"><input type="number" min="0" max="100" value=${risk} onChange=${(/** @type {any} */ event) => this.setState({ risk: Number(event.target.value), patch: null })} /> %</span></label>
         <label class="check"><input type="checkbox" checked=${growth} onChange=${() => this.setState({ growth: !growth, patch: null })} /> What needs more too</label>
         <label class="check"><input type="checkbox" checked=${durability} onChange=${() => this.setState({ durability: !durability, patch: null })} /> What makes the data less sure too</label>
@@ -160,14 +178,14 @@ function countsOf(verdicts) {
 
 const HEIGHT = 260, EDGE = { left: 60, right: 18, top: 14, bottom: 40 };
 
-/** Savings against risk. @extends {SizedChart<{rows: number[], columns: Record<string, any[]>, chosen: Set<number>, onChoose: (row: number) => void}>} */
+/** Savings against risk. @extends {SizedChart<{rows: number[], columns: Record<string, any[]>, savings: import("./rows.js").Ranks, chosen: Set<number>, onChoose: (row: number) => void}>} */
 class Dots extends SizedChart {
   shouldComponentUpdate(/** @type {any} */ next, /** @type {any} */ state) { return next.rows !== this.props.rows || next.chosen !== this.props.chosen || state.width !== this.state.width; }
 
   render() {
-    const { rows, columns, chosen, onChoose } = this.props, { width } = this.state;
+    const { rows, columns, savings, chosen, onChoose } = this.props, { width } = this.state;
     const rated = rows.filter(row => columns.verdict[row] === "change" && columns.risk[row] !== null);
-    const drawn = sorted(rated, columns.saves_usd, true).slice(0, MOST_DOTS);
+    const drawn = sorted(rated, savings, true).slice(0, MOST_DOTS);
     const x = scale([0, 100], EDGE.left, width - EDGE.right, false, true, true), y = scale(drawn.length ? drawn.map(row => columns.saves_usd[row]) : [1], HEIGHT - EDGE.bottom, EDGE.top, false, true);
     const cut = rated.length > MOST_DOTS ? `; the ${MOST_DOTS.toLocaleString("en")} largest of ${rated.length.toLocaleString("en")}` : "";
     return html`<figure class="frontier dots" ref=${(/** @type {any} */ box) => { this.box = box; }}><figcaption><strong>Savings against risk</strong> <span class="unit">USD a month; risk: fortnights that miss the goal; simulated${cut}</span></figcaption>

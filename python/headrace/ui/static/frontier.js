@@ -11,7 +11,7 @@ import { scale } from "./scales.js";
 
 const HEIGHT = 340, EDGE = { left: 60, right: 18, top: 20, bottom: 44 };
 
-/** @extends {SizedChart<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: (point: Point) => void}>} */
+/** @extends {SizedChart<{points: Point[], subject: string, best: any, today: any, goal: number | null, onPick: ((point: Point) => void) | null}>} */
 export class Frontier extends SizedChart {
   constructor(/** @type {any} */ props) { super(props); this.state = { ...this.state, near: null }; }
   // A slider that moves the day alone leaves the candidates as they are.
@@ -41,13 +41,13 @@ export class Frontier extends SizedChart {
         ${y.ticks.map(tick => html`<line class="grid" x1=${EDGE.left} x2=${width - EDGE.right} y1=${y.at(tick)} y2=${y.at(tick)} /><text class="tick" x=${EDGE.left - 8} y=${y.at(tick) + 4} text-anchor="end">${demand ? latency(tick) : short(tick)}</text>`)}
         <text class="tick" x=${width - EDGE.right} y=${HEIGHT - 6} text-anchor="end">USD a month</text>
         ${goal && html`<line class="goal" x1=${EDGE.left} x2=${width - EDGE.right} y1=${y.at(goal)} y2=${y.at(goal)} /><text class="tick" x=${width - EDGE.right} y=${y.at(goal) - 5} text-anchor="end">goal: ${demand ? latency(goal) : `${figure(goal)} tps`}</text>`}
-        ${all.map(point => html`<g class=${`point ${point.meets_goals ? "meets" : "misses"}`} onMouseEnter=${() => this.setState({ near: point })} onClick=${() => onPick(point)}>
+        ${all.map(point => html`<g class=${`point ${point.meets_goals ? "meets" : "misses"}`} onMouseEnter=${() => this.setState({ near: point })} onClick=${() => onPick?.(point)}>
           ${!demand && point.tps_low !== null && point.tps_low !== undefined && point.meets_goals && html`<line x1=${x.at(point.cost_usd_month)} x2=${x.at(point.cost_usd_month)} y1=${y.at(point.tps_low)} y2=${y.at(point.tps_high)} />`}
           <circle class="catch" cx=${x.at(point.cost_usd_month)} cy=${y.at(measure(point))} r="11" /><circle cx=${x.at(point.cost_usd_month)} cy=${y.at(measure(point))} r=${is(point, best) || is(point, today) ? 7 : 4.5} class=${is(point, best) ? "good" : is(point, today) ? "warn" : ""} /></g>`)}
         ${marked.map((/** @type {any} */ { choice, words, kind }) => { const across = x.at(choice.cost_usd_month), end = across > width - 130;
           return html`<text class=${`mark ${kind}`} x=${across + (end ? -12 : 12)} y=${y.at(measure({ ...choice, ...choice.metrics })) - 9} text-anchor=${end ? "end" : "start"}>${words}</text>`; })}
       </svg>
-      <p class="near" aria-hidden="true">${about ? `${place(about)}: ${figure(about.cost_usd_month)} USD a month, ${demand ? `I/O p99 ${about.p99_ms === null ? "a minute or more" : latency(about.p99_ms)}` : `${figure(about.tps)} tps`}${about.meets_goals ? ", meets every goal" : ", misses a goal"}` : demand ? "Point at a storage; a click draws its day." : "Point at a storage; a click runs it in the Database view."}</p></figure>`;
+      <p class="near" aria-hidden="true">${about ? `${place(about)}: ${figure(about.cost_usd_month)} USD a month, ${demand ? `I/O p99 ${about.p99_ms === null ? "a minute or more" : latency(about.p99_ms)}` : `${figure(about.tps)} tps`}${about.meets_goals ? ", meets every goal" : ", misses a goal"}` : !onPick ? "Point at a storage." : demand ? "Point at a storage; a click draws its day." : "Point at a storage; a click runs it in the Database view."}</p></figure>`;
   }
 }
 

@@ -35,14 +35,15 @@ async function read(lab, show, signal) {
         for (const line of lines) take(lab, JSON.parse(line));
         show();
       }
-      lab.lost = true;
+      lab.lost = !lab.ended;
     } catch (refusal) {
       if (signal.aborted) return;
       lab.lost = true;
       lab.refusal = refusal instanceof Error ? { value: "headrace page", rule: "does not answer", source: "", hint: "Run headrace page again." } : refusal;
     }
     show();
-    await new Promise(rested => setTimeout(rested, AGAIN_MS));
+    if (!lab.ended) await new Promise(rested => setTimeout(rested, AGAIN_MS));
+    lab.ended = false;
   }
 }
 
@@ -50,6 +51,7 @@ async function read(lab, show, signal) {
 function take(lab, line) {
   if (line.error) { lab.refusal = line.error; lab.lost = true; return; }
   lab.refusal = null; lab.lost = false;
+  if (line.ended) { lab.ended = true; return; } // other volumes are attached: the next stream has them
   if (line.commands) { lab.commands = line.commands; return; }
   const last = lab.moments[lab.moments.length - 1];
   if (last && line.t_unix <= last.t_unix) return; // told before the stream was lost
@@ -57,18 +59,20 @@ function take(lab, line) {
 }
 
 /** @param {any} page */
-export function LabView({ lab, facts }) {
+export function LabView({ lab, facts, show }) {
   const change = facts.actions.length > 0 && html`<${ChangePanel} actions=${facts.actions} volumes=${lab.moments[lab.moments.length - 1]?.volumes ?? []} />`;
   const now = lab.moments[lab.moments.length - 1];
   if (!now) return html`<main class="alone"><h1>${lab.refusal ? "There is no lab to show" : "Waiting for the first second"}</h1>
     ${lab.refusal && html`<${Refused} refusal=${lab.refusal} /><h2>How to make one</h2><${Code} lines=${["headrace lab up", "headrace volume create gp3:20 --name db --attach"]} />`}${change}</main>`;
+  /** @type {string[]} */
+  const drawn = (lab.drawn ?? now.volumes.map((/** @type {any} */ volume) => volume.id)).slice(0, COLOURS.length);
   const binds = now.verdict.word === "binds" || now.verdict.word === "degraded";
-  return html`<main class="alone"><h1>${now.verdict.word}: ${now.verdict.text}.</h1>
-    <p class="sub" role="status">${lab.lost ? "The lab does not answer now; asked again every 2 s. What is drawn is older." : `${now.target}, measured, every ${figure(now.grain_s)} s`}</p>
+  return html`<main class="alone"><h1>${lab.lost ? "The lab does not answer" : `${now.verdict.word}: ${now.verdict.text}`}.</h1>
+    <p class="sub" role="status">${lab.lost ? "The lab does not answer now; asked again every 2 s. What is drawn is older." : `${now.volumes.length > 3 ? `${now.volumes.length} volumes of the lab` : now.target}, measured, every ${figure(now.grain_s)} s`}</p>
     ${lab.lost && lab.refusal && html`<${Refused} refusal=${lab.refusal} />`}
     <${Cards} cards=${cardsOf(now, binds)} />
-    <${Charts} moments=${lab.moments} />
-    <h2>Volumes</h2><${Volumes} volumes=${now.volumes} />
+    <${Charts} moments=${lab.moments} drawn=${drawn} every=${now.volumes.length} />
+    <h2>Volumes</h2><${Volumes} volumes=${now.volumes} drawn=${drawn} onDraw=${(/** @type {string} */ id) => { lab.drawn = drawn.includes(id) ? drawn.filter(other => other !== id) : [...drawn, id].slice(-COLOURS.length); show(); }} />
     ${now.notes.length > 0 && html`<ul>${now.notes.map((/** @type {string} */ note) => html`<li>${note}</li>`)}</ul>`}
     <h2>The same on the command line</h2><${Code} lines=${lab.commands} />${change}</main>`;
 }
@@ -85,9 +89,9 @@ function cardsOf(now, binds) {
   return cards;
 }
 
-/** @param {{moments: any[]}} props */
-function Charts({ moments }) {
-  const first = moments[0].t_unix - (moments[0].t_unix - ZONE_S) % DAY_S, ids = [...new Set(moments.flatMap(moment => moment.volumes.map((/** @type {any} */ volume) => volume.id)))].slice(0, COLOURS.length);
+/** @param {{moments: any[], drawn: string[], every: number}} props */
+function Charts({ moments, drawn: ids, every }) {
+  const first = moments[0].t_unix - (moments[0].t_unix - ZONE_S) % DAY_S;
   /** @type {number[]} */
   const times = [];
   /** @type {(any | null)[]} */
@@ -102,24 +106,33 @@ function Charts({ moments }) {
     return { name: nameOf(moments, id), values, colour: COLOURS[index] };
   }).filter(line => line.values.some(value => value !== null));
   const worst = (/** @type {any} */ volume) => Math.max(volume.read_p99_ms ?? 0, volume.write_p99_ms ?? 0) || null;
+  const which = every > ids.length ? `; ${ids.length} of ${every} volumes, chosen in the table` : "";
   const shared = { times, sync: "lab", clock: true }, balances = lines(volume => volume.balance === null ? null : 100 * volume.balance), latencies = lines(worst);
-  return html`<section class="day"><${Panel} ...${shared} title="I/Os a second" unit="measured" lines=${lines(volume => (volume.read_iops ?? 0) + (volume.write_iops ?? 0))} height=${200} described="I/Os a second of each volume" />
+  return html`<section class="day"><${Panel} ...${shared} title="I/Os a second" unit=${`measured${which}`} lines=${lines(volume => (volume.read_iops ?? 0) + (volume.write_iops ?? 0))} height=${200} described="I/Os a second of each volume" />
     ${latencies.length > 0 && html`<${Panel} ...${shared} title="p99 of reads or writes, the longer" unit="ms, measured" log lines=${latencies} height=${140} described="99th percentile of the latency of each volume" />`}
     ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, measured" most=${100} lines=${balances} height=${120} described="Credit balance of each volume" />`}
     ${rows.some(row => row?.server) && html`<${Panel} ...${shared} title="Transactions a second" unit="measured" lines=${[{ name: "server", values: rows.map(row => row?.server?.tps ?? null), colour: "--good" }]} height=${120} described="Transactions a second of the server" />`}</section>`;
 }
 
-/** @param {any[]} moments @param {string} id */
-const nameOf = (moments, id) => { const volume = moments.flatMap(moment => moment.volumes).find(candidate => candidate.id === id); return volume.name ?? id; };
+/** The name that a volume had last. @param {any[]} moments @param {string} id */
+function nameOf(moments, id) {
+  for (let at = moments.length - 1; at >= 0; at--) {
+    const volume = moments[at].volumes.find((/** @type {any} */ candidate) => candidate.id === id);
+    if (volume) return volume.name ?? id;
+  }
+  return id;
+}
 
 const COLUMNS = ["volume", "storage", "IOPS", "MiB/s", "queue", "read p99 ms", "write p99 ms", "over its limits", "balance", "head-room"];
 
-/** @param {{volumes: any[]}} props */
-function Volumes({ volumes }) {
+/** The volumes as they are; where there are more than colours, those that are drawn are chosen here.
+ * @param {{volumes: any[], drawn: string[], onDraw: (id: string) => void}} props */
+function Volumes({ volumes, drawn, onDraw }) {
+  const chooses = volumes.length > COLOURS.length;
   const cells = (/** @type {any} */ volume) => [volume.name ?? volume.id, volume.spec ?? "-", figure((volume.read_iops ?? 0) + (volume.write_iops ?? 0)), figure((volume.read_mib_s ?? 0) + (volume.write_mib_s ?? 0)), figure(volume.queue),
     figure(volume.read_p99_ms), figure(volume.write_p99_ms), share(Math.max(0, ...Object.values(volume.exceeded).map(Number))), volume.bursts ? share(volume.balance) : "no credits", share(volume.headroom)];
-  return html`<div class="scroll" tabindex="0"><table><thead><tr>${COLUMNS.map((name, index) => html`<th scope="col" class=${index > 1 ? "right" : "whole"}>${name}</th>`)}</tr></thead>
-    <tbody>${volumes.map(volume => html`<tr key=${volume.id}>${cells(volume).map((cell, index) => html`<td class=${index > 1 ? "right" : "whole"} data-title=${COLUMNS[index]}>${cell}</td>`)}</tr>`)}</tbody></table></div>`;
+  return html`<div class="scroll volumes" tabindex="0"><table><thead><tr>${chooses && html`<th scope="col">drawn</th>`}${COLUMNS.map((name, index) => html`<th scope="col" class=${index > 1 ? "right" : "whole"}>${name}</th>`)}</tr></thead>
+    <tbody>${volumes.map(volume => html`<tr key=${volume.id}>${chooses && html`<td data-title="drawn"><input type="checkbox" aria-label=${`Draw ${volume.name ?? volume.id}`} checked=${drawn.includes(volume.id)} onChange=${() => onDraw(volume.id)} /></td>`}${cells(volume).map((cell, index) => html`<td class=${index > 1 ? "right" : "whole"} data-title=${COLUMNS[index]}>${cell}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 /** @param {number | null | undefined} value */

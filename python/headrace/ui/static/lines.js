@@ -7,9 +7,17 @@ import { figure } from "./figures.js";
 /** @typedef {{name: string, values: (number | null)[], colour: string, filled?: boolean, dashed?: boolean}} Line */
 /** @typedef {{name: string, value: number, colour: string}} Limit */
 
-/** The colour behind a name of the stylesheet. @param {string} name */
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = matchMedia("(prefers-color-scheme: dark)");
+/** Colours by their names in the stylesheet, asked once: each question makes the browser work out its styles. @type {Map<string, string>} */
+const colours = new Map();
+dark.addEventListener("change", () => colours.clear());
+
+/** The colour behind a name of the stylesheet. @param {string} name */
+function colour(name) {
+  let value = colours.get(name);
+  if (value === undefined) colours.set(name, value = getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return value;
+}
 
 /** One panel. `times`: s; `clock`: whether they are times of a day.
  * @extends {Component<{title: string, unit: string, times: number[], lines: Line[], limits?: Limit[], marks?: boolean[], log?: boolean, height?: number, clock?: boolean, sync: string, most?: number, described: string}>} */

@@ -5,13 +5,13 @@ import { ask, keepKey, keepingUp, newestOnly } from "./asking.js";
 import { OPTIONS, VIEWS, readAddress, writeAddress } from "./address.js";
 import { PlanView } from "./plan.js";
 import { DatabaseView } from "./database.js";
-import { LabView, follow } from "./lab.js";
+import { LabView, follow as followStream } from "./lab.js";
 import { DoctorView, judgeFile } from "./doctor.js";
 import { FleetView, openResult } from "./fleet.js";
-import { ReplicasView } from "./replicas.js";
+import { ReplicasView, questionOf } from "./replicas.js";
 import { ProofsView } from "./proofs.js";
 import { StudiesView } from "./studies.js";
-import { askDays, engineName, startEngine } from "./engine.js";
+import { askDays, askReplica, askRun, engineName, startEngine } from "./engine.js";
 import { Refused } from "./view.js";
 import { take } from "./workload.js";
 
@@ -20,6 +20,7 @@ const wide = matchMedia("(min-width: 900px)");
 // How long a slider rests before a plan is made, ms: between two movements of a hand.
 const REST_MS = 250;
 const DRAWN = { plan: PlanView, database: DatabaseView, fleet: FleetView, lab: LabView, replicas: ReplicasView, doctor: DoctorView, studies: StudiesView, proofs: ProofsView };
+const SHOWN_IN = { plan: "plan", proof: "proofs", fleet: "fleet" };
 const FIRST_STUDY = 1; // takes a second; others take up to a minute
 const AGAIN_MS = 5000; // between two looks at replicas: each takes some two seconds
 const REPLICA = "gp3:500:3000"; // of the first look at the view: half of what the source has
@@ -28,6 +29,7 @@ const REPLICA = "gp3:500:3000"; // of the first look at the view: half of what t
 const page = {
   facts: null, state: null, wide: wide.matches, dropped: null, drawn: [], day: { answer: null, refusal: null },
   doctor: { file: null, storage: "", answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
+  course: { answer: null, refusal: null }, following: { answer: null, refusal: null },
   ...Object.fromEntries(["plan", "run", "study", "fleet", "topology", "replica", "proofs", "proof"].map(name => [name, { answer: null, refusal: null, busy: false }])),
 };
 
@@ -35,10 +37,15 @@ const askPlan = newestOnly("/api/plan", (answer, refusal) => {
   page.plan = { answer: answer ?? null, refusal, busy: false };
   show(); askAgain();
 }, REST_MS);
+const askPlanFile = newestOnly("/api/opened-plan", (answer, refusal) => { page.plan = { answer, refusal, busy: false }; show(); }, 0);
 const askStudy = newestOnly("/api/study", (answer, refusal) => { page.study = { answer, refusal, busy: false }; show(); }, 0);
 const askDay = keepingUp(askDays, (answer, refusal) => { page.day = { answer, refusal }; show(); });
-const askRun = keepingUp(question => ask("/api/run", question), (answer, refusal) => { page.run = { answer: answer ?? page.run.answer, refusal, busy: false }; show(); });
-const askReplica = keepingUp(question => ask("/api/replica", question), (answer, refusal) => { page.replica = { answer: answer ?? page.replica.answer, refusal, busy: false }; show(); });
+let answered = 0;
+// The model follows a hand; sentences, intervals and commands come from the server once it rests.
+const follow = (/** @type {string} */ name) => (/** @type {any} */ answer, /** @type {any} */ refusal, /** @type {any} */ question) => { page[name] = { answer: refusal ? page[name].answer : answer, refusal, question, at: ++answered }; show(); };
+const settle = (/** @type {string} */ name) => (/** @type {any} */ answer, /** @type {any} */ refusal, /** @type {any} */ question) => { page[name] = { answer: answer ?? page[name].answer, refusal, question, busy: false, at: ++answered }; show(); };
+const askCourse = keepingUp(askRun, follow("course")), askWholeRun = newestOnly("/api/run", settle("run"), REST_MS);
+const askFollowing = keepingUp(askReplica, follow("following")), askWholeReplica = newestOnly("/api/replica", settle("replica"), REST_MS);
 const keep = (/** @type {string} */ name) => (/** @type {any} */ answer, /** @type {any} */ refusal) => { page[name] = { answer, refusal, busy: false }; show(); };
 const askFleet = newestOnly("/api/fleet", keep("fleet"), 0), askProof = newestOnly("/api/proof", keep("proof"), 0), askProofs = newestOnly("/api/proofs", keep("proofs"), 0);
 
@@ -58,7 +65,7 @@ page.rest = () => {
 page.go = (/** @type {any} */ state) => { page.state = state; const address = writeAddress(state); history.pushState(null, "", address); page.rested = address; fresh(); };
 page.choose = (/** @type {any} */ example) => {
   const storage = page.state.view === "plan" ? "" : example.storage || "gp3:500:6000";
-  page.go({ ...page.state, workload: example.workload, settings: page.state.view === "plan" ? example.settings : {}, storage });
+  page.go({ ...page.state, workload: example.workload, settings: page.state.view === "plan" ? example.settings : {}, storage, texts: page.state.view === "plan" ? {} : page.state.texts });
 };
 page.drop = (/** @type {any} */ answer) => { page.dropped = answer; page.choose({ ...answer, settings: {}, storage: "" }); };
 page.tell = (/** @type {any} */ refusal) => { page.dropped = { refusal }; show(); };
@@ -73,12 +80,14 @@ page.show = () => show();
 // A result is shown where it belongs; an inventory stays with the fleet that is shown.
 page.opened = (/** @type {any} */ result) => {
   const { view, texts } = page.state;
-  if (result.kind !== "inventory") return page.go({ ...page.state, view: result.kind === "proof" ? "proofs" : "fleet", settings: {}, storage: "", texts: { file: result.file, ...(result.kind === "fleet" && texts.inventory ? { inventory: texts.inventory } : {}) } });
+  if (result.kind !== "inventory") return page.go({ ...page.state, view: SHOWN_IN[/** @type {"plan"} */ (result.kind)], workload: result.kind === "plan" ? "" : page.state.workload, settings: {}, storage: "", texts: { file: result.file, ...(result.kind === "fleet" && texts.inventory ? { inventory: texts.inventory } : {}) } });
   page.inventories.set(result.file, result.name);
   page.note({ inventory: [...new Set([...(texts.inventory ?? "").split(","), result.file])].filter(Boolean).join() });
 };
 page.inventories = new Map();
-page.refuse = (/** @type {any} */ refusal) => { const name = page.state.view === "proofs" ? "proof" : "fleet"; page[name] = { ...page[name], refusal, busy: false }; show(); };
+page.refuse = (/** @type {any} */ refusal) => {
+  if (page.state.view in OPTIONS) return page.tell(refusal);
+  const name = page.state.view === "proofs" ? "proof" : "fleet"; page[name] = { ...page[name], refusal, busy: false }; show(); };
 page.pick = (/** @type {any} */ point) => {
   if (page.kind === "demand") { page.move({ storage: point.storage }); page.rest(); return; }
   const settings = Object.fromEntries(Object.entries({ instance: point.instance, log_storage: point.log_storage, threads: page.state.settings.threads }).filter(([, value]) => value));
@@ -101,8 +110,8 @@ function kindOf() {
 
 /** Another address: what was answered is of another question. */
 function fresh() {
-  for (const question of [askPlan, askDay, askRun, askStudy, askFleet, askReplica, askProof, askProofs]) question.forget();
-  page.day = { answer: null, refusal: null };
+  for (const question of [askPlan, askPlanFile, askDay, askCourse, askWholeRun, askStudy, askFleet, askFollowing, askWholeReplica, askProof, askProofs]) question.forget();
+  page.day = page.course = page.following = { answer: null, refusal: null };
   for (const name of ["plan", "run", "study", "fleet", "replica", "proof"]) page[name] = { answer: null, refusal: null, busy: true };
   show(); askAgain();
 }
@@ -115,8 +124,12 @@ function askAgain() {
   if (view === "studies") return texts.study && askStudy({ name: texts.study });
   if (view === "fleet") return texts.file && askFleet({ file: texts.file });
   if (view === "proofs") { askProofs({}); return (texts.file || texts.proof) && askProof(texts.file ? { file: texts.file } : { name: texts.proof }); }
-  if (view === "database") return askRun({ workload, storage, settings });
-  if (view === "replicas") { lookAtReplicas(); return askReplica({ workload, storage, settings, replica: texts.replica, workers: texts.workers ? Number(texts.workers) : null }); }
+  if (view === "database") { const question = { workload, storage, settings }; askCourse(question); return askWholeRun(question); }
+  if (view === "replicas") {
+    const question = questionOf(page.state);
+    lookAtReplicas(); askFollowing(question); return askWholeReplica(question);
+  }
+  if (texts.file) return askPlanFile({ file: texts.file });
   const question = JSON.stringify([workload, settings]);
   if (!page.plan.answer || page.planned !== question) {
     page.planned = question;
@@ -141,7 +154,7 @@ async function lookAtReplicas() {
 /** One stream for as long as the view is shown. */
 function followLab() {
   if (page.lab.stop) return;
-  page.lab.stop = follow(page.lab, () => {
+  page.lab.stop = followStream(page.lab, () => {
     if (page.state.view === "lab") return show();
     page.lab.stop(); page.lab.stop = null;
   });
@@ -160,7 +173,14 @@ function askForDay() {
     start_balance_percent: first ? settings.start_balance ?? 100 : null });
 }
 
+let drawing = 0;
+
+/** Draws the page once in the next frame, however much has changed until then. */
 function show() {
+  drawing ||= requestAnimationFrame(() => { drawing = 0; draw(); });
+}
+
+function draw() {
   const { facts, state } = page;
   if (!facts) return;
   page.kind = kindOf();
@@ -193,14 +213,14 @@ async function start() {
   addEventListener("popstate", read);
   wide.addEventListener("change", () => { page.wide = wide.matches; show(); });
   addEventListener("dragover", event => event.preventDefault());
-  addEventListener("drop", event => { event.preventDefault(); if (page.state.view === "doctor") judgeFile(event.dataTransfer?.files[0], page.judge); else if (page.state.view === "fleet" || page.state.view === "proofs") openResult(event.dataTransfer?.files[0], page); else take(event.dataTransfer?.files[0], page.drop, page.tell); });
+  addEventListener("drop", event => { event.preventDefault(); if (page.state.view === "doctor") judgeFile(event.dataTransfer?.files[0], page.judge); else if (page.state.view === "fleet" || page.state.view === "proofs") openResult(event.dataTransfer?.files[0], page); else take(event.dataTransfer?.files[0], page); });
 }
 
 function read() {
   const state = readAddress(location, page.facts.options), first = page.facts.examples.find((/** @type {any} */ example) => state.view === "plan" || example.kind === "database");
   if (state.view === "studies") state.texts.study ??= page.facts.studies[FIRST_STUDY].name;
   if (state.view === "replicas") state.texts.replica ??= REPLICA;
-  if (state.view in OPTIONS && !state.workload) Object.assign(state, { workload: first.workload, settings: state.view === "plan" ? first.settings : {} });
+  if (state.view in OPTIONS && !state.workload && !state.texts.file) Object.assign(state, { workload: first.workload, settings: state.view === "plan" ? first.settings : {} });
   if ((state.view === "database" || state.view === "replicas") && !state.storage) state.storage = first.storage;
   page.state = state;
   page.rested = writeAddress(state);

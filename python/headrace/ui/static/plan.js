@@ -15,26 +15,26 @@ const FIRST = ["growth", "months", "free_percent", "max_volumes", "size_gib", "t
 /** @param {any} page */
 export function PlanView(page) {
   const { facts, state, plan, kind, move, rest } = page;
-  const answer = plan.answer, set = (/** @type {string} */ name) => (/** @type {any} */ value) => move({ settings: { ...state.settings, [name]: value } });
+  const answer = plan.answer, opened = !!state.texts.file, set = (/** @type {string} */ name) => (/** @type {any} */ value) => move({ settings: { ...state.settings, [name]: value } });
   const inForce = answer ? answer.result.goals : [];
   const fits = (/** @type {any} */ option) => option.name !== "goals" && option.name !== "default_goals" && (option.scope !== "Database" || kind === "database")
     && (option.scope !== "With --on" || (state.settings.on ?? ["ec2"]).join() !== "ec2");
   const options = facts.options.plan.filter(fits);
   const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} value=${state.settings[option.name] ?? null} onMove=${set(option.name)} onRest=${rest} />`;
   return html`<main class="sides" aria-busy=${plan.busy}>
-    <div class="head">${answer ? html`<h1>${answer.view.title}.</h1><p class="sub">${answer.view.subtitle}</p>` : html`<h1>${plan.refusal ? "This cannot be planned" : "Planning"}</h1>`}
+    <div class="head">${answer ? html`<h1>${answer.view.title}.</h1><p class="sub">${answer.view.subtitle}</p>` : html`<h1>${plan.refusal ? opened ? "This file cannot be shown" : "This cannot be planned" : opened ? "Opening the plan" : "Planning"}</h1>`}
       ${plan.refusal && html`<${Refused} refusal=${plan.refusal} />`}
       ${answer && html`<${Cards} cards=${answer.view.cards} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
-      <${Goals} goals=${state.settings.goals ?? []} inForce=${inForce} metrics=${facts.metrics[kind] ?? {}} onMove=${set("goals")} onRest=${rest} />
+      ${opened ? html`<p class="near">${answer ? `${answer.name} is shown as it was written. ` : ""}Choose a load above to plan anew.</p>` : html`<${Goals} goals=${state.settings.goals ?? []} inForce=${inForce} metrics=${facts.metrics[kind] ?? {}} onMove=${set("goals")} onRest=${rest} />
       ${FIRST.map(name => options.find((/** @type {any} */ option) => option.name === name)).filter(Boolean).map(control)}
-      <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details>
+      <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details>`}
     </details>
     <div class="body">
-      ${kind === "demand" && html`<${Day} ...${page} />`}
-      ${answer && html`<${Frontier} points=${answer.result.frontier} subject=${answer.result.subject} best=${answer.result.recommended ?? answer.result.closest[0] ?? null} today=${answer.result.compared} goal=${goalOf(answer.result)} onPick=${page.pick} />
-        <h2>The same on the command line</h2><${Code} lines=${answer.commands} />
+      ${kind === "demand" && !opened && html`<${Day} ...${page} />`}
+      ${answer && html`<${Frontier} points=${answer.result.frontier} subject=${answer.result.subject} best=${answer.result.recommended ?? answer.result.closest[0] ?? null} today=${answer.result.compared} goal=${goalOf(answer.result)} onPick=${opened ? null : page.pick} />
+        ${answer.commands.length > 0 && html`<h2>${opened ? "Prove it on the command line" : "The same on the command line"}</h2><${Code} lines=${answer.commands} />`}
         <${Blocks} blocks=${answer.view.blocks} />`}
     </div></main>`;
 }

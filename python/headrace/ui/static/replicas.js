@@ -2,37 +2,42 @@
 // Replicas: one that is predicted behind a database, and those of the lab as they are now.
 import { html } from "./html.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
-import { Control, Slider } from "./controls.js";
-import { StorageControl } from "./storage.js";
+import { Control, Slider, withUsual } from "./controls.js";
+import { StorageControl, wordsOf } from "./storage.js";
 import { WorkloadControl } from "./workload.js";
 import { Panel } from "./lines.js";
 import { figure } from "./figures.js";
+import { newestOf, newestRefusal } from "./asking.js";
 
 const FIRST = ["threads", "cache_gib", "growth", "instance", "seconds"], SOURCES_OWN = ["form"];
 
 /** @param {any} page */
 export function ReplicasView(page) {
-  const { facts, state, replica, topology, move, rest } = page, { answer, refusal } = replica, { texts } = state;
+  const { facts, state, replica, following, topology, move, rest } = page, { texts } = state, { answer } = replica, question = questionOf(state);
+  const { ahead, columns } = newestOf(following, replica), refusal = newestRefusal([replica, following], question);
   const put = (/** @type {Record<string, string>} */ change) => move({ texts: { ...texts, ...change } });
   const options = facts.options.predict.filter((/** @type {any} */ option) => !SOURCES_OWN.includes(option.name));
-  const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} value=${state.settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => move({ settings: { ...state.settings, [option.name]: value } })} onRest=${rest} />`;
-  const summary = answer?.result.summary;
-  return html`<main class="sides" aria-busy=${replica.busy}>
-    <div class="head"><h1>${summary ? `A replica on ${texts.replica} ${summary.onset_s === null ? `keeps up: at most ${seconds(summary.peak_lag_s)} behind` : `falls behind from ${seconds(summary.onset_s)} on, by up to ${seconds(summary.peak_lag_s)}`}.` : refusal ? "This cannot be run" : "Running"}</h1>
+  const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${withUsual(option, answer)} value=${state.settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => move({ settings: { ...state.settings, [option.name]: value } })} onRest=${rest} />`;
+  const summary = ahead ? following.answer.summary : answer?.result.summary, storage = ahead ? following.question.replica : texts.replica;
+  return html`<main class="sides" aria-busy=${replica.busy && !ahead}>
+    <div class="head"><h1>${summary && !refusal ? `A replica on ${wordsOf(storage)} ${summary.onset_s === null ? `keeps up: at most ${seconds(summary.peak_lag_s)} behind` : `falls behind after ${seconds(summary.onset_s)}, by up to ${seconds(summary.peak_lag_s)}`}.` : refusal ? "This cannot be run" : "Running"}</h1>
       <p class="sub">${answer ? `${answer.view.title}. ${answer.view.subtitle}, simulated` : ""}</p>
       ${refusal && html`<${Refused} refusal=${refusal} />`}
-      ${summary && html`<${Cards} cards=${cardsOf(summary)} />`}</div>
+      ${summary && !refusal && html`<${Cards} cards=${cardsOf(summary)} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
-      <h2>Source</h2><${StorageControl} storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
-      <h2>Replica</h2><${StorageControl} storage=${texts.replica} onMove=${(/** @type {string} */ storage) => put({ replica: storage })} onRest=${rest} />
+      <${StorageControl} legend="The source's storage" storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
+      <${StorageControl} legend="The replica's storage" storage=${texts.replica} onMove=${(/** @type {string} */ storage) => put({ replica: storage })} onRest=${rest} />
       <${Slider} label="Applier threads" value=${texts.workers ? Number(texts.workers) : null} usual="as its version has it" unit="" from=${1} to=${64} least=${0} most=${1024} whole onMove=${(/** @type {number | null} */ count) => put({ workers: count === null ? "" : String(count) })} onRest=${rest} />
       ${FIRST.map(name => options.find((/** @type {any} */ option) => option.name === name)).map(control)}
       <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details></details>
-    <div class="body">${answer && html`<${Course} columns=${answer.columns} />
-      <h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}
+    <div class="body">${columns && html`<${Course} columns=${columns} />`}
+      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}
       <${Topology} topology=${topology} /></div></main>`;
 }
+
+/** What a state of the view asks. @param {any} state */
+export const questionOf = ({ workload, settings, storage, texts }) => ({ workload, storage, settings, replica: texts.replica, workers: texts.workers ? Number(texts.workers) : null });
 
 /** What the replica's figures mean: the rate, the lag, the chance. @param {any} summary */
 function cardsOf(summary) {
@@ -87,5 +92,9 @@ function depthsOf(names, links) {
   return new Map(names.map(name => { let depth = 0; const seen = new Set([name]); for (let above = sources.get(name); above && names.includes(above) && !seen.has(above); above = sources.get(above)) { seen.add(above); depth++; } return [name, depth]; }));
 }
 
-/** 0.012 s, 40 min. @param {number} value */
-const seconds = value => value >= 120 ? `${figure(value / 60)} min` : `${figure(value)} s`;
+/** 0.012 s, 8 min 10 s, 40 min. @param {number} value */
+function seconds(value) {
+  if (value < 120) return `${figure(value)} s`;
+  const whole = Math.round(value), rest = whole % 60;
+  return `${Math.floor(whole / 60).toLocaleString("en")} min${value < 1200 && rest ? ` ${rest} s` : ""}`;
+}

@@ -13,6 +13,7 @@ export class Rows extends Component {
 
   componentDidUpdate(/** @type {any} */ before) {
     if (before.rows === this.props.rows) return;
+    if (!this.state.top && !this.state.active) return; // it is drawn so already
     this.box?.scrollTo(0, 0);
     this.setState({ top: 0, active: 0 });
   }
@@ -44,6 +45,7 @@ export class Rows extends Component {
   render() {
     const { columns, rows, chosen, sort, label, onSort, onChoose } = this.props, { top, active } = this.state;
     const first = Math.max(0, Math.floor(top / ROW_PX) - SPARE), last = Math.min(rows.length, Math.ceil((top + SIGHT_PX) / ROW_PX) + SPARE);
+    const slots = Math.ceil(SIGHT_PX / ROW_PX) + 2 * SPARE + 1; // elements that rows take in turn: none is made anew for another order
     const direction = (/** @type {string} */ name) => sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
     return html`<div class="rows" role="grid" tabindex="0" aria-label=${label} aria-multiselectable="true" aria-rowcount=${rows.length + 1} aria-colcount=${columns.length + 1}
       aria-activedescendant=${active >= first && active < last ? `row-${rows[active]}` : undefined} ref=${(/** @type {any} */ box) => { this.box = box; }}
@@ -51,7 +53,7 @@ export class Rows extends Component {
       <div role="rowgroup" class="heads"><div role="row" class="row" aria-rowindex="1"><span role="columnheader" class="pick">Pick</span>${columns.map(column => html`<span role="columnheader" key=${column.name} class=${kindOf(column)} aria-sort=${direction(column.name)}>
         <button type="button" onClick=${() => onSort(direction(column.name) === "descending" ? column.name : `-${column.name}`)}>${column.title}${direction(column.name) === "ascending" ? " ↑" : direction(column.name) === "descending" ? " ↓" : ""}</button></span>`)}</div></div>
       <div role="rowgroup" class="all" style=${{ height: `${rows.length * ROW_PX}px` }}>${rows.slice(first, last).map((row, nth) => { const place = first + nth, mine = chosen.has(row);
-        return html`<div role="row" id=${`row-${row}`} key=${row} class=${`row ${place === active ? "active" : ""} ${mine ? "chosen" : ""}`} aria-rowindex=${place + 2} aria-selected=${mine} style=${{ top: `${place * ROW_PX}px` }}
+        return html`<div role="row" id=${`row-${row}`} key=${place % slots} class=${`row ${place === active ? "active" : ""} ${mine ? "chosen" : ""}`} aria-rowindex=${place + 2} aria-selected=${mine} style=${{ top: `${place * ROW_PX}px` }}
           onClick=${() => { this.activate(place); onChoose(row); }}><span role="gridcell" class="pick">${mine ? "✓" : ""}</span>${columns.map(column => { const text = column.cell(row); return html`<span role="gridcell" key=${column.name} class=${kindOf(column)} title=${text}>${text}</span>`; })}</div>`; })}</div></div>`;
   }
 }
@@ -59,15 +61,26 @@ export class Rows extends Component {
 /** @param {Column} column */
 const kindOf = column => `${column.number ? "right" : ""} ${column.wide ? "wide" : ""}`;
 
-/** The rows in the order of a column: numbers by size, what is missing last, texts by their letters.
- * @param {number[]} rows @param {(string | number | null)[]} values @param {boolean} down */
-export function sorted(rows, values, down) {
-  const turn = down ? -1 : 1;
-  return [...rows].sort((a, b) => {
-    const first = values[a], second = values[b];
-    if (first === second) return a - b;
-    if (first === null) return 1;
-    if (second === null) return -1;
-    return first < second ? -turn : turn;
-  });
+/** Places of a column's values among its distinct values, -1 where one is missing: numbers by size, texts by their letters.
+ * @typedef {{places: Int32Array, count: number}} Ranks */
+
+/** Ranks a column, once for all orders of it. @param {(string | number | null)[]} values @returns {Ranks} */
+export function ranksOf(values) {
+  /** @type {any[]} */
+  const distinct = [...new Set(values)].filter(value => value !== null);
+  distinct.sort(typeof distinct[0] === "number" ? (a, b) => a - b : undefined);
+  const places = new Map(distinct.map((value, place) => [value, place]));
+  return { places: Int32Array.from(values, value => places.get(value) ?? -1), count: distinct.length };
+}
+
+/** The rows in the order of a column; what is missing comes last, and equals stay as they come. A counting sort: no two values are compared.
+ * @param {number[]} rows @param {Ranks} ranks @param {boolean} down @returns {number[]} */
+export function sorted(rows, { places, count }, down) {
+  const bucket = (/** @type {number} */ row) => places[row] < 0 ? count : down ? count - 1 - places[row] : places[row];
+  const starts = new Int32Array(count + 2);
+  for (const row of rows) starts[bucket(row) + 1]++;
+  for (let at = 1; at < starts.length; at++) starts[at] += starts[at - 1];
+  const order = new Array(rows.length);
+  for (const row of rows) order[starts[bucket(row)]++] = row;
+  return order;
 }

@@ -28,13 +28,25 @@ function Block({ block }) {
   switch (block.block) {
     case "Sentence": return html`<p class=${block.mark}>${block.text}</p>`;
     case "Heading": return html`<h2>${block.text}</h2>`;
-    case "Items": return html`<ul>${block.lines.map((/** @type {string} */ line) => html`<li>${line}</li>`)}</ul>`;
-    case "Code": return html`<${Code} lines=${block.lines} />`;
+    case "Items": return html`<ul>${block.lines.map((/** @type {string} */ line) => html`<li class=${line.startsWith("WARNING: ") ? "warn" : ""}>${line}</li>`)}</ul>`;
+    case "Code": return stepsOf(block.lines)?.map(step => html`<p class="step">${step.title}</p>${step.lines.length > 0 && html`<${Code} lines=${step.lines} />`}`) ?? html`<${Code} lines=${block.lines} />`;
     case "Table": return html`<${Table} table=${block} />`;
     case "Fold": return html`<details><summary>${block.title}${block.count > 1 ? html` <span class="count">(${block.count})</span>` : ""}</summary>
       <${Blocks} blocks=${block.blocks} /></details>`;
     default: return null;
   }
+}
+
+/** What is to be done as sentences, each with the lines that do it; null of lines that are no such list. @param {string[]} lines */
+function stepsOf(lines) {
+  const titles = lines.filter(line => !line.startsWith(" "));
+  if (!titles.length || titles.length === lines.length || !titles.every(line => line.endsWith(":"))) return null;
+  /** @type {{title: string, lines: string[]}[]} */
+  const steps = [];
+  for (const line of lines) {
+    if (line.startsWith(" ")) steps[steps.length - 1]?.lines.push(line.replace(/^ {1,4}/, "")); else steps.push({ title: line, lines: [] });
+  }
+  return steps;
 }
 
 /** Lines to copy. @param {{lines: string[], label?: string}} props */

@@ -2,27 +2,31 @@
 // The workload of a question: an example, a day described in a few answers, or a file that is dropped in.
 import { html } from "./html.js";
 import { ask } from "./asking.js";
+import { isResult, openResult } from "./fleet.js";
 import { Refused } from "./view.js";
 
 const MOST_BYTES = 1 << 20; // what the server takes; JSON adds to it, so that it may still refuse a file a little below
 
 /** @param {any} page */
-export function WorkloadControl({ facts, state, kind, plan, run, choose, dropped, tell, drop }) {
+export function WorkloadControl(page) {
+  const { facts, state, plan, run, choose, dropped } = page;
   const choices = facts.examples.filter((/** @type {any} */ example) => state.view === "plan" || example.kind === "database");
   const own = !choices.some((/** @type {any} */ example) => example.workload === state.workload);
   const name = (plan.answer ?? run.answer)?.workload?.name ?? dropped?.name ?? "your own";
   return html`<fieldset class="workload"><legend>Workload</legend>
     <label class="field text"><span class="name">Load</span><select value=${own ? "" : state.workload} onChange=${(/** @type {any} */ event) => { const chosen = choices.find((/** @type {any} */ example) => example.workload === event.target.value); if (chosen) choose(chosen); }}>
       ${own && html`<option value="">${name}</option>`}${choices.map((/** @type {any} */ example) => html`<option value=${example.workload}>${example.title}</option>`)}</select></label>
-    <label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { take(event.target.files[0], drop, tell); event.target.value = ""; }} />
-      <span>Drop a file here, or choose one: iostat, sar, vmstat, CloudWatch JSON, a workload in TOML</span></label>
+    <label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { take(event.target.files[0], page); event.target.value = ""; }} />
+      <span>Drop a file here, or choose one: iostat, sar, vmstat, CloudWatch JSON, a workload in TOML${state.view === "plan" ? ", a plan in JSON" : ""}</span></label>
     ${dropped?.refusal && html`<${Refused} refusal=${dropped.refusal} />`}
     ${state.view === "plan" && html`<details><summary>Describe a day</summary><${Answers} facts=${facts} choose=${choose} /></details>`}</fieldset>`;
 }
 
-/** @param {File | undefined} file @param {(answer: any) => void} drop @param {(refusal: any) => void} tell */
-export async function take(file, drop, tell) {
+/** Sends a dropped file to be read: a result to where it is shown, and a workload or recording to this view. @param {File | undefined} file @param {any} page */
+export async function take(file, page) {
   if (!file) return;
+  if (await isResult(file)) return openResult(file, page);
+  const { drop, tell } = page;
   const refusal = tooLarge(file, `Make a workload of it, which is small: headrace workload import '${file.name}' --to NAME.toml. Then drop that.`);
   if (refusal) return tell(refusal);
   try { drop(await ask("/api/upload", { name: file.name, text: await file.text() })); } catch (refusal) { tell(refusal); }

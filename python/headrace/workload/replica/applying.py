@@ -25,7 +25,7 @@ def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None
     given = workload.replica or ReplicaParameters()
     with core_errors():
         applier = dict(core.replica_applier(workload.database)["applier"])
-    applier |= dict(given.values) | ({} if given.written is None else {"written": list(given.written)})
+    applier |= given.to_core()
     for name, delta in (deltas or {}).items():
         bounds = parameter_spreads()[name]
         if delta and applier[name] is not None:

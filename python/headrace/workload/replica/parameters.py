@@ -39,6 +39,11 @@ class ReplicaParameters:
         for name in self.origin:
             check_choice("replica.from", name, tuple(self.values))
 
+    def to_core(self) -> dict[str, object]:
+        """Returns what was identified, in the core's table of an applier."""
+        table: dict[str, object] = {**self.values}
+        return table if self.written is None else {**table, "written": list(self.written)}
+
     def to_document(self) -> dict[str, object]:
         """Returns the table of a workload file."""
         table: dict[str, object] = {name: float(value) for name, value in self.values.items()}

@@ -1,0 +1,129 @@
+"""What the model of a browser is given, and the same model on the server: questions of
+`crates/whatif` about a demand or a database, answered byte by byte alike."""
+
+from __future__ import annotations
+
+import threading
+from typing import Annotated
+
+import msgspec
+
+from headrace.base import core
+from headrace.errors import InputError
+from headrace.simulation.database import processors_of
+from headrace.simulation.demand import row_length
+from headrace.simulation.replica import DRAIN_S, Replica
+from headrace.simulation.settings import DATABASE_SECONDS, PredictionSettings
+from headrace.ui.spelling import SOURCE
+from headrace.ui.workloads import Workloads
+from headrace.workload import OpenWorkload, TransactionWorkload
+
+# Questions to the model at once: more lines in a chart cannot be told apart.
+MOST_QUESTIONS = 4
+# The subjects of `crates/whatif`, and the part of a question that holds each.
+DEMAND, DATABASE = "load", "database"
+# A run begins with an empty cache, and one with a replica takes 600 s, as on the command line.
+START, REPLICA_SECONDS = "cold", 600
+PART_OF = {"demand": DEMAND, "run": DATABASE, "replica": DATABASE}
+
+_Text = Annotated[str, msgspec.Meta(max_length=2_000)]
+_Question = Annotated[dict[str, object], msgspec.Meta(max_length=100)]
+
+
+class AskLoad(msgspec.Struct, forbid_unknown_fields=True):
+    """A question for a workload as the model takes it."""
+
+    workload: _Text
+
+
+class AskModel(AskLoad, kw_only=True):
+    """Questions of `crates/whatif` about a workload, which stands in none of them: the model of a
+    browser answers the same, byte by byte."""
+
+    questions: Annotated[list[_Question], msgspec.Meta(min_length=1, max_length=MOST_QUESTIONS)]
+
+
+class ServerModel:
+    """The model of this server, for browsers without one of their own."""
+
+    def __init__(self, memory: Workloads) -> None:
+        self._memory = memory
+        self._model = core.WhatIf()  # what it remembers changes no answer
+        self._lock = threading.Lock()
+
+    def answer(self, ask: AskModel) -> dict[str, object]:
+        """Answers questions about a workload; a refusal is an answer too. Raises InputError."""
+        answers = []
+        with self._lock:  # questions of two windows do not mix: a later one leaves its workload out
+            given: dict[str, object] = _table_of(self._memory, ask)
+            for question in ask.questions:
+                text = self._model.answer(msgspec.json.encode(question | given).decode())
+                answers.append(msgspec.Raw(text.encode()))
+                given = {name: None for name in given}
+        return {"answers": answers}
+
+
+def describe_load(memory: Workloads, ask: AskLoad) -> dict[str, object]:
+    """Returns a demand as the model takes it, not cut by the limits of its recording, with the
+    length of a row as `headrace simulate` has it and the clock of its start. Raises InputError."""
+    load = _demand_of(memory, ask.workload)
+    return {DEMAND: _columns_of(load), "row_s": row_length(load), "clock_start": load.source.get("clock_start")}
+
+
+def describe_database(memory: Workloads, ask: AskLoad) -> dict[str, object]:
+    """Returns a database as the model takes it, and the settings of a run and of a replica where
+    none is given, by the names of their options. Raises InputError."""
+    load = _database_of(memory, ask.workload)
+    usual = PredictionSettings()
+    replica = Replica("").as_behind(load)
+    names = ("log_storage", "instance", "vcpus", "as_of", "arrivals_tps", "seed", "start_balance_percent", "growth")
+    run = {name: getattr(usual, name) for name in names} | {
+        "vcpus_of_runs": processors_of(load, None, None),
+        "cache_gib": load.cache_gib,
+        "threads": load.threads,
+        "start": START,
+        "seconds": DATABASE_SECONDS,
+    }
+    return {
+        DATABASE: load.database,
+        "name": load.name,
+        "run": run,
+        "replica_run": run | {"seconds": REPLICA_SECONDS},
+        "replica": {
+            "workers": None,
+            "settings": replica.settings(),
+            "identified": {} if load.replica is None else load.replica.to_core(),
+            "drain_s": DRAIN_S,
+        },
+    }
+
+
+def _table_of(memory: Workloads, ask: AskModel) -> dict[str, object]:
+    """Returns the part of a question that holds the workload."""
+    subjects = {PART_OF.get(str(question.get("ask"))) for question in ask.questions}
+    if subjects == {DATABASE}:
+        return {DATABASE: _database_of(memory, ask.workload).database}
+    if subjects == {DEMAND}:
+        return {DEMAND: _columns_of(_demand_of(memory, ask.workload))}
+    raise InputError("the questions", "are not of one kind that the page asks", SOURCE, "Reload the page.")
+
+
+def _demand_of(memory: Workloads, text: str) -> OpenWorkload:
+    load = memory.find(text)
+    if isinstance(load, OpenWorkload):
+        return load.uncensored()
+    if isinstance(load, TransactionWorkload):
+        hint = "The Database view runs it on a storage."
+        raise InputError(load.name, "is a database in transactions, not demand in I/Os", SOURCE, hint)
+    raise InputError(load.name, "asks for all that a volume gives, so it has no day", SOURCE)
+
+
+def _database_of(memory: Workloads, text: str) -> TransactionWorkload:
+    load = memory.find(text)
+    if isinstance(load, TransactionWorkload):
+        return load
+    raise InputError(load.name, "is demand in I/Os, not a database in transactions", SOURCE, "The Plan view plans it.")
+
+
+def _columns_of(load: OpenWorkload) -> dict[str, object]:
+    return {name: value for name, value in load.to_core().items() if name != "kind"}

@@ -1,0 +1,78 @@
+"""A plan that was written as JSON is read as the plan it was; what is damaged, foreign or newer is refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from planner_cases import NO_ARRAYS, shop, steady
+
+from headrace.errors import InputError
+from headrace.planner import Plan, plan
+from headrace.planner.reading import restore_plan
+from headrace.report.plan import view_of
+
+QUICK = {"instances": ["r7g.2xlarge"], "draws": 4}
+
+
+@pytest.fixture(scope="module")
+def demand() -> Plan:
+    return plan(steady(), compare="gp2:1000", exclude=NO_ARRAYS)
+
+
+def written(answer: Plan) -> dict:
+    return json.loads(json.dumps(answer.to_dict()))
+
+
+def check_read(answer: Plan) -> None:
+    read = restore_plan(written(answer), "plan.json")
+    assert read.to_dict() == answer.to_dict()
+    assert repr(view_of(read, charts=False)) == repr(view_of(answer, charts=False))
+
+
+def test_a_plan_for_demand_is_read_as_it_was(demand):
+    check_read(demand)
+
+
+def test_a_plan_that_nothing_meets_is_read_as_it_was():
+    check_read(plan(steady(), goals=["p99_ms<=0.01"], exclude=NO_ARRAYS))
+
+
+def test_a_plan_for_a_database_on_services_is_read_as_it_was():
+    check_read(plan(shop(), goals=["tps>=300"], on="ec2,rds,aurora", size_gib=100, free_percent=0, **QUICK))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"schema": "headrace-plan/3"}, "newer Headrace"),
+        ({"schema": "headrace-plan/999999999999"}, "newer Headrace"),
+        ({"schema": "headrace-plan/1"}, "another form"),
+        ({"schema": "headrace-plan/<img>"}, "another form"),
+        ({"schema": "headrace-proof/1"}, "is not a plan"),
+        ({"subject": "weather"}, "is damaged: subject"),
+        ({"goals": ["p99_ms<=x"]}, "goal"),
+        ({"goals": None}, "is damaged: goals"),
+        ({"winners": [{"storage": 3}]}, "is damaged: winners"),
+        ({"frontier": [[1]]}, "is damaged: frontier"),
+        ({"frontier": [{"a": {}}]}, "is damaged: frontier"),
+        ({"size_gib": "much"}, "is damaged: size_gib"),
+    ],
+)
+def test_what_is_no_plan_of_this_version_is_refused(demand, change, rule):
+    with pytest.raises(InputError, match=rule):
+        restore_plan(written(demand) | change, "plan.json")
+
+
+def test_each_part_that_is_missing_is_named(demand):
+    document = written(demand)
+    for name in list(document):
+        if name != "schema":
+            with pytest.raises(InputError, match=f"is damaged: {name}|subject"):
+                restore_plan({key: value for key, value in document.items() if key != name}, "plan.json")
+
+
+@pytest.mark.parametrize("document", [None, [], 3, "plan", {}, {"schema": 2}])
+def test_what_is_something_else_is_no_plan(document):
+    with pytest.raises(InputError, match="is not a plan"):
+        restore_plan(document, "plan.json")

@@ -43,7 +43,7 @@ from headrace.experiment.replication import (
     score,
 )
 from headrace.planner import candidates
-from headrace.planner.replicas import ReplicaChoice, ReplicaPlan, plan_replica
+from headrace.planner.replica import ReplicaChoice, ReplicaPlan, plan_replica
 from headrace.workload import TransactionWorkload
 from prove_accuracy import Quiet
 from replica_bench import cells, load_of
@@ -112,10 +112,10 @@ def planned(workload: TransactionWorkload, wanted: int, seed: int) -> list[tuple
     for goal in goals(seed):
         made = plan_replica(
             workload,
-            lag_s=goal.lag_s,
-            source=SOURCE,
-            version=VERSION,
-            mode=goal.mode,
+            replica_lag_s=goal.lag_s,
+            compare=SOURCE,
+            replica_version=VERSION,
+            replica_mode=goal.mode,
             hosts=hosts(),
             arrivals_tps=float(goal.tps),
         )

@@ -82,7 +82,8 @@ def check_whole(what: str, value: object, low: int, high: int) -> int:
 
 
 def read_percent(text: str | None, what: str) -> float | None:
-    """Reads `5%`, `5` or `0.5%` as 5.0 and 0.5; None stays None. Raises InputError."""
+    """Reads a share, `5%`, `5` or `0.5%`, as 5.0 or 0.5 percent; None stays None. Raises
+    InputError."""
     if text is None:
         return None
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?", text.strip(), re.ASCII)

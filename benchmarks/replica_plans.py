@@ -43,7 +43,8 @@ from headrace.experiment.replication import (
     score,
 )
 from headrace.planner import candidates
-from headrace.planner.replicas import ReplicaChoice, ReplicaPlan, plan_replica
+from headrace.planner.replica import ReplicaChoice, ReplicaPlan, plan_replica
+from headrace.simulation.settings import ReplicaMode
 from headrace.workload import TransactionWorkload
 from prove_accuracy import Quiet
 from replica_bench import cells, load_of
@@ -78,7 +79,7 @@ HOLD_S = 150.0
 class LagGoal:
     """`tps` transactions a second, at most `lag_s` behind, applied in `mode`."""
 
-    mode: str
+    mode: ReplicaMode
     tps: int
     lag_s: float
 
@@ -88,7 +89,7 @@ def goals(seed: int = SEED) -> list[LagGoal]:
     chance = random.Random(seed)
     found = []
     for number in range(100):
-        mode = ("single", "optimistic")[number % 2]
+        mode: ReplicaMode = "optimistic" if number % 2 else "single"
         low, high = RATES[mode]
         found.append(
             LagGoal(mode, round(math.exp(chance.uniform(math.log(low), math.log(high)))), chance.choice(LAGS_S))
@@ -112,10 +113,10 @@ def planned(workload: TransactionWorkload, wanted: int, seed: int) -> list[tuple
     for goal in goals(seed):
         made = plan_replica(
             workload,
-            lag_s=goal.lag_s,
-            source=SOURCE,
-            version=VERSION,
-            mode=goal.mode,
+            replica_lag_s=goal.lag_s,
+            compare=SOURCE,
+            replica_version=VERSION,
+            replica_mode=goal.mode,
             hosts=hosts(),
             arrivals_tps=float(goal.tps),
         )

@@ -25,8 +25,8 @@ from .planner import Goal as Goal
 from .planner import Plan as Plan
 from .planner import plan as plan
 from .planner import plan_against as plan_against
-from .planner.replicas import ReplicaPlan as ReplicaPlan
-from .planner.replicas import plan_replica as plan_replica
+from .planner.replica import ReplicaPlan as ReplicaPlan
+from .planner.replica import plan_replica as plan_replica
 from .report.results import report_html as report_html
 from .report.results import write_report as write_report
 from .simulation.database import Prediction as Prediction

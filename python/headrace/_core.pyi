@@ -646,6 +646,10 @@ class SemiSync(TypedDict):
     groups_merge: bool
 
 # A replica as the core takes it, but for its `applier`.
+class Pauses(TypedDict):
+    lost_share: float
+    spread: float
+
 class ReplicaRun(TypedDict):
     storage: str
     log_storage: str | None
@@ -681,6 +685,7 @@ class ReplicaFigures(TypedDict):
     peak_at_s: float
     catch_up_s: float | None
     binding: str
+    usual_binding: str
     dependency_lever: float
     worker_lever: float
     width: float
@@ -722,9 +727,16 @@ def cache_after(
 def purged_at(
     database: Mapping[str, Any], of_run: tuple[float, float], target: tuple[float, float], changed: Sequence[float]
 ) -> Database: ...
+def pool_pauses(pool_gib: float, tps: float, calibrated_tps: float, seconds: float) -> Pauses: ...
+def noise_of_mean(noise: Mapping[str, float], tps: float, seconds: float) -> float: ...
 def replica_applier(database: Mapping[str, Any], changed: Sequence[float] | None = None) -> ReplicaDefaults: ...
 def replica_settings(flavor: str, version: str) -> ReplicaSettings: ...
 def replica_run(database: Mapping[str, Any], source: Mapping[str, Any], replica: Mapping[str, Any]) -> ReplicaRows: ...
+def replica_summaries(
+    databases: Sequence[Mapping[str, object]],
+    source: Mapping[str, object],
+    replicas: Sequence[tuple[int, Mapping[str, object]]],
+) -> list[ReplicaSummary]: ...
 def page_write_cost(page_bytes: float = 16384.0, doublewrite: bool = True) -> tuple[float, float]: ...
 def clients_at_speed(clients: Mapping[str, Any], core_speed: float | None) -> Clients: ...
 def processors_tps(clients: Mapping[str, Any], instance: Mapping[str, Any]) -> float: ...

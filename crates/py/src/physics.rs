@@ -12,7 +12,7 @@ use headrace_model::Instance;
 use headrace_sim::measure;
 use headrace_sim::mysql::interval::Processors;
 use headrace_sim::mysql::settings::{self, ServerSettings};
-use headrace_sim::mysql::{database, interval, purge, CheckpointLaw, Clients, PageCleaner};
+use headrace_sim::mysql::{database, interval, pauses, purge, CheckpointLaw, Clients, Noise, PageCleaner};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -117,6 +117,21 @@ fn purged_at<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, of_run: (f64, f
         )));
     }
     to_python(py, &purge::purged_at(&database_of(database)?, of_run, target, &changed))
+}
+
+/// What pauses of MariaDB with a small pool take of a run of `seconds` at `tps`, beyond those of a
+/// run at `calibrated_tps`: `lost_share` and the relative `spread` of its mean.
+#[pyfunction]
+fn pool_pauses(py: Python<'_>, pool_gib: f64, tps: f64, calibrated_tps: f64, seconds: f64) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &pauses::pauses(pool_gib, tps, calibrated_tps, seconds))
+}
+
+/// Relative standard deviation that chance gives the mean of a run of `seconds` at `tps`, by the
+/// `noise` of a database.
+#[pyfunction]
+fn noise_of_mean(noise: &Bound<'_, PyAny>, tps: f64, seconds: f64) -> PyResult<f64> {
+    let noise: Noise = pythonize::depythonize(noise)?;
+    Ok(noise.of_mean(tps, seconds))
 }
 
 /// The table of clients of a database at another speed of a core; as it is where one is not known.
@@ -243,6 +258,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(database_under, module)?)?;
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;
     module.add_function(wrap_pyfunction!(purged_at, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_pauses, module)?)?;
+    module.add_function(wrap_pyfunction!(noise_of_mean, module)?)?;
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
     module.add_function(wrap_pyfunction!(least_responses, module)?)?;

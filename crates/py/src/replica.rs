@@ -3,10 +3,13 @@
 use crate::convert::{date, refused, sim_error, to_python};
 use crate::mysql::database_of;
 use headrace_sim::mysql::replica::{Applier, ReplicaSettings, APPLIER_SPREADS};
+use headrace_sim::SimError;
 use headrace_whatif::replica::ReplicaRequest;
 use headrace_whatif::run::{FollowedCaches, RunRequest};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rayon::prelude::*;
 
 /// What is taken for an applier where only the source was measured: `applier`, and for each
 /// parameter `words`, `relative_sd`, `least`, `most` (`spreads`, by name). `changed`: per class of
@@ -47,8 +50,46 @@ fn replica_run<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, source: &Boun
     Ok(answer)
 }
 
+/// Runs many replicas behind one source's run and returns the summary of each, in their order.
+/// `replicas`: each with the place of its database in `databases`.
+#[pyfunction]
+fn replica_summaries<'py>(
+    py: Python<'py>,
+    databases: Vec<Bound<'py, PyAny>>,
+    source: &Bound<'py, PyAny>,
+    replicas: &Bound<'py, PyAny>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let databases = databases.iter().map(database_of).collect::<PyResult<Vec<_>>>()?;
+    let source: RunRequest = pythonize::depythonize(source)?;
+    let replicas: Vec<(usize, ReplicaRequest)> = pythonize::depythonize(replicas)?;
+    if let Some((place, _)) = replicas.iter().find(|(place, _)| *place >= databases.len()) {
+        return Err(PyIndexError::new_err(format!("there is no database {place}")));
+    }
+    databases.iter().try_for_each(|database| database.check().map_err(sim_error))?;
+    let resolved = databases.iter().map(|database| source.resolve(database).map_err(refused)).collect::<PyResult<Vec<_>>>()?;
+    let day = date(source.as_of.as_deref())?;
+    let summaries = py.detach(|| {
+        // The source's cache is followed once for each database.
+        let followed: Vec<FollowedCaches> = databases
+            .par_iter()
+            .map(|database| {
+                let mut followed = FollowedCaches::default();
+                followed.of(database, source.cache_bytes);
+                followed
+            })
+            .collect();
+        let summary = |(place, replica): &(usize, ReplicaRequest)| {
+            let run = replica.run(&databases[*place], (&source, &resolved[*place]), day, &mut followed[*place].clone());
+            run.map(|run| run.summary)
+        };
+        replicas.par_iter().map(summary).collect::<Result<Vec<_>, SimError>>()
+    });
+    summaries.map_err(sim_error)?.iter().map(|summary| to_python(py, summary)).collect()
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(replica_applier, module)?)?;
     module.add_function(wrap_pyfunction!(replica_settings, module)?)?;
-    module.add_function(wrap_pyfunction!(replica_run, module)?)
+    module.add_function(wrap_pyfunction!(replica_run, module)?)?;
+    module.add_function(wrap_pyfunction!(replica_summaries, module)?)
 }

@@ -81,6 +81,17 @@ def check_whole(what: str, value: object, low: int, high: int) -> int:
     return value
 
 
+def read_percent(text: str | None, what: str) -> float | None:
+    """Reads a share, `5%`, `5` or `0.5%`, as 5.0 or 0.5 percent; None stays None. Raises
+    InputError."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?", text.strip(), re.ASCII)
+    if match is None or float(match[1]) > 100:
+        raise InputError(f"{what} {text[:40]}", "must be a percentage, 0 to 100", "", "For example 5% or 5.")
+    return float(match[1])
+
+
 def _out_of_range(what: str, value: str, rule: str) -> InputError:
     """Returns the refusal; its source is the command's help for an option, else the workload
     file."""

@@ -18,6 +18,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -217,9 +218,16 @@ class _Names(dict[str, object]):
 
 
 def read_hints(of: Callable[..., object]) -> dict[str, object]:
-    """Returns the annotations of a class of settings or of a function, options included."""
-    names = _Names(vars(builtins) | vars(sys.modules[of.__module__]))
-    return get_type_hints(of, globalns=names, localns=names, include_extras=True)
+    """Returns the annotations of a class of settings or of a function, options included. Those that
+    a class inherits mean what they do where its base stands."""
+    hints: dict[str, object] = {}
+    for part in reversed(of.__mro__) if isinstance(of, type) else (of,):
+        names = _Names(vars(builtins) | vars(sys.modules[part.__module__]))
+        own = SimpleNamespace(__annotations__=vars(part).get("__annotations__", {}))
+        hints |= get_type_hints(
+            own if isinstance(part, type) else part, globalns=names, localns=names, include_extras=True
+        )
+    return hints
 
 
 @functools.cache

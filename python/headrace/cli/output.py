@@ -1,4 +1,4 @@
-"""Output of a command: data on stdout, everything else on stderr."""
+"""Output of a command: data on stdout, everything else on stderr, questions too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
+
+from headrace.errors import InputError
 from headrace.report.output import as_csv, as_json, plain
 
 if TYPE_CHECKING:
@@ -43,6 +46,22 @@ def note(text: str) -> None:
     width = shutil.get_terminal_size().columns
     for line in wrapped(text, width) if sys.stderr.isatty() else [text]:
         say(line)
+
+
+def confirm(
+    yes: bool,
+    question: str,
+    name: str = "this command",
+    what: str = "changes servers",
+    hint: str = "Add --yes.",
+) -> None:
+    """Asks on the terminal, unless `yes`; a no ends the command with exit code 1. Raises InputError
+    where nobody can be asked."""
+    if not yes and not sys.stdin.isatty():
+        raise InputError(name, f"{what}, and nobody can be asked", "", hint)
+    if not yes and not typer.confirm(question, err=True):
+        say("nothing was changed")
+        raise typer.Exit(1)
 
 
 def print_json(value: object) -> None:

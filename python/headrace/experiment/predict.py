@@ -182,9 +182,10 @@ def predicted(
         behind = small_pools.purge_at(behind, workload, configuration.cache_gib, tps, changed)
     run, part, running_tps = run_with(behind, draws)
     pauses = small_pools.estimate_pauses(workload, configuration.cache_gib, running_tps, seconds)
-    tps = running_tps * (1.0 - pauses.lost_share)
-    spread, chance = run.summary["relative_spread"], estimate_chance(behind.database["noise"], running_tps, seconds)
-    low, high = (None, None) if spread is None else compute_interval(tps, math.hypot(spread, pauses.spread, chance))
+    tps = running_tps * (1.0 - pauses["lost_share"])
+    spread = run.summary["relative_spread"]
+    chance = core.noise_of_mean(behind.database["noise"], running_tps, seconds)
+    low, high = (None, None) if spread is None else compute_interval(tps, math.hypot(spread, pauses["spread"], chance))
     clients = behind.database["clients"]
     mean_ms = 1e3 * configuration.threads / pl.col("tps")
     above = p95 or ResponseSpread(clients["p95_over_mean"] - 1.0, None)
@@ -203,12 +204,6 @@ def predicted(
         warnings=run.warnings,
         series=tuple(round(value, 2) for value in run.rows["tps"].to_list()),
     )
-
-
-def estimate_chance(noise: Mapping[str, float], tps: float, seconds: float) -> float:
-    """Estimates the relative standard deviation that chance gives a mean over some `seconds`, from
-    the `noise` of a database."""
-    return math.sqrt((noise["fano"] / max(tps, 1e-9) + noise["cv"] ** 2) / max(seconds, 1.0))
 
 
 def with_cache(

@@ -7,9 +7,8 @@ pauses at times.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -17,29 +16,13 @@ from headrace.base.units import GIB
 from headrace.workload.misfit import misfit_of
 from headrace.workload.transactions import TransactionWorkload
 
-# Pauses in which nothing reaches the device: one of 0.31 s (0.12 to 0.48) in 2,000 transactions, 19
-# in 39,000 (10.11.19, a pool of 64 MiB, 21 runs of seven proofs on the lab, 2026-11-28). From
-# 0.5 GiB on they were not seen (docs/semantics.md).
-PAUSE_S, TX_PER_PAUSE, PAUSES_BELOW_GIB = 0.31, 2_000.0, 0.5
 
-
-@dataclass(frozen=True)
-class Pauses:
-    """What pauses take of a run beyond those of its calibration: the share of its time, and the
-    relative standard deviation that their chance gives its mean."""
-
-    lost_share: float = 0.0
-    spread: float = 0.0
-
-
-def estimate_pauses(calibrated: TransactionWorkload, cache_gib: float, tps: float, seconds: float) -> Pauses:
-    """Estimates the pauses of a run of `seconds` at `tps`: they come by chance, with the
-    transactions. The calibration's mean has its own in it."""
-    if not _is_of_mariadb(calibrated) or cache_gib >= PAUSES_BELOW_GIB or not tps > 0.0:
-        return Pauses()
-    more_tps = tps - (_find_calibrated_tps(calibrated) or tps)
-    spread = PAUSE_S * math.sqrt(tps * seconds / TX_PER_PAUSE) / seconds
-    return Pauses(more_tps * PAUSE_S / TX_PER_PAUSE, spread)
+def estimate_pauses(calibrated: TransactionWorkload, cache_gib: float, tps: float, seconds: float) -> core.Pauses:
+    """Estimates what pauses take of a run of `seconds` at `tps` beyond those of its calibration:
+    the share of its time, and the relative standard deviation that their chance gives its mean."""
+    if not _is_of_mariadb(calibrated):
+        return {"lost_share": 0.0, "spread": 0.0}
+    return core.pool_pauses(cache_gib, tps, _find_calibrated_tps(calibrated) or tps, seconds)
 
 
 def purge_at(

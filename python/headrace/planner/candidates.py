@@ -612,7 +612,7 @@ def undominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset
     seen: list[tuple] = []
     for host in hosts:
         worth = _worth(host)
-        beaten = any(all(theirs >= ours for theirs, ours in zip(other, worth, strict=True)) for other in seen)
+        beaten = any(all(figure >= least for figure, least in zip(other, worth, strict=True)) for other in seen)
         if not beaten or family_of(host.name or "") in kept_families:
             useful.append(host)
             seen.append(worth)

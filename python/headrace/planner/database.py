@@ -22,12 +22,11 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import DAY_S, GIB
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import AURORA, Candidate, Directory, Family, Host, volumes_behind
+from headrace.planner.candidates import AURORA, Candidate, Family, Host, Need
 from headrace.planner.demand import Counts
 from headrace.planner.goals import Goal, headroom_of
-from headrace.planner.market.durability import figures_of
+from headrace.planner.judging import WeighingJudge
 from headrace.planner.market.services import managed_items
-from headrace.planner.market.survival import SURVIVAL, survival_of
 from headrace.planner.widths import Widths
 from headrace.simulation.services import SECONDS_A_MONTH, near_published
 from headrace.workload.transactions import TransactionWorkload
@@ -95,7 +94,7 @@ class Conditions:
     logged: LogRoom = field(default_factory=LogRoom)
 
 
-class DatabaseJudge:
+class DatabaseJudge(WeighingJudge):
     """Judges candidates under one database; keeps followed caches. `confidence`: probability from
     which a goal counts as met."""
 
@@ -114,13 +113,8 @@ class DatabaseJudge:
         draws: int,
         seed: int,
     ) -> None:
-        self.workload, self.database, self.goals, self.prices, self.hosts = (
-            workload,
-            workload.database,
-            tuple(goals),
-            prices,
-            hosts,
-        )
+        super().__init__(prices, hosts, readers=conditions.readers)
+        self.workload, self.database, self.goals = workload, workload.database, tuple(goals)
         self.conditions, self.least_tps, self.confidence = conditions, least_tps, confidence
         self.counts = Counts()
         self.headroom = headroom_of(goals)
@@ -128,10 +122,7 @@ class DatabaseJudge:
         self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
         self.load_metrics = tuple(dict.fromkeys(goal.metric for goal in self.load_goals))
         self.static_goals = [goal for goal in self.goals if goal.about.kind == "static"]
-        self.directory = Directory(prices.as_of)
         self._known: dict[Candidate, bool] = {}
-        self._usd: dict[str, float] = {}
-        self._managed_usd: dict[Candidate, float] = {}
         self._ios: dict[int, tuple[float, float, float]] = {}
         with core_errors():
             self.core = core.TransactionCandidates(self.database)
@@ -212,10 +203,6 @@ class DatabaseJudge:
             for raw in answers
         ]
 
-    def behind(self, candidate: Candidate) -> str | None:
-        """Returns the EBS volumes that serve a candidate's data; None: Aurora's storage."""
-        return volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
-
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates meet every goal but that on cost by the best guess, head-room
         included."""
@@ -234,20 +221,6 @@ class DatabaseJudge:
         fine = self.meets_static(candidates)
         likely = [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
         return (fine & np.array(likely, dtype=bool)).tolist()
-
-    def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
-        """Returns the durability, promised consistency, failover and the loss of a zone, which
-        follow from type, layout and service alone."""
-        figures = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
-        afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
-        survived = [self.survival(candidate) for candidate in candidates]
-        more = {name: np.array([survival[name] for survival in survived], dtype=float) for name in SURVIVAL}
-        return {"durability_afr_percent": afr, "consistency_percent": promised} | more
-
-    def survival(self, candidate: Candidate) -> dict[str, float]:
-        """Returns the failover and what is lost with a zone, by metric; NaN: not known, or without
-        a bound."""
-        return survival_of(self.hosts[candidate[2]].service, self.prices.as_of, self.conditions.readers)
 
     def meets_static(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """Says which candidates meet the goals on these."""
@@ -281,31 +254,14 @@ class DatabaseJudge:
             fine &= goal.met(_per_load(goal, columns[goal.metric], factor))
         return fine.tolist()
 
+    def list_logs(self, families: Sequence[Family], need: Need) -> list[str | None]:
+        """Lists volumes for the log alone, None first: it lies with the data."""
+        return [None, *log_volumes(families, need.log_gib)]
+
     # --- cost -------------------------------------------------------------------------------------
 
-    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """Returns the USD a month of each candidate, NaN where a price is not known."""
-        return np.array([self.cost(candidate) for candidate in candidates], dtype=float)
-
-    def cost(self, candidate: Candidate) -> float:
-        """Returns the USD a month of one candidate, NaN where a price is not known."""
-        data, log, place = candidate
-        host = self.hosts[place]
-        if host.service == "ec2":
-            return self._volumes_usd(data) + (0.0 if log is None else self._volumes_usd(log)) + host.usd_month
-        if candidate not in self._managed_usd:
-            items = self._managed_items(candidate)
-            self._managed_usd[candidate] = math.nan if items is None else sum(item["usd"] for item in items)
-        return self._managed_usd[candidate]
-
-    def _volumes_usd(self, storage: str) -> float:
-        usd = self._usd.get(storage)
-        if usd is None:
-            [usd] = self.prices.volume_totals([storage], 0.0)
-            self._usd[storage] = usd
-        return usd
-
-    def _managed_items(self, candidate: Candidate) -> list[dict] | None:
+    def managed_items(self, candidate: Candidate) -> list[dict] | None:
+        """Returns the monthly bill of a service, None where a price is missing."""
         data, _, place = candidate
         about, host = self.conditions, self.hosts[place]
         million = 0.0
@@ -329,17 +285,12 @@ class DatabaseJudge:
             self._ios[place] = (of_tx["reads"], of_tx["writes"], rate)
         return self._ios[place]
 
-    def million_ios(self, storage: str) -> float:
-        """Returns 0 million I/Os: volumes that are billed by the request are not planned for
-        databases."""
-        return 0.0
-
     def items(self, candidate: Candidate) -> list[dict]:
         """Lists the monthly bill of a candidate, item by item."""
         data, log, place = candidate
         host = self.hosts[place]
         if host.service != "ec2":
-            return self._managed_items(candidate) or []
+            return self.managed_items(candidate) or []
         instance = [] if host.name is None else self.prices.instance_items(host.name)
         items = [{"part": "instance"} | item for item in instance]
         for part, storage in (("data", data), ("log", log)):

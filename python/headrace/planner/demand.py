@@ -20,11 +20,10 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import HOUR_S, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host, volumes_behind
+from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host
 from headrace.planner.goals import Goal, headroom_of
-from headrace.planner.market.durability import figures_of
+from headrace.planner.judging import CandidateJudge
 from headrace.planner.market.services import managed_items
-from headrace.planner.market.survival import SURVIVAL, survival_of
 from headrace.workload import OpenWorkload
 
 RATES = ("reads_per_s", "writes_per_s")
@@ -108,7 +107,7 @@ class PlannedDemand:
         return self._loads[factor]
 
 
-class DemandJudge:
+class DemandJudge(CandidateJudge):
     """Judges candidates against one demand, one set of goals, one price list.
 
     `cycle`: "settled" or "first". `start_balance`: percent of credits at the start; None: as AWS
@@ -127,13 +126,8 @@ class DemandJudge:
         cycle: str,
         start_balance: float | None,
     ) -> None:
-        self.demand, self.goals, self.prices, self.hosts, self.directory = (
-            demand,
-            tuple(goals),
-            prices,
-            hosts,
-            directory,
-        )
+        super().__init__(prices, hosts, directory)
+        self.demand, self.goals = demand, tuple(goals)
         self.cycle, self.start_balance = cycle, start_balance
         self.counts = Counts()
         self.prune_above = 1.0 if any(goal.metric in NO_BACKLOG and goal.limit == 0 for goal in goals) else math.inf
@@ -141,7 +135,6 @@ class DemandJudge:
         self._known: dict[Candidate, bool] = {}
         # Candidates that the per-I/O form refuted, with the goals that they miss there.
         self.refuted: dict[Candidate, tuple[str, ...]] = {}
-        self._usd: dict[str, float] = {}
 
     # --- performance ------------------------------------------------------------------------------
 
@@ -179,9 +172,9 @@ class DemandJudge:
         raw = self._evaluate(candidates, factor, self.prune_above if prune else math.inf)
         self.counts.note(candidates, raw["status"])
         columns = {name: np.array(values, dtype=object if name in TEXT else float) for name, values in raw.items()}
-        asked, ran = columns["asked_ios"], columns["status"] == "simulated"
+        asked_ios, ran = columns["asked_ios"], columns["status"] == "simulated"
         with np.errstate(divide="ignore", invalid="ignore"):
-            unserved = np.where(asked > 0, 100 * columns["queue_at_end"] / asked, 0.0)
+            unserved = np.where(asked_ios > 0, 100 * columns["queue_at_end"] / asked_ios, 0.0)
             delivered = columns["delivered_ios"] / columns["seconds"]
         lowest = columns["lowest_balance_percent"]
         # The cycle's own names come before the metrics': `p99_ms` of the core is the whole
@@ -195,12 +188,7 @@ class DemandJudge:
             "lowest_balance_percent": np.where(ran & np.isnan(lowest), 100.0, lowest),
             "delivered_iops": delivered,
         }
-        static = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
-        metrics["durability_afr_percent"] = np.array([afr for afr, _ in static], dtype=float)
-        metrics["consistency_percent"] = np.array([promised for _, promised in static], dtype=float)
-        survived = [survival_of(self.hosts[candidate[2]].service, self.prices.as_of, 0) for candidate in candidates]
-        metrics |= {name: np.array([survival[name] for survival in survived], dtype=float) for name in SURVIVAL}
-        return columns | metrics
+        return columns | metrics | self.statics(candidates)
 
     def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:
         """Returns the demand over what each candidate sustains, where that is above 1: it cannot
@@ -209,7 +197,7 @@ class DemandJudge:
 
     def behind(self, candidate: Candidate) -> str:
         """Returns the EBS volumes that serve a candidate."""
-        behind = volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
+        behind = super().behind(candidate)
         assert behind is not None  # a demand in I/Os is not planned on Aurora
         return behind
 
@@ -230,27 +218,15 @@ class DemandJudge:
 
     # --- cost -------------------------------------------------------------------------------------
 
-    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """Returns the USD a month of each candidate, NaN where a price is not known."""
-        return np.array([self.cost(candidate) for candidate in candidates], dtype=float)
-
-    def cost(self, candidate: Candidate) -> float:
-        """Returns the USD a month of one candidate, NaN where a price is not known."""
-        host = self.hosts[candidate[2]]
-        if host.service == "ec2":
-            usd = self._usd.get(candidate[0])
-            if usd is None:
-                [usd] = self.prices.volume_totals([candidate[0]], self.million_ios(candidate[0]))
-                self._usd[candidate[0]] = usd
-            return usd + host.usd_month
-        items = managed_items(host, candidate[0], self.prices)
-        return math.nan if items is None else sum(item["usd"] for item in items)
+    def managed_items(self, candidate: Candidate) -> list[dict] | None:
+        """Returns the monthly bill of a service, None where a price is missing."""
+        return managed_items(self.hosts[candidate[2]], candidate[0], self.prices)
 
     def items(self, candidate: Candidate) -> list[dict]:
         """Lists the monthly bill of a candidate, item by item."""
         host = self.hosts[candidate[2]]
         if host.service != "ec2":
-            return managed_items(host, candidate[0], self.prices) or []
+            return self.managed_items(candidate) or []
         items = [
             {"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))
         ]

@@ -113,7 +113,7 @@ def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[
     return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
 
 
-def _size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
+def data_size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
     """Returns the GiB of data. A size that is given is taken as it is: it does not grow. Raises
     InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
@@ -135,7 +135,8 @@ def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
 
 
-def _prices(settings: PlanSettings) -> PriceList:
+def price_list(settings: PlanSettings) -> PriceList:
+    """Returns the prices that the settings name. Raises InputError."""
     names = ("discount_percent", "price_file", "commitment")
     return PriceList(settings.region, settings.as_of, **{name: getattr(settings, name) for name in names})
 
@@ -221,7 +222,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     settings = _checked(settings)
     goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
     growth = _growth(settings, workload)
-    size = _size(workload, settings, growth.data)
+    size = data_size(workload, settings, growth.data)
     today, notes = _parse_today(settings)
     if today is not None and today.log is not None:
         raise InputError(
@@ -242,7 +243,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
             "headrace plan",
             "Check the recording's device.",
         )
-    prices = _prices(settings)
+    prices = price_list(settings)
     hosts, skipped = _demand_hosts(settings, prices, today)
     on, hosts, skipped, more = _demand_services(tuple(settings.on), hosts, skipped, prices)
     notes += more
@@ -314,7 +315,7 @@ def _demand_services(
     return services, ([*hosts] if "ec2" in services else []) + classes, skipped, notes
 
 
-def _list_instances(instances: object) -> list:
+def list_instances(instances: object) -> list:
     """Lists the instance types or patterns of the setting. Raises InputError for what is neither
     text nor a list."""
     if isinstance(instances, str):
@@ -325,7 +326,7 @@ def _list_instances(instances: object) -> list:
 
 
 def _means_none(instances: object) -> bool:
-    listed = _list_instances(instances)
+    listed = list_instances(instances)
     return len(listed) == 1 and isinstance(listed[0], str) and listed[0].strip().lower() == "none"
 
 
@@ -354,8 +355,8 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
         hint = "Ask for more tps, more --threads or more --arrivals-tps."
         raise InputError("--demand-growth", "a database's demand is its goals", SOURCE, hint)
     grown = workload.grown(growth.data) if growth.data != 1.0 else workload
-    size = _size(workload, settings, growth.data)
-    prices = _prices(settings)
+    size = data_size(workload, settings, growth.data)
+    prices = price_list(settings)
     today, notes = _parse_today(settings)
     today_family = _todays_family(workload, today, settings)
     hosts, skipped = _hosts(workload, settings, prices, today_family)
@@ -434,7 +435,7 @@ def _with_services(
             "--instances none", "has no meaning at a service", SOURCE, "A service sells classes: name some."
         )
     named = settings.instances
-    listed = None if named is None else _list_instances(named)
+    listed = None if named is None else list_instances(named)
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share
     classes, more = managed_hosts(managed, listed, prices, share, settings.readers)
     own_hosts = hosts if "ec2" in on else []
@@ -457,7 +458,7 @@ def _hosts(
     workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     named = settings.instances
-    listed = _list_instances(named)
+    listed = list_instances(named)
     if _means_none(named):
         return hosts_alone(workload.cache_gib), []
     share = settings.cache_share

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.planner.candidates import LOCAL, Candidate, Family, Host, Need, Shape, Space, family_of
-from headrace.planner.database import DatabaseJudge, log_volumes
-from headrace.planner.demand import DemandJudge
+from headrace.planner.judging import CandidateJudge, WeighingJudge
 from headrace.planner.market.services import spaces_on
 from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD
 
@@ -39,8 +38,8 @@ CLOSE_ENOUGH = 1e-3
 Questions = Generator[list[Point], Sequence[bool], None]
 
 
-class Judging(Protocol):
-    """What the search asks of a judge: what a candidate costs (USD a month, NaN where no price is
+class Pricing(Protocol):
+    """What the search of a space asks: what a candidate costs (USD a month, NaN where no price is
     known)."""
 
     def cost(self, candidate: Candidate) -> float: ...
@@ -77,7 +76,7 @@ class Search:
     the most that is worth looking at now; it is asked again as the search goes on, so it may fall.
     `note`: is called with a space in which a cheaper point was found."""
 
-    judge: Judging
+    judge: Pricing
     meets: Callable[[list[Candidate]], Sequence[bool]]
     limit_usd: Callable[[Space], float]
     note: Callable[[SpaceResult], None] = lambda cheaper: None
@@ -291,7 +290,7 @@ class FamilySearch:
 
     def __init__(
         self,
-        judge: DemandJudge | DatabaseJudge,
+        judge: CandidateJudge,
         hosts: list[Host],
         need: Need,
         affordable: float,
@@ -304,8 +303,8 @@ class FamilySearch:
     def run(self, families: Sequence[Family], progress: Callable[[float], None]) -> list[FamilyResult]:
         """Searches each family, single volumes first: what they cost bounds the rest."""
         logs: list[str | None] = [None]
-        if isinstance(self.judge, DatabaseJudge):
-            logs += log_volumes([family for family in families if family.service == "ec2"], self.need.log_gib)
+        if isinstance(self.judge, WeighingJudge):
+            logs = self.judge.list_logs([family for family in families if family.service == "ec2"], self.need)
         order = sorted(
             families,
             key=lambda family: (
@@ -333,7 +332,7 @@ class FamilySearch:
         # Most that is worth looking at by host and number of volumes: more volumes are worth a look
         # only where they cost less.
         limit_of_host: dict[tuple[int, int], float] = {}
-        by_guess = BY_GUESS if isinstance(self.judge, DatabaseJudge) else 1.0
+        by_guess = BY_GUESS if isinstance(self.judge, WeighingJudge) else 1.0
         # The cheapest sure one, on instances of today's family and on others.
         own = {True: math.inf, False: math.inf}
 
@@ -369,7 +368,7 @@ class FamilySearch:
             result.guessed += guessed
             sure = (
                 self._with_confidence(self.judge, guessed, own, best_of_all)
-                if isinstance(self.judge, DatabaseJudge)
+                if isinstance(self.judge, WeighingJudge)
                 else guessed
             )
             result.sure += sure
@@ -388,7 +387,7 @@ class FamilySearch:
         elsewhere. An instance only adds limits, so what fails alone fails on all of them, and what
         is needed alone is needed on each."""
         if (
-            isinstance(self.judge, DatabaseJudge)
+            isinstance(self.judge, WeighingJudge)
             or all(host.instance is None for host in self.hosts)
             or family.volume_type == LOCAL
         ):
@@ -411,7 +410,7 @@ class FamilySearch:
         return SpaceResult(space, result.low, result.high)
 
     def _with_confidence(
-        self, judge: DatabaseJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
+        self, judge: WeighingJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
     ) -> list[SpaceResult]:
         """Raises what meets the goals by the best guess until it does with the confidence required,
         the cheapest first. What it costs by the guess is the least it can cost, so the search ends

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from headrace.base.options import UNSET, AsOf, Growth, Option, Region, StartBalance, list_given
 from headrace.errors import InputError
+from headrace.simulation.settings import ReplicaMode
 
 if TYPE_CHECKING:
+    from headrace.planner.candidates import Host
     from headrace.planner.goals import Goal
 
-FOR_DATABASES, WITH_SERVICES = "Database", "With --on"  # what some settings have a meaning for alone
+# What some settings have a meaning for alone.
+FOR_DATABASES, WITH_SERVICES, WITH_REPLICAS = "Database", "With --on", "With --replica-lag-s"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
 MOST_READERS = 15  # of an Aurora cluster: Aurora's quota
 # A file system, binlogs, temporary tables and an ALTER that copies a table need room next to the
@@ -198,6 +201,40 @@ class PlanSettings:
         int, Option("Seed of the random draws.", least=0, most=2**63 - 1, otherwise=1, scope=FOR_DATABASES)
     ] = UNSET
     progress: Callable[[float], None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaGoal:
+    """The lag that a planned replica keeps, and what it is; what is left out is as its version or
+    its source has it."""
+
+    replica_lag_s: Annotated[
+        float | None,
+        Option(
+            "Plan a replica of it whose lag stays at most this. --compare: its source.",
+            unit="s",
+            least=0.001,
+            most=86_400,
+            scope=FOR_DATABASES,
+        ),
+    ] = None
+    replica_version: Annotated[
+        str | None,
+        Option("Mysql-9.7 or the like.", value="FLAVOR-VERSION", usual="the source's", scope=WITH_REPLICAS),
+    ] = None
+    replica_mode: Annotated[ReplicaMode | None, Option("Transactions applied at once.", scope=WITH_REPLICAS)] = None
+    replica_binlog: Annotated[bool | None, Option("The replica writes a binary log.", scope=WITH_REPLICAS)] = None
+    sync_relay_log: Annotated[
+        int | None, Option("Events per flush of the relay log.", least=0, most=2**32 - 1, scope=WITH_REPLICAS)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaPlanSettings(PlanSettings, ReplicaGoal):
+    """The settings of `headrace.plan_replica`. `compare`: where the source runs. `hosts`: the
+    instances to look at, with caches and prices of their own."""
+
+    hosts: Sequence[Host] | None = None
 
 
 def refuse_without_services(settings: PlanSettings) -> None:

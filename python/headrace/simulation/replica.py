@@ -10,10 +10,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict, cast
+from statistics import fmean
+from typing import TYPE_CHECKING, TypedDict, cast, get_args
 
 import polars as pl
 
@@ -24,6 +24,7 @@ from headrace.base.releases import flavor_of_version, number_in, split_release
 from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of, processors_of, run_settings
+from headrace.simulation.settings import ReplicaMode
 from headrace.workload.replica import applier_of, replica_spread
 from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
 from headrace.workload.unexplained import Distances
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 
 SOURCE = "headrace predict --help"
-MODES = ("single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive")
+MODES: tuple[str, ...] = get_args(ReplicaMode)
 MODES_OF = {
     "mysql": ("single", "database", "logical-clock", "writeset"),
     "mariadb": ("single", "minimal", "conservative", "optimistic", "aggressive"),
@@ -190,7 +191,7 @@ class ReplicaPrediction(Shown):
     ...), `without_bursts` (`applier_tps` and `onset_s` with every burst spent; None where the run
     begins with a balance that was given), and `low`, `high`: the 80 % interval of some of them,
     `drawn` behind it, and `keeps_up`, the share of the databases drawn that the replica keeps up
-    with. `warnings`: what to know.
+    with. `warnings`: what to know. `source`: the source's run as the core takes it.
     """
 
     rows: pl.DataFrame
@@ -198,10 +199,9 @@ class ReplicaPrediction(Shown):
     warnings: tuple[str, ...]
     replica: Replica
     settings: core.ReplicaSettings
-    source_storage: str
+    source: core.DatabaseRun
     cache_gib: float
     as_of: str
-    seed: int | None
     workload: TransactionWorkload
 
     def in_short(self) -> str:
@@ -287,7 +287,7 @@ def predict_replica(
         **figures,
         "shares": dict(figures["shares"]),
         "if_halved": dict(figures["if_halved"]),
-        **_doubt(grown, source, run, _usual_binding(answer["binding"]), draws),
+        **draw_doubts(grown, source, [run], [figures["usual_binding"]], draws)[0],
         "without_bursts": _without_bursts(grown, source, run, answer["source_tps"], round(figures["load_s"])),
     }
     columns = {name: column for name, column in answer.items() if name != "summary"}
@@ -300,12 +300,50 @@ def predict_replica(
         (*_warnings(grown, replica, settings, summary), *cache_fits(cache, host), *about_cache),
         replica,
         settings,
-        storage,
+        source,
         own,
         source["as_of"] or core.newest_date(),
-        seed,
         grown,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class SourceLoad:
+    """What a source sends, as many replicas are judged behind it: its database, its run as the core
+    takes it, and its transactions a second in each step of the run (`tps`)."""
+
+    workload: TransactionWorkload
+    source: core.DatabaseRun
+    tps: Sequence[float]
+
+    def in_steps(self, most: int) -> SourceLoad:
+        """Returns the same load in at most `most` steps, each with its mean."""
+        per = math.ceil(len(self.tps) / most)
+        means = [fmean(self.tps[at : at + per]) for at in range(0, len(self.tps), per)]
+        return SourceLoad(self.workload, {**self.source, "step_s": self.source["step_s"] * per}, means)
+
+    def summarize(self, replicas: Sequence[Replica]) -> list[core.ReplicaSummary]:
+        """Runs each replica until the load ends and returns what came of it. Raises InputError."""
+        applier = applier_of(self.workload)
+        with core_errors():
+            return core.replica_summaries(
+                [self.workload.database],
+                self.source,
+                [(0, {**self._run(replica), "applier": applier}) for replica in replicas],
+            )
+
+    def draw(
+        self, replicas: Sequence[Replica], summaries: Sequence[core.ReplicaSummary], draws: int
+    ) -> list[ReplicaDoubt]:
+        """Returns the doubt of each replica from its `summaries`. Raises InputError."""
+        runs = [self._run(replica) for replica in replicas]
+        bindings = [summary["usual_binding"] for summary in summaries]
+        return draw_doubts(self.workload, self.source, runs, bindings, draws)
+
+    def _run(self, replica: Replica) -> core.ReplicaRun:
+        cache_gib, instance = self.source["cache_bytes"] / GIB, self.source["instance"]
+        own, _ = _own_cache(replica, cache_gib, instance, self.source["as_of"], self.workload.engine)
+        return {**_read_replica(replica, replica.settings(), own, instance), "source_tps": list(self.tps)}
 
 
 def _own_cache(
@@ -369,12 +407,10 @@ def _without_bursts(
     if run["start_balance_percent"] is not None:
         return None
     load = list(tps)[: max(1, round(load_s / source["step_s"]))]
-    per = math.ceil(len(load) / STEPS_WITHOUT_BURSTS)
-    means = [sum(part) / len(part) for at in range(0, len(load), per) if (part := load[at : at + per])]
-    coarse = {**source, "seed": None, "step_s": source["step_s"] * per}
-    spent = {"start_balance_percent": 0.0, "source_tps": means, "drain_s": 0, "applier": applier_of(workload)}
+    steps = SourceLoad(workload, {**source, "seed": None}, load).in_steps(STEPS_WITHOUT_BURSTS)
+    spent = {"start_balance_percent": 0.0, "source_tps": steps.tps, "drain_s": 0, "applier": applier_of(workload)}
     with core_errors():
-        summary = core.replica_run(workload.database, coarse, {**run, **spent})["summary"]
+        [summary] = core.replica_summaries([workload.database], steps.source, [(0, {**run, **spent})])
     return {"applier_tps": summary["applier_tps"], "onset_s": summary["onset_s"]}
 
 
@@ -420,48 +456,52 @@ def _measure_distances(
     )
 
 
-def _doubt(
-    workload: TransactionWorkload, source: core.DatabaseRun, run: core.ReplicaRun, binding: str, draws: int
-) -> ReplicaDoubt:
-    """Returns the 80 % interval of what is asked for: databases and appliers as probable as what is
-    known says, and what no parameter covers. `binding`: what holds the applier back."""
-    if draws == 0:
-        return {"low": None, "high": None, "keeps_up": None, "drawn": None}
+def draw_doubts(
+    workload: TransactionWorkload,
+    source: core.DatabaseRun,
+    runs: Sequence[core.ReplicaRun],
+    bindings: Sequence[str],
+    draws: int,
+) -> list[ReplicaDoubt]:
+    """Returns for each replica the 80 % interval of what is asked for: databases and appliers as
+    probable as what is known says, the same ones for all, and what no parameter covers. `bindings`:
+    what holds each applier back most of the time."""
+    if draws == 0 or not runs:
+        return [{"low": None, "high": None, "keeps_up": None, "drawn": None} for _ in runs]
     import numpy as np  # a tenth of a second that no other command should pay
 
     chance = np.random.default_rng(1)
     spread = replica_spread(workload)
     databases = workload.draws(draws, 1) or [workload.database] * draws
-    coarse = coarse_run(source, series=run["source_tps"] is not None)
-    width = workload.unexplained(_measure_distances(workload, run, source["as_of"], binding))
-    drawn: dict[str, list[float]] = {name: [] for name in DRAWN}
-    keeping_up = 0
-    for database in databases:
+    coarse = coarse_run(source, series=runs[0]["source_tps"] is not None)
+    widths = [
+        workload.unexplained(_measure_distances(workload, run, source["as_of"], binding))
+        for run, binding in zip(runs, bindings, strict=True)
+    ]
+    worlds: list[tuple[int, dict[str, object]]] = []
+    for place, database in enumerate(databases):
+        world = replace(workload, database=database)
         # Three standard deviations at most: a tail that nobody has seen decides nothing.
         deltas = {name: spread[name] * float(np.clip(chance.standard_normal(), -3.0, 3.0)) for name in spread}
-        unexplained = width * float(chance.standard_normal())
-        deltas["cpu_ms"] += unexplained
-        deltas["flush_factor"] += unexplained
-        world = replace(workload, database=database)
-        with core_errors():
-            summary = core.replica_run(database, coarse, {**run, "applier": applier_of(world, deltas)})["summary"]
-        keeping_up += summary["onset_s"] is None
-        figures = cast("dict[str, float | None]", summary)
-        for name in DRAWN:
-            drawn[name].append(math.inf if (value := figures[name]) is None else value)
+        unexplained = float(chance.standard_normal())
+        for run, width in zip(runs, widths, strict=True):
+            wide = {name: deltas[name] + width * unexplained for name in ("cpu_ms", "flush_factor")}
+            worlds.append((place, {**run, "applier": applier_of(world, deltas | wide)}))
+    with core_errors():
+        summaries = core.replica_summaries(databases, coarse, worlds)
+    return [_doubt_of(summaries[place :: len(runs)]) for place in range(len(runs))]
+
+
+def _doubt_of(summaries: Sequence[core.ReplicaSummary]) -> ReplicaDoubt:
+    """Returns the interval of a replica from its runs in each database drawn."""
+    figures = [cast("dict[str, float | None]", summary) for summary in summaries]
+    drawn = {name: [math.inf if (value := summary[name]) is None else value for summary in figures] for name in DRAWN}
     return {
         "low": {name: _quantile(values, LOW) for name, values in drawn.items()},
         "high": {name: _quantile(values, HIGH) for name, values in drawn.items()},
-        "keeps_up": keeping_up / len(databases),
+        "keeps_up": sum(summary["onset_s"] is None for summary in summaries) / len(summaries),
         "drawn": drawn,
     }
-
-
-def _usual_binding(bindings: Sequence[str]) -> str:
-    """Returns what holds the applier back most of the time it is held back; of equals the first by
-    name. `none` where nothing does."""
-    counts = Counter(binding for binding in bindings if binding != "none")
-    return min(counts, key=lambda binding: (-counts[binding], binding), default="none")
 
 
 def _quantile(values: list[float], share: float) -> float | None:

@@ -10,6 +10,9 @@ from headrace.base.options import SEED, UNSET, AsOf, Growth, InstanceType, Optio
 
 Form = Literal["auto", "events", "interval"]
 Repetition = Literal["first", "settled"]
+ReplicaMode = Literal[
+    "single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive"
+]
 MOST_SECONDS = 366 * 86_400  # a leap year
 MAX_SECONDS = 7 * 86_400  # of a database, a row a second: a week; a guess at what anybody reads
 DATABASE_SECONDS = 3_600  # an hour: a cold cache has filled on most storages

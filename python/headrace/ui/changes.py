@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -19,6 +19,7 @@ from headrace.base.encoding import to_plain
 from headrace.base.options import Option, describe
 from headrace.errors import InputError
 from headrace.lab import Lab
+from headrace.lab.changes import FaultKind, FaultSettings, ModificationSettings
 from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
 
 # Changes that wait for their confirmation: a window has one (chosen).
@@ -56,22 +57,6 @@ class NoSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModifiedVolume:
-    """What becomes of a volume in use; what is not set stays."""
-
-    type: Annotated[str | None, Option("Another type.", value="TYPE", usual="as it is", completed="type")] = None
-    size_gib: Annotated[
-        int | None, Option("Larger size, never smaller.", unit="GiB", least=1, most=65_536, usual="as it is")
-    ] = None
-    iops: Annotated[
-        int | None, Option("IOPS of each member.", unit="IOPS", least=1, most=256_000, usual="as it is")
-    ] = None
-    mib_s: Annotated[
-        int | None, Option("Throughput of each member.", unit="MiB/s", least=1, most=4_000, usual="as it is")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class NewSnapshot:
     """The settings of a snapshot."""
 
@@ -79,21 +64,10 @@ class NewSnapshot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewFault:
-    """What goes wrong, and for how long. The power cut comes a second later."""
+class NewFault(FaultSettings):
+    """What goes wrong, and for how long."""
 
-    kind: Annotated[
-        Literal["pause", "latency", "error", "degraded", "power-cut"], Option("What goes wrong with the device.")
-    ] = "pause"
-    seconds: Annotated[
-        float | None, Option("Length.", unit="s", least=0.001, most=86_400, usual="1 of a pause, 60 of others")
-    ] = None
-    extra_ms: Annotated[
-        float | None,
-        Option("Latency added to each request.", unit="ms", least=0, most=60_000, usual="100; degraded 300"),
-    ] = None
-    every: Annotated[int | None, Option("Errors: each Nth request fails.", least=1, most=1_000_000, usual="1")] = None
-    op: Annotated[Literal["read", "write", "any"] | None, Option("Requests that it meets.", usual="any")] = None
+    kind: Annotated[FaultKind, Option("What goes wrong with the device.")] = "pause"
 
 
 Settings = Mapping[str, object]
@@ -118,13 +92,12 @@ def _create(lab: Lab, spec: str, given: Settings) -> object:
 
 
 def _modify(lab: Lab, volume: str, given: Settings) -> object:
-    change = ModifiedVolume(**given)  # pyright: ignore[reportArgumentType]
-    return lab.modify(volume, change.size_gib, change.type, change.iops, change.mib_s)
+    return ModificationSettings(**given).begin(lab, volume)  # pyright: ignore[reportArgumentType]
 
 
 def _begin_fault(lab: Lab, volume: str, given: Settings) -> object:
     fault = NewFault(**given)  # pyright: ignore[reportArgumentType]
-    return lab.fault(volume, fault.kind, seconds=fault.seconds, extra_ms=fault.extra_ms, every=fault.every, op=fault.op)
+    return fault.begin(lab, volume, fault.kind)
 
 
 def _text(given: Settings, name: str) -> str | None:
@@ -149,7 +122,7 @@ ACTIONS: dict[str, LabAction] = {
     ),
     "modify": LabAction(
         "Modify",
-        ModifiedVolume,
+        ModificationSettings,
         lambda volume, _: ["volume", "modify", volume],
         _modify,
         "As on EC2: it cannot be taken back at once, a volume never shrinks, and four changes in a day are the most.",

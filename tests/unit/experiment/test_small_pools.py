@@ -34,9 +34,9 @@ def test_pauses_come_with_the_transactions():
     """Golden: at 100 tps more one pause in 20 s more, of 0.31 s: 1.55 %; of 160 x 20 / 2,000 = 1.6 of
     them the chance is 1.265 x 0.31 / 20 s."""
     pauses = small_pools.estimate_pauses(calibrate_at(60.0), POOL_GIB, 160.0, 20.0)
-    assert pauses.lost_share == pytest.approx(0.0155)
-    assert pauses.spread == pytest.approx(1.6**0.5 * 0.31 / 20.0)
-    none = small_pools.Pauses()
+    assert pauses["lost_share"] == pytest.approx(0.0155)
+    assert pauses["spread"] == pytest.approx(1.6**0.5 * 0.31 / 20.0)
+    none = {"lost_share": 0.0, "spread": 0.0}
     assert small_pools.estimate_pauses(calibrate_at(60.0), 0.5, 160.0, 20.0) == none
     assert small_pools.estimate_pauses(calibrate_at(60.0, "mysql"), POOL_GIB, 160.0, 20.0) == none
     assert small_pools.estimate_pauses(calibrate_at(60.0), POOL_GIB, 0.0, 20.0) == none

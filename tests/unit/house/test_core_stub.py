@@ -198,6 +198,8 @@ ANSWERS = {
     "database_under": [(INNODB, {"sync_binlog": 0})],
     "cache_after": [(INNODB, 1e8, 2e8)],
     "purged_at": [(INNODB, (1e8, 10.0), (2e8, 100.0), [])],
+    "pool_pauses": [(0.06, 160.0, 60.0, 20.0), (8.0, 160.0, 60.0, 20.0)],
+    "noise_of_mean": [({"fano": 3.0, "cv": 0.05}, 100.0, 20.0)],
     "page_write_cost": [(), (4_096.0, False)],
     "clients_at_speed": [(INNODB["clients"], 2.0), (INNODB["clients"], None)],
     "core_ms": [(INNODB["clients"],)],
@@ -269,6 +271,7 @@ def test_every_function_is_called_here_or_says_why():
         "simulate": "above",
         "replay_record": "needs a record: tests/unit/cli/test_cli.py",
         "replica_run": "by tests/unit/simulation/test_replica.py, through predict_replica",
+        "replica_summaries": "by the same, through the doubt of predict_replica",
         "transaction_candidates": "columns by name: tests/unit/planner/test_database.py, through the judge",
     }
     assert set(ANSWERS) | set(told) == set(stub_functions())

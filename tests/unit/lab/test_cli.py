@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.base.checks import read_percent
 from headrace.cli import main as cli
 from headrace.cli.lab import common
 from headrace.cli.options import complete_volume
@@ -169,13 +170,13 @@ def test_doctor_needs_no_lab():
 
 @given(st.floats(0, 100).map(lambda value: round(value, 6)), st.sampled_from(["", "%", " %"]))
 def test_percent(value, sign):
-    assert common.percent(f"{value:.6f}{sign}", "--x") == value
+    assert read_percent(f"{value:.6f}{sign}", "--x") == value
 
 
 @given(st.text(max_size=12))
 def test_percent_is_a_percentage_or_refused(text):
     with contextlib.suppress(InputError):
-        assert 0 <= common.percent(text, "--x") <= 100
+        assert 0 <= read_percent(text, "--x") <= 100
 
 
 def test_completion_of_volumes_without_a_lab(tmp_path):

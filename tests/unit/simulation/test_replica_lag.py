@@ -9,6 +9,7 @@ import pytest
 
 import headrace
 from headrace.base import core
+from headrace.simulation.replica import SourceLoad
 from headrace.workload.replica import measured_replica
 
 WRITES = {"script": "oltp_write_only", "tables": 4, "table_size": 100_000, "cache_gib": 1.0, "threads": 8}
@@ -35,6 +36,25 @@ def test_lag_follows_from_the_two_rates(database):
     assert told["peak_lag_s"] == pytest.approx(load * (rate / mu - 1), abs=1.6)
     assert told["peak_at_s"] > load
     assert sum(told["shares"].values()) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_many_replicas_behind_one_load_come_to_what_each_does_alone(database):
+    replicas = [headrace.Replica(storage, version="mariadb-10.11", log_bin=True) for storage in ("gp3:100", "gp2:100")]
+    alone = [
+        headrace.predict_replica(database, "io2:100:20000", replica, seconds=60, drain_s=0, draws=4)
+        for replica in replicas
+    ]
+    load = SourceLoad(alone[0].workload, alone[0].source, alone[0].rows["source_tps"].to_list())
+    summaries = load.summarize(replicas)
+    drawn = load.draw(replicas, summaries, 4)
+    for prediction, summary, doubt in zip(alone, summaries, drawn, strict=True):
+        for name in ("applier_tps", "peak_lag_s", "usual_binding"):
+            assert summary[name] == prediction.summary[name], name
+        assert doubt["drawn"] is not None and len(doubt["drawn"]["peak_lag_s"]) == 4
+    bindings = [name for name in alone[0].rows["binding"].to_list() if name != "none"]
+    assert summaries[0]["usual_binding"] in bindings
+    most = bindings.count(summaries[0]["usual_binding"])
+    assert all(bindings.count(name) <= most for name in set(bindings))
 
 
 def test_the_interval_is_wide_without_a_replica_and_narrow_with_one(database):

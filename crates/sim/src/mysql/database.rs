@@ -223,6 +223,20 @@ pub struct Noise {
     pub cv: f64,
 }
 
+impl Noise {
+    /// Variance of the tps of a step around their `mean`: over a longer step the part that counts
+    /// events averages out.
+    pub fn variance(&self, mean: f64, seconds: f64) -> f64 {
+        self.fano * mean / seconds + (self.cv * mean) * (self.cv * mean)
+    }
+
+    /// Relative standard deviation that chance gives the mean of a run of `seconds` at `tps`, whose
+    /// seconds do not know of each other.
+    pub fn of_mean(&self, tps: f64, seconds: f64) -> f64 {
+        ((self.fano / tps.max(1e-9) + self.cv * self.cv) / seconds.max(1.0)).sqrt()
+    }
+}
+
 /// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured
 /// over modelled, and how response times are spread. Points are sorted; ends hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

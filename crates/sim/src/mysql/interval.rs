@@ -584,8 +584,7 @@ impl<B: Backend> ScenarioState<B> {
 
     fn scatter(&mut self, database: &Database, mean: f64, seconds: f64) -> f64 {
         let Some(chance) = &mut self.chance else { return mean };
-        // Over a longer step the part that counts events averages out.
-        let variance = database.noise.fano * mean / seconds + (database.noise.cv * mean) * (database.noise.cv * mean);
+        let variance = database.noise.variance(mean, seconds);
         let relative = variance.sqrt() / mean.max(1e-9);
         if relative < NORMAL_UP_TO {
             return mean + normal(chance) * variance.sqrt();

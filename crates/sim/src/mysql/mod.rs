@@ -10,6 +10,7 @@
 //! | `cleaner` | how many dirty pages the page cleaner writes, by flavor, version and settings |
 //! | `checkpoint` | its age: what a full redo log does to flushing and to clients |
 //! | `warmup` | the cache followed over transactions, once per database and cache size |
+//! | `pauses` | pauses of a small pool, which come with the transactions |
 //! | `purge` | pages that purge reads again, where a small cache lost them before it came |
 //! | `settings` | what server settings and memory do to a database |
 //! | `demand` | one transaction in I/Os and bytes, on data and log volumes |
@@ -34,6 +35,7 @@ pub mod demand;
 pub mod interval;
 pub mod last_orders;
 pub mod local_disk;
+pub mod pauses;
 pub mod popularity;
 pub mod purge;
 pub mod replica;

@@ -497,12 +497,10 @@ fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
     }
 }
 
-/// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it,
-/// `variance = fano x mean + (cv x mean)^2`, and none at all while clients wait for a full redo
-/// log.
+/// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it, and
+/// none at all while clients wait for a full redo log.
 fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
-    let noise = &database.noise;
-    let spread = |mean: f64| (noise.fano * mean + (noise.cv * mean) * (noise.cv * mean)).sqrt();
+    let spread = |mean: f64| database.noise.variance(mean, 1.0).sqrt();
     let first = rows[0].tps;
     // One level: 1.6449 standard deviations below it.
     if rows.iter().all(|row| (row.tps - first).abs() <= 1e-6 * first && row.stopped_share <= 0.0) {

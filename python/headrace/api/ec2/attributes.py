@@ -15,15 +15,6 @@ PAGE = (5, 1000)
 # Types whose performance EBS checks (EC2 user guide, "EBS volume status checks").
 CHECKED = ("io1", "io2", "gp3")
 
-_FILTERS = {
-    "attachment-status.instance-id": lambda row: [entry["InstanceId"] for entry in row["AttachmentStatuses"]],
-    "attachment-status.io-performance": lambda row: [entry["IoPerformance"] for entry in row["AttachmentStatuses"]],
-    "availability-zone": lambda row: row["AvailabilityZone"],
-    "volume-status.details-name": lambda row: [entry["Name"] for entry in row["VolumeStatus"]["Details"]],
-    "volume-status.details-status": lambda row: [entry["Status"] for entry in row["VolumeStatus"]["Details"]],
-    "volume-status.status": lambda row: row["VolumeStatus"]["Status"],
-}
-
 
 def _performance(volume: LabVolume) -> str:
     """Returns EBS's name for the performance: a volume with slow or missing members has theirs."""
@@ -86,7 +77,7 @@ def describe_volume_status(request: ApiRequest) -> Members:
         token, limit = request.params.get("NextToken"), size + 1
         after = paging.key_of(request.operation, token) if token else None
     volumes = sorted(request.lab.volumes(checked_ids, after=after, limit=limit), key=lambda volume: volume["id"])
-    matching = filtered(request, map(status_of, volumes), _FILTERS)
+    matching = filtered(request, map(status_of, volumes))
     shown, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
     return {"VolumeStatuses": shown, "NextToken": token}
 

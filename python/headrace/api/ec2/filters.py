@@ -1,12 +1,14 @@
 """Applies EC2's Filters: each has a name and values, one of which has to match. `*` and `?` are
-wildcards."""
+wildcards. filters.csv says which members of an answer they are held against, by operation."""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache, partial
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from headrace.api.errors import AwsError
@@ -61,18 +63,42 @@ def _texts(value: object) -> Iterable[str]:
     return (text_of(value),)
 
 
+@cache
+def members_by_filter() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Returns filters.csv: the path of the member that a filter is held against, by operation and
+    filter."""
+    table: dict[str, dict[str, tuple[str, ...]]] = {}
+    for row in csv.DictReader(files("headrace.api.ec2").joinpath("filters.csv").read_text().splitlines()):
+        table.setdefault(row["operation"], {})[row["filter"]] = tuple(row["member"].split("."))
+    return table
+
+
+def read_member(value: object, steps: Sequence[str]) -> object:
+    """Returns the member at the end of a path, of lists that of each element; None where there is
+    none."""
+    if isinstance(value, list):
+        return [read_member(element, steps) for element in value]
+    if not steps or not isinstance(value, Mapping):
+        return value
+    return read_member(value.get(steps[0]), steps[1:])
+
+
 def filtered(
     request: ApiRequest,
     items: Iterable[Item],
-    looks_at: Mapping[str, Values],
+    looks_at: Mapping[str, Values] | None = None,
     tags: Callable[[Item], Mapping[str, str]] | None = None,
 ) -> list[Item]:
     """Returns the items that all filters of the request match.
 
-    Known EC2 filters that the lab does not model match nothing. Raises AwsError for a filter that
-    EC2 does not have.
+    `looks_at`: what filters are held against where items are not as the answer has them. Known EC2
+    filters that the lab does not model match nothing. Raises AwsError for a filter that EC2 does
+    not have.
     """
     matching = list(items)
+    if looks_at is None:
+        members = members_by_filter()[request.operation]
+        looks_at = {name: partial(read_member, steps=steps) for name, steps in members.items()}
     given = request.params.get("Filters") or []
     if sum(len(condition.get("Values") or ()) for condition in given) > MAX_VALUES:
         raise AwsError("FilterLimitExceeded", f"The maximum number of filter values is {MAX_VALUES} for a request.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 from headrace.api import paging
@@ -86,33 +85,6 @@ def widest_type(as_of: str) -> str:
     )["instance_type"]
 
 
-def _ebs_filter(member: str) -> Callable[[Members], object]:
-    return lambda row: row["EbsInfo"].get("EbsOptimizedInfo", {}).get(member)
-
-
-_FILTERS = {
-    "bare-metal": lambda row: row["BareMetal"],
-    "current-generation": lambda row: row["CurrentGeneration"],
-    "ebs-info.attachment-limit-type": lambda row: row["EbsInfo"]["AttachmentLimitType"],
-    "ebs-info.maximum-ebs-attachments": lambda row: row["EbsInfo"]["MaximumEbsAttachments"],
-    "ebs-info.ebs-optimized-info.baseline-bandwidth-in-mbps": _ebs_filter("BaselineBandwidthInMbps"),
-    "ebs-info.ebs-optimized-info.baseline-iops": _ebs_filter("BaselineIops"),
-    "ebs-info.ebs-optimized-info.baseline-throughput-in-mbps": _ebs_filter("BaselineThroughputInMBps"),
-    "ebs-info.ebs-optimized-info.maximum-bandwidth-in-mbps": _ebs_filter("MaximumBandwidthInMbps"),
-    "ebs-info.ebs-optimized-info.maximum-iops": _ebs_filter("MaximumIops"),
-    "ebs-info.ebs-optimized-info.maximum-throughput-in-mbps": _ebs_filter("MaximumThroughputInMBps"),
-    "ebs-info.ebs-optimized-support": lambda row: row["EbsInfo"]["EbsOptimizedSupport"],
-    "ebs-info.encryption-support": lambda row: row["EbsInfo"]["EncryptionSupport"],
-    "ebs-info.nvme-support": lambda row: row["EbsInfo"]["NvmeSupport"],
-    "hypervisor": lambda row: row["Hypervisor"],
-    "instance-storage-supported": lambda row: row["InstanceStorageSupported"],
-    "instance-type": lambda row: row["InstanceType"],
-    "memory-info.size-in-mib": lambda row: row["MemoryInfo"]["SizeInMiB"],
-    "processor-info.supported-architecture": lambda row: row["ProcessorInfo"]["SupportedArchitectures"],
-    "vcpu-info.default-vcpus": lambda row: row["VCpuInfo"]["DefaultVCpus"],
-}
-
-
 @serves(
     "ec2",
     "DescribeInstanceTypes",
@@ -133,6 +105,6 @@ def describe_instance_types(request: ApiRequest) -> Members:
             "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)[:500]}]"
         )
     rows = [types[name] for name in sorted(set(names) if names else types)]
-    matching = filtered(request, rows, _FILTERS)
+    matching = filtered(request, rows)
     shown, token = paging.page_for(request, matching, lambda row: row["InstanceType"], size or PAGE[1])
     return {"InstanceTypes": shown, "NextToken": token}

@@ -74,34 +74,6 @@ def instance(request: ApiRequest) -> Members:
     }
 
 
-_FILTERS = {
-    "availability-zone": lambda machine: machine["Placement"]["AvailabilityZone"],
-    "availability-zone-id": lambda machine: machine["Placement"]["AvailabilityZoneId"],
-    "block-device-mapping.attach-time": lambda machine: [
-        row["Ebs"]["AttachTime"] for row in machine["BlockDeviceMappings"]
-    ],
-    "block-device-mapping.delete-on-termination": lambda machine: [
-        row["Ebs"]["DeleteOnTermination"] for row in machine["BlockDeviceMappings"]
-    ],
-    "block-device-mapping.device-name": lambda machine: [row["DeviceName"] for row in machine["BlockDeviceMappings"]],
-    "block-device-mapping.status": lambda machine: [row["Ebs"]["Status"] for row in machine["BlockDeviceMappings"]],
-    "block-device-mapping.volume-id": lambda machine: [
-        row["Ebs"]["VolumeId"] for row in machine["BlockDeviceMappings"]
-    ],
-    "ebs-optimized": lambda machine: machine["EbsOptimized"],
-    "instance-id": lambda machine: machine["InstanceId"],
-    "instance-state-code": lambda machine: machine["State"]["Code"],
-    "instance-state-name": lambda machine: machine["State"]["Name"],
-    "instance-type": lambda machine: machine["InstanceType"],
-    "launch-time": lambda machine: machine["LaunchTime"],
-    "private-ip-address": lambda machine: machine["PrivateIpAddress"],
-    "root-device-name": lambda machine: machine["RootDeviceName"],
-    "root-device-type": lambda machine: machine["RootDeviceType"],
-    "tenancy": lambda machine: machine["Placement"]["Tenancy"],
-    "virtualization-type": lambda machine: machine["VirtualizationType"],
-}
-
-
 def find_instances(request: ApiRequest, ids: list[str] | None) -> list[Members]:
     """Returns the instances of these ids, or all. Raises AwsError for an id that does not exist."""
     own = instance(request)
@@ -135,9 +107,7 @@ def describe_instances(request: ApiRequest) -> Members:
     """Describes this machine, if ids and filters include it."""
     size = _refuse_paged_ids(request)
     rows = find_instances(request, request.params.get("InstanceIds"))
-    matching = filtered(
-        request, rows, _FILTERS, lambda machine: {tag["Key"]: tag["Value"] for tag in machine["Tags"] or ()}
-    )
+    matching = filtered(request, rows, tags=lambda machine: {tag["Key"]: tag["Value"] for tag in machine["Tags"] or ()})
     shown, token = paging.page_for(request, matching, lambda machine: machine["InstanceId"], size)
     reservations = [
         {
@@ -149,19 +119,6 @@ def describe_instances(request: ApiRequest) -> Members:
         for machine in shown
     ]
     return {"Reservations": reservations, "NextToken": token}
-
-
-_STATUS_FILTERS = {
-    "availability-zone": lambda machine: machine["AvailabilityZone"],
-    "availability-zone-id": lambda machine: machine["AvailabilityZoneId"],
-    "instance-state-code": lambda machine: machine["InstanceState"]["Code"],
-    "instance-state-name": lambda machine: machine["InstanceState"]["Name"],
-    "instance-status.status": lambda machine: machine["InstanceStatus"]["Status"],
-    "instance-status.reachability": lambda machine: "passed",
-    "system-status.status": lambda machine: machine["SystemStatus"]["Status"],
-    "system-status.reachability": lambda machine: "passed",
-    "attached-ebs-status.status": lambda machine: machine["AttachedEbsStatus"]["Status"],
-}
 
 
 @serves(
@@ -190,7 +147,7 @@ def describe_instance_status(request: ApiRequest) -> Members:
         }
         for machine in find_instances(request, request.params.get("InstanceIds"))
     ]
-    matching = filtered(request, rows, _STATUS_FILTERS)
+    matching = filtered(request, rows)
     shown, token = paging.page_for(request, matching, lambda row: row["InstanceId"], size)
     return {"InstanceStatuses": shown, "NextToken": token}
 
@@ -220,17 +177,6 @@ def describe_instance_attribute(request: ApiRequest) -> Members:
     return {"InstanceId": machine["InstanceId"], name: value}
 
 
-_ZONE_FILTERS = {
-    "group-name": lambda zone: zone["GroupName"],
-    "opt-in-status": lambda zone: zone["OptInStatus"],
-    "region-name": lambda zone: zone["RegionName"],
-    "state": lambda zone: zone["State"],
-    "zone-id": lambda zone: zone["ZoneId"],
-    "zone-name": lambda zone: zone["ZoneName"],
-    "zone-type": lambda zone: zone["ZoneType"],
-}
-
-
 @serves(
     "ec2",
     "DescribeAvailabilityZones",
@@ -255,14 +201,7 @@ def describe_availability_zones(request: ApiRequest) -> Members:
         for name in request.params.get(parameter) or ():
             if name != zone[member]:
                 raise AwsError("InvalidParameterValue", f"Invalid availability zone: [{name[:100]}]")
-    return {"AvailabilityZones": filtered(request, [zone], _ZONE_FILTERS)}
-
-
-_REGION_FILTERS = {
-    "endpoint": lambda region: region["Endpoint"],
-    "opt-in-status": lambda region: region["OptInStatus"],
-    "region-name": lambda region: region["RegionName"],
-}
+    return {"AvailabilityZones": filtered(request, [zone])}
 
 
 @serves(
@@ -281,4 +220,4 @@ def describe_regions(request: ApiRequest) -> Members:
     for name in request.params.get("RegionNames") or ():
         if name != request.region:
             raise AwsError("InvalidParameterValue", f"Invalid region name: {name[:100]}")
-    return {"Regions": filtered(request, [region], _REGION_FILTERS)}
+    return {"Regions": filtered(request, [region])}

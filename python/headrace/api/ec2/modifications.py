@@ -13,20 +13,6 @@ from headrace.lab.calls import Modification
 # The page of DescribeVolumesModifications (EC2 API reference: up to 500).
 PAGE = (1, 500)
 
-_FILTERS = {
-    "modification-state": lambda row: row["ModificationState"],
-    "original-iops": lambda row: row["OriginalIops"],
-    "original-size": lambda row: row["OriginalSize"],
-    "original-volume-type": lambda row: row["OriginalVolumeType"],
-    "originalMultiAttachEnabled": lambda row: row["OriginalMultiAttachEnabled"],
-    "start-time": lambda row: row["StartTime"],
-    "target-iops": lambda row: row["TargetIops"],
-    "target-size": lambda row: row["TargetSize"],
-    "target-volume-type": lambda row: row["TargetVolumeType"],
-    "targetMultiAttachEnabled": lambda row: row["TargetMultiAttachEnabled"],
-    "volume-id": lambda row: row["VolumeId"],
-}
-
 
 @serves(
     "ec2",
@@ -77,6 +63,6 @@ def describe_volumes_modifications(request: ApiRequest) -> Members:
         for name, modification in sorted(latest.items())
         if checked_ids is None or name in checked_ids
     ]
-    matching = filtered(request, rows, _FILTERS)
+    matching = filtered(request, rows)
     shown, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
     return {"VolumesModifications": shown, "NextToken": token}

@@ -82,29 +82,29 @@ class Supervisor:
 
     def _with_worker(self) -> bool:
         """Serves with a worker until it or the daemon ends; whether the daemon is still there."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        own_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sys.stderr.flush()
         child = os.fork()
         if child == 0:
             try:
                 set_handler(signal.SIGTERM, signal.SIG_DFL)
-                ours.close()
+                own_end.close()
                 os.close(self._daemon)
-                worker.run(self._listener, theirs, self._place, self._region, self._keys)
+                worker.run(self._listener, worker_end, self._place, self._region, self._keys)
             except BaseException as error:
                 print(f"api: {error!r}", file=sys.stderr)
                 worker.end(1)
             worker.end(0)
-        theirs.close()
+        worker_end.close()
         watched = os.pidfd_open(child)
         try:
-            return self._watch(ours, watched)
+            return self._watch(own_end, watched)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(watched, signal.SIGKILL)
             os.waitpid(child, 0)
             os.close(watched)
-            ours.close()
+            own_end.close()
 
     def _watch(self, channel: socket.socket, watched: int) -> bool:
         while True:

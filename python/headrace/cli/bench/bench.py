@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,7 +23,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import print_answer, print_csv, print_frame, say, table
+from headrace.cli.output import confirm, print_answer, print_csv, print_frame, say, table
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path
@@ -220,10 +219,7 @@ def remove(
     run_store = place.open_store()
     # A run that is named twice is one.
     names = list(dict.fromkeys(run_store.resolve(text) for text in run))
-    if not yes:
-        if not sys.stdin.isatty():
-            raise InputError(", ".join(names), "is removed for good", "", "Say --yes.")
-        typer.confirm(f"Remove {', '.join(names)}?", abort=True, err=True)
+    confirm(yes, f"Remove {', '.join(names)}?", ", ".join(names), "would be removed for good")
     for name in names:
         run_store.delete(name)
         say(f"removed {name}")

@@ -4,7 +4,6 @@ volume."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,16 +13,6 @@ from headrace.errors import InputError
 if TYPE_CHECKING:
     from headrace.lab.calls import LabVolume
     from headrace.report.view import Table
-
-
-def percent(text: str | None, what: str) -> float | None:
-    """`5%`, `5` or `0.5%` as 5.0 and 0.5. Raises InputError."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?", text.strip(), re.ASCII)
-    if match is None or float(match[1]) > 100:
-        raise InputError(f"{what} {text[:40]}", "must be a percentage, 0 to 100", "", "For example 5% or 5.")
-    return float(match[1])
 
 
 def tags(texts: Sequence[str] | None) -> dict[str, str]:

@@ -16,7 +16,7 @@ from headrace.base.files import check_output, write_whole
 from headrace.cli.lab.common import tags
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, PasswordOptions, YesOption, choice, flag, option
-from headrace.cli.output import data, pairs, print_answer, print_rows, progress, say, table
+from headrace.cli.output import confirm, data, pairs, print_answer, print_rows, progress, say, table
 from headrace.cli.writing import FORCE_HELP
 from headrace.errors import CouldNotRun, InputError
 
@@ -386,7 +386,7 @@ def prune(
         going = [verdict for verdict in verdicts if verdict.goes]
         rows = [verdict.as_dict() for verdict in verdicts]
         if going and not dry_run:
-            _ask(len(going), yes)
+            confirm(yes, f"Delete {len(going)} sets?", f"{len(going)} sets", "are deleted")
             for name in sorted({verdict.chosen.server for verdict in going}):
                 locked = retention.prune(service, [verdict for verdict in verdicts if verdict.chosen.server == name])
                 if locked:
@@ -395,14 +395,6 @@ def prune(
     fate = "goes" if dry_run else "deleted"
     cells = [(row["id"], row["server"], row["taken_at"], fate if row["goes"] else "stays", row["why"]) for row in rows]
     print_answer(rows, output, rows, columns, lambda: (table(("set", "server", "instant", "", "why"), cells),))
-
-
-def _ask(count: int, yes: bool) -> None:
-    if not yes and not sys.stdin.isatty():
-        raise InputError(f"{count} sets", "are deleted, and nobody can be asked here", "", "Say --yes.")
-    if not yes and not typer.confirm(f"Delete {count} sets?", err=True):
-        say("nothing was deleted")
-        raise typer.Exit(1)
 
 
 def place_words(place: LabPlace) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +11,7 @@ from headrace.cli.lab.common import tags
 from headrace.cli.lab.key_files import PIPE, check_free, read_key, text_of_key, write_key
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
-from headrace.cli.output import pairs, print_answer, say, table
+from headrace.cli.output import confirm, pairs, print_answer, say, table
 from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -242,15 +241,11 @@ def state(
 
 
 def _schedule_deletion(lab: Lab, key: str, days: int, yes: bool) -> None:
-    """Deletes a key after some days of lab time. Raises InputError where nobody can be asked."""
+    """Deletes a key after some days of lab time."""
     details = lab.describe_key(key)
-    if not yes and not sys.stdin.isatty():
-        raise InputError(key, "will be deleted, and nobody can be asked here", "", "Say --yes.")
     protects = _count_protected(lab, details["arn"])
     also = f" Nobody can read {protects} then." if protects else ""
-    if not yes and not typer.confirm(f"Delete {details['id']} ({details['description'] or key})?{also}", err=True):
-        say("nothing was changed")
-        raise typer.Exit(1)
+    confirm(yes, f"Delete {details['id']} ({details['description'] or key})?{also}", key, "would be deleted")
     details = lab.schedule_key_deletion(key, days)
     say(f"{details['id']}: {details['state']}, deleted at {details['deletion_at']}")
     if protects:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +23,7 @@ from headrace.cli.options import (
     instance_option,
     option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.output import confirm, pairs, print_answer, progress, say, table
 from headrace.errors import InputError
 from headrace.lab.place import API_PORT, METRICS_PORT
 from headrace.report.output import PAGE_FORMATS, check_chart_path
@@ -338,12 +337,8 @@ def _print_users(folder: Path, output: str) -> None:
 def _remove_user(folder: Path, name: str, yes: bool) -> None:
     """Removes a user. Asks first: a key is never made again."""
     access_key = keys.key_of_user(folder, name)
-    if not yes and not sys.stdin.isatty():
-        rule = f"would lose its key {access_key} for good, and nobody can be asked here"
-        raise InputError(name, rule, "", "Add --yes.")
-    if not yes and not typer.confirm(f"Remove {name}, whose key {access_key} is refused then?", err=True):
-        say("nothing was removed")
-        raise typer.Exit(1)
+    question = f"Remove {name}, whose key {access_key} is refused then?"
+    confirm(yes, question, name, f"would lose its key {access_key} for good")
     keys.remove_user(folder, name)
     startup.wait_for_keys(folder)
     say(f"removed user {name}")

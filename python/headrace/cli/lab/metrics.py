@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headrace.base import caps
+from headrace.base.checks import read_percent
 from headrace.base.units import in_percent
-from headrace.cli.lab.common import number, percent, percent_cell
+from headrace.cli.lab.common import number, percent_cell
 from headrace.cli.lazy import lazily
 from headrace.cli.options import LabPlace, MemberOption, Output, OutputOption, VolumeArgument, choice, flag, option
 from headrace.cli.output import print_answer, print_frame, say, show, table
@@ -35,7 +36,7 @@ def balance(
     output: OutputOption = "table",
 ) -> None:
     """Show, set, save or bring back credit balances."""
-    target_percent = percent(set_to, "--set")
+    target_percent = read_percent(set_to, "--set")
     if sum(given is not None for given in (set_to, save, load)) > 1:
         raise InputError(
             "--set, --save, --load", "only one of them", "headrace volume balance --help", "Run the command twice."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,7 +13,7 @@ from headrace.cli.lab import consistent
 from headrace.cli.lab.common import number, tags
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, complete_volume, flag, option
-from headrace.cli.output import pairs, print_answer, print_rows, progress, say, table
+from headrace.cli.output import confirm, pairs, print_answer, print_rows, progress, say, table
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -160,14 +159,9 @@ def delete(snapshot: Snapshot, place: LabPlace, yes: YesOption = False) -> None:
     """Delete a snapshot, or move it to the recycle bin. Others keep the blocks they need."""
     with place.open() as lab:
         details = lab.describe_snapshot(snapshot)
-        if not yes and not sys.stdin.isatty():
-            raise InputError(snapshot, "is deleted, and nobody can be asked here", "", "Say --yes.")
-
         chosen = (details["tags"] or {}).get(sets.SET)
         also = "" if chosen is None else f" The snapshot set {chosen} is not whole without it."
-        if not yes and not typer.confirm(f"Delete {snapshot} of {details['started_at']}?{also}", err=True):
-            say("nothing was deleted")
-            raise typer.Exit(1)
+        confirm(yes, f"Delete {snapshot} of {details['started_at']}?{also}", snapshot, "would be deleted")
         lab.delete_snapshot(snapshot)
     say(f"{snapshot}: deleted")
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
-from headrace.base.options import AsOfText
+from headrace.base.checks import read_percent
+from headrace.base.options import AsOfText, list_given
 from headrace.cli import INTERRUPTED
 from headrace.cli.lab import faults, metrics
 from headrace.cli.lab.common import (
     VOLUME_CSV,
     number,
-    percent,
     percent_cell,
     state_cell,
     tags,
@@ -31,14 +30,14 @@ from headrace.cli.options import (
     YesOption,
     choice,
     complete_storage,
-    complete_type,
     complete_volume,
     flag,
     option,
 )
-from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.output import confirm, pairs, print_answer, progress, say, table
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
+from headrace.lab.changes import ModificationSettings
 
 if TYPE_CHECKING:
     from headrace.lab.calls import Attachment, LabVolume, Member
@@ -104,7 +103,7 @@ def create(
 ) -> None:
     """Create a volume, or an array that is used as one. A copy is `creating` until it has all
     bytes."""
-    volume_tags, balance = tags(tag), percent(start_balance, "--start-balance")
+    volume_tags, balance = tags(tag), read_percent(start_balance, "--start-balance")
     settings: _NewVolume = {
         "as_of": as_of,
         "balance_percent": balance,
@@ -221,13 +220,9 @@ def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> N
     with place.open() as lab:
         details = lab.describe(volume)
         _refuse_servers_volume(lab, details)
-        if not yes and not sys.stdin.isatty():
-            raise InputError(volume, "is deleted with all its data, and nobody can be asked here", "", "Say --yes.")
         used = f"{details.get('used_gib') or 0:,.2f} GiB of data"
-        what = f"Delete {details['id']} ({details.get('name') or 'no name'}, {details['spec']}) and its {used}?"
-        if not yes and not typer.confirm(what, err=True):
-            say("nothing was deleted")
-            raise typer.Exit(1)
+        question = f"Delete {details['id']} ({details.get('name') or 'no name'}, {details['spec']}) and its {used}?"
+        confirm(yes, question, volume, "would be deleted with all its data")
         lab.delete(details["id"])
     say(f"{volume}: deleted")
 
@@ -250,10 +245,7 @@ def modify(
         ),
     ] = None,
     place: LabPlace,
-    size_gib: Annotated[int | None, option("GIB", "Larger, never smaller; of an array its usable size.", min=1)] = None,
-    type: Annotated[str | None, option("TYPE", "Another type.", autocompletion=complete_type)] = None,
-    iops: Annotated[int | None, option("N", "Provisioned IOPS of each member.", min=1)] = None,
-    mib_s: Annotated[int | None, option("MIB_S", "Provisioned MiB/s of each member.", min=1)] = None,
+    change: ModificationSettings,
     tag: Annotated[list[str] | None, option("K=V", "Add or change a tag, at once. Repeatable.")] = None,
     remove_tag: Annotated[list[str] | None, option("K", "Remove the tag of this key, at once. Repeatable.")] = None,
     wait: Annotated[
@@ -268,8 +260,7 @@ def modify(
 ) -> None:
     """Change size, type, IOPS, MiB/s or tags of a volume in use: modifying, optimizing, completed.
     Without a change: list its modifications."""
-    change, new_tags = (size_gib, type, iops, mib_s), tags(tag)
-    is_changed = any(value is not None for value in change)
+    new_tags, is_changed = tags(tag), any(list_given(change))
     if volume is None and (is_changed or new_tags or remove_tag):
         raise InputError("VOL", "is missing", "headrace volume modify --help", "Name the volume to change.")
     with place.open() as lab:
@@ -279,7 +270,7 @@ def modify(
                 return
         if volume is None or not is_changed:
             return _print_modifications(lab.modifications(volume), output)
-        modified = lab.modify(volume, *change)
+        modified = change.begin(lab, volume)
         if wait or until == "completed":
             with progress(f"modifying {volume}") as tick:
                 modified = waiting.wait_for_modification(lab, volume, modified["id"], tick, until)

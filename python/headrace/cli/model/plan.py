@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.options import list_given
 from headrace.cli.inputs import read_database, read_workload
 from headrace.cli.lazy import lazily
-from headrace.cli.model.replica import ReplicaGoal, plan_for_replica
+from headrace.cli.model.replica import plan_for_replica
 from headrace.cli.options import (
     Output,
     OutputOption,
@@ -23,7 +24,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
-from headrace.planner.settings import PlanSettings, refuse_without_services
+from headrace.planner.settings import PlanSettings, ReplicaGoal, refuse_without_services
 from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ def plan(
         if not plan_for_replica(read_database(workload), replica, settings, output, report):
             raise typer.Exit(1)
         return
-    replica.check()
+    for setting in list_given(replica):
+        hint = "For example --replica-lag-s 1."
+        raise InputError(setting.flag, "needs --replica-lag-s", "headrace plan --help", hint)
     read = read_workload if against is None else read_database
     load = on_server(read(workload), server)
     other = None if against is None else on_server(read_database(against), server)

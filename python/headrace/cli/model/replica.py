@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from headrace.base.options import list_given
 from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
-from headrace.planner.settings import PlanSettings
+from headrace.planner.settings import PlanSettings, ReplicaGoal
 from headrace.report.output import as_csv
+from headrace.simulation.settings import ReplicaMode as Mode
 
 if TYPE_CHECKING:
     from headrace.simulation.settings import PredictionSettings
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace.base import storage as base_storage
-    from headrace.planner import replicas
+    from headrace.planner import replica as planner_replica
     from headrace.report.replication import planned, predicted
     from headrace.simulation import replica as simulation_replica
 
 HELP = "headrace predict --help"
-Mode = Literal["single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive"]
 # A load of ten minutes: lag shows, and a drain as long again is quick to run.
 REPLICA_SECONDS = 600
 OF_SOURCES = ("form", "release", "progress")  # settings of a prediction that one of a replica has not
@@ -140,58 +139,6 @@ class ReplicaOptions:
         return transactions
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplicaGoal:
-    """`headrace plan`: a replica instead of the database itself."""
-
-    replica_lag_s: Annotated[
-        float | None, option("S", "Database: plan a replica of it whose lag stays at most this. --compare: its source.")
-    ] = None
-    replica_version: Annotated[
-        str | None, option("FLAVOR-VERSION", "With --replica-lag-s: mysql-9.7 or the like. Default: the source's.")
-    ] = None
-    replica_mode: Annotated[Mode | None, choice("With --replica-lag-s: transactions applied at once.")] = None
-    replica_binlog: Annotated[
-        bool | None,
-        flag("--replica-binlog/--no-replica-binlog", "With --replica-lag-s: the replica writes a binary log."),
-    ] = None
-    sync_relay_log: Annotated[int | None, option("N", "With --replica-lag-s: events per flush of the relay log.")] = (
-        None
-    )
-
-    def check(self) -> None:
-        """Refuses settings of a replica where none is planned."""
-        for name, value in vars(self).items():
-            if value is not None:
-                flag_name = f"--{name.replace('_', '-')}"
-                raise InputError(
-                    flag_name, "needs --replica-lag-s", "headrace plan --help", "For example --replica-lag-s 1."
-                )
-
-
-# Settings of `headrace plan` that a replica's plan takes, by its own names.
-PLANNED = {
-    "compare": "source",
-    "instances": "instances",
-    "arrivals_tps": "arrivals_tps",
-    "threads": "threads",
-    "confidence": "probability",
-    "draws": "draws",
-    "hours": "hours",
-    "size_gib": "size_gib",
-    "free_percent": "free_percent",
-    "binlog_days": "binlog_days",
-    "exclude": "exclude",
-    "cache_share": "cache_share",
-    "region": "region",
-    "as_of": "as_of",
-}
-# Settings of the price list.
-PRICED = ("discount_percent", "price_file", "commitment")
-# Of no effect on a replica, and no wish that could be missed: goals are refused by name.
-UNHEARD = ("goals", "on", "top", "default_goals", "max_volumes")
-
-
 def plan_for_replica(
     workload: TransactionWorkload,
     goal: ReplicaGoal,
@@ -200,21 +147,8 @@ def plan_for_replica(
     report: Path | None,
 ) -> bool:
     """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
-    _refuse_unheard(settings)
-    values = vars(settings)
-    given = {PLANNED[setting.name]: values[setting.name] for setting in list_given(settings) if setting.name in PLANNED}
     with progress("planning") as tick:
-        answer = replicas.plan_replica(
-            workload,
-            lag_s=goal.replica_lag_s or 0.0,
-            version=goal.replica_version,
-            mode=goal.replica_mode,
-            sync_relay_log=goal.sync_relay_log,
-            log_bin=goal.replica_binlog,
-            pricing={name: values[name] for name in PRICED},
-            progress=tick,
-            **given,
-        )
+        answer = planner_replica.plan_replica(workload, **{**vars(settings), **vars(goal), "progress": tick})
     if report is not None and answer.prediction is not None:
         predicted.write_page(report, answer.prediction)
         say(f"report written to {report}")
@@ -225,17 +159,6 @@ def plan_for_replica(
     else:
         show(*planned.in_words(answer), "", planned.table_of(answer))
     return answer.chosen is not None
-
-
-def _refuse_unheard(settings: PlanSettings) -> None:
-    """Raises InputError for settings of a plan that a replica's plan would ignore."""
-    for goal in settings.goals:
-        rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
-        raise InputError(f"--goal {goal}", rule, "headrace plan --help", "Leave it out.")
-    for setting in list_given(settings):
-        if setting.name not in (*PLANNED, *PRICED, *UNHEARD):
-            rule = "is not looked at where a replica is planned (--replica-lag-s)"
-            raise InputError(setting.flag, rule, "headrace plan --help", "Leave it out.")
 
 
 def number_of(text: str, where: str) -> float:

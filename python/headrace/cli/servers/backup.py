@@ -28,8 +28,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import print_answer, print_facts, print_rows, progress, say, table
-from headrace.cli.servers.confirming import confirm
+from headrace.cli.output import confirm, print_answer, print_facts, print_rows, progress, say, table
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:

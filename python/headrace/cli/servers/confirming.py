@@ -1,26 +1,13 @@
-"""Questions before servers are stopped, replaced or deleted, and what an interrupted change
-leaves."""
+"""Questions before a server that others need is ended, and what an interrupted change leaves."""
 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Sequence
 
-import typer
-
 from headrace.cli import INTERRUPTED
-from headrace.cli.output import say
-from headrace.errors import CouldNotRun, InputError
-
-
-def confirm(yes: bool, question: str, name: str = "this command", what: str = "changes servers") -> None:
-    """Asks on the terminal, unless `yes`. Raises InputError where nobody can be asked, typer.Abort
-    at a no."""
-    if not yes and not sys.stdin.isatty():
-        raise InputError(name, f"{what}, and nobody can be asked", "", "Add --yes.")
-    if not yes:
-        typer.confirm(question, abort=True, err=True)
+from headrace.cli.output import confirm, say
+from headrace.errors import CouldNotRun
 
 
 def confirm_end(yes: bool, name: str, verb: str, reasons: Sequence[str]) -> None:

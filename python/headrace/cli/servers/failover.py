@@ -19,8 +19,7 @@ from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.cli import INTERRUPTED
 from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, Output, OutputOption, YesOption, choice, flag, option
-from headrace.cli.output import pairs, print_answer, say, table
-from headrace.cli.servers.confirming import confirm
+from headrace.cli.output import confirm, pairs, print_answer, say, table
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import CouldNotRun, InputError
 

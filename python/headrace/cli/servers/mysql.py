@@ -25,8 +25,8 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import pairs, print_answer, print_rows, progress, say, table
-from headrace.cli.servers.confirming import confirm, confirm_end, ending
+from headrace.cli.output import confirm, pairs, print_answer, print_rows, progress, say, table
+from headrace.cli.servers.confirming import confirm_end, ending
 from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:

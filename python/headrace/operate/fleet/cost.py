@@ -387,10 +387,10 @@ def _factors_in_words(
     volumes = [key for key in steps if key[1] in ITEMS and key[0] != "snapshot"]
     volumes.sort(key=lambda key: (key[0], list(ITEMS).index(key[1]), key[2]))
     paid = [(key in others, f"{name(key)} ({apart(factors[key])})") for key in volumes if key in factors]
-    own, theirs = ([text for other, text in paid if other == whose] for whose in (False, True))
+    own, of_others = ([text for other, text in paid if other == whose] for whose in (False, True))
     listed = [name(key) for key in volumes if key not in factors]
     parts = [f"own rates of {', '.join(own)}"] if own else []
-    parts += [f"rates of other accounts of {', '.join(theirs)}"] if theirs else []
+    parts += [f"rates of other accounts of {', '.join(of_others)}"] if of_others else []
     lower = any(factor < 1.0 - AS_LISTED for factor in factors.values())
     doubt = " (a discount on all usage would lower these too)" if lower else ""
     parts += [f"list prices of {', '.join(listed)}, which the report does not have{doubt}"] if listed else []

@@ -122,11 +122,11 @@ def _here(path: str, facts: ServerFacts) -> str:
     real = os.path.realpath(path)
     pid = _process_of(facts)
     try:
-        ours, theirs = os.stat(real), os.stat(f"/proc/{pid}/root{path}") if pid else None
+        own_stat, server_stat = os.stat(real), os.stat(f"/proc/{pid}/root{path}") if pid else None
     except OSError as error:
         rule = f"is a folder of the server, and cannot be seen here: {error.strerror}"
         raise InputError(shown(path), rule, DOC, "Run this on the server's own machine, as root.") from None
-    if theirs is not None and (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
+    if server_stat is not None and (own_stat.st_dev, own_stat.st_ino) != (server_stat.st_dev, server_stat.st_ino):
         rule = f"is another folder for the server (process {pid}), which has mounts of its own"
         raise InputError(
             shown(path), rule, "mount_namespaces(7)", f"nsenter --target {pid} --mount headrace snapshot take ..."

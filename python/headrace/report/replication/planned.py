@@ -11,7 +11,7 @@ from headrace.report.view import Table, columns
 from headrace.report.words import number, percent
 
 if TYPE_CHECKING:
-    from headrace.planner.replicas.search import ReplicaPlan
+    from headrace.planner.replica import ReplicaPlan
 
 # Rows shown: the chosen one and the dearest of those that cost less (a screen).
 SHOWN = 12

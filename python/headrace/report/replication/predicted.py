@@ -88,7 +88,7 @@ def _setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> str:
     places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
     places += [f"relay log on {replica.relay_storage}"] if replica.relay_storage else []
     server = server_in_words(replica.release, settings, settings["workers"] or 0)
-    return f"Replica on {', '.join(places)}: {server}, cache {number(run.cache_gib)} GiB; source on {run.source_storage}; limits of {run.as_of}."
+    return f"Replica on {', '.join(places)}: {server}, cache {number(run.cache_gib)} GiB; source on {run.source['storage']}; limits of {run.as_of}."
 
 
 def server_in_words(release: str, settings: core.ReplicaSettings, workers: int | None) -> str:
@@ -191,10 +191,10 @@ def document(run: ReplicaPrediction) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "workload": run.workload.name,
-        "storage": run.source_storage,
+        "storage": run.source["storage"],
         "replica": replica | {"settings": run.settings, "cache_gib": run.cache_gib},
         "as_of": run.as_of,
-        "seed": run.seed,
+        "seed": run.source["seed"],
         "summary": {name: value for name, value in run.summary.items() if name != "drawn"},
         "warnings": list(run.warnings),
         "caveats": list(run.workload.caveats),

@@ -162,13 +162,15 @@ def compared(truth: TableSums | None, restored: TableSums) -> str:
     """Returns, in words, the differences; "" if there are none or nothing could be compared."""
     if truth is None or not (truth.at.contains(restored.at) and restored.at.contains(truth.at)):
         return ""
-    theirs, ours = truth.by_table, restored.by_table
+    source_sums, restored_sums = truth.by_table, restored.by_table
     kinds = (
-        ("missing in the backup", sorted(theirs.keys() - ours.keys())),
-        ("in the backup and not in the source", sorted(ours.keys() - theirs.keys())),
+        ("missing in the backup", sorted(source_sums.keys() - restored_sums.keys())),
+        ("in the backup and not in the source", sorted(restored_sums.keys() - source_sums.keys())),
         (
             "different from the source",
-            sorted(name for name in theirs.keys() & ours.keys() if theirs[name] != ours[name]),
+            sorted(
+                name for name in source_sums.keys() & restored_sums.keys() if source_sums[name] != restored_sums[name]
+            ),
         ),
     )
     return "; ".join(

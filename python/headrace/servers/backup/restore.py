@@ -176,12 +176,12 @@ def checked_fit(manifest: Manifest, server_path: str | None = None) -> ServerPro
     program = find_program(manifest.flavor, server_path)
     if program.flavor != manifest.flavor:
         raise InputError(manifest.id, f"is of {manifest.flavor}, and {program.path} is not", DOC, "")
-    ours, theirs = program.version[:2], manifest.series
-    if manifest.method != "logical" and ours != theirs:
+    program_series, backup_series = program.version[:2], manifest.series
+    if manifest.method != "logical" and program_series != backup_series:
         rule = f"holds files of {manifest.flavor} {manifest.version}, and this server is {program.label}"
         hint = "Files are tied to the series: restore with that one (--server-path), or take a logical backup."
         raise InputError(manifest.id, rule, DOC, hint)
-    if ours < theirs:
+    if program_series < backup_series:
         rule = f"is of {manifest.flavor} {manifest.version}, newer than this server, {program.label}"
         raise InputError(manifest.id, rule, DOC, "Restore with that version or a newer one: --server-path.")
     return program

@@ -260,28 +260,28 @@ def _record(
 ) -> Record:
     """Returns the new replica's record: the source's, with the given options and those of a
     replica."""
-    theirs = records.required(source.paths)
-    inherited = {key: value for key, value in theirs.settings.items() if not OWN.match(key)}
-    merged = inherited | _settings(lab, theirs.flavor, following) | checked_settings(settings)
+    source_record = records.required(source.paths)
+    inherited = {key: value for key, value in source_record.settings.items() if not OWN.match(key)}
+    merged = inherited | _settings(lab, source_record.flavor, following) | checked_settings(settings)
     # A cache by memory is in the source's options already.
-    host = theirs.host
+    host = source_record.host
     if host != links.LOOPBACK:
         host = links.free_host(server_paths(data_dir_of(lab), name), records.hosts(data_dir_of(lab)))
-    memory = theirs.memory_gib if given["memory_gib"] is None else checked_memory(given["memory_gib"])
+    memory = source_record.memory_gib if given["memory_gib"] is None else checked_memory(given["memory_gib"])
     return Record(
         name=name,
-        flavor=theirs.flavor,
-        version_text=theirs.version_text,
-        engine=theirs.engine,
+        flavor=source_record.flavor,
+        version_text=source_record.version_text,
+        engine=source_record.engine,
         storage=given["storage"] or source.storage,
-        log_storage=given["log_storage"] or (theirs.log_storage if given["storage"] is None else None),
-        server_path=theirs.server_path,
-        config=theirs.config,
+        log_storage=given["log_storage"] or (source_record.log_storage if given["storage"] is None else None),
+        server_path=source_record.server_path,
+        config=source_record.config,
         memory_gib=memory,
         port=given["port"] or (free_port() if host == links.LOOPBACK else links.PORT),
         settings=merged,
         unpaced=unpaced,
-        encrypted=theirs.encrypted,
+        encrypted=source_record.encrypted,
         host=host,
     )
 
@@ -461,9 +461,9 @@ def _check_one_more(
     name = state.name
     with accounts.connected(source) as above_connection:
         above = observe(above_connection, source.name)
-        theirs = written_by(above_connection, above)
+        written = written_by(above_connection, above)
     if not state.channels:
-        alone = any(last > theirs.get(key, 0) for key, last in written_by(connection, state).items())
+        alone = any(last > written.get(key, 0) for key, last in written_by(connection, state).items())
         if state.flavor != above.flavor:
             alone = not state.executed.is_empty
         elif state.flavor == "mysql":
@@ -479,7 +479,7 @@ def _check_one_more(
         raise InputError(f"{name}: --seed {following.seed}", rule, GUIDE, "Leave --seed out: it reads the binary log.")
     if state.flavor != above.flavor:
         return  # refused with its reason when they are paired
-    if own := _own(lab, connection, state, [(above, theirs)]):
+    if own := _own(lab, connection, state, [(above, written)]):
         rule = f"has transactions of its own: {own[:120]}"
         raise InputError(name, rule, GUIDE, "Choose a new name, or seed it anew first.")
     domains = {key for key, _ in state.executed.ranges} & {key for key, _ in above.executed.ranges}
@@ -526,7 +526,7 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
         return source
     if source.state != "running" and not following.prepare_source:
         return source
-    theirs = source.paths
+    paths = source.paths
     with accounts.connected(source) as connection:
         state = observe(connection, name)
     lacks = checks.lacking(state, following.position == "gtid")
@@ -539,14 +539,14 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
         raise InputError(name, f"cannot be a source: it {', and it '.join(lacks)}", GUIDE, hint)
     progress(0.02, f"restarting {name} as a source")
     options = dict(checks.SOURCE_SETTINGS[source.flavor])
-    with records.locked(theirs):
-        record = records.required(theirs)
+    with records.locked(paths):
+        record = records.required(paths)
         numbered = {"server-id": record.settings.get("server-id") or str(free_server_id(lab))}
-        record = running.stop(theirs, record, kill=False)
+        record = running.stop(paths, record, kill=False)
         record = record.with_(settings=record.settings_with(options | numbered), port=record.port or free_port())
-        if not (theirs.tls / "ca.pem").exists():
-            access.create_certificates(theirs, name, record.host)
-        records.save(theirs, running.start(lab, theirs, record))
+        if not (paths.tls / "ca.pem").exists():
+            access.create_certificates(paths, name, record.host)
+        records.save(paths, running.start(lab, paths, record))
     return find(lab, name)
 
 

@@ -24,6 +24,7 @@ use crate::mysql::interval;
 use crate::mysql::settings::{behind_cache, ServerSettings};
 use crate::report::MIB;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Lag from which a replica counts as behind, s.
 pub const BEHIND_S: f64 = 1.0;
@@ -82,6 +83,8 @@ pub struct ReplicaSummary {
     pub catch_up_s: Option<f64>,
     /// What holds the applier back when it has most to do.
     pub binding: String,
+    /// What holds it back in most steps, of those in which something does.
+    pub usual_binding: &'static str,
     /// Shares by name: of the time and limits that make the rate; together 1.
     pub shares: Vec<(&'static str, f64)>,
     /// How much of the rate follows the width that the source's marks allow.
@@ -181,6 +184,17 @@ pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
     }
     let summary = state.summary(&rows, load_steps, price);
     Ok(ReplicaRun { rows, summary })
+}
+
+/// What holds the applier back in most of the steps in which something does; of equals the first by
+/// name.
+fn usual_binding(rows: &[ReplicaSecond]) -> &'static str {
+    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.binding != ReplicaBinding::Demand) {
+        *counts.entry(row.binding.name()).or_default() += 1;
+    }
+    // Of equal counts the last is the greatest.
+    counts.iter().rev().max_by_key(|(_, count)| **count).map_or(ReplicaBinding::Demand.name(), |(name, _)| name)
 }
 
 /// The source's transactions over time, to look up when one was committed.
@@ -360,6 +374,7 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
             peak_at_s: peak.t_s,
             catch_up_s: if end.backlog < 0.5 { Some(0.0) } else { caught_up },
             binding: costs.map_or(ReplicaBinding::Demand, |costs| costs.binding()).name().to_string(),
+            usual_binding: usual_binding(rows),
             shares: COSTS.iter().map(|cost| cost.name()).zip(shares).collect(),
             dependency_lever: costs.map_or(0.0, |costs| costs.dependency_lever()),
             worker_lever: costs.map_or(0.0, |costs| costs.worker_lever()),

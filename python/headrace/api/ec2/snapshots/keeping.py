@@ -200,13 +200,6 @@ def disable_fast_snapshot_restores(request: ApiRequest) -> Members:
 def describe_fast_snapshot_restores(request: ApiRequest) -> Members:
     """Describes fast snapshot restores that are on, or were."""
     rows = [_show_restore(request, restore) for restore in request.lab.call("snapshot.fast_restores")["fast_restores"]]
-    looks_at = {
-        "availability-zone": lambda row: row["AvailabilityZone"],
-        "availability-zone-id": lambda row: row["AvailabilityZoneId"],
-        "owner-id": lambda row: row["OwnerId"],
-        "snapshot-id": lambda row: row["SnapshotId"],
-        "state": lambda row: row["State"],
-    }
-    matching = filtered(request, rows, looks_at)
+    matching = filtered(request, rows)
     shown, token = _page(request, matching, lambda row: f"{row['SnapshotId']}\n{row['AvailabilityZone']}")
     return {"FastSnapshotRestores": shown, "NextToken": token}

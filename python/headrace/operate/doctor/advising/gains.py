@@ -67,10 +67,10 @@ def _add_counsel(
     t: Thresholds,
 ) -> Finding:
     next_limit, factor = next_of(finding.subject, volume, signals)
-    asked = _asked_factor(own, volume)
+    most = _asked_factor(own, volume)
     if (room := processor_room(signals.host)) is not None and own is not None:
-        asked = min(asked, max(1.0, room.most))
-    factor_needed, unknown = min(factor or asked, asked) * t.spare_rate, ""
+        most = min(most, max(1.0, room.most))
+    factor_needed, unknown = min(factor or most, most) * t.spare_rate, ""
     try:
         change = (
             change_of_volume(volume, finding.subject, factor_needed, counsel.region, counsel.as_of)

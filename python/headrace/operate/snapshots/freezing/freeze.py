@@ -137,9 +137,9 @@ class Freezer:
     # --- the watchdog ---
 
     def _start(self) -> None:
-        ours, self._commands = os.pipe2(os.O_CLOEXEC)
-        self._answers, theirs = os.pipe2(os.O_CLOEXEC)
-        numbers = [ours, theirs, *self._handles]
+        commands, self._commands = os.pipe2(os.O_CLOEXEC)
+        self._answers, answers = os.pipe2(os.O_CLOEXEC)
+        numbers = [commands, answers, *self._handles]
         # -I, -S: nothing of this user's or of the package is imported.
         words = [sys.executable, "-I", "-S", str(Path(watchdog.__file__).resolve()), str(self.deadline_s)]
         try:
@@ -147,8 +147,8 @@ class Freezer:
         except OSError as error:
             raise CouldNotRun("the watchdog", f"could not be started: {error.strerror}", DOC) from None
         finally:
-            os.close(ours)
-            os.close(theirs)
+            os.close(commands)
+            os.close(answers)
         if self._answer(time.monotonic() + START_S) != ["ready"]:
             raise _dead()
 

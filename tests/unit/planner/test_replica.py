@@ -13,9 +13,11 @@ import headrace
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage, parse_placement
-from headrace.base.units import DAY_S
+from headrace.base.units import DAY_S, HOURS_PER_MONTH
+from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import Host
-from headrace.simulation.replica import Replica, predict_replica
+from headrace.planner.replica import STEPS, WORKERS
+from headrace.simulation.replica import Replica, SourceLoad, predict_replica
 from headrace.workload.server import SourceServer
 
 SOURCE = "m6i.large/gp3:50:6000"
@@ -28,7 +30,9 @@ def database():
 
 @pytest.fixture(scope="module")
 def made(database):
-    return headrace.plan_replica(database, lag_s=1.0, source=SOURCE, arrivals_tps=900.0, instances=["m6i.*"], draws=8)
+    return headrace.plan_replica(
+        database, replica_lag_s=1.0, compare=SOURCE, arrivals_tps=900.0, instances=["m6i.*"], draws=8
+    )
 
 
 def test_the_chosen_one_holds_and_cheaper_ones_do_not(database, made):
@@ -46,9 +50,53 @@ def test_the_chosen_one_holds_and_cheaper_ones_do_not(database, made):
     assert direct.summary["peak_lag_s"] <= 1.0
 
 
+@pytest.fixture(scope="module")
+def shop():
+    """A plan that needs more than the least of every type."""
+    database = headrace.sysbench_tpcc(warehouses=1000, cache_gib=4, threads=48)
+    return headrace.plan_replica(
+        database, replica_lag_s=1.0, compare="m6i.4xlarge/gp3:300:6000", instances=["m6i.*"], draws=4
+    )
+
+
+def test_no_cheaper_storage_of_a_grid_holds(shop):
+    """A list of what could be ordered on the instances that were looked at, without the search."""
+    made, chosen, run = shop, shop.chosen, shop.prediction
+    load = SourceLoad(run.workload, run.source, run.rows["source_tps"].to_list()).in_steps(STEPS)
+    gib = made.needed_gib
+    storages = [f"gp2:{gib * times}" for times in (1, 2, 3, 5, 8)]
+    storages += [f"gp3:{max(gib, iops // 500)}:{iops}" for iops in range(3_000, 16_001, 1_000)]
+    storages += [
+        f"{kind}:{max(gib, iops // 50)}:{iops}" for kind in ("io1", "io2") for iops in range(500, 8_001, 1_500)
+    ]
+    prices = PriceList(made.region, made.as_of)
+    hosts = {choice.instance: choice.cache_gib for choice in made.looked_at}
+    cheaper = [
+        Replica(storage, instance=name, cache_gib=cache_gib, workers=workers, start_balance_percent=0.0)
+        for name, cache_gib in hosts.items()
+        for storage, usd in zip(storages, prices.volume_totals(storages), strict=True)
+        # The search of a space ends within a thousandth of the cheapest.
+        if usd + HOURS_PER_MONTH * prices.instance_hour_usd(name) < 0.999 * chosen.usd_month
+        for workers in WORKERS
+    ]
+    assert len(cheaper) > 20
+    summaries = load.summarize(cheaper)
+    holding = [place for place, summary in enumerate(summaries) if summary["peak_lag_s"] <= made.lag_s]
+    doubts = load.draw([cheaper[place] for place in holding], [summaries[place] for place in holding], 4)
+    for doubt in doubts:
+        drawn = doubt["drawn"]
+        assert drawn is not None and sum(lag <= made.lag_s for lag in drawn["peak_lag_s"]) / 4 < made.probability
+
+
 def test_a_durable_relay_log_may_get_its_own_volume(database):
     made = headrace.plan_replica(
-        database, lag_s=1.0, source=SOURCE, arrivals_tps=60.0, sync_relay_log=1, instances=["m6i.large"], draws=4
+        database,
+        replica_lag_s=1.0,
+        compare=SOURCE,
+        arrivals_tps=60.0,
+        sync_relay_log=1,
+        instances=["m6i.large"],
+        draws=4,
     )
     assert {one.relay_storage for one in made.looked_at} >= {None}
     assert made.chosen is not None
@@ -58,7 +106,7 @@ def test_hosts_of_ones_own_have_their_caches_and_prices(database):
     with core_errors():
         instance = next(one for one in core.instances(core.newest_date()) if one["instance_type"] == "m6i.large")
     hosts = [Host(instance, 10.0, 2.0), Host(instance, 90.0, 3.0)]
-    made = headrace.plan_replica(database, lag_s=1.0, source=SOURCE, hosts=hosts, arrivals_tps=60.0, draws=2)
+    made = headrace.plan_replica(database, replica_lag_s=1.0, compare=SOURCE, hosts=hosts, arrivals_tps=60.0, draws=2)
     assert made.chosen is not None and made.chosen.cache_gib == 2.0 and 10.0 < made.chosen.usd_month < 20.0
 
 
@@ -86,10 +134,10 @@ def random_question(chance: random.Random) -> tuple[headrace.TransactionWorkload
     volume = chance.choice((f"gp2:{size}", f"gp3:{size}:{chance.choice((3000, 4500, 6000))}", f"io2:{size}:4000"))
     family = chance.choice(SOURCES)
     question = {
-        "lag_s": chance.choice((0.5, 1.0, 5.0, 30.0)),
-        "source": f"{family}.{chance.choice(SIZES[1:])}/{volume}",
+        "replica_lag_s": chance.choice((0.5, 1.0, 5.0, 30.0)),
+        "compare": f"{family}.{chance.choice(SIZES[1:])}/{volume}",
         "instances": [f"{family}.*"],
-        "version": chance.choice(VERSIONS),
+        "replica_version": chance.choice(VERSIONS),
         "arrivals_tps": chance.choice((None, 50.0, 200.0, 600.0, 1500.0)),
         "draws": 8,
     }
@@ -120,14 +168,14 @@ def test_a_planned_replica_keeps_up_for_a_day(number):
     chance = random.Random(f"{SEED}/{number}")
     workload, question, made = first_plan(chance, f"{SEED}/{number}")
     one = made.chosen
-    place = parse_placement(question["source"])
+    place = parse_placement(question["compare"])
     replica = Replica(
         one.storage,
         relay_storage=one.relay_storage,
         instance=one.instance,
         cache_gib=one.cache_gib,
         workers=one.workers,
-        version=question["version"],
+        version=question["replica_version"],
     )
     found = predict_replica(
         workload,
@@ -139,28 +187,25 @@ def test_a_planned_replica_keeps_up_for_a_day(number):
         drain_s=0,
         draws=0,
     )
-    assert found.summary["peak_lag_s"] <= question["lag_s"]
-    assert found.summary["without_bursts"]["onset_s"] is None or question["lag_s"] > 1.0
+    assert found.summary["peak_lag_s"] <= question["replica_lag_s"]
+    assert found.summary["without_bursts"]["onset_s"] is None or question["replica_lag_s"] > 1.0
     # And the data, the logs and the free quarter fit on its volume.
     usable = Storage.parse(one.storage).usable_gib
     assert usable >= made.needed_gib >= (made.data_gib + made.logged.gib) / 0.75 - 1
 
 
-def test_bursts_of_an_instance_buy_no_replica():
+def test_bursts_of_an_instance_buy_no_replica(shop):
     """m6i.large has 3,600 IOPS and 81 MiB/s for good, and 40,000 for half an hour a day: an hour of
     load looks fine on it."""
-    shop = headrace.sysbench_tpcc(warehouses=1000, cache_gib=4, threads=48)
-    source = "m6i.4xlarge/gp3:300:6000"
-    made = headrace.plan_replica(shop, lag_s=1.0, source=source, instances=["m6i.*"], draws=4)
-    one = made.chosen
-    assert one is not None and made.hours == 24.0
-    needs = made.prediction.rows["iops"].mean()
+    one = shop.chosen
+    assert one is not None and shop.hours == 24.0
+    needs = shop.prediction.rows["iops"].mean()
     with core_errors():
-        assert core.instance(one.instance, made.as_of)["baseline_iops"] >= 0.99 * needs
+        assert core.instance(one.instance, shop.as_of)["baseline_iops"] >= 0.99 * needs
 
 
 def test_hours_free_space_and_logs_are_those_asked_for(database):
-    asked = {"lag_s": 1.0, "source": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
+    asked = {"replica_lag_s": 1.0, "compare": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
     day = headrace.plan_replica(database, **asked)
     short = headrace.plan_replica(database, **asked, hours=0.5, free_percent=50.0, binlog_days=3.0)
     assert (day.hours, short.hours) == (24.0, 0.5)
@@ -175,22 +220,22 @@ def test_hours_free_space_and_logs_are_those_asked_for(database):
 
 def test_a_known_source_gives_its_version_and_a_binary_log(database):
     known = replace(database, server=SourceServer(flavor="mariadb", version="10.11.19-MariaDB-log"))
-    asked = {"lag_s": 1.0, "source": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
+    asked = {"replica_lag_s": 1.0, "compare": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
     made = headrace.plan_replica(known, **asked)
     assert made.release == "mariadb-10.11.19" and made.settings["log_bin"] and made.settings["sync_binlog"] == 1
-    bare = headrace.plan_replica(known, **asked, log_bin=False)
+    bare = headrace.plan_replica(known, **asked, replica_binlog=False)
     assert not bare.settings["log_bin"] and bare.logged.binlog_gib == 0
-    other = headrace.plan_replica(known, **asked, version="mysql-9.7")
+    other = headrace.plan_replica(known, **asked, replica_version="mysql-9.7")
     assert other.release == "mysql-9.7" and other.settings["log_bin"]
 
 
 def test_what_nothing_can_keep_up_with_has_no_answer(database):
     made = headrace.plan_replica(
         database,
-        lag_s=0.5,
-        source="gp3:50:16000",
-        version="mysql-5.6",
-        mode="single",
+        replica_lag_s=0.5,
+        compare="gp3:50:16000",
+        replica_version="mysql-5.6",
+        replica_mode="single",
         instances=["m6i.large"],
         arrivals_tps=5_000.0,
         draws=2,
@@ -199,7 +244,13 @@ def test_what_nothing_can_keep_up_with_has_no_answer(database):
 
 
 def test_bad_questions_are_refused(database):
-    with pytest.raises(headrace.InputError, match="replica-lag-s"):
-        headrace.plan_replica(database, lag_s=0.0, source=SOURCE)
+    with pytest.raises(headrace.InputError, match="replica_lag_s"):
+        headrace.plan_replica(database, replica_lag_s=0.0, compare=SOURCE)
+    with pytest.raises(headrace.InputError, match="replica_lag_s: is missing"):
+        headrace.plan_replica(database, compare=SOURCE)
     with pytest.raises(headrace.InputError, match="is not known"):
-        headrace.plan_replica(database, lag_s=1.0)
+        headrace.plan_replica(database, replica_lag_s=1.0)
+    with pytest.raises(headrace.InputError, match="--nodes: is not looked at"):
+        headrace.plan_replica(database, replica_lag_s=1.0, compare=SOURCE, nodes=2)
+    with pytest.raises(headrace.InputError, match="is a goal of the database itself"):
+        headrace.plan_replica(database, replica_lag_s=1.0, compare=SOURCE, goals="tps>=3")

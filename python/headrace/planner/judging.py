@@ -1,0 +1,92 @@
+"""What all judges have in common, whatever is planned for: the bill of a candidate, and what
+follows from its type, layout and service alone."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from headrace.catalog.price_list import PriceList
+from headrace.planner.candidates import Candidate, Directory, Family, Host, Need, volumes_behind
+from headrace.planner.market.durability import figures_of
+from headrace.planner.market.survival import SURVIVAL, survival_of
+
+
+class CandidateJudge(ABC):
+    """Knows what candidates on `hosts` cost. `readers`: of an Aurora cluster."""
+
+    def __init__(
+        self, prices: PriceList, hosts: list[Host], directory: Directory | None = None, readers: int = 0
+    ) -> None:
+        self.prices, self.hosts, self.readers = prices, hosts, readers
+        self.directory = Directory(prices.as_of) if directory is None else directory
+        self._volumes_usd: dict[str, float] = {}
+        self._managed_usd: dict[Candidate, float] = {}
+
+    @abstractmethod
+    def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Says which candidates meet the goals but that on cost, by the best guess."""
+
+    def million_ios(self, storage: str) -> float:
+        """Returns the millions of requests a month that a storage is billed for: none, unless
+        volumes that are billed so are planned for."""
+        return 0.0
+
+    def managed_items(self, candidate: Candidate) -> list[dict] | None:
+        """Returns the monthly bill of a service, None where a price is missing."""
+        return None
+
+    def cost(self, candidate: Candidate) -> float:
+        """Returns the USD a month of one candidate, NaN where a price is not known."""
+        data, log, place = candidate
+        host = self.hosts[place]
+        if host.service == "ec2":
+            return self._usd(data) + (0.0 if log is None else self._usd(log)) + host.usd_month
+        if candidate not in self._managed_usd:
+            items = self.managed_items(candidate)
+            self._managed_usd[candidate] = math.nan if items is None else sum(item["usd"] for item in items)
+        return self._managed_usd[candidate]
+
+    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
+        """Returns the USD a month of each candidate, NaN where a price is not known."""
+        return np.array([self.cost(candidate) for candidate in candidates], dtype=float)
+
+    def _usd(self, storage: str) -> float:
+        usd = self._volumes_usd.get(storage)
+        if usd is None:
+            [usd] = self.prices.volume_totals([storage], self.million_ios(storage))
+            self._volumes_usd[storage] = usd
+        return usd
+
+    def behind(self, candidate: Candidate) -> str | None:
+        """Returns the EBS volumes that serve a candidate's data; None: Aurora's storage."""
+        return volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
+
+    def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
+        """Returns the durability, promised consistency, failover and the loss of a zone, which
+        follow from type, layout and service alone."""
+        figures = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
+        afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
+        survived = [self.survival(candidate) for candidate in candidates]
+        more = {name: np.array([survival[name] for survival in survived], dtype=float) for name in SURVIVAL}
+        return {"durability_afr_percent": afr, "consistency_percent": promised} | more
+
+    def survival(self, candidate: Candidate) -> dict[str, float]:
+        """Returns the failover and what is lost with a zone, by metric; NaN: not known, or without
+        a bound."""
+        return survival_of(self.hosts[candidate[2]].service, self.prices.as_of, self.readers)
+
+
+class WeighingJudge(CandidateJudge):
+    """A judge whose goals hold with a probability."""
+
+    @abstractmethod
+    def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Says which candidates meet them with the confidence required."""
+
+    @abstractmethod
+    def list_logs(self, families: Sequence[Family], need: Need) -> list[str | None]:
+        """Lists the volumes that a log may lie on, None first: it lies with the data."""

@@ -1,0 +1,428 @@
+"""The judge of plans for a replica, and the cheapest one whose lag stays below a bound with a
+probability: `headrace plan --replica-lag-s`.
+
+Candidates are an instance (its cache), a data volume, and where the relay log lies; workers cost
+nothing, so each candidate has the number of them that applies fastest. The search is the one of
+every plan (`planner.search`): more IOPS, MiB/s or GiB never make a lag worse.
+
+The load is the same day after day, so a replica that lives on bursts has them spent: it is judged
+with every bucket of its volumes and of its instance empty at the start. No bucket can then end
+lower than it began, and what is left is what they refill with (the baseline). The source's day is
+its first, bursts included: the most that it can send.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, TypedDict
+
+from headrace.base import core
+from headrace.base.checks import Shown
+from headrace.base.encoding import Document
+from headrace.base.options import complete, list_given, takes
+from headrace.base.storage import parse_placement
+from headrace.catalog.price_list import PriceList
+from headrace.errors import InputError
+from headrace.planner.candidates import (
+    OWN_SHARE,
+    Candidate,
+    Family,
+    Host,
+    Need,
+    check_exclude,
+    families_on,
+    family_of,
+    hosts_named,
+    spaces_of,
+)
+from headrace.planner.database import LogRoom, log_room, log_volumes
+from headrace.planner.judging import WeighingJudge
+from headrace.planner.question import data_size, list_instances, price_list
+from headrace.planner.search import BY_GUESS, Search, SpaceResult, rank
+from headrace.planner.settings import ReplicaPlanSettings
+from headrace.simulation.replica import Replica, ReplicaPrediction, SourceLoad, predict_replica
+from headrace.workload.transactions import TransactionWorkload
+
+if TYPE_CHECKING:
+    from headrace.simulation.replica import ReplicaDoubt
+
+SOURCE = "headrace plan --help"
+# Settings of `headrace plan` that a replica's plan looks at; and those without an effect on it,
+# which miss no wish: goals are refused by name.
+LOOKED_AT = (
+    "compare", "instances", "arrivals_tps", "threads", "confidence", "draws", "hours", "size_gib", "free_percent",
+    "binlog_days", "exclude", "cache_share", "region", "as_of", "discount_percent", "price_file", "commitment",
+    "replica_lag_s", "replica_version", "replica_mode", "replica_binlog", "sync_relay_log",
+)  # fmt: skip
+WITHOUT_EFFECT = ("goals", "on", "top", "default_goals", "max_volumes")
+# Numbers of workers that are tried: each half as much again or twice the one before (chosen).
+WORKERS = (0, 4, 8, 16, 32, 64)
+# Types that are looked at, single volumes: latencies of hard disks are a guess, and a replica is
+# one server with one volume.
+TYPES = ("gp3", "gp2", "io1", "io2")
+# A relay log's own volume: the smallest that holds an hour of it comfortably, of the types whose
+# IOPS do not hang on the size (chosen).
+RELAY_GIB, RELAY_TYPES = 20, ("gp3", "io2")
+# Steps in which candidates are run, at most: two minutes of a day. Bursts of the source within a
+# step are looked at second by second, of those that hold so far.
+STEPS = 720
+DRAWS = 24
+# Hosts beyond the first whose cache holds all data, up to this many times its price (chosen).
+FURTHER_HOSTS = 4.0
+# The scatter of the source's seconds: the one that `headrace predict` draws without --seed.
+SEED = 1
+
+
+@dataclass(frozen=True)
+class ReplicaChoice(Document):
+    """A replica that was looked at: what it costs a month, its lag, and how probably it holds
+    (None: not looked at, because the mean does not)."""
+
+    instance: str
+    cache_gib: float
+    storage: str
+    relay_storage: str | None
+    workers: int
+    usd_month: float
+    applier_tps: float
+    peak_lag_s: float
+    probability: float | None
+    binding: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReplicaPlan(Shown):
+    """The answer of `plan_replica`: `chosen` (None: no candidate holds), `looked_at` in the order
+    of their price up to it, `prediction` of the chosen one, second by second with its buckets empty
+    at the start. `hours` of load; `release` and `settings` that the replica is assumed to have;
+    `needed_gib` on its data volume, of which `data_gib` are data and `logged` logs, the rest free
+    (`free_percent`)."""
+
+    chosen: ReplicaChoice | None
+    looked_at: tuple[ReplicaChoice, ...]
+    prediction: ReplicaPrediction | None
+    lag_s: float
+    probability: float
+    source: str
+    source_tps: float
+    region: str
+    as_of: str
+    warnings: tuple[str, ...]
+    hours: float
+    release: str
+    settings: core.ReplicaSettings
+    needed_gib: int
+    data_gib: float
+    logged: LogRoom
+    free_percent: float
+
+    def in_short(self) -> str:
+        """Returns the choice and its price; see `Shown`."""
+        if self.chosen is None:
+            return f"no replica of {len(self.looked_at)} keeps its lag below {self.lag_s:g} s"
+        choice = self.chosen
+        return f"{choice.instance}/{choice.storage}, {choice.workers} workers: {choice.usd_month:,.0f} USD a month"
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns everything, for JSON."""
+        return {
+            "schema": "headrace-replica-plan/1",
+            "goal": {"replica_lag_s": self.lag_s, "probability": self.probability},
+            "source": self.source,
+            "source_tps": self.source_tps,
+            "region": self.region,
+            "as_of": self.as_of,
+            "hours": self.hours,
+            "replica": {"version": self.release, **self.settings},
+            "needed_gib": self.needed_gib,
+            "data_gib": self.data_gib,
+            "log_gib": self.logged.gib,
+            "free_percent": self.free_percent,
+            "chosen": None if self.chosen is None else self.chosen.to_dict(),
+            "looked_at": [choice.to_dict() for choice in self.looked_at],
+            "warnings": list(self.warnings),
+        }
+
+
+@takes(ReplicaPlanSettings, "a plan of a replica")
+def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -> ReplicaPlan:
+    """Finds the cheapest replica whose lag stays at most `replica_lag_s` over `hours` of the
+    source's load, with the `confidence`, when all its bursts are spent.
+
+    `compare`: where the source runs; None: where it was measured. `instances`: None: the source's
+    type and its family. Data, the redo log and, if the replica writes one, the binary logs of
+    `binlog_days` fill the data volume but for `free_percent`. Raises InputError, also for a setting
+    of plans that is not looked at.
+    """
+    _refuse_unheard(settings)
+    settings = complete(replace(settings, draws=DRAWS if settings.draws is None else settings.draws))
+    if settings.replica_lag_s is None:
+        raise InputError("replica_lag_s", "is missing: the most lag that is allowed", SOURCE, "For example 1.0.")
+    lag_s, prices = settings.replica_lag_s, price_list(settings)
+    place = parse_placement(_source_of(workload, settings.compare))
+    base = _replica_of(settings).as_behind(workload)
+    assumed = base.settings()
+    run: _SourceRun = {
+        "log_storage": None if place.log is None else place.log.text,
+        "instance": place.instance,
+        "threads": settings.threads,
+        "arrivals_tps": settings.arrivals_tps,
+        "as_of": prices.as_of,
+        "seconds": round(settings.hours * 3_600),
+        "drain_s": 0,
+        "seed": SEED,
+    }
+    # The source is the same for all candidates: it is run once.
+    first = predict_replica(workload, place.data.text, base, draws=0, **run)
+    load = SourceLoad(first.workload, first.source, first.rows["source_tps"].to_list())
+    logged = log_room(workload.database, fmean(load.tps), settings.binlog_days if assumed["log_bin"] else 0.0)
+    data_gib = data_size(workload, settings, 1.0)
+    needed = math.ceil(round((data_gib + logged.gib) / (1.0 - settings.free_percent / 100.0), 6))
+    hosts = _hosts(workload, settings, place.instance, prices) if settings.hosts is None else settings.hosts
+    hosts = sorted(hosts, key=lambda host: host.usd_month)
+    judge = ReplicaJudge(load, base, prices, hosts, lag_s, (settings.confidence, settings.draws))
+    excluded = dict.fromkeys(check_exclude(settings.exclude), "excluded by you")
+    families, _ = families_on(judge.directory, prices, excluded, 1, hosts)
+    fitting = [family for family in families if family.volume_type in TYPES]
+    refuted, chosen = judge.search(fitting, needed, settings.progress)
+    prediction = None
+    if chosen is not None:
+        judged = judge.judged[chosen]
+        run_of_chosen = predict_replica(workload, place.data.text, judged.replica, draws=0, source_tps=load.tps, **run)
+        # Its doubt is of means over steps, as it was judged.
+        prediction = replace(run_of_chosen, summary={**run_of_chosen.summary, **(judged.doubt or {})})
+    looked_at = [judge.choice(candidate) for candidate in (*refuted, *([] if chosen is None else [chosen]))]
+    return ReplicaPlan(
+        chosen=None if chosen is None else looked_at[-1],
+        looked_at=tuple(looked_at),
+        prediction=prediction,
+        lag_s=lag_s,
+        probability=settings.confidence,
+        source=str(place),
+        source_tps=fmean(load.tps),
+        region=settings.region,
+        as_of=prices.as_of,
+        warnings=(first if prediction is None else prediction).warnings,
+        hours=settings.hours,
+        release=base.release,
+        settings=assumed,
+        needed_gib=needed,
+        data_gib=data_gib,
+        logged=logged,
+        free_percent=settings.free_percent,
+    )
+
+
+def _replica_of(settings: ReplicaPlanSettings) -> Replica:
+    """Returns the replica without its place, its bursts spent."""
+    return Replica(
+        "gp3:500",
+        version=settings.replica_version,
+        mode=settings.replica_mode,
+        sync_relay_log=settings.sync_relay_log,
+        log_bin=settings.replica_binlog,
+        start_balance_percent=0.0,
+    )
+
+
+def _refuse_unheard(settings: ReplicaPlanSettings) -> None:
+    """Raises InputError for settings of a plan that one of a replica would ignore."""
+    for goal in [settings.goals] if isinstance(settings.goals, str) else settings.goals:
+        rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
+        raise InputError(f"--goal {goal}", rule, SOURCE, "Leave it out.")
+    for setting in list_given(settings):
+        if setting.name not in (*LOOKED_AT, *WITHOUT_EFFECT):
+            rule = "is not looked at where a replica is planned (--replica-lag-s)"
+            raise InputError(setting.flag, rule, SOURCE, "Leave it out.")
+
+
+class _SourceRun(TypedDict):
+    """The arguments of `predict_replica` that say how the source runs, the same for all
+    candidates."""
+
+    log_storage: str | None
+    instance: str | None
+    threads: int | None
+    arrivals_tps: float | None
+    as_of: str
+    seconds: int
+    drain_s: int
+    seed: int
+
+
+@dataclass(slots=True)
+class JudgedReplica:
+    """A replica with what it came to: by means over steps (`summary`); where that keeps the lag,
+    its `doubt`; and where that does, second by second (`exact`)."""
+
+    replica: Replica
+    summary: core.ReplicaSummary
+    doubt: ReplicaDoubt | None = None
+    exact: core.ReplicaSummary | None = None
+
+    def chance_of(self, lag_s: float) -> float | None:
+        """Returns the share of the databases and appliers drawn with which it keeps a lag; None: it
+        was not weighed."""
+        drawn = None if self.doubt is None else self.doubt["drawn"]
+        return None if drawn is None else fmean(lag <= lag_s for lag in drawn["peak_lag_s"])
+
+
+class ReplicaJudge(WeighingJudge):
+    """Judges candidates behind one source by the lag that they come to. `base`: the replica without
+    its place. `confidence`: the probability from which a lag counts as kept, and the draws for
+    it."""
+
+    def __init__(
+        self,
+        load: SourceLoad,
+        base: Replica,
+        prices: PriceList,
+        hosts: list[Host],
+        lag_s: float,
+        confidence: tuple[float, int],
+    ) -> None:
+        super().__init__(prices, hosts)
+        self.load, self.base, self.lag_s = load, base, lag_s
+        self.probability, self.draws = confidence
+        self.steps = load.in_steps(STEPS)
+        settings = base.settings()
+        self.flushes_relay_log = settings["sync_relay_log"] == 1
+        usual = (0,) if settings["mode"] == "single" else WORKERS
+        self.workers = usual if base.workers is None else (base.workers,)
+        self.judged: dict[Candidate, JudgedReplica] = {}
+
+    def list_logs(self, families: Sequence[Family], need: Need) -> list[str | None]:
+        """Lists volumes for the relay log alone, None first. They are looked at where each event is
+        flushed; otherwise the relay log takes bytes alone off the data."""
+        own = [family for family in families if family.volume_type in RELAY_TYPES]
+        return [None, *(log_volumes(own, RELAY_GIB) if self.flushes_relay_log else [])]
+
+    def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Says which candidates keep the lag, by means over steps, with the workers that apply
+        fastest."""
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.judged]
+        replicas = [self._replica(candidate, workers) for candidate in new for workers in self.workers]
+        tried = list(zip(replicas, self.steps.summarize(replicas), strict=True)) if replicas else []
+        for place, candidate in enumerate(new):
+            own = tried[place * len(self.workers) : (place + 1) * len(self.workers)]
+            best = max(own, key=lambda pair: (pair[1]["peak_lag_s"] <= self.lag_s, pair[1]["applier_tps"]))
+            self.judged[candidate] = JudgedReplica(*best)
+        return [self.judged[candidate].summary["peak_lag_s"] <= self.lag_s for candidate in candidates]
+
+    def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Says which candidates keep it with the probability required, and in every second."""
+        on_average = dict(zip(candidates, self.performs(candidates), strict=True))
+        new = [
+            judged
+            for candidate, holds in on_average.items()
+            if holds and (judged := self.judged[candidate]).doubt is None
+        ]
+        if new:
+            summaries = [judged.summary for judged in new]
+            doubts = self.steps.draw([judged.replica for judged in new], summaries, self.draws)
+            for judged, doubt in zip(new, doubts, strict=True):
+                judged.doubt = doubt
+            # The doubt is of means over steps: every second has to hold, too.
+            likely = [judged for judged in new if (judged.chance_of(self.lag_s) or 0.0) >= self.probability]
+            for judged, exact in zip(likely, self.load.summarize([judged.replica for judged in likely]), strict=True):
+                judged.exact = exact
+        return [self.holds(self.judged[candidate]) for candidate in candidates]
+
+    def holds(self, judged: JudgedReplica) -> bool:
+        """Says whether a replica keeps the lag in every second, with the probability required."""
+        return judged.exact is not None and judged.exact["peak_lag_s"] <= self.lag_s
+
+    def search(
+        self, families: Sequence[Family], needed_gib: int, progress: Callable[[float], None] | None
+    ) -> tuple[list[Candidate], Candidate | None]:
+        """Returns the cheapest candidate with at least `needed_gib` that holds, None where none
+        does; and what was looked at and does not hold, by price, up to that one."""
+        best_usd, chosen = math.inf, None
+        logs = self.list_logs(families, Need(needed_gib))
+        spaces = [space for family in families for space in spaces_of(family, self.hosts, logs, needed_gib, 0)]
+        least = [math.inf]
+
+        def note(cheaper: SpaceResult) -> None:
+            least[0] = min(least[0], cheaper.usd)
+
+        guessed = Search(self, self.performs, lambda space: BY_GUESS * least[0], note).run(spaces)
+        # By the means a candidate costs no more than it does when it is sure: the cheapest first.
+        waiting = sorted((result for result in guessed if result.best is not None), key=rank)
+        for done, guess in enumerate(waiting):
+            if guess.usd >= best_usd:
+                break
+            if progress is not None:
+                progress(done / len(waiting))
+            start = SpaceResult(guess.space, guess.low, guess.high)
+            [sure] = Search(self, self.meets_with_confidence, lambda space, most=best_usd: most).run([start])
+            if sure.best is not None and sure.usd < best_usd:
+                best_usd, chosen = sure.usd, sure.candidate
+        # What holds on average and was not weighed is neither.
+        refuted = [
+            candidate
+            for candidate, judged in self.judged.items()
+            if self.cost(candidate) <= best_usd
+            and not self.holds(judged)
+            and (judged.doubt is not None or judged.summary["peak_lag_s"] > self.lag_s)
+        ]
+        return sorted(refuted, key=lambda candidate: (self.cost(candidate), candidate[0])), chosen
+
+    def choice(self, candidate: Candidate) -> ReplicaChoice:
+        """Returns a candidate that was looked at as the answer shows it."""
+        judged = self.judged[candidate]
+        came_to = judged.exact or judged.summary
+        return ReplicaChoice(
+            judged.replica.instance or "",
+            self.hosts[candidate[2]].cache_gib,
+            candidate[0],
+            candidate[1],
+            judged.replica.workers or 0,
+            self.cost(candidate),
+            came_to["applier_tps"],
+            came_to["peak_lag_s"],
+            judged.chance_of(self.lag_s),
+            judged.summary["binding"],
+        )
+
+    def _replica(self, candidate: Candidate, workers: int) -> Replica:
+        data, relay, place = candidate
+        host = self.hosts[place]
+        return replace(
+            self.base,
+            storage=data,
+            relay_storage=relay,
+            instance=host.name or "",
+            cache_gib=host.cache_gib,
+            workers=workers,
+        )
+
+
+def _source_of(workload: TransactionWorkload, source: str | None) -> str:
+    if source is not None:
+        return source
+    if workload.storage is None:
+        rule = "is not known: this workload was not measured on a storage"
+        raise InputError(
+            "the source's storage", rule, SOURCE, "Say --compare [INSTANCE/]STORAGE, where the source runs."
+        )
+    place = workload.storage if workload.instance is None else f"{workload.instance}/{workload.storage}"
+    return place if workload.log_storage is None else f"{place},log={workload.log_storage}"
+
+
+def _hosts(
+    workload: TransactionWorkload, settings: ReplicaPlanSettings, own: str | None, prices: PriceList
+) -> list[Host]:
+    """Lists the instances to look at: as named, or of the source's family, or of the families of
+    today."""
+    patterns = list_instances(settings.instances)
+    if not patterns:
+        name = own or workload.instance
+        patterns = [f"{family_of(name)}.*"] if name else ["r7i.*", "m7i.*"]
+    share = OWN_SHARE if settings.cache_share is None else settings.cache_share
+    hosts, _ = hosts_named(patterns, prices, share)
+    # A cache beyond the data does no more; processors may.
+    enough = [host for host in hosts if workload.size_gib is not None and host.cache_gib >= workload.size_gib]
+    return [host for host in hosts if not enough or host.usd_month <= FURTHER_HOSTS * enough[0].usd_month]

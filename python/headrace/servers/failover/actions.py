@@ -164,9 +164,8 @@ class SwitchSemiSync(StepAction):
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, state = run.hosts[step.server], run.state_of(step.server)
         timeout = timeout_ms(run.progress, state, run.seen) if self.side == "source" and self.on else None
+        run.store(host, state.dialect.semi_sync_settings(self.side, self.on, timeout, step.count))
         run.hands.change(host, *state.dialect.semi_sync(self.side, self.on, timeout, step.count))
-        name = state.dialect.semi_sync_variable(self.side, "enabled")
-        run.store(host, {name: "ON" if self.on else "OFF"})
 
 
 class Writable(StepAction):
@@ -174,8 +173,8 @@ class Writable(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, dialect = run.hosts[step.server], run.state_of(step.server).dialect
-        run.hands.change(host, *dialect.read_only(False))
         run.store(host, read_only_settings(dialect, False))
+        run.hands.change(host, *dialect.read_only(False))
 
 
 class Clients(StepAction):

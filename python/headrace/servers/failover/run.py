@@ -27,7 +27,7 @@ from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.outage import FirstClient
-from headrace.servers.failover.planning.dry_run import MOST_STAGES, election, elects, events_of
+from headrace.servers.failover.planning.dry_run import MOST_STAGES, doubted, election, elects, events_of
 from headrace.servers.failover.planning.election import follows, writers
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
@@ -109,11 +109,10 @@ class ChangeRun:
         return self.seen[name].state or self.hands.state_of(self.hosts[name])
 
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
-        """Stores settings for later starts, but not while clients wait."""
-        if self.progress.target is not None:
-            self.log(SettingsPostponed(host.name, settings))
-        else:
-            host.remember(**settings)
+        """Notes settings for later starts before the server is changed. They are stored after the
+        stage, when no client waits; or by the run that resumes this one, which sees the change made
+        and does not make it again."""
+        self.log(SettingsPostponed(host.name, settings))
 
     # --- the stages -------------------------------------------------------------------------------
 
@@ -139,6 +138,8 @@ class ChangeRun:
                 source = self.progress.source
                 self._give_up()
                 raise refused(self.plan, source)
+            if (doubt := doubted(self.plan, self.progress)) is not None:
+                self.log(doubt)
             if not self.plan.steps:
                 return self._finish(began_s)
             try:
@@ -148,18 +149,18 @@ class ChangeRun:
                 raise
             finally:
                 self.finish_stage()
+            self._store_postponed()
         rule = f"is not done after {MOST_STAGES} looks"
         raise CouldNotRun(self.progress.source, rule, GUIDE, "See the journal, and try again.")
 
     def _clear_up(self) -> None:
-        """Finishes what a run that was cut off left on the servers or did not store."""
+        """Finishes what a run that was cut off left on the servers."""
         for name, settings in self.journal.history.hurried.items():
             if name in self.hosts:
                 try:
                     self.draining.unhurried(self.hosts[name], settings)
                 except HeadraceError as error:  # its next start has its own settings again
                     self.say(f"{name}: flushes less than it should until it is started again: {error.rule}")
-        self._store_postponed()
 
     def look(self) -> Members:
         """Observes the servers, without a source that is dead; one that is back is not failed over,
@@ -275,14 +276,15 @@ class ChangeRun:
             long = self.closing.long_writers()
 
     def finish_stage(self) -> None:
-        """Does what a stage postponed: settings for later starts, and closing connections."""
+        """Closes the connections of a stage."""
         self.hurry.close()
         if self.closing is not None:
             self.closing.close()
             self.closing = None
-        self._store_postponed()
 
     def _store_postponed(self) -> None:
+        """Stores the settings of a stage that was carried out, also of one that was cut off and is
+        seen to be done."""
         progress = self.journal.history.progress
         if progress is not None and progress.postponed:
             for name, settings in progress.postponed.items():
@@ -348,6 +350,7 @@ class ChangeRun:
         return still
 
     def _finish(self, began_s: float) -> Outcome:
+        self._store_postponed()
         progress, last = self.progress, self.plan
         self.observer.fenced.discard(progress.source)
         # A server that had taken over before this change began was elected by nobody here.

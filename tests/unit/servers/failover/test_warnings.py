@@ -65,7 +65,7 @@ def test_semi_sync_that_is_off_at_the_source_alone():
     semi = replace(made["s0"].semi_sync, source_enabled=False)
     made["s0"] = replace(made["s0"], semi_sync=semi)
     [(name, text)] = checks.warnings_of_all(made)
-    assert name == "s0" and "off here and on at s1, s2" in text and "rpl_semi_sync_master_enabled = 1" in text
+    assert name == "s0" and "off here and on at s1, s2" in text and "rpl_semi_sync_master_enabled = 'ON'" in text
 
 
 def test_what_was_asked_for_is_a_warning_and_no_problem():

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning.election import required
@@ -109,6 +111,15 @@ def election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> Ele
         stage_plan.gives_up,
         dict(stage_plan.left_out),
     )
+
+
+def doubted(stage_plan: FailoverPlan, progress: Progress) -> Elected | None:
+    """Returns the decision of before with its doubts, where it was said to lose nothing and the
+    plan of a run that resumes it says otherwise; None for none."""
+    decision = progress.decision
+    if decision is None or not decision.lossless or stage_plan.lossless:
+        return None
+    return msgspec.structs.replace(decision, lossless=False, uncertain=stage_plan.uncertain)
 
 
 def _progress_after(

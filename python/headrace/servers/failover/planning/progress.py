@@ -180,7 +180,8 @@ class Unhurried(JournalEvent, frozen=True):
 
 
 class SettingsPostponed(JournalEvent, frozen=True):
-    """Settings for a server's later starts, which are stored when clients wait no more."""
+    """Settings for a server's later starts, which are stored when clients wait no more. It is
+    written before the server is changed."""
 
     server: str
     settings: dict[str, str]
@@ -253,8 +254,8 @@ class Progress:
     `decision`: the election. `failed`: in this run, steps that a change goes on without, with the
     reasons. `moved`: replicas that may follow the chosen one already, `stay`: those that could not.
     `chosen`: the server that a switchover prepared. `stopped`: replicas whose receiving was
-    stopped; `rescuing`: those whose appliers a rescue may have stopped. `closed`: the source of a
-    switchover was made read-only;
+    stopped before the election; `rescuing`: those whose appliers a rescue may have stopped.
+    `closed`: the source of a switchover was made read-only;
     `target`, `closed_at_s`: what it had then, and when that was. `roles`: servers that got the
     source's role of semi-sync before the election. `parts`: of the time without writes, s, by step.
     `postponed`: settings of servers that are not stored yet.
@@ -429,7 +430,7 @@ class Progress:
             parts = {**self.parts, step.action: max(self.parts.get(step.action, 0.0), seconds)}
             after = replace(self, parts=parts)
         match step.action:
-            case "stop-receive":
+            case "stop-receive" if self.decision is None:
                 return replace(after, stopped=after.stopped | {step.server})
             case "clients":
                 return replace(after, clients_updated=True)

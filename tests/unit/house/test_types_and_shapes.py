@@ -34,7 +34,6 @@ WIDE = {
     "Manifest": "a sealed file of a backup",
     "Plan": "a result that users read by the names of its fields",
     "PlanSettings": "the options of `headrace plan`, a field each",
-    "Progress": "the fold of a failover's journal: what each of its events changes",
     "Proof": "a file of a proof, and a result that users read",
     "Record": "the file of a server",
     "RunFacts": "what RUN.toml says",

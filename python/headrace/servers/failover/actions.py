@@ -108,7 +108,7 @@ class WaitApplied(StepAction):
     leased = False
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        host, target = run.hosts[step.server], step.gtid or run.progress.target
+        host, target = run.hosts[step.server], step.gtid or run.progress.pause.target
         member, draining, switching = run.seen[step.server], run.draining, run.progress.kind == "switchover"
         state = member.state
         assert target is not None and state is not None
@@ -195,14 +195,15 @@ class Clients(StepAction):
 
     def conclude(self, run: ChangeRun, step: FailoverStep) -> None:
         progress = run.progress
-        since_s = progress.closed_at_s if progress.kind == "switchover" else progress.written_s
+        pause = progress.pause
+        since_s = pause.at_s if progress.kind == "switchover" else progress.written_s
         if since_s is not None and run.first_client is None:
             run.first_client = FirstClient(run.hosts[step.server], since_s, run.surroundings)
             run.first_client.begin()
-        if progress.clients_updated and progress.closed_at_s is not None and progress.closed_s is None:
-            run.log(Published(run.surroundings.now_s() - progress.closed_at_s))
-            parts = ", ".join(f"{name} {took:.3f} s" for name, took in run.progress.parts.items())
-            run.say(f"writes were closed for {run.progress.closed_s:.3f} s: {parts}")
+        if progress.clients_updated and pause.at_s is not None and pause.seconds is None:
+            run.log(Published(run.surroundings.now_s() - pause.at_s))
+            parts = ", ".join(f"{name} {took:.3f} s" for name, took in run.progress.pause.parts.items())
+            run.say(f"writes were closed for {run.progress.pause.seconds:.3f} s: {parts}")
 
 
 class Events(StepAction):

@@ -318,14 +318,14 @@ class ChangeRun:
         does nothing if another server takes writes by now: a switchover that was cut off may be
         long ago."""
         progress = self.progress
-        for name in sorted(progress.roles):
+        for name in sorted(progress.prepared.roles):
             # A replica with this role would wait for acknowledgements of what it applies.
             with contextlib.suppress(Exception), self.hands.on(self.hosts[name]) as connection:
                 run(connection, dialect_of(connection).semi_sync("source", False))
-        if progress.closed and not self._reopen_source(progress):
+        if progress.pause.closed and not self._reopen_source(progress):
             return
         source = self.hosts[progress.source]
-        for name in progress.moved:
+        for name in progress.prepared.moved:
             try:
                 with self.hands.on(self.hosts[name]) as connection:
                     follow_again(self.hosts[name], connection, source)
@@ -342,7 +342,7 @@ class ChangeRun:
             state = observe(connection, source.name, position=False)
             still = not state.channels and not others
             if still:
-                reopen(source, connection, state, progress.silenced)
+                reopen(source, connection, state, progress.pause.silenced)
         words = "takes writes again" if still else "stays read-only: it is not the source any more"
         self.say(f"{source.name} {words}")
         with contextlib.suppress(HeadraceError):
@@ -363,12 +363,12 @@ class ChangeRun:
             missing=decision.missing,
             left_out={**decision.left_out, **last.left_out},
             seconds=self.surroundings.now_s() - began_s,
-            closed_s=progress.closed_s,
+            closed_s=progress.pause.seconds,
             outage_s=None if self.first_client is None else self.first_client.outage_s(),
             rescued=progress.rescued,
             events=progress.enabled,
             events_left=() if new is None or progress.events is not None else self._events_left(new),
-            closed=progress.parts if progress.closed_s is not None else {},
+            closed=progress.pause.parts if progress.pause.seconds is not None else {},
             gives_up=decision.gives_up,
             clients="" if new is None else self._publish_again(new),
         )

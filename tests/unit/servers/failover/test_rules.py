@@ -10,6 +10,7 @@ from relay_logs import OUTCOME, Cluster, going
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
+from headrace.servers.failover.planning.dry_run import doubted
 from headrace.servers.failover.planning.election import errant, extra, required
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen, ThreadRun
@@ -22,6 +23,7 @@ from headrace.servers.failover.planning.progress import (
     GivenUp,
     Hurried,
     Listed,
+    Preparation,
     Progress,
     Proved,
     StepBegan,
@@ -340,9 +342,9 @@ def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     late = [(2, "repoint", "s2")]
     # As long as s2 follows the old source it is to follow the new one before that is opened.
     assert steps_of(made) == [*first, *closing, opening[0], *late, *opening[1:], *after]
-    assert steps_of(made, stay=("s2",)) == [*closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(made, prepared=Preparation(stay=("s2",))) == [*closing, opening[0], *late, *opening[1:], *after]
     made.servers[2].follows = 1
-    assert steps_of(made, moved=("s2",), target="s1") == [*closing, *opening, *after]
+    assert steps_of(made, prepared=Preparation(moved=("s2",)), target="s1") == [*closing, *opening, *after]
 
 
 def test_only_replicas_that_the_old_source_can_spare_move_beforehand():
@@ -412,6 +414,43 @@ def test_one_that_goes_on_says_what_was_known_of_the_election(tmp_path, sure):
     # Without an election, it says why it cannot know.
     unknown = plan(made.look(), replace(left, decision=None, proof=None), later)
     assert not unknown.lossless and unknown.uncertain
+
+
+def cut_off_after_leaving() -> tuple[Cluster, Progress]:
+    """A failover without a fence was killed after the elected s1 had left its source, and s2 had been stopped."""
+    beds = cluster(replicas=2, fence=False)
+    for replica in beds.servers[1:]:
+        while replica.relay:
+            beds.apply(replica.index)
+        beds.stop_threads(replica)
+    beds.do(FailoverStep(3, "leave-source", "s1"))
+    beds.cut.add((-1, 0))
+    return beds, wish(beds, elected="s1", stopped=frozenset({"s1", "s2"}))
+
+
+def test_an_elected_server_that_left_its_source_acknowledges_no_more():
+    beds, progress = cut_off_after_leaving()
+    resumed = plan(beds.look(), progress)
+    assert not resumed.refusal and resumed.lossless
+    assert "writable" in [step.action for step in resumed.steps]
+
+
+def test_what_a_replica_received_after_the_election_of_another_is_not_lost_in_silence():
+    beds, progress = cut_off_after_leaving()
+    # s2 is started again, by whoever it is, while the old source lives on.
+    beds.start_threads(beds.servers[2])
+    beds.write()
+    for _ in beds.servers[0].binlog:
+        beds.receive(2)
+    beds.stop_threads(beds.servers[2], apply=False)
+    assert beds.acknowledged[-1][0] in beds.servers[2].knows()
+    resumed = plan(beds.look(), progress)
+    assert "s1 was elected, and s2 received" in resumed.refusal and "--accept-loss" in resumed.hint
+    accepted = plan(beds.look(), replace(progress, wish=replace(progress.wish, accept_loss=True)))
+    assert not accepted.refusal and not accepted.lossless and "s2 received" in accepted.uncertain[0]
+    doubt = doubted(accepted, progress)
+    assert doubt is not None and (doubt.lossless, doubt.uncertain) == (False, accepted.uncertain)
+    assert doubted(accepted, progress.after(doubt)) is None, "it is said once"
 
 
 def test_what_is_lost_is_listed_where_something_may_be():
@@ -492,7 +531,7 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal.write(began)  # the one who goes on
     left = journal.unfinished()
     assert left is not None and left.closed and left.events == events
-    assert left.moved == ("s2",) and left.candidate == "s1" and not left.clients_updated
+    assert left.prepared.moved == ("s2",) and left.candidate == "s1" and not left.clients_updated
     assert journal.history.hurried == {"s1": {"sync_binlog": 1}}
     journal.write(Unhurried("s1"))
     journal.write(GivenUp())

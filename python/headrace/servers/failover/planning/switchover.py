@@ -97,7 +97,7 @@ def _early(
         if (
             replica.name == chosen.name
             or replica not in others
-            or replica.name in progress.stay
+            or replica.name in progress.prepared.stay
             or not semi_sync.replica_enabled
         ):
             continue
@@ -236,7 +236,7 @@ def rest(
             continue
         if name == elected.name or follows(member, elected) is not None:
             continue
-        if not old and follows(member, source) is None and name not in progress.moved:
+        if not old and follows(member, source) is None and name not in progress.prepared.moved:
             continue  # a replica of another server
         apart = extra(member, elected)
         if apart:

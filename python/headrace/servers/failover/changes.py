@@ -180,11 +180,11 @@ def move_below(
     """Lets a replica follow another replica of the same source, without risking what it
     acknowledged: both have applied all that it received before its relay log is deleted. If that
     takes longer than `longest_s` it follows its source as before."""
-    state = observe(connection, host.name, position=False)
+    state = observe(connection, host.name)
     dialect, [channel] = state.dialect, state.channels
     try:
         stop_receiving(connection, state, channel.name)
-        has = observe(connection, host.name, position=False)
+        has = observe(connection, host.name)
         target = has.executed.union(has.channels[0].received)
         for session in (connection, above):
             row = ask_row(session, dialect.wait_for(target, longest_s))
@@ -194,7 +194,7 @@ def move_below(
         follow(host, connection, to, source_options)
     except BaseException:
         with contextlib.suppress(Exception):
-            statements, _ = to_start(observe(connection, host.name, position=False))
+            statements, _ = to_start(observe(connection, host.name))
             run(connection, tuple(statements))
         raise
 
@@ -220,7 +220,7 @@ def follow(
     if source_options is None:
         with contextlib.closing(source.connected(CHANGE_S)) as above:
             source_options = source_of(source, host, above)
-    state = observe(connection, host.name, position=False)
+    state = observe(connection, host.name)
     dialect = state.dialect
     run(connection, dialect.read_only(True))
     if state.event_scheduler == "ON" and not state.channels:
@@ -253,7 +253,7 @@ def follow(
 def follow_again(host: AddressHost, connection: pymysql.Connection, source: AddressHost) -> None:
     """Follows a source that it followed before. Its relay log is kept if it still has that channel
     and its threads can be started without deleting it; else it is fetched again."""
-    state = observe(connection, host.name, position=False)
+    state = observe(connection, host.name)
     statements, stopped = to_start(state)
     still = any((channel.source_host, channel.source_port) == (source.host, source.port) for channel in state.channels)
     if still and not stopped:

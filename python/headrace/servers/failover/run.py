@@ -339,7 +339,7 @@ class ChangeRun:
         source = self.hosts[progress.source]
         others = [name for name in writers(self.seen) if name != source.name]
         with self.hands.on(source) as connection:
-            state = observe(connection, source.name, position=False)
+            state = observe(connection, source.name)
             still = not state.channels and not others
             if still:
                 reopen(source, connection, state, progress.pause.silenced)

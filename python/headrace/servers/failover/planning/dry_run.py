@@ -181,7 +181,7 @@ def _with_executed(member: Seen, gtids: GtidSet) -> Seen:
         key = (int(domain), writer)
         wrote[key] = max(wrote.get(key, 0), gtids.last(domain))
     applied = state.applied.union(gtids)
-    after = replace(state, executed=executed, binlog=executed, applied=applied, channels=channels)
+    after = replace(state, executed=executed, applied=applied, channels=channels)
     return replace(member, state=after, wrote=wrote)
 
 
@@ -223,7 +223,7 @@ def _following(member: Seen, to: Seen) -> Seen:
             **common,
         )
     executed = state.executed.union(above.executed)
-    state = replace(state, channels=(channel,), executed=executed, binlog=executed, read_only=True)
+    state = replace(state, channels=(channel,), executed=executed, read_only=True)
     return _with_log_of(replace(member, state=state), to)
 
 

@@ -50,7 +50,9 @@ def _explain_commits(state: ServerState) -> Iterator[Explained]:
         yield Explained("sync_binlog", str(durability.sync_binlog), "no flush of the binary log", lost)
     value = "ON" if state.binary_log.replica_updates else "OFF"
     cost = "what it applies is written twice" if state.binary_log.replica_updates else "nothing"
-    lost = "nothing" if state.binary_log.replica_updates else "it cannot be promoted: its binary log lacks what it applied"
+    lost = (
+        "nothing" if state.binary_log.replica_updates else "it cannot be promoted: its binary log lacks what it applied"
+    )
     yield Explained("log_slave_updates", value, cost, lost)
 
 

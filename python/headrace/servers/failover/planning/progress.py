@@ -248,9 +248,9 @@ AnyEvent = (
 
 @dataclass(frozen=True)
 class Preparation:
-    """A switchover before its election. `chosen`: the server that is to take over; `moved`: replicas
-    that may follow it already, `stay`: those that could not; `roles`: servers that got the source's
-    role of semi-sync."""
+    """A switchover before its election. `chosen`: the server that is to take over; `moved`:
+    replicas that may follow it already, `stay`: those that could not; `roles`: servers that got the
+    source's role of semi-sync."""
 
     chosen: str | None = None
     moved: tuple[str, ...] = ()
@@ -261,9 +261,9 @@ class Preparation:
 @dataclass(frozen=True)
 class WritesPause:
     """The time in which a switchover keeps writes out. `closed`: the source was made read-only, or
-    is about to be; `silenced`: its event scheduler was switched off for that. `target`, `at_s`: what
-    it had executed then, and when that was. `seconds`: until clients were told of the new source,
-    None before; `parts`: of that time, s, by step."""
+    is about to be; `silenced`: its event scheduler was switched off for that. `target`, `at_s`:
+    what it had executed then, and when that was. `seconds`: until clients were told of the new
+    source, None before; `parts`: of that time, s, by step."""
 
     closed: bool = False
     silenced: bool = False
@@ -273,8 +273,8 @@ class WritesPause:
     parts: Mapping[str, float] = field(default_factory=dict)
 
     def after_step(self, action: Action, seconds: float) -> WritesPause:
-        """Returns it with a step that was carried out meanwhile. The same step of several servers is
-        done at once."""
+        """Returns it with a step that was carried out meanwhile. The same step of several servers
+        is done at once."""
         return replace(self, parts={**self.parts, action: max(self.parts.get(action, 0.0), seconds)})
 
 

@@ -329,6 +329,11 @@ class Dialect:
             return ("SET GLOBAL super_read_only = 1",)
         return ("SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 0")
 
+    def read_only_settings(self, on: bool) -> dict[str, str]:
+        """Returns the settings with which a server is read-only, or takes writes, after a start."""
+        names = ("read_only",) if self.is_mariadb else ("read_only", "super_read_only")
+        return dict.fromkeys(names, "ON" if on else "OFF")
+
     def writes_when_read_only(self) -> str:
         """Returns a query for the accounts, as 'USER'@'HOST', that may write while it is
         read-only."""

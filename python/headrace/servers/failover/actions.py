@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from headrace.mysql.dialect import Dialect
 from headrace.mysql.state import ServerState
 from headrace.servers.failover import rescue, scheduler
 from headrace.servers.failover.changes import empties, follow, leave_sources, move_below
@@ -173,7 +172,7 @@ class Writable(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, dialect = run.hosts[step.server], run.state_of(step.server).dialect
-        run.store(host, read_only_settings(dialect, False))
+        run.store(host, dialect.read_only_settings(False))
         run.hands.change(host, *dialect.read_only(False))
 
 
@@ -241,7 +240,7 @@ class Repoint(StepAction):
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, to = run.hosts[step.server], run.hosts[step.to]
         with run.hands.on(host) as connection:
-            follow(host, connection, to, run.following.get((to.name, host.name)))
+            follow(host, connection, to, run.following.get((to.name, host.name)), step.gtid)
 
 
 class RepointEarly(StepAction):
@@ -279,12 +278,6 @@ ACTIONS: Mapping[members.Action, StepAction] = {
     "repoint-early": RepointEarly(),
 }
 PUBLISH = Clients()
-
-
-def read_only_settings(dialect: Dialect, on: bool) -> dict[str, str]:
-    """Returns the settings that make a server read-only, or let it take writes, at later starts."""
-    names = ("read_only",) if dialect.is_mariadb else ("read_only", "super_read_only")
-    return dict.fromkeys(names, "ON" if on else "OFF")
 
 
 def _channel(state: ServerState) -> str:

@@ -79,7 +79,7 @@ class Closing:
                 # MariaDB's events go on with their definers' rights, which may include writing
                 # then.
                 scheduler.switch(host, connection, state, False)
-            _remember_read_only(host, state, True)
+            host.remember(**state.dialect.read_only_settings(True))
         except BaseException:
             cut(connection)
             raise
@@ -136,17 +136,12 @@ def _kill(connection: pymysql.Connection, numbers: list[int]) -> None:
             ask(connection, f"KILL CONNECTION {number}")
 
 
-def _remember_read_only(host: AddressHost, state: ServerState, on: bool) -> None:
-    word = "ON" if on else "OFF"
-    host.remember(**{"read_only": word} | ({} if state.dialect.is_mariadb else {"super_read_only": word}))
-
-
 def reopen(host: AddressHost, connection: pymysql.Connection, state: ServerState, events: bool) -> None:
     """Lets a source take writes again; `events`: its scheduler is switched on again."""
     run(connection, state.dialect.read_only(False))
     if events:
         scheduler.switch(host, connection, state, True)
-    _remember_read_only(host, state, False)
+    host.remember(**state.dialect.read_only_settings(False))
 
 
 def receive_again(
@@ -212,11 +207,15 @@ def source_of(source: AddressHost, follower: AddressHost, above: pymysql.Connect
 
 
 def follow(
-    host: AddressHost, connection: pymysql.Connection, source: AddressHost, source_options: SourceOf | None = None
+    host: AddressHost,
+    connection: pymysql.Connection,
+    source: AddressHost,
+    source_options: SourceOf | None = None,
+    most: GtidSet | None = None,
 ) -> None:
     """Makes a server a read-only replica of another, by GTID. What it received from an earlier
-    source and has not applied is deleted: the new source has it, or the plan lists it as
-    missing."""
+    source and has not applied is deleted: the new source has it, or the plan lists it as missing.
+    `most`: raises CouldNotRun if it has received anything else."""
     if source_options is None:
         with contextlib.closing(source.connected(CHANGE_S)) as above:
             source_options = source_of(source, host, above)
@@ -230,6 +229,11 @@ def follow(
             stop_receiving(connection, state, channel.name)
         stop_applying(connection, dialect, channel.name)
         run(connection, dialect.stop(channel.name))
+    if most is not None:
+        now = observe(connection, host.name)
+        for received in (channel.received for channel in now.channels if not most.contains(channel.received)):
+            rule = f"has received {received.minus(most)} since it was stopped: the old source is alive"
+            raise CouldNotRun(host.name, rule, GUIDE, "Make sure that it is dead and stays so, and begin again.")
     statements: tuple[str, ...] = ()
     if dialect.is_mariadb and not state.channels:
         # It begins at the end of its own binary log, not where it once ceased to be a replica.
@@ -244,10 +248,7 @@ def follow(
     timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
     statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
     run(connection, (*statements, *dialect.point_at(source_options), *dialect.start(name)))
-    settings = {timeout: str(NET_TIMEOUT_S), "read_only": "ON"} | (
-        {} if dialect.is_mariadb else {"super_read_only": "ON"}
-    )
-    host.remember(**settings)
+    host.remember(**{timeout: str(NET_TIMEOUT_S)} | dialect.read_only_settings(True))
 
 
 def follow_again(host: AddressHost, connection: pymysql.Connection, source: AddressHost) -> None:

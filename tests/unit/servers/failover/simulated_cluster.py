@@ -63,6 +63,7 @@ class SimulatedCluster:
         self.away: set[str] = set()  # servers that something happened to
         self.turns: list[tuple[str, int]] = []  # runs in the order in which they began steps
         self.young = ""  # a replica that has only just started
+        self.whole_s = 0.0  # when a source that was cut off is back
         self.closing: Callable[[], object] = lambda: None  # what happens when the writes of s0 are stopped
         self.machines: dict[str, Machine] = {}
         self.processes: list[Process] = []

@@ -490,7 +490,8 @@ class Server:
 
     def change_source(self, host: str) -> None:
         source = self.cluster.servers[host]
-        assert self.channel is None or not (self.channel.receiver or self.channel.applier), "threads run"
+        if self.channel is not None and (self.channel.receiver or self.channel.applier):
+            raise OperationalError(1198, "This operation cannot be performed as you have a running replica")
         beats = 0 if self.channel is None else self.channel.beats
         self.channel = Channel(source, beats=beats)
 

@@ -159,6 +159,7 @@ def strike(cluster: SimulatedCluster) -> float:
                 cluster.link(near, far, on=False)
                 cluster.time.at(until_s, lambda near=near, far=far: cluster.link(near, far, on=True))
         cluster.away |= inside
+        cluster.whole_s = cluster.time.now_s + until_s + 10.0
         return 0.0
     if cluster.young or chance.random() < 0.5:
         single, moment_s = single_out(cluster), chance.uniform(0.3, 2.0)
@@ -203,6 +204,7 @@ def carry_out(cluster: SimulatedCluster, job: Job, kills: int) -> object:
     result: object = None
     for remaining in range(kills, -2, -1):
         if remaining < 0:
+            cluster.closing = lambda: None
             wait_out(cluster)
             heal(cluster)
             wait(cluster, 8.0)
@@ -230,9 +232,9 @@ def wait(cluster: SimulatedCluster, seconds: float) -> None:
     cluster.time.join(Task(cluster.time.world, lambda: None), seconds)
 
 
-def wait_out(cluster: SimulatedCluster) -> None:
+def wait_out(cluster: SimulatedCluster, until_s: float = 0.0) -> None:
     """Waits until nothing goes wrong any more, and the longest cut of `disturb` is over."""
-    wait(cluster, max(0.0, FAULTS_S + 10.0 - cluster.time.now_s))
+    wait(cluster, max(0.0, max(until_s, FAULTS_S + 10.0) - cluster.time.now_s))
 
 
 def ended(cluster: SimulatedCluster, task: Task) -> object:
@@ -332,11 +334,14 @@ def watch(cluster: SimulatedCluster, count: int) -> str:
     assert len({outcome.elected for outcome in outcomes}) <= 1, f"two were elected: {outcomes}"
     for result in results:
         cluster.say(f"ended: {result}")
-    result = outcomes[0] if outcomes else results[0]
-    if isinstance(result, Killed):
+    killed = [program.machine for program, result in zip(programs, results, strict=True) if isinstance(result, Killed)]
+    errors = [result for result in results if isinstance(result, HeadraceError)]
+    # Who had no lease may not know why the other one could not go on.
+    result = next(iter((*outcomes, *(error for error in errors if error.value != "the lease"), *errors)), None)
+    if not outcomes and (killed or not any(server.up and not server.closed for server in cluster.servers.values())):
         # A person comes, and gives the command once everything is back.
-        wait(cluster, max(0.0, 2 * FAULTS_S + 8.0 - cluster.time.now_s))
-        program = cluster.program("m0")
+        wait_out(cluster, 2 * FAULTS_S + 8.0)
+        program = cluster.program(killed[0].name if killed else "m0")
         result = ended(cluster, program.begin(lambda: program.executor.run(FailoverWish("s0"))))
         cluster.say(f"{program.process.name} ended: {result!r}")
     return judge(cluster, result, "watch")
@@ -357,6 +362,7 @@ def judge_refusal(cluster: SimulatedCluster, error: HeadraceError, kind: str) ->
     if kind == "switchover" and source.up and source.channel is None:
         assert writable, f"nobody takes writes after: {error}"
     if writable:
+        wait_out(cluster, cluster.whole_s)
         for server in writable:
             check_service(cluster, server)
     else:
@@ -370,11 +376,13 @@ def judge_outcome(cluster: SimulatedCluster, result: Outcome, kind: str) -> str:
         assert not lost, f"said to be kept, and lost: {lost}"
     if new.up:
         assert not new.closed and cluster.files[str(CLIENTS)] == new.name, f"{new.name} does not take writes"
-    wait_out(cluster)
+    wait_out(cluster, cluster.whole_s)
     heal(cluster, result.left_out)
     wait(cluster, 8.0)
     for server in cluster.servers.values():
-        behind = server.channel is not None and server.channel.source is new
+        above = server.channel and server.channel.source
+        # A replica that an earlier switchover moved, and could not move back, was named then.
+        behind = above is new or (above is not None and above.channel is not None and above.channel.source is new)
         # Who was away, or has more than the new source, is for a person; so is the old source after a failover.
         away = server is cluster.source if kind != "switchover" else False
         if server.up and server is not new and not away and server.name not in cluster.away:
@@ -403,7 +411,7 @@ def check_service(cluster: SimulatedCluster, server: Server, left_out: Iterable[
     acking = [
         each.name
         for each in cluster.followers(server)
-        if (channel := each.channel) and channel.connected and channel.acks
+        if (channel := each.channel) and channel.connected and channel.acks and cluster.linked(each.name, server.name)
     ]
     assert answers or (missing and len(acking) < server.has["count"]), (
         f"{server.name} takes writes and answers no commit"

@@ -152,7 +152,7 @@ def _circle(members: Members) -> list[str]:
 
 
 def _failover(members: Members, source: Seen, progress: Progress, now_s: float) -> FailoverPlan:
-    fenced = progress.fenced_s is not None or progress.wish.by_hand
+    fenced = progress.is_fenced
     elected = _find_elected(members, progress)
     if elected is None and (strangers := _writable(members, progress)):
         names = ", ".join(stranger.name for stranger in strangers)
@@ -259,8 +259,9 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     did."""
     replicas = election.followers(members, source)
     elected = _find_elected(members, progress)
-    pool = [member for member in (*replicas, *([elected] if elected else [])) if member.state is not None]
-    pool = list({member.name: member for member in pool}.values())
+    # A run that was cut off may have moved replicas below the elected server already.
+    below = [elected, *election.followers(members, elected)] if elected is not None else []
+    pool = list({member.name: member for member in (*replicas, *below) if member.name != source.name}.values())
     silent = _can_still_acknowledge(pool, progress, source)
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
@@ -316,9 +317,9 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
 
 def _can_still_acknowledge(pool: list[Seen], progress: Progress, source: Seen) -> tuple[str, str] | None:
     """Returns rule and hint if the old source might acknowledge a commit after the promotion.
-    `pool`: servers that answer and do not receive; an elected server has left the source for
-    good."""
-    if progress.fenced_s is not None or progress.wish.by_hand or source.fence == "done":
+    `pool`: servers that answer and do not receive from it; an elected server, and those that
+    follow that one, have left it for good."""
+    if progress.is_fenced or source.fence == "done":
         return None
     enough, reached, needed = _quorum(pool, progress.proof)
     hint = f"Make sure that {progress.source} is dead and stays so, then add --fenced."

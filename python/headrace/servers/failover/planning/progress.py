@@ -333,6 +333,11 @@ class Progress:
         """Whether all acknowledged commits were on the elected server, and why perhaps not."""
         return None if self.decision is None else (self.decision.lossless, self.decision.uncertain)
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the old source was ended, by this change or by the user's word."""
+        return self.fenced_s is not None or self.wish.by_hand
+
     def is_settled(self, action: Action) -> bool:
         """Returns whether a step after the promotion was carried out, or failed in this run."""
         done = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.servers.failover.planning import election
-from headrace.servers.failover.planning.election import extra, follows, has, required, unfit
+from headrace.servers.failover.planning.election import extra, follows, has, required, unfit, usable
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, Seen
 from headrace.servers.failover.planning.progress import Progress
 
@@ -202,6 +202,13 @@ def promotion(
             here = follows(follower, chosen) is not None
             if follower.name != progress.source and follower in ackers and not here and not extra(follower, chosen):
                 steps.append(FailoverStep(stage, "repoint", follower.name, to=chosen.name))
+    elif progress.kind == "failover" and not progress.is_fenced:
+        why = "before anybody may write: started again, it would acknowledge what the old source commits"
+        steps += [
+            FailoverStep(stage, "repoint", follower.name, gtid=usable(chosen), to=chosen.name, why=why)
+            for follower in ackers
+            if follows(follower, chosen) is None
+        ]
     steps.append(FailoverStep(stage, "writable", chosen.name))
     steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
     if progress.kind == "switchover":
@@ -237,7 +244,9 @@ def rest(
         if name == elected.name or follows(member, elected) is not None:
             continue
         if not old and follows(member, source) is None and name not in progress.prepared.moved:
-            continue  # a replica of another server
+            if not member.state.channels:
+                left_out[name] = f"follows nobody: let it follow {elected.name} (headrace failover rejoin {name})"
+            continue  # a replica of another server is left where it is
         apart = extra(member, elected)
         if apart:
             left_out[name] = f"has transactions that {elected.name} has not: {apart}"

@@ -11,7 +11,7 @@ from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.dry_run import doubted
-from headrace.servers.failover.planning.election import errant, extra, required
+from headrace.servers.failover.planning.election import errant, extra, required, usable
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen, ThreadRun
 from headrace.servers.failover.planning.planner import plan
@@ -435,6 +435,31 @@ def test_an_elected_server_that_left_its_source_acknowledges_no_more():
     assert "writable" in [step.action for step in resumed.steps]
 
 
+@pytest.mark.parametrize("fence", [True, False])
+def test_without_a_fence_replicas_follow_before_anybody_may_write(fence):
+    """A replica that is started again receives from the old source as before, and acknowledges what that one commits."""
+    beds = cluster(replicas=2, fence=fence)
+    for replica in beds.servers[1:]:
+        beds.stop_threads(replica, apply=False)
+    beds.kill_source()
+    progress = replace(wish(beds), fenced_s=beds.now if fence else None)
+    steps = plan(beds.look(), progress).steps
+    actions = [step.action for step in steps]
+    assert (actions.index("repoint") < actions.index("writable")) is not fence if "repoint" in actions else fence
+    [chosen] = [step.server for step in steps if step.action == "writable"]
+    for step in steps:
+        if step.action == "repoint":
+            # It may have received nothing beyond what the new source has.
+            assert step.gtid == usable(beds.look()[chosen])
+
+
+def test_a_server_that_follows_nobody_is_named():
+    beds = promoted()
+    beds.servers[2].follows = None
+    found = plan(beds.look(), wish(beds, elected="s1"))
+    assert "follows nobody" in found.left_out["s2"] and not found.refusal
+
+
 def test_what_a_replica_received_after_the_election_of_another_is_not_lost_in_silence():
     beds, progress = cut_off_after_leaving()
     # s2 is started again, by whoever it is, while the old source lives on.
@@ -524,13 +549,13 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     began = Began(FailoverWish("s0", kind="switchover"), "user", REAL.boot(), events=events)
     journal.write(began)
     left = journal.unfinished()
-    assert left is not None and not left.closed
+    assert left is not None and not left.pause.closed
     journal.write(StepBegan(FailoverStep(1, "repoint-early", "s2", to="s1")))
     journal.write(WritesClosing("s0", "s1", silenced=False))
     journal.write(Hurried("s1", {"sync_binlog": 1}))
     journal.write(began)  # the one who goes on
     left = journal.unfinished()
-    assert left is not None and left.closed and left.events == events
+    assert left is not None and left.pause.closed and left.events == events
     assert left.prepared.moved == ("s2",) and left.candidate == "s1" and not left.clients_updated
     assert journal.history.hurried == {"s1": {"sync_binlog": 1}}
     journal.write(Unhurried("s1"))
@@ -560,7 +585,7 @@ def test_what_a_source_applied_before_its_own_binary_log_begins_is_not_missing()
     seen = cluster().seen()
     own = GtidSet.parse("0-2-100", "mariadb")
     new = replace(seen["s1"], wrote={(0, 2): 100})
-    new = replace(new, state=replace(required(new), executed=own, binlog=own, channels=()))
+    new = replace(new, state=replace(required(new), executed=own, channels=()))
     old = replace(seen["s0"], wrote={(0, 2): 98, (0, 1): 99})
     from_copy = replace(new, state=replace(required(new), applied=GtidSet.parse("0-1-99", "mariadb")))
     assert extra(old, from_copy) == ""

@@ -35,7 +35,15 @@ ONE = os.environ.get("SIMULATED_SEED")
 BLOCKS = 10
 FAULTS_S = 12.0  # how long things go wrong
 LONGEST_S = 2_000.0  # of a run: a drain may take some hundred seconds here
-KINDS = ["failover", "failover", "switchover", "watch", "two watches", "failover after starts"]
+KINDS = [
+    "failover",
+    "failover",
+    "failover after starts",
+    "switchover",
+    "switchover without a replica",
+    "watch",
+    "two watches",
+]
 LINES = 60  # of the journal of a change
 ANSWERED_S = 5.0  # within which a commit is answered where nothing is slow any more: messages take 1 ms
 # Why a change may end without a server that takes writes, when everything is back that a person can bring back.
@@ -287,14 +295,16 @@ def play(cluster: SimulatedCluster, kind: str) -> str:
     wait(cluster, chance.uniform(0.2, 2.0))
     if kind == "failover after starts":
         start_again(cluster)
+    elif kind == "switchover without a replica":
+        # Nothing else goes wrong, so that the source is there to take writes again.
+        kind = "switchover"
+        cluster.closing = lambda: cluster.time.at(chance.uniform(0.0, 0.02), lambda: strike_closed(cluster))
     elif chance.random() < 0.6:
         disturb(cluster, FAULTS_S)
     if "watch" in kind:
         return watch(cluster, 2 if kind == "two watches" else 1)
     proof = ended(cluster, (first := cluster.program("m0")).begin(lambda: proof_of_watch(first)))
     accept_loss = not cluster.young and chance.random() < 0.5
-    if kind == "switchover" and chance.random() < 0.4:
-        cluster.closing = lambda: cluster.time.at(chance.uniform(0.0, 0.02), lambda: strike_closed(cluster))
     if kind != "switchover":
         wait(cluster, strike(cluster) + chance.uniform(0.0, 3.0))
     wish = FailoverWish("s0", kind="switchover" if kind == "switchover" else "failover", accept_loss=accept_loss)

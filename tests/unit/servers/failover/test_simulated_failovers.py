@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -274,9 +275,10 @@ def watched(cluster: SimulatedCluster, program: Program) -> Outcome:
 
 def run(seed: int) -> tuple[SimulatedCluster, str]:
     """One history, and how it ended."""
-    cluster = build(seed)
+    cluster, handler = build(seed), signal.getsignal(signal.SIGINT)
     try:
         end = play(cluster, cluster.chance.choice(KINDS))
+        assert signal.getsignal(signal.SIGINT) is handler, "Ctrl-C is handled as in a clean-up"
         for machine in cluster.machines.values():
             assert machine.busy is None, "its journal is still in use"
         return cluster, end

@@ -2,7 +2,7 @@
 are: servers die and come back, links are cut, answers are late or never come, and the program is killed anywhere and
 begun again. What has to hold:
 
-    no server acknowledges a commit after another one was opened for writes
+    no server acknowledges a commit that another one lacks which was opened for writes since
     of two watchers one changes servers at a time
     a run that says that nothing acknowledged is missing is right
     every run ends, or says why it cannot; in the end one server takes writes, and the others follow it

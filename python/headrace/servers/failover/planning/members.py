@@ -217,7 +217,7 @@ class FailoverStep:
     """An action on a server. Every step may be repeated: it asks for a state, not for a change.
 
     `stage`: the executor looks at all servers again before it begins the next one. `gtid`: what to
-    wait for, inject or read from, or the most that a server to repoint may have; `to`: the other
+    wait for, inject or read from, or all that a server to repoint may have; `to`: the other
     server; `count`: acknowledgements to wait for.
     """
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.servers.failover.planning import election
-from headrace.servers.failover.planning.election import extra, follows, has, required, unfit, usable
+from headrace.servers.failover.planning.election import extra, follows, has, required, unfit
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, Seen
 from headrace.servers.failover.planning.progress import Progress
 
@@ -205,7 +205,7 @@ def promotion(
     elif progress.kind == "failover" and not progress.is_fenced:
         why = "before anybody may write: started again, it would acknowledge what the old source commits"
         steps += [
-            FailoverStep(stage, "repoint", follower.name, gtid=usable(chosen), to=chosen.name, why=why)
+            FailoverStep(stage, "repoint", follower.name, gtid=has(follower), to=chosen.name, why=why)
             for follower in ackers
             if follows(follower, chosen) is None
         ]

@@ -459,12 +459,13 @@ def play_killed(cluster: SimulatedCluster, wish: FailoverWish, lines: int) -> bo
     """Carries a change out by a program that is killed before that line of its journal, and by another one. Whether the
     first had more lines."""
 
-    def job(program: Program) -> Callable[[], Outcome]:
-        return lambda: program.executor.run(wish, proof=proof)
-
     first = cluster.program("m0")
     proof = ended(cluster, first.begin(lambda: proof_of_watch(first)))
     assert isinstance(proof, AckProof)
+
+    def job(program: Program, proof: AckProof = proof) -> Callable[[], Outcome]:
+        return lambda: program.executor.run(wish, proof=proof)
+
     if wish.kind == "failover":
         end(cluster)
     first.lines = lines

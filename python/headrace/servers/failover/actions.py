@@ -150,7 +150,7 @@ class LeaveSource(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         with run.hands.on(run.hosts[step.server]) as connection:
-            leave_sources(connection, run.state_of(step.server))
+            leave_sources(connection, run.state_of(step.server), step.gtid)
 
 
 class SwitchSemiSync(StepAction):

@@ -194,8 +194,21 @@ def move_below(
         raise
 
 
-def leave_sources(connection: pymysql.Connection, state: ServerState) -> None:
-    """Ends all channels of a server for good."""
+def _check_received(state: ServerState, most: GtidSet) -> None:
+    """Raises CouldNotRun if a server has received more since it was stopped: somebody started it
+    again, and the old source is alive."""
+    for received in (channel.received for channel in state.channels if not most.contains(channel.received)):
+        rule = f"has received {received.minus(most)} since it was stopped: the old source is alive"
+        raise CouldNotRun(state.name, rule, GUIDE, "Make sure that it is dead and stays so, and begin again.")
+
+
+def leave_sources(connection: pymysql.Connection, state: ServerState, most: GtidSet | None = None) -> None:
+    """Ends all channels of a server for good. `most`: raises CouldNotRun if it has received
+    anything else; it goes on applying then."""
+    if most is not None:
+        for channel in state.channels:
+            stop_receiving(connection, state, channel.name)
+        _check_received(observe(connection, state.name), most)
     for channel in state.channels:
         leave_source(connection, state.dialect, channel.name)
 
@@ -230,10 +243,7 @@ def follow(
         stop_applying(connection, dialect, channel.name)
         run(connection, dialect.stop(channel.name))
     if most is not None:
-        now = observe(connection, host.name)
-        for received in (channel.received for channel in now.channels if not most.contains(channel.received)):
-            rule = f"has received {received.minus(most)} since it was stopped: the old source is alive"
-            raise CouldNotRun(host.name, rule, GUIDE, "Make sure that it is dead and stays so, and begin again.")
+        _check_received(observe(connection, host.name), most)
     statements: tuple[str, ...] = ()
     if dialect.is_mariadb and not state.channels:
         # It begins at the end of its own binary log, not where it once ceased to be a replica.

@@ -182,7 +182,8 @@ def promotion(
     state = required(chosen)
     steps, leaving = [], []
     if state.channels:
-        leaving.append(FailoverStep(stage, "leave-source", chosen.name, why="it follows nobody any more"))
+        most = has(chosen) if progress.kind == "failover" and not progress.is_fenced else None
+        leaving.append(FailoverStep(stage, "leave-source", chosen.name, gtid=most, why="it follows nobody any more"))
     semi = state.semi_sync
     if semi.replica_enabled:
         leaving.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))

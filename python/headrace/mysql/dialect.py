@@ -329,6 +329,11 @@ class Dialect:
             return ("SET GLOBAL super_read_only = 1",)
         return ("SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 0")
 
+    def read_only_settings(self, on: bool) -> dict[str, str]:
+        """Returns the settings with which a server is read-only, or takes writes, after a start."""
+        names = ("read_only",) if self.is_mariadb else ("read_only", "super_read_only")
+        return dict.fromkeys(names, "ON" if on else "OFF")
+
     def writes_when_read_only(self) -> str:
         """Returns a query for the accounts, as 'USER'@'HOST', that may write while it is
         read-only."""
@@ -350,22 +355,31 @@ class Dialect:
             name = f"wait_for_{'replica' if side == 'source' else 'slave'}_count"
         return f"rpl_semi_sync_{side}_{name}"
 
-    def semi_sync(
+    def semi_sync_settings(
         self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
-    ) -> tuple[str, ...]:
-        """Returns statements that switch one side. On a replica, the receive thread must be started
-        anew to take part.
+    ) -> dict[str, str]:
+        """Returns the variables that switch one side, with their values, the switch last. On a
+        replica, the receive thread must be started anew to take part.
 
         Before 8.0.26 and on MariaDB there is no count.
         """
-        statements = [f"SET GLOBAL {self.semi_sync_variable(side, 'enabled')} = {int(on)}"]
+        settings: dict[str, str] = {}
         if side == "source" and on:
-            statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_point')} = 'AFTER_SYNC'")
-            if timeout_ms is not None:
-                statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'timeout')} = {int(timeout_ms)}")
             if count is not None and not self.is_mariadb:
-                statements.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_count')} = {int(count)}")
-        return tuple(statements)
+                settings[self.semi_sync_variable(side, "wait_count")] = str(int(count))
+            if timeout_ms is not None:
+                settings[self.semi_sync_variable(side, "timeout")] = str(int(timeout_ms))
+            settings[self.semi_sync_variable(side, "wait_point")] = "AFTER_SYNC"
+        return settings | {self.semi_sync_variable(side, "enabled"): "ON" if on else "OFF"}
+
+    def semi_sync(
+        self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
+    ) -> tuple[str, ...]:
+        """Returns statements that switch one side, as `semi_sync_settings`."""
+        settings = self.semi_sync_settings(side, on, timeout_ms, count)
+        # Servers refuse a number in quotes.
+        values = {name: value if value.isdigit() else literal(value) for name, value in settings.items()}
+        return tuple(f"SET GLOBAL {name} = {value}" for name, value in values.items())
 
     def semi_sync_plugins(self) -> tuple[str, ...]:
         """Returns files that must be loaded first (plugin-load-add); MariaDB has them built in."""

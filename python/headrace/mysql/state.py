@@ -67,9 +67,7 @@ class Channel:
     delay_s: int
     filters: tuple[tuple[str, str], ...]
     workers: int
-    source_uuid: str = ""
     uses_gtid: bool = True
-    user: str = ""
     ssl_ca: str = ""
 
     @property
@@ -79,13 +77,35 @@ class Channel:
 
 
 @dataclass(frozen=True)
+class BinaryLog:
+    """What a server writes into its binary log. `on`: it has one; `replica_updates`: it also logs
+    what it applies as a replica."""
+
+    on: bool
+    replica_updates: bool
+    format: str = ""
+    row_image: str = ""
+
+
+@dataclass(frozen=True)
+class Durability:
+    """What a server keeps over a power cut: its settings of these names. `flush_log`:
+    innodb_flush_log_at_trx_commit; `info_repository`: where it keeps its position as a replica."""
+
+    sync_binlog: int
+    flush_log: int
+    sync_relay_log: int
+    relay_log_recovery: bool = False
+    info_repository: str = "TABLE"
+
+
+@dataclass(frozen=True)
 class ServerState:
     """A server at the moment of the query. `executed`: the transactions in its data, applied or
-    written there. `uuid`: MySQL's, "" on MariaDB. `binlog_file`: "" without a binary log.
-    `binlog`: the end of MariaDB's own binary log, and `applied`: the last transactions that it
-    applied as a replica (gtid_slave_pos), which outlive the channel; both the same as `executed` on
-    MySQL. `max_packet`:
-    largest statement or row, bytes; `apply_packet`: the same for received ones."""
+    written there. `uuid`: MySQL's, "" on MariaDB. `applied`: the last transactions that MariaDB
+    applied as a replica (gtid_slave_pos), which outlive the channel; the same as `executed` on
+    MySQL. `max_packet`: largest statement or row, bytes; `apply_packet`: the same for received
+    ones."""
 
     name: str
     flavor: str
@@ -95,26 +115,14 @@ class ServerState:
     read_only: bool
     super_read_only: bool
     executed: GtidSet
-    binlog_file: str
-    binlog_position: int
-    log_bin: bool
-    log_replica_updates: bool
+    binary_log: BinaryLog
+    durability: Durability
     gtid_on: bool
     gtid_strict: bool
-    sync_binlog: int
-    flush_log: int
-    sync_relay_log: int
     semi_sync: SemiSync
     channels: tuple[Channel, ...]
-    binlog: GtidSet
     applied: GtidSet
-    binlog_format: str = ""
-    relay_log_recovery: bool = False
-    info_repository: str = "TABLE"
-    parallel_mode: str = ""
-    preserve_order: bool = True
     uptime_s: int = 0
-    binlog_row_image: str = ""
     group: str = ""
     event_scheduler: str = ""
     max_packet: int = 0
@@ -134,7 +142,7 @@ class ServerState:
 
 
 def _plain(document: NamedRow, state: ServerState) -> dict[str, object]:
-    document |= {"executed": str(state.executed), "binlog": str(state.binlog), "applied": str(state.applied)}
+    document |= {"executed": str(state.executed), "applied": str(state.applied)}
     document["version"] = ".".join(map(str, state.version))
     for entry, channel in zip(document["channels"], state.channels, strict=True):
         entry |= {
@@ -145,15 +153,15 @@ def _plain(document: NamedRow, state: ServerState) -> dict[str, object]:
     return document
 
 
-def observe(connection: pymysql.Connection, name: str = "", position: bool = True) -> ServerState:
-    """Queries the state of a server. `position` False: without file and offset of its binary log,
-    for which both flavors take a lock that commits hold while they wait for a volume or a replica.
+def observe(connection: pymysql.Connection, name: str = "") -> ServerState:
+    """Queries the state of a server: without file and offset of its binary log, for which both
+    flavors take a lock that commits hold while they wait for a volume or a replica.
 
     Raises CouldNotRun if it does not answer, InputError if the account lacks rights or the
     server is too old.
     """
     try:
-        return _query_state(connection, name, position)
+        return _query_state(connection, name)
     except HeadraceError:
         raise
     except Exception as error:
@@ -197,14 +205,13 @@ def _translate_error(error: Exception, name: str) -> HeadraceError:
     )
 
 
-def _query_state(connection: pymysql.Connection, name: str, position: bool) -> ServerState:
+def _query_state(connection: pymysql.Connection, name: str) -> ServerState:
     variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
     status = ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'") | ask_pairs(
         connection, "SHOW GLOBAL STATUS LIKE 'uptime'"
     )
     dialect = dialect_of_version(variables.get("version", ""))
     mariadb = dialect.is_mariadb
-    file, offset = _binary_log(connection, dialect) if position and _on(variables.get("log_bin")) else ("", 0)
     # A group's own channels follow no server: group replication manages them.
     channels = tuple(
         _channel(row, variables, dialect)
@@ -212,7 +219,7 @@ def _query_state(connection: pymysql.Connection, name: str, position: bool) -> S
         if not str(row.get("channel_name") or "").startswith("group_replication_")
     )
     # Read last, so that it includes everything that was received or applied before.
-    executed, binlog, applied = executed_of(connection, dialect)
+    executed, applied = executed_of(connection, dialect)
     return ServerState(
         name=name,
         flavor=dialect.flavor,
@@ -222,27 +229,26 @@ def _query_state(connection: pymysql.Connection, name: str, position: bool) -> S
         read_only=_on(variables.get("read_only")),
         super_read_only=_on(variables.get("super_read_only")),
         executed=executed,
-        binlog_file=file,
-        binlog_position=offset,
-        log_bin=_on(variables.get("log_bin")),
-        log_replica_updates=_on(variables.get("log_slave_updates", variables.get("log_replica_updates"))),
+        binary_log=BinaryLog(
+            on=_on(variables.get("log_bin")),
+            replica_updates=_on(variables.get("log_slave_updates", variables.get("log_replica_updates"))),
+            format=variables.get("binlog_format", "ROW"),
+            row_image=variables.get("binlog_row_image", ""),
+        ),
+        durability=Durability(
+            sync_binlog=int(variables.get("sync_binlog", 0)),
+            flush_log=int(variables.get("innodb_flush_log_at_trx_commit", 1)),
+            sync_relay_log=int(variables.get("sync_relay_log", 0)),
+            relay_log_recovery=_on(variables.get("relay_log_recovery")),
+            # MariaDB keeps master.info in a file, and its GTID position in a table of InnoDB.
+            info_repository=variables.get("relay_log_info_repository", "FILE+GTID TABLE" if mariadb else "TABLE"),
+        ),
         gtid_on=mariadb or variables.get("gtid_mode") == "ON",
         gtid_strict=_on(variables.get("gtid_strict_mode")) if mariadb else _is_enforced(variables),
-        sync_binlog=int(variables.get("sync_binlog", 0)),
-        flush_log=int(variables.get("innodb_flush_log_at_trx_commit", 1)),
-        sync_relay_log=int(variables.get("sync_relay_log", 0)),
         semi_sync=_semi_sync(variables, status),
         channels=channels,
-        binlog=binlog,
         applied=applied,
-        binlog_format=variables.get("binlog_format", "ROW"),
-        relay_log_recovery=_on(variables.get("relay_log_recovery")),
-        # MariaDB keeps master.info in a file, and its GTID position in a table of InnoDB.
-        info_repository=variables.get("relay_log_info_repository", "FILE+GTID TABLE" if mariadb else "TABLE"),
-        parallel_mode=variables.get("slave_parallel_mode", variables.get("replica_parallel_type", "LOGICAL_CLOCK")),
-        preserve_order=mariadb or _on(variables.get("replica_preserve_commit_order")),
         uptime_s=int(status.get("uptime", 0)),
-        binlog_row_image=variables.get("binlog_row_image", ""),
         group=variables.get("group_replication_group_name", ""),
         event_scheduler=variables.get("event_scheduler", ""),
         max_packet=int(variables.get("max_allowed_packet", 0)),
@@ -250,13 +256,12 @@ def _query_state(connection: pymysql.Connection, name: str, position: bool) -> S
     )
 
 
-def executed_of(connection: pymysql.Connection, dialect: Dialect) -> tuple[GtidSet, GtidSet, GtidSet]:
-    """Reads the transactions in a server's data, applied or written there; the end of its binary
-    log; and the end of what it applied as a replica."""
+def executed_of(connection: pymysql.Connection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
+    """Reads the transactions in a server's data, applied or written there; and the end of what it
+    applied as a replica."""
     row = ask_row(connection, dialect.executed())
     applied, *logs = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
-    binlog = logs[0] if logs else applied
-    return applied.union(binlog), binlog, applied
+    return applied.union(logs[0]) if logs else applied, applied
 
 
 def executed_now(connection: pymysql.Connection, state: ServerState) -> GtidSet:
@@ -286,11 +291,6 @@ def _on(value: str | None) -> bool:
 
 def _rows(connection: pymysql.Connection, statement: str) -> list[NamedRow]:
     return [{name.lower(): value for name, value in row.items()} for row in ask_named(connection, statement)]
-
-
-def _binary_log(connection: pymysql.Connection, dialect: Dialect) -> tuple[str, int]:
-    row = ask_row(connection, dialect.binary_log_position())
-    return (str(row[0]), int(row[1])) if row else ("", 0)
 
 
 def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
@@ -354,9 +354,7 @@ def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Chan
         delay_s=int(of("sql_delay") or 0),
         filters=filters,
         workers=int(workers),
-        source_uuid=text("source_uuid"),
         uses_gtid=_uses_gtid(of("auto_position"), of("using_gtid")),
-        user=text("source_user", "master_user"),
         ssl_ca=text("source_ssl_ca_file", "master_ssl_ca_file"),
     )
 

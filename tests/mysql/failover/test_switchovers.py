@@ -78,6 +78,20 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
         )
 
 
+def test_a_new_source_takes_writes_as_before_after_a_kill(trio):
+    """Its option file has what the switchover set: writable, semi-sync's role, its time-out, its wait point."""
+    trio.source = switched(trio)["elected"]
+    hosts = trio.cluster().hosts
+    before = state_of(hosts[trio.source])
+    hosts[trio.source].started({}, {})
+    after = state_of(trio.cluster().hosts[trio.source])
+    assert after.uptime_s <= before.uptime_s and not after.read_only and not before.read_only
+    for name in ("source_enabled", "timeout_ms", "wait_count", "wait_point"):
+        assert getattr(after.semi_sync, name) == getattr(before.semi_sync, name), name
+    assert before.semi_sync.source_enabled and before.semi_sync.timeout_ms == NEVER_MS
+    assert trio.equal()
+
+
 def switched(trio: Trio) -> dict:
     """By the command, so that the one who switches shares no interpreter with the clients."""
     words = ["failover", "switchover", *trio.names, "--from", trio.source, "--clients", trio.clients, "--yes"]

@@ -25,7 +25,6 @@ MOST_ANY = 100
 MOST_POSITIONAL = 0
 # Values with more than FIELDS fields, and why each is no smaller. No other may be as wide.
 WIDE = {
-    "Channel": "what SHOW REPLICA STATUS says of a channel, a document of `--output json`",
     "Choice": "a result that users read by the names of its fields",
     "FleetVolume": "columns of the inventory's Parquet file",
     "LabStatus": "an answer of the lab's protocol, generated",
@@ -34,13 +33,11 @@ WIDE = {
     "Manifest": "a sealed file of a backup",
     "Plan": "a result that users read by the names of its fields",
     "PlanSettings": "the options of `headrace plan`, a field each",
-    "Progress": "the fold of a failover's journal: what each of its events changes",
     "Proof": "a file of a proof, and a result that users read",
     "Record": "the file of a server",
     "RunFacts": "what RUN.toml says",
     "RunFile": "the keys of RUN.toml",
     "Server": "a document of `--output json`: the record of a server and its process",
-    "ServerState": "what a server says of itself, a document of `--output json`",
     "ServiceOutcome": "a result that users read by the names of its fields",
     "Snapshot": "an answer of the lab's protocol, generated",
     "VolumeAnswer": "columns of the Parquet file of a fleet's answers",

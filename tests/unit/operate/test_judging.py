@@ -13,6 +13,7 @@ from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.judging import MOST_FINDINGS
 from headrace.operate.doctor.model import OF_STORAGE, VERDICTS
 from headrace.operate.doctor.thresholds import Thresholds, table
+from headrace.operate.doctor.verdicts import table as verdict_table
 
 # Clients at a limit: reads take 20 ms, four clients read 180 pages a second: 3.6 of 4 wait.
 AT_LIMIT = {"read_iops": 180.0, "charged_iops": 280.0, "read_ms": 20.0, "read_p50_ms": 19.0, "queue": 4.0}
@@ -167,6 +168,15 @@ def test_locks_that_are_held_by_clients_at_a_limit():
     assert headline(evidence(volume, server)) == ("binds", "volume-iops")
     # The same locks and a volume with room: locks.
     assert headline(evidence({"write_ms": 1.0}, server)) == ("not storage", "locks")
+
+
+def test_a_balance_that_hardly_falls_tells_no_time():
+    # The least fall is 0.005 % in a window of 60 s: by whole percents, as CloudWatch prints them, it stands still.
+    volume = {"read_iops": 2_700.0, "charged_iops": 2_800.0}
+    for fall_percent, told in ((0.004, False), (0.006, True)):
+        falling = volume | {"balance_percent": lambda index, fall=fall_percent: 20.0 - fall / 59 * index}
+        given = findings(evidence(falling, {"tps": 900.0, "threads_running": 3.0}, storage="gp2:100"))
+        assert ("will bind" in [finding.verdict for finding in given]) is told
 
 
 def test_credits_that_will_be_gone():
@@ -392,11 +402,14 @@ def test_every_threshold_stands_in_the_table_with_a_source_and_a_test():
     names = [row.name for row in table()]
     assert len(names) == len(set(names))
     code = "".join(path.read_text() for path in (here.parents[2] / "python/headrace/operate/doctor").rglob("*.py"))
+    conditions = {condition.threshold for verdict in verdict_table().values() for condition in verdict.conditions}
+    assert len(conditions) > 10 and conditions <= set(names)
     for row in table():
         assert row.source and row.unit and re.fullmatch(r"\d{4}-\d\d-\d\d", row.as_of), row.name
         file, _, test = row.test.partition("::")
         assert f"def {test}(" in (here / file).read_text(), row.test
-        assert re.search(rf"\b(t|thresholds)\.{row.name}\b", code), f"{row.name} is in the table and not used"
+        used = row.name in conditions or re.search(rf"\b(t|thresholds)\.{row.name}\b", code)
+        assert used, f"{row.name} is in the table and not used"
     assert set(VERDICTS) >= {
         "binds",
         "touched",

@@ -11,6 +11,7 @@ from places import ROOT
 
 from headrace.operate.doctor import verdicts
 from headrace.operate.doctor.model import VERDICTS
+from headrace.operate.doctor.thresholds import Thresholds
 
 PLACE = ROOT / "python/headrace/operate/doctor"
 
@@ -33,8 +34,19 @@ def test_every_verdict_of_the_table_is_given_by_the_code_and_none_else():
 
 
 def test_figures_belong_to_a_verdict():
-    rows = csv.DictReader((PLACE / verdicts.FIGURES).read_text().splitlines())
-    assert {row["verdict"] for row in rows} <= set(verdicts.table())
+    for name in (verdicts.FIGURES, verdicts.CONDITIONS):
+        rows = csv.DictReader((PLACE / name).read_text().splitlines())
+        assert {row["verdict"] for row in rows} <= set(verdicts.table())
+
+
+def test_all_conditions_of_a_verdict_have_to_hold():
+    locks, limits = verdicts.table()["locks"], Thresholds(lock_share=0.5, little_running=0.2)
+    assert locks.holds(limits, lock_share=0.5, running=0.2)
+    assert not locks.holds(limits, lock_share=0.49, running=4.0)
+    assert not locks.holds(limits, lock_share=0.9, running=0.1)
+    assert not locks.holds(limits, lock_share=None, running=4.0), "nothing holds of what is not known"
+    with pytest.raises(KeyError):
+        locks.holds(limits, lock_share=0.9)
 
 
 @pytest.mark.parametrize("name", verdicts.table())

@@ -38,17 +38,18 @@ def innocent(signals: Signals, thresholds: Thresholds, storage_waits: bool = Fal
 
 def _locks(signals: Signals, t: Thresholds) -> Finding | None:
     """Blames row locks, where those who hold them do not wait for storage themselves."""
-    server = signals.server
-    if server is None or server.locks is None or server.locks < t.lock_share or server.running < t.little_running:
+    server, row = signals.server, table()["locks"]
+    if server is None or not row.holds(t, lock_share=server.locks, running=server.running):
         return None
+    locks = server.locks or 0.0
     # Time of those who do not wait for a lock: where it goes to storage, locks are how it is felt.
-    free = max(1e-9, 1.0 - server.locks)
+    free = max(1e-9, 1.0 - locks)
     of_holders = min(1.0, (server.felt or 0.0) / free)
-    return table()["locks"].finding(
+    return row.finding(
         felt=server.felt,
-        weight=server.locks * (1.0 - of_holders * _at_limit(signals, t)),
-        lock_share=server.locks,
-        lock_waiters=server.locks * server.running,
+        weight=locks * (1.0 - of_holders * _at_limit(signals, t)),
+        lock_share=locks,
+        lock_waiters=locks * server.running,
         running=server.running,
     )
 
@@ -70,12 +71,12 @@ def _foreign(signals: Signals, t: Thresholds) -> Finding | None:
     read = volume.read_iops * volume.read_kib * KIB
     page = signals.server.facts.variables.get("innodb_page_size", "")
     least_kib = max(t.foreign_kib, LARGER_THAN_A_PAGE * int(page) / KIB if page.isdigit() else 0.0)
-    if own is None or read < t.foreign_least_mib_s * MIB or volume.read_kib < least_kib:
+    if own is None or not read or volume.read_kib < least_kib:
         return None
-    share = max(0.0, read - own) / read
-    if share < t.foreign_share:
+    share, row = max(0.0, read - own) / read, table()["backup"]
+    if not row.holds(t, read_mib_s=read / MIB, foreign_share=share):
         return None
-    return table()["backup"].finding(
+    return row.finding(
         volume.facts.name,
         signals.server.felt,
         0.9 * share,
@@ -92,24 +93,21 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
     server = signals.server
     if server is None:
         return None
-    free, unused, uptime = server.get("free_share"), server.unused_share, server.get("uptime_s")
-    reads = server.get("pool_reads_per_s") or 0.0
-    if (
-        free is None
-        or unused is None
-        or uptime is None
-        or unused < t.cold_free_share
-        or uptime > t.cold_uptime_s
-        or server.kept_share < t.cold_kept_share
-    ):
-        return None
-    ios = sum(volume.iops for volume in signals.volumes)
-    if signals.volumes and reads < t.cold_read_share * ios:
+    free, uptime, row = server.get("free_share"), server.get("uptime_s"), table()["cold-cache"]
+    reads, ios = server.get("pool_reads_per_s") or 0.0, sum(volume.iops for volume in signals.volumes)
+    figures = {
+        "unused_share": server.unused_share,
+        "uptime_s": uptime,
+        "kept_share": server.kept_share,
+        # Without I/Os there is nothing that a cold cache would not explain.
+        "read_share": reads / ios if ios else 1.0,
+    }
+    if free is None or uptime is None or not row.holds(t, **figures):
         return None
     left_s = free / (server.filled / server.seconds) if server.seconds else 0.0
     # What its reads take of all the time that clients have.
     weight = (server.felt_read or 0.0) * min(1.0, server.running / max(server.connected, 1.0))
-    return table()["cold-cache"].finding(
+    return row.finding(
         felt=server.felt,
         weight=weight,
         free_share=free,
@@ -166,14 +164,14 @@ def _away(signals: Signals, t: Thresholds) -> Finding | None:
     server = signals.server
     # The transactions of a replica are its appliers': of its clients only the questions are known.
     work = None if server is None else server.get("questions_per_s") if server.facts.replica else server.tps
-    if server is None or server.connected < t.away_least_connections or (work or 0.0) < t.idle_tps:
+    if server is None or not server.connected:
         return None
-    share = server.running / server.connected
-    if share > t.away_share:
+    share, row = server.running / server.connected, table()["network"]
+    if not row.holds(t, connected=server.connected, work_per_s=work, running_share=share):
         return None
     if ((server.felt or 0.0) >= t.felt_share or server.commits_unknown) and _at_limit(signals, t):
         return None  # a pool of idle connections excuses nothing of what those at work wait for
-    return table()["network"].finding(
+    return row.finding(
         felt=server.felt,
         weight=(1.0 - share) * 0.7,
         running=server.running,

@@ -377,22 +377,20 @@ def _coming(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
     """Returns findings on credits that will be gone soon at the present rate."""
     now, first = volume.credits.last, volume.credits.first
     limits = volume.limits
-    if now is None or first is None or limits is None or limits.credits is None or now <= t.credits_gone_percent:
+    if now is None or first is None or limits is None or limits.credits is None:
         return []
     # From the rates, where they are known: the balance as printed may have whole percents only.
     demand, refill, unit = _rate(volume, "volume-credits")
-    if (
-        refill is None
-        or demand <= refill
-        or first - now < t.coming_fall_percent / 100 * min(1.0, volume.seconds / t.window_s)
-    ):
+    if refill is None or demand <= refill:
         return []
-    left_s = now / 100 * limits.credits / (demand - refill)
-    if left_s > t.coming_s:
+    left_s, row = now / 100 * limits.credits / (demand - refill), table()["coming"]
+    # What has fallen in less than a window, as if it had gone on for one.
+    fall = (first - now) / min(1.0, volume.seconds / t.window_s) if volume.seconds else None
+    if not row.holds(t, balance_percent=now, fall_percent=fall, empty_in_s=left_s):
         return []
     rate = FindingFigure("rate", demand, unit, f"rate: {_amount(demand, unit)} are asked")
     return [
-        table()["coming"].finding(
+        row.finding(
             volume.facts.name,
             weight=1.0 / (1.0 + left_s),
             figures=(rate,),
@@ -422,13 +420,13 @@ def of_settings(signals: Signals, t: Thresholds) -> list[Finding]:
 
 
 def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
-    waits = server.get("log_waits_per_s") or 0.0
-    if waits < t.log_waits_per_s:
+    waits, row = server.get("log_waits_per_s") or 0.0, table()["log-buffer"]
+    if not row.holds(t, log_waits_per_s=waits):
         return None
     size, now = _mib(server, "innodb_log_buffer_size"), server.facts.variables.get("innodb_log_buffer_size", "")
     size_bytes = max(LOG_BUFFER, 2 * int(now)) if now.isdigit() else LOG_BUFFER
     each = waits / server.tps if server.tps else 0.0
-    return table()["log-buffer"].finding(
+    return row.finding(
         felt=server.felt,
         weight=min(1.0, each),
         log_waits_per_s=waits,
@@ -449,8 +447,9 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
     the time to make room: then the age of the checkpoint stays low."""
     share, age = server.get("checkpoint_share"), server.get("checkpoint_age_bytes")
     flushed = server.get("pages_flushed_per_s") or 0.0
-    ios = sum(volume.iops for volume in signals.volumes)
-    if not share or age is None or (signals.volumes and _page_writes(server, signals) < t.redo_writes_share * ios):
+    ios, row = sum(volume.iops for volume in signals.volumes), table()["redo"]
+    writes = _page_writes(server, signals) / ios if ios else 1.0
+    if not share or age is None or not row.holds(t, page_writes_share=writes):
         return None
     seconds = age / share / max(server.get("log_bytes_per_s") or 0.0, 1.0)
     if seconds > HOUR_S or (share < t.checkpoint_share and seconds > t.redo_holds_s):
@@ -467,7 +466,7 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
         if name == "innodb_redo_log_capacity"
         else f"innodb_log_file_size = {size_bytes >> 20}M    # my.cnf, and a restart (MariaDB 10.9 and later: SET GLOBAL)"
     )
-    return table()["redo"].finding(
+    return row.finding(
         felt=server.felt,
         weight=0.6 + 0.4 * min(1.0, share),
         checkpoint_share=share,
@@ -490,16 +489,16 @@ def _page_writes(server: ServerSignals, signals: Signals) -> float:
 
 
 def _free_pages(server: ServerSignals, t: Thresholds) -> Finding | None:
-    waits = server.get("free_waits_per_s") or 0.0
-    if waits < t.free_waits_per_s:
+    waits, row = server.get("free_waits_per_s") or 0.0, table()["free-pages"]
+    if not row.holds(t, free_waits_per_s=waits):
         return None
     io_capacity = server.facts.variables.get("innodb_io_capacity", "")
-    return table()["free-pages"].finding(felt=server.felt, weight=0.1, free_waits_per_s=waits, io_capacity=io_capacity)
+    return row.finding(felt=server.felt, weight=0.1, free_waits_per_s=waits, io_capacity=io_capacity)
 
 
 def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
-    lag = signals.replica.get("lag_s")
-    if lag is None or _behind_s(signals) < t.replica_lag_s:
+    lag, row = signals.replica.get("lag_s"), table()["applier"]
+    if lag is None or not row.holds(t, behind_s=_behind_s(signals)):
         return None
     variables = server.facts.variables
     spellings = ("replica_parallel_workers", "slave_parallel_workers", "slave_parallel_threads")
@@ -508,7 +507,7 @@ def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding 
     if not workers.isdigit() or int(workers) > 1:
         return None
     stop = "STOP REPLICA SQL_THREAD" if name.startswith("replica") else "STOP SLAVE SQL_THREAD"
-    return table()["applier"].finding(
+    return row.finding(
         felt=server.felt,
         weight=0.95,
         lag_s=lag,

@@ -1,12 +1,14 @@
-"""The verdicts: one table of what is said and what is to be done, another of the figures that it
-rests on. When a verdict is given stands in the functions that look (`innocence`,
-`storage_verdicts`), with the limits of thresholds.csv."""
+"""The verdicts: one table of what is said and what is to be done, one of the figures that it rests
+on, and one of conditions, all of which have to hold: a figure compared with a threshold of
+thresholds.csv. The functions that look (`innocence`, `storage_verdicts`) compute the figures; there
+stand conditions that are no such list: alternatives, and what is inferred from several figures."""
 
 from __future__ import annotations
 
 import csv
+import operator
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -14,8 +16,10 @@ from typing import cast
 
 from headrace.base.units import in_percent, span_in_words
 from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
+from headrace.operate.doctor.thresholds import Thresholds
 
-TABLE, FIGURES = "verdicts.csv", "verdict_figures.csv"
+TABLE, FIGURES, CONDITIONS = "verdicts.csv", "verdict_figures.csv", "verdict_conditions.csv"
+COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le}
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,22 @@ class FigureRow:
     name: str
     unit: str
     words: str
+
+
+@dataclass(frozen=True)
+class ConditionRow:
+    """A condition of a verdict: a figure compared with a threshold, by their names."""
+
+    verdict: str
+    figure: str
+    comparison: str
+    threshold: str
+
+    def holds(self, figures: Mapping[str, float | None], thresholds: Thresholds) -> bool:
+        """Returns whether it holds; of a figure that is not known nothing holds. Raises KeyError
+        where the figure is not given."""
+        value = figures[self.figure]
+        return value is not None and COMPARISONS[self.comparison](value, getattr(thresholds, self.threshold))
 
 
 @dataclass(frozen=True)
@@ -45,6 +65,11 @@ class VerdictRow:
     cost: str
     source: str
     figures: tuple[FigureRow, ...] = ()
+    conditions: tuple[ConditionRow, ...] = ()
+
+    def holds(self, thresholds: Thresholds, **figures: float | None) -> bool:
+        """Returns whether all its conditions hold."""
+        return all(condition.holds(figures, thresholds) for condition in self.conditions)
 
     def finding(
         self,
@@ -109,5 +134,13 @@ def _read(name: str) -> Iterator[dict[str, str]]:
 def table() -> dict[str, VerdictRow]:
     """Returns all verdicts by name, in the order of the file."""
     figures = [FigureRow(**row) for row in _read(FIGURES)]
+    conditions = [ConditionRow(**row) for row in _read(CONDITIONS)]
     rows = (VerdictRow(**row) for row in _read(TABLE))  # type: ignore[arg-type]
-    return {row.name: replace(row, figures=tuple(each for each in figures if each.verdict == row.name)) for row in rows}
+    return {
+        row.name: replace(
+            row,
+            figures=tuple(each for each in figures if each.verdict == row.name),
+            conditions=tuple(each for each in conditions if each.verdict == row.name),
+        )
+        for row in rows
+    }

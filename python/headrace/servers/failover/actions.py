@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from headrace.mysql.dialect import Dialect
 from headrace.mysql.state import ServerState
 from headrace.servers.failover import rescue, scheduler
 from headrace.servers.failover.changes import empties, follow, leave_sources, move_below
@@ -108,7 +107,7 @@ class WaitApplied(StepAction):
     leased = False
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        host, target = run.hosts[step.server], step.gtid or run.progress.target
+        host, target = run.hosts[step.server], step.gtid or run.progress.pause.target
         member, draining, switching = run.seen[step.server], run.draining, run.progress.kind == "switchover"
         state = member.state
         assert target is not None and state is not None
@@ -151,7 +150,7 @@ class LeaveSource(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         with run.hands.on(run.hosts[step.server]) as connection:
-            leave_sources(connection, run.state_of(step.server))
+            leave_sources(connection, run.state_of(step.server), step.gtid)
 
 
 class SwitchSemiSync(StepAction):
@@ -164,9 +163,8 @@ class SwitchSemiSync(StepAction):
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, state = run.hosts[step.server], run.state_of(step.server)
         timeout = timeout_ms(run.progress, state, run.seen) if self.side == "source" and self.on else None
+        run.store(host, state.dialect.semi_sync_settings(self.side, self.on, timeout, step.count))
         run.hands.change(host, *state.dialect.semi_sync(self.side, self.on, timeout, step.count))
-        name = state.dialect.semi_sync_variable(self.side, "enabled")
-        run.store(host, {name: "ON" if self.on else "OFF"})
 
 
 class Writable(StepAction):
@@ -174,8 +172,8 @@ class Writable(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, dialect = run.hosts[step.server], run.state_of(step.server).dialect
+        run.store(host, dialect.read_only_settings(False))
         run.hands.change(host, *dialect.read_only(False))
-        run.store(host, read_only_settings(dialect, False))
 
 
 class Clients(StepAction):
@@ -196,14 +194,15 @@ class Clients(StepAction):
 
     def conclude(self, run: ChangeRun, step: FailoverStep) -> None:
         progress = run.progress
-        since_s = progress.closed_at_s if progress.kind == "switchover" else progress.written_s
+        pause = progress.pause
+        since_s = pause.at_s if progress.kind == "switchover" else progress.written_s
         if since_s is not None and run.first_client is None:
             run.first_client = FirstClient(run.hosts[step.server], since_s, run.surroundings)
             run.first_client.begin()
-        if progress.clients_updated and progress.closed_at_s is not None and progress.closed_s is None:
-            run.log(Published(run.surroundings.now_s() - progress.closed_at_s))
-            parts = ", ".join(f"{name} {took:.3f} s" for name, took in run.progress.parts.items())
-            run.say(f"writes were closed for {run.progress.closed_s:.3f} s: {parts}")
+        if progress.clients_updated and pause.at_s is not None and pause.seconds is None:
+            run.log(Published(run.surroundings.now_s() - pause.at_s))
+            parts = ", ".join(f"{name} {took:.3f} s" for name, took in run.progress.pause.parts.items())
+            run.say(f"writes were closed for {run.progress.pause.seconds:.3f} s: {parts}")
 
 
 class Events(StepAction):
@@ -241,7 +240,7 @@ class Repoint(StepAction):
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, to = run.hosts[step.server], run.hosts[step.to]
         with run.hands.on(host) as connection:
-            follow(host, connection, to, run.following.get((to.name, host.name)))
+            follow(host, connection, to, run.following.get((to.name, host.name)), step.gtid)
 
 
 class RepointEarly(StepAction):
@@ -279,12 +278,6 @@ ACTIONS: Mapping[members.Action, StepAction] = {
     "repoint-early": RepointEarly(),
 }
 PUBLISH = Clients()
-
-
-def read_only_settings(dialect: Dialect, on: bool) -> dict[str, str]:
-    """Returns the settings that make a server read-only, or let it take writes, at later starts."""
-    names = ("read_only",) if dialect.is_mariadb else ("read_only", "super_read_only")
-    return dict.fromkeys(names, "ON" if on else "OFF")
 
 
 def _channel(state: ServerState) -> str:

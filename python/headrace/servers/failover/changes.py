@@ -79,7 +79,7 @@ class Closing:
                 # MariaDB's events go on with their definers' rights, which may include writing
                 # then.
                 scheduler.switch(host, connection, state, False)
-            _remember_read_only(host, state, True)
+            host.remember(**state.dialect.read_only_settings(True))
         except BaseException:
             cut(connection)
             raise
@@ -136,17 +136,12 @@ def _kill(connection: pymysql.Connection, numbers: list[int]) -> None:
             ask(connection, f"KILL CONNECTION {number}")
 
 
-def _remember_read_only(host: AddressHost, state: ServerState, on: bool) -> None:
-    word = "ON" if on else "OFF"
-    host.remember(**{"read_only": word} | ({} if state.dialect.is_mariadb else {"super_read_only": word}))
-
-
 def reopen(host: AddressHost, connection: pymysql.Connection, state: ServerState, events: bool) -> None:
     """Lets a source take writes again; `events`: its scheduler is switched on again."""
     run(connection, state.dialect.read_only(False))
     if events:
         scheduler.switch(host, connection, state, True)
-    _remember_read_only(host, state, False)
+    host.remember(**state.dialect.read_only_settings(False))
 
 
 def receive_again(
@@ -180,11 +175,11 @@ def move_below(
     """Lets a replica follow another replica of the same source, without risking what it
     acknowledged: both have applied all that it received before its relay log is deleted. If that
     takes longer than `longest_s` it follows its source as before."""
-    state = observe(connection, host.name, position=False)
+    state = observe(connection, host.name)
     dialect, [channel] = state.dialect, state.channels
     try:
         stop_receiving(connection, state, channel.name)
-        has = observe(connection, host.name, position=False)
+        has = observe(connection, host.name)
         target = has.executed.union(has.channels[0].received)
         for session in (connection, above):
             row = ask_row(session, dialect.wait_for(target, longest_s))
@@ -194,13 +189,26 @@ def move_below(
         follow(host, connection, to, source_options)
     except BaseException:
         with contextlib.suppress(Exception):
-            statements, _ = to_start(observe(connection, host.name, position=False))
+            statements, _ = to_start(observe(connection, host.name))
             run(connection, tuple(statements))
         raise
 
 
-def leave_sources(connection: pymysql.Connection, state: ServerState) -> None:
-    """Ends all channels of a server for good."""
+def _check_received(state: ServerState, most: GtidSet) -> None:
+    """Raises CouldNotRun if a server has received more since it was stopped: somebody started it
+    again, and the old source is alive."""
+    for received in (channel.received for channel in state.channels if not most.contains(channel.received)):
+        rule = f"has received {received.minus(most)} since it was stopped: the old source is alive"
+        raise CouldNotRun(state.name, rule, GUIDE, "Make sure that it is dead and stays so, and begin again.")
+
+
+def leave_sources(connection: pymysql.Connection, state: ServerState, most: GtidSet | None = None) -> None:
+    """Ends all channels of a server for good. `most`: raises CouldNotRun if it has received
+    anything else; it goes on applying then."""
+    if most is not None:
+        for channel in state.channels:
+            stop_receiving(connection, state, channel.name)
+        _check_received(observe(connection, state.name), most)
     for channel in state.channels:
         leave_source(connection, state.dialect, channel.name)
 
@@ -212,15 +220,19 @@ def source_of(source: AddressHost, follower: AddressHost, above: pymysql.Connect
 
 
 def follow(
-    host: AddressHost, connection: pymysql.Connection, source: AddressHost, source_options: SourceOf | None = None
+    host: AddressHost,
+    connection: pymysql.Connection,
+    source: AddressHost,
+    source_options: SourceOf | None = None,
+    most: GtidSet | None = None,
 ) -> None:
     """Makes a server a read-only replica of another, by GTID. What it received from an earlier
-    source and has not applied is deleted: the new source has it, or the plan lists it as
-    missing."""
+    source and has not applied is deleted: the new source has it, or the plan lists it as missing.
+    `most`: raises CouldNotRun if it has received anything else."""
     if source_options is None:
         with contextlib.closing(source.connected(CHANGE_S)) as above:
             source_options = source_of(source, host, above)
-    state = observe(connection, host.name, position=False)
+    state = observe(connection, host.name)
     dialect = state.dialect
     run(connection, dialect.read_only(True))
     if state.event_scheduler == "ON" and not state.channels:
@@ -230,6 +242,8 @@ def follow(
             stop_receiving(connection, state, channel.name)
         stop_applying(connection, dialect, channel.name)
         run(connection, dialect.stop(channel.name))
+    if most is not None:
+        _check_received(observe(connection, host.name), most)
     statements: tuple[str, ...] = ()
     if dialect.is_mariadb and not state.channels:
         # It begins at the end of its own binary log, not where it once ceased to be a replica.
@@ -244,16 +258,13 @@ def follow(
     timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
     statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
     run(connection, (*statements, *dialect.point_at(source_options), *dialect.start(name)))
-    settings = {timeout: str(NET_TIMEOUT_S), "read_only": "ON"} | (
-        {} if dialect.is_mariadb else {"super_read_only": "ON"}
-    )
-    host.remember(**settings)
+    host.remember(**{timeout: str(NET_TIMEOUT_S)} | dialect.read_only_settings(True))
 
 
 def follow_again(host: AddressHost, connection: pymysql.Connection, source: AddressHost) -> None:
     """Follows a source that it followed before. Its relay log is kept if it still has that channel
     and its threads can be started without deleting it; else it is fetched again."""
-    state = observe(connection, host.name, position=False)
+    state = observe(connection, host.name)
     statements, stopped = to_start(state)
     still = any((channel.source_host, channel.source_port) == (source.host, source.port) for channel in state.channels)
     if still and not stopped:

@@ -47,10 +47,14 @@ class Draining:
         """Lets a replica apply without a flush for each transaction, as its relay log is not
         flushed either. Everything is flushed before anybody may write. It does nothing if the relay
         log is flushed, so that a power cut of both servers loses nothing."""
-        settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
+        durability = state.durability
+        settings = {
+            "sync_binlog": durability.sync_binlog,
+            "innodb_flush_log_at_trx_commit": durability.flush_log,
+        }
         with self.hands.on(host) as connection:
             row = ask_row(connection, state.dialect.wait_for(gtids, moment_s))
-        if (row and state.dialect.waited(row[0])) or state.sync_relay_log == 1 or not state.channels:
+        if (row and state.dialect.waited(row[0])) or durability.sync_relay_log == 1 or not state.channels:
             yield
             return
         self.log(Hurried(host.name, settings))

@@ -370,7 +370,7 @@ class Hands:
     def state_of(self, host: AddressHost) -> ServerState:
         """Queries the state of a host."""
         with self.on(host) as connection:
-            return observe(connection, host.name, position=False)
+            return observe(connection, host.name)
 
     def close(self) -> None:
         for connection in [connection for each in self._idle.values() for connection in each]:
@@ -388,4 +388,4 @@ def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> 
 def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> ServerState:
     """Queries the state of a host on a connection of its own."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
-        return observe(connection, host.name, position=False)
+        return observe(connection, host.name)

@@ -24,6 +24,7 @@ from headrace.servers.failover.planning.progress import (
     Proved,
     Published,
     SettingsPostponed,
+    SettingsStored,
     StepBegan,
     StepDone,
     StepFailed,
@@ -34,8 +35,18 @@ from headrace.servers.failover.surroundings import REAL, Surroundings
 # A journal is read whole; a failover writes some 50 lines of some 300 bytes.
 MAX_BYTES = 16 << 20
 # These survive this program but perhaps not this machine, as clients may be waiting: what they say
-# is seen in the servers, or is a moment of this boot.
-UNSYNCED = (StepBegan, StepDone, StepFailed, Proved, WritesClosed, Published, SettingsPostponed, Noted)
+# is seen in the servers, is a moment of this boot, or can be done twice.
+UNSYNCED = (
+    StepBegan,
+    StepDone,
+    StepFailed,
+    Proved,
+    WritesClosed,
+    Published,
+    SettingsPostponed,
+    SettingsStored,
+    Noted,
+)
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -119,7 +119,7 @@ class Observer:
             connection, began = None, self.surroundings.now_s()
             try:
                 connection = self._connection(name, fresh, look_s)
-                state = observe(connection, name, position=False)
+                state = observe(connection, name)
                 run, wrote = _thread_run(connection, state, self.surroundings.now_s()), written_by(connection, state)
                 deaf = self._is_deaf(name, connection, state)
                 events = None if state.read_only or state.channels else self._events(name, connection, state)

@@ -310,8 +310,8 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
     if state.flavor != "mariadb" or not isinstance(host, LabHost):
         rule = "only MariaDB's binary log can be read backwards, and only where its files are"
         raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
-    if state.binlog_format != "ROW" or state.binlog_row_image not in ("FULL", ""):
-        rule = f"logs {state.binlog_format} with {state.binlog_row_image} images: nothing can be taken back from that"
+    if state.binary_log.format != "ROW" or state.binary_log.row_image not in ("FULL", ""):
+        rule = f"logs {state.binary_log.format} with {state.binary_log.row_image} images: nothing can be taken back from that"
         raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
     common = _common(old, new)
     program = rescue.program_of(host, "mariadb")

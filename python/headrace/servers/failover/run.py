@@ -27,7 +27,7 @@ from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.outage import FirstClient
-from headrace.servers.failover.planning.dry_run import MOST_STAGES, election, elects, events_of
+from headrace.servers.failover.planning.dry_run import MOST_STAGES, doubted, election, elects, events_of
 from headrace.servers.failover.planning.election import follows, writers
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
@@ -109,11 +109,10 @@ class ChangeRun:
         return self.seen[name].state or self.hands.state_of(self.hosts[name])
 
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
-        """Stores settings for later starts, but not while clients wait."""
-        if self.progress.target is not None:
-            self.log(SettingsPostponed(host.name, settings))
-        else:
-            host.remember(**settings)
+        """Notes settings for later starts before the server is changed. They are stored after the
+        stage, when no client waits; or by the run that resumes this one, which sees the change made
+        and does not make it again."""
+        self.log(SettingsPostponed(host.name, settings))
 
     # --- the stages -------------------------------------------------------------------------------
 
@@ -139,6 +138,8 @@ class ChangeRun:
                 source = self.progress.source
                 self._give_up()
                 raise refused(self.plan, source)
+            if (doubt := doubted(self.plan, self.progress)) is not None:
+                self.log(doubt)
             if not self.plan.steps:
                 return self._finish(began_s)
             try:
@@ -148,18 +149,18 @@ class ChangeRun:
                 raise
             finally:
                 self.finish_stage()
+            self._store_postponed()
         rule = f"is not done after {MOST_STAGES} looks"
         raise CouldNotRun(self.progress.source, rule, GUIDE, "See the journal, and try again.")
 
     def _clear_up(self) -> None:
-        """Finishes what a run that was cut off left on the servers or did not store."""
+        """Finishes what a run that was cut off left on the servers."""
         for name, settings in self.journal.history.hurried.items():
             if name in self.hosts:
                 try:
                     self.draining.unhurried(self.hosts[name], settings)
                 except HeadraceError as error:  # its next start has its own settings again
                     self.say(f"{name}: flushes less than it should until it is started again: {error.rule}")
-        self._store_postponed()
 
     def look(self) -> Members:
         """Observes the servers, without a source that is dead; one that is back is not failed over,
@@ -275,14 +276,15 @@ class ChangeRun:
             long = self.closing.long_writers()
 
     def finish_stage(self) -> None:
-        """Does what a stage postponed: settings for later starts, and closing connections."""
+        """Closes the connections of a stage."""
         self.hurry.close()
         if self.closing is not None:
             self.closing.close()
             self.closing = None
-        self._store_postponed()
 
     def _store_postponed(self) -> None:
+        """Stores the settings of a stage that was carried out, also of one that was cut off and is
+        seen to be done."""
         progress = self.journal.history.progress
         if progress is not None and progress.postponed:
             for name, settings in progress.postponed.items():
@@ -316,14 +318,14 @@ class ChangeRun:
         does nothing if another server takes writes by now: a switchover that was cut off may be
         long ago."""
         progress = self.progress
-        for name in sorted(progress.roles):
+        for name in sorted(progress.prepared.roles):
             # A replica with this role would wait for acknowledgements of what it applies.
             with contextlib.suppress(Exception), self.hands.on(self.hosts[name]) as connection:
                 run(connection, dialect_of(connection).semi_sync("source", False))
-        if progress.closed and not self._reopen_source(progress):
+        if progress.pause.closed and not self._reopen_source(progress):
             return
         source = self.hosts[progress.source]
-        for name in progress.moved:
+        for name in progress.prepared.moved:
             try:
                 with self.hands.on(self.hosts[name]) as connection:
                     follow_again(self.hosts[name], connection, source)
@@ -337,10 +339,10 @@ class ChangeRun:
         source = self.hosts[progress.source]
         others = [name for name in writers(self.seen) if name != source.name]
         with self.hands.on(source) as connection:
-            state = observe(connection, source.name, position=False)
+            state = observe(connection, source.name)
             still = not state.channels and not others
             if still:
-                reopen(source, connection, state, progress.silenced)
+                reopen(source, connection, state, progress.pause.silenced)
         words = "takes writes again" if still else "stays read-only: it is not the source any more"
         self.say(f"{source.name} {words}")
         with contextlib.suppress(HeadraceError):
@@ -348,6 +350,7 @@ class ChangeRun:
         return still
 
     def _finish(self, began_s: float) -> Outcome:
+        self._store_postponed()
         progress, last = self.progress, self.plan
         self.observer.fenced.discard(progress.source)
         # A server that had taken over before this change began was elected by nobody here.
@@ -360,12 +363,12 @@ class ChangeRun:
             missing=decision.missing,
             left_out={**decision.left_out, **last.left_out},
             seconds=self.surroundings.now_s() - began_s,
-            closed_s=progress.closed_s,
+            closed_s=progress.pause.seconds,
             outage_s=None if self.first_client is None else self.first_client.outage_s(),
             rescued=progress.rescued,
             events=progress.enabled,
             events_left=() if new is None or progress.events is not None else self._events_left(new),
-            closed=progress.parts if progress.closed_s is not None else {},
+            closed=progress.pause.parts if progress.pause.seconds is not None else {},
             gives_up=decision.gives_up,
             clients="" if new is None else self._publish_again(new),
         )

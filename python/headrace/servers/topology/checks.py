@@ -34,13 +34,13 @@ SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
 def lacking(source: ServerState, gtid: bool) -> list[str]:
     """Lists, in words, what a server lacks to be a source."""
     lacks = []
-    if not source.log_bin:
+    if not source.binary_log.on:
         lacks.append("writes no binary log (log_bin)")
     if source.server_id == 0:
         lacks.append("has server_id 0")
     if gtid and not source.gtid_on:
         lacks.append("has gtid_mode OFF")
-    if source.channels and not source.log_replica_updates:
+    if source.channels and not source.binary_log.replica_updates:
         lacks.append("does not write what it applies into its binary log (log_slave_updates is OFF)")
     return lacks
 
@@ -169,15 +169,15 @@ def with_advice(error: str) -> str:
 def warnings(state: ServerState) -> Iterator[str]:
     """Yields, in words, what works now and will cause trouble later."""
     yield from _on_purpose(state)
-    logs = state.log_bin and (not state.channels or state.log_replica_updates)
-    if logs and state.binlog_format == "STATEMENT":
+    logs = state.binary_log.on and (not state.channels or state.binary_log.replica_updates)
+    if logs and state.binary_log.format == "STATEMENT":
         yield (
             "binlog_format is STATEMENT: what depends on chance or order (UUID(), LIMIT without ORDER BY, triggers)"
             " gives other rows on its replicas, unnoticed (MySQL manual, Determination of Safe and Unsafe Statements);"
             " SET GLOBAL binlog_format = ROW, and connect anew"
         )
-    if state.binlog_row_image not in ("", "FULL") and state.flavor == "mariadb":
-        yield f"binlog_row_image is {state.binlog_row_image}: nothing can be taken back from its binary log (failover rejoin --diverged rewind)"
+    if state.binary_log.row_image not in ("", "FULL") and state.flavor == "mariadb":
+        yield f"binlog_row_image is {state.binary_log.row_image}: nothing can be taken back from its binary log (failover rejoin --diverged rewind)"
 
 
 def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
@@ -270,9 +270,9 @@ def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> li
 
 
 def _as_candidate(state: ServerState) -> Iterator[str]:
-    if not state.log_bin:
+    if not state.binary_log.on:
         yield "cannot be promoted: it writes no binary log"
-    elif not state.log_replica_updates:
+    elif not state.binary_log.replica_updates:
         yield "cannot be promoted: log_slave_updates is OFF, so its binary log lacks what it applied"
     if not state.read_only and not state.group:
         yield "is not read-only: a write here is one that its source never has"

@@ -21,7 +21,7 @@ def states_of(lab: Lab) -> dict[str, ServerState]:
     for server in servers(lab):
         if server.state == "running":
             with contextlib.suppress(HeadraceError), accounts.connected(server) as connection:
-                states[server.name] = observe(connection, server.name, position=False)
+                states[server.name] = observe(connection, server.name)
     return states
 
 

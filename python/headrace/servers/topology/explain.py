@@ -31,37 +31,41 @@ def explained(state: ServerState) -> list[Explained]:
 
 def _explain_commits(state: ServerState) -> Iterator[Explained]:
     """Explains redo flushes and the binary log."""
-    if state.flush_log == 1:
+    durability = state.durability
+    if durability.flush_log == 1:
         cost = f"a flush of the redo log a commit, shared by commits of one moment; some 2.1 ms ({LAB})"
         yield Explained("innodb_flush_log_at_trx_commit", "1", cost, "nothing")
     else:
-        lost = "the last second of commits when the machine or its volume goes" if state.flush_log == 2 else ""
+        lost = "the last second of commits when the machine or its volume goes" if durability.flush_log == 2 else ""
         lost = lost or "the last second of commits when the server or its machine goes"
-        yield Explained("innodb_flush_log_at_trx_commit", str(state.flush_log), "no flush", lost)
-    if not state.log_bin:
+        yield Explained("innodb_flush_log_at_trx_commit", str(durability.flush_log), "no flush", lost)
+    if not state.binary_log.on:
         yield Explained("log_bin", "OFF", "nothing: one flush a commit less", "it cannot be promoted or followed")
         return
-    if state.sync_binlog == 1:
+    if durability.sync_binlog == 1:
         cost = f"a second flush a commit, in series: some 2.1 ms ({LAB})"
         yield Explained("sync_binlog", "1", cost, "nothing")
     else:
         lost = "after a power cut its binary log ends before its data: its own replicas lack the rest for good"
-        yield Explained("sync_binlog", str(state.sync_binlog), "no flush of the binary log", lost)
-    value = "ON" if state.log_replica_updates else "OFF"
-    cost = "what it applies is written twice" if state.log_replica_updates else "nothing"
-    lost = "nothing" if state.log_replica_updates else "it cannot be promoted: its binary log lacks what it applied"
+        yield Explained("sync_binlog", str(durability.sync_binlog), "no flush of the binary log", lost)
+    value = "ON" if state.binary_log.replica_updates else "OFF"
+    cost = "what it applies is written twice" if state.binary_log.replica_updates else "nothing"
+    lost = (
+        "nothing" if state.binary_log.replica_updates else "it cannot be promoted: its binary log lacks what it applied"
+    )
     yield Explained("log_slave_updates", value, cost, lost)
 
 
 def _explain_relay_log(state: ServerState) -> Iterator[Explained]:
-    if state.sync_relay_log == 1:
+    durability = state.durability
+    if durability.sync_relay_log == 1:
         cost = f"a flush for each event received, not shared: 77 transactions a second instead of 1,260 ({LAB})"
         yield Explained("sync_relay_log", "1", cost, "nothing that was acknowledged by semi-sync")
     else:
         lost = "in a power cut what was received and not applied, also what semi-sync acknowledged; it is fetched again if the source lives"
-        yield Explained("sync_relay_log", str(state.sync_relay_log), "next to nothing", lost)
-    if state.relay_log_recovery or state.flavor == "mariadb":
-        what = "ON" if state.relay_log_recovery else "by GTID"
+        yield Explained("sync_relay_log", str(durability.sync_relay_log), "next to nothing", lost)
+    if durability.relay_log_recovery or state.flavor == "mariadb":
+        what = "ON" if durability.relay_log_recovery else "by GTID"
         lost = "what was received and not applied, at every start of its threads: never stop a candidate before it has applied it"
         if state.flavor == "mysql":
             lost = "after a crash what was received and not applied; it is fetched again if the source lives"
@@ -75,7 +79,7 @@ def _explain_position(state: ServerState) -> Iterator[Explained]:
     if state.flavor == "mysql":
         yield Explained(
             "relay_log_info_repository",
-            state.info_repository,
+            state.durability.info_repository,
             "a row in each transaction",
             "nothing: it commits with the data",
         )

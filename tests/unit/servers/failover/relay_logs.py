@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import Channel, SemiSync, ServerState
+from headrace.mysql.state import BinaryLog, Channel, Durability, SemiSync, ServerState
 from headrace.servers.failover.planning.guarantee import carried, proof_of
 from headrace.servers.failover.planning.members import (
     NEVER_S,
@@ -261,18 +261,12 @@ class Cluster:
             read_only=one.read_only,
             super_read_only=one.read_only,
             executed=executed,
-            binlog_file="b",
-            binlog_position=4,
-            log_bin=True,
-            log_replica_updates=one.logs_updates,
+            binary_log=BinaryLog(on=True, replica_updates=one.logs_updates),
+            durability=Durability(sync_binlog=1, flush_log=1, sync_relay_log=one.sync_relay_log),
             gtid_on=True,
             gtid_strict=True,
-            sync_binlog=1,
-            flush_log=1,
-            sync_relay_log=one.sync_relay_log,
             semi_sync=semi,
             channels=channels,
-            binlog=executed,
             # The position of its channel outlives it.
             applied=channels[0].executed if channels else GtidSet(self.flavor),
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pymysql.err import OperationalError
@@ -68,6 +69,7 @@ class Server:
         self.applied: Transaction | None = None
         self.channel: Channel | None = None
         self.up, self.fenced, self.boots, self.threads, self.started_s = False, False, 0, 0, 0.0
+        self.log_text: str | None = None  # GTIDs of the log, once they were asked for
         self.opened = 0  # order in which servers were opened for writes
         self.pending: dict[Transaction, tuple[set[str], Callable[[], None]]] = {}
         self.waiting: list[Any] = []
@@ -92,9 +94,12 @@ class Server:
     def start(self) -> None:
         if self.up or self.fenced:
             return
-        self.up, self.boots, self.started_s = True, self.boots + 1, self.time.now_s
+        self.up, self.boots, self.threads, self.started_s = True, self.boots + 1, 0, self.time.now_s
+        was_closed = self.boots > 1 and self.closed
         self.has = dict(self.settings)
         self.status = self.has["source"]
+        if was_closed and not self.closed:
+            self.cluster.open(self)
         self.locks, self.pending = {}, {}
         if self.channel is not None:
             self.start_threads()
@@ -105,7 +110,7 @@ class Server:
             return
         self.up, self.pending, self.locks = False, {}, {}
         if power:
-            earlier, self.log, self.places, self.last = self.log, [], {}, {}
+            earlier, self.log, self.places, self.last, self.log_text = self.log, [], {}, {}, None
             for transaction in earlier if self.has["sync_binlog"] == 1 else earlier[: self.flushed]:
                 self.places[transaction] = len(self.log)
                 self.log.append(transaction)
@@ -122,8 +127,9 @@ class Server:
         self.notify()
 
     def number(self) -> int:
+        """Of a thread or connection: a server counts them from its start on, so that they return after a restart."""
         self.threads += 1
-        return self.boots * 100_000 + self.threads
+        return self.threads
 
     def notify(self) -> None:
         """Lets statements that wait look again."""
@@ -153,6 +159,7 @@ class Server:
     def append(self, transaction: Transaction) -> None:
         self.places[transaction] = len(self.log)
         self.log.append(transaction)
+        self.log_text = None
         writer, number = transaction
         self.last[writer] = max(number, self.last.get(writer, 0))
         if self.has["sync_binlog"] == 1:
@@ -337,6 +344,12 @@ class Server:
             numbers.setdefault(writer, []).append(number)
         return ",".join(f"{uuid(writer)}:{':'.join(intervals(each))}" for writer, each in sorted(numbers.items()))
 
+    def executed(self) -> str:
+        """The GTIDs of its binary log."""
+        if self.log_text is None:
+            self.log_text = self.gtids(self.log)
+        return self.log_text
+
     def covers(self, text: str) -> bool:
         """Whether it has executed a set, in its notation."""
         if self.flavor == "mariadb":
@@ -344,7 +357,7 @@ class Server:
             return not last or (self.log[-1][1] if self.log else 0) >= last
         from headrace.mysql.gtid import GtidSet
 
-        return GtidSet.parse(self.gtids(self.log), "mysql").contains(GtidSet.parse(text, "mysql"))
+        return GtidSet.parse(self.executed(), "mysql").contains(GtidSet.parse(text, "mysql"))
 
     def variables(self) -> Rows:
         has, word = self.has, lambda on: "ON" if on else "OFF"
@@ -413,7 +426,7 @@ class Server:
             position = channel.relay or ([self.applied] if self.applied else [])
             applied = self.gtids([self.applied] if self.applied else [])
             return [{"Connection_name": "", "Gtid_IO_Pos": self.gtids(position), "Gtid_Slave_Pos": applied} | common]
-        retrieved = {"Retrieved_Gtid_Set": self.gtids(channel.relay), "Executed_Gtid_Set": self.gtids(self.log)}
+        retrieved = {"Retrieved_Gtid_Set": self.gtids(channel.relay), "Executed_Gtid_Set": self.executed()}
         return [{"Channel_Name": "", "Auto_Position": 1} | retrieved | common]
 
     def beats(self) -> int:
@@ -427,13 +440,11 @@ class Server:
 
     def answer(self, connection: Connection, text: str) -> Rows | list[dict[str, Any]]:
         """Runs a statement, which may wait."""
-        for pattern, act in STATEMENTS:
-            if match := pattern.match(text):
-                return act(self, connection, match) or []
-        raise AssertionError(f"the simulated server does not know {text[:200]}")
+        act, match = meaning(text)
+        return act(self, connection, match) or []
 
     def set_global(self, connection: Connection, name: str, value: str) -> None:
-        value = value.strip("'")
+        number, value = value, value.strip("'")  # a number in quotes is refused
         on = value in ("1", "ON")
         match name.removeprefix("rpl_semi_sync_"):
             case "read_only" | "super_read_only":
@@ -447,6 +458,8 @@ class Server:
                     self.has["super_read_only"] = False
                 if was and not self.closed:
                     self.cluster.open(self)
+                if not was and self.closed and self is self.cluster.source:
+                    self.cluster.closing()
             case "master_enabled" | "source_enabled":
                 self.status = self.has["source"] = on
                 if not on:
@@ -454,11 +467,11 @@ class Server:
             case "slave_enabled" | "replica_enabled":
                 self.has["replica"] = on
             case "master_timeout" | "source_timeout":
-                self.has["timeout_ms"] = int(value)
+                self.has["timeout_ms"] = int(number)
             case "source_wait_for_replica_count":
-                self.has["count"] = int(value)
+                self.has["count"] = int(number)
             case "sync_binlog":
-                self.has["sync_binlog"] = int(value)
+                self.has["sync_binlog"] = int(number)
             case "event_scheduler":
                 self.has["event_scheduler"] = on
             case "gtid_slave_pos":
@@ -477,7 +490,8 @@ class Server:
 
     def change_source(self, host: str) -> None:
         source = self.cluster.servers[host]
-        assert self.channel is None or not (self.channel.receiver or self.channel.applier), "threads run"
+        if self.channel is not None and (self.channel.receiver or self.channel.applier):
+            raise OperationalError(1198, "This operation cannot be performed as you have a running replica")
         beats = 0 if self.channel is None else self.channel.beats
         self.channel = Channel(source, beats=beats)
 
@@ -532,8 +546,8 @@ STATEMENTS = [
     statement(r"SHOW GLOBAL STATUS LIKE 'uptime'", lambda s, c, m: [("Uptime", str(int(s.time.now_s - s.started_s)))]),
     statement(r"SHOW ALL SLAVES STATUS|SHOW REPLICA STATUS", lambda s, c, m: s.channels()),
     statement(r"SELECT @@version", lambda s, c, m: [(dict(s.variables())["version"],)]),
-    statement(r"SELECT @@GLOBAL\.gtid_slave_pos, ", lambda s, c, m: [(s.gtids([s.applied] if s.applied else []), s.gtids(s.log))]),
-    statement(r"SELECT @@GLOBAL\.gtid_executed", lambda s, c, m: [(s.gtids(s.log),)]),
+    statement(r"SELECT @@GLOBAL\.gtid_slave_pos, ", lambda s, c, m: [(s.gtids([s.applied] if s.applied else []), s.executed())]),
+    statement(r"SELECT @@GLOBAL\.gtid_executed", lambda s, c, m: [(s.executed(),)]),
     statement(r"SELECT @@GLOBAL\.gtid_binlog_state", lambda s, c, m: [(",".join(f"0-{writer}-{number}" for writer, number in s.last.items()),)]),
     statement(r"SELECT .*heartbeat_interval|SELECT .*'slave_heartbeat_period'", lambda s, c, m: [(HEARTBEAT_S,)]),
     statement(r"SELECT .*received_heartbeats", lambda s, c, m: [(s.beats(),)]),
@@ -559,6 +573,15 @@ STATEMENTS = [
     statement(r"CHANGE .*(?:MASTER|SOURCE)_HOST = '(\w+)'", lambda s, c, m: s.change_source(m[1])),
     statement(r"KILL (?:CONNECTION )?(\d+)", lambda s, c, m: s.kill(int(m[1]))),
 ]  # fmt: skip
+
+
+@lru_cache(maxsize=10_000)
+def meaning(text: str) -> tuple[Callable[[Server, Connection, re.Match[str]], Any], re.Match[str]]:
+    """What a statement does, and what it says. Raises AssertionError for one that no server here knows."""
+    for pattern, act in STATEMENTS:
+        if match := pattern.match(text):
+            return act, match
+    raise AssertionError(f"the simulated server does not know {text[:200]}")
 
 
 class Connection:

@@ -41,6 +41,7 @@ from headrace.servers.failover.planning.progress import (
     Progress,
     StepBegan,
     StepDone,
+    WritesPause,
 )
 from headrace.servers.failover.run import ChangeRun
 from headrace.servers.failover.surroundings import REAL
@@ -242,7 +243,7 @@ def test_the_source_of_an_old_switchover_is_not_opened_again():
 
     def reopened(seen: dict[str, Seen]) -> None:
         run: Any = SimpleNamespace(
-            progress=going(kind="switchover", closed=True), hands=Hands(), say=said.append, log=lambda event: None,
+            progress=going(kind="switchover", pause=WritesPause(closed=True)), hands=Hands(), say=said.append, log=lambda event: None,
             hosts={"s0": SimpleNamespace(name="s0")}, seen=seen,
         )  # fmt: skip
         run._reopen_source = lambda progress: ChangeRun._reopen_source(run, progress)

@@ -10,7 +10,8 @@ from relay_logs import OUTCOME, Cluster, going
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
-from headrace.servers.failover.planning.election import errant, extra, required
+from headrace.servers.failover.planning.dry_run import doubted
+from headrace.servers.failover.planning.election import errant, extra, has, required
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen, ThreadRun
 from headrace.servers.failover.planning.planner import plan
@@ -22,6 +23,7 @@ from headrace.servers.failover.planning.progress import (
     GivenUp,
     Hurried,
     Listed,
+    Preparation,
     Progress,
     Proved,
     StepBegan,
@@ -340,9 +342,9 @@ def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     late = [(2, "repoint", "s2")]
     # As long as s2 follows the old source it is to follow the new one before that is opened.
     assert steps_of(made) == [*first, *closing, opening[0], *late, *opening[1:], *after]
-    assert steps_of(made, stay=("s2",)) == [*closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(made, prepared=Preparation(stay=("s2",))) == [*closing, opening[0], *late, *opening[1:], *after]
     made.servers[2].follows = 1
-    assert steps_of(made, moved=("s2",), target="s1") == [*closing, *opening, *after]
+    assert steps_of(made, prepared=Preparation(moved=("s2",)), target="s1") == [*closing, *opening, *after]
 
 
 def test_only_replicas_that_the_old_source_can_spare_move_beforehand():
@@ -412,6 +414,68 @@ def test_one_that_goes_on_says_what_was_known_of_the_election(tmp_path, sure):
     # Without an election, it says why it cannot know.
     unknown = plan(made.look(), replace(left, decision=None, proof=None), later)
     assert not unknown.lossless and unknown.uncertain
+
+
+def cut_off_after_leaving() -> tuple[Cluster, Progress]:
+    """A failover without a fence was killed after the elected s1 had left its source, and s2 had been stopped."""
+    beds = cluster(replicas=2, fence=False)
+    for replica in beds.servers[1:]:
+        while replica.relay:
+            beds.apply(replica.index)
+        beds.stop_threads(replica)
+    beds.do(FailoverStep(3, "leave-source", "s1"))
+    beds.cut.add((-1, 0))
+    return beds, wish(beds, elected="s1", stopped=frozenset({"s1", "s2"}))
+
+
+def test_an_elected_server_that_left_its_source_acknowledges_no_more():
+    beds, progress = cut_off_after_leaving()
+    resumed = plan(beds.look(), progress)
+    assert not resumed.refusal and resumed.lossless
+    assert "writable" in [step.action for step in resumed.steps]
+
+
+@pytest.mark.parametrize("fence", [True, False])
+def test_without_a_fence_replicas_follow_before_anybody_may_write(fence):
+    """A replica that is started again receives from the old source as before, and acknowledges what that one commits."""
+    beds = cluster(replicas=2, fence=fence)
+    for replica in beds.servers[1:]:
+        beds.stop_threads(replica, apply=False)
+    beds.kill_source()
+    progress = replace(wish(beds), fenced_s=beds.now if fence else None)
+    steps = plan(beds.look(), progress).steps
+    actions = [step.action for step in steps]
+    assert (actions.index("repoint") < actions.index("writable")) is not fence if "repoint" in actions else fence
+    [chosen] = [step.server for step in steps if step.action == "writable"]
+    for step in steps:
+        if step.action == "repoint":
+            # It may have received nothing since it was stopped.
+            assert step.to == chosen and (fence or step.gtid == has(beds.look()[step.server]))
+
+
+def test_a_server_that_follows_nobody_is_named():
+    beds = promoted()
+    beds.servers[2].follows = None
+    found = plan(beds.look(), wish(beds, elected="s1"))
+    assert "follows nobody" in found.left_out["s2"] and not found.refusal
+
+
+def test_what_a_replica_received_after_the_election_of_another_is_not_lost_in_silence():
+    beds, progress = cut_off_after_leaving()
+    # s2 is started again, by whoever it is, while the old source lives on.
+    beds.start_threads(beds.servers[2])
+    beds.write()
+    for _ in beds.servers[0].binlog:
+        beds.receive(2)
+    beds.stop_threads(beds.servers[2], apply=False)
+    assert beds.acknowledged[-1][0] in beds.servers[2].knows()
+    resumed = plan(beds.look(), progress)
+    assert "s1 was elected, and s2 received" in resumed.refusal and "--accept-loss" in resumed.hint
+    accepted = plan(beds.look(), replace(progress, wish=replace(progress.wish, accept_loss=True)))
+    assert not accepted.refusal and not accepted.lossless and "s2 received" in accepted.uncertain[0]
+    doubt = doubted(accepted, progress)
+    assert doubt is not None and (doubt.lossless, doubt.uncertain) == (False, accepted.uncertain)
+    assert doubted(accepted, progress.after(doubt)) is None, "it is said once"
 
 
 def test_what_is_lost_is_listed_where_something_may_be():
@@ -485,14 +549,14 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     began = Began(FailoverWish("s0", kind="switchover"), "user", REAL.boot(), events=events)
     journal.write(began)
     left = journal.unfinished()
-    assert left is not None and not left.closed
+    assert left is not None and not left.pause.closed
     journal.write(StepBegan(FailoverStep(1, "repoint-early", "s2", to="s1")))
     journal.write(WritesClosing("s0", "s1", silenced=False))
     journal.write(Hurried("s1", {"sync_binlog": 1}))
     journal.write(began)  # the one who goes on
     left = journal.unfinished()
-    assert left is not None and left.closed and left.events == events
-    assert left.moved == ("s2",) and left.candidate == "s1" and not left.clients_updated
+    assert left is not None and left.pause.closed and left.events == events
+    assert left.prepared.moved == ("s2",) and left.candidate == "s1" and not left.clients_updated
     assert journal.history.hurried == {"s1": {"sync_binlog": 1}}
     journal.write(Unhurried("s1"))
     journal.write(GivenUp())
@@ -521,7 +585,7 @@ def test_what_a_source_applied_before_its_own_binary_log_begins_is_not_missing()
     seen = cluster().seen()
     own = GtidSet.parse("0-2-100", "mariadb")
     new = replace(seen["s1"], wrote={(0, 2): 100})
-    new = replace(new, state=replace(required(new), executed=own, binlog=own, channels=()))
+    new = replace(new, state=replace(required(new), executed=own, channels=()))
     old = replace(seen["s0"], wrote={(0, 2): 98, (0, 1): 99})
     from_copy = replace(new, state=replace(required(new), applied=GtidSet.parse("0-1-99", "mariadb")))
     assert extra(old, from_copy) == ""

@@ -51,13 +51,18 @@ def test_a_replica_that_takes_less_than_its_source_sends():
     assert name == "s1" and "at most 16,777,216 bytes" in text and "SET GLOBAL replica_max_allowed_packet" in text
 
 
+def logging(state: ServerState, **values: Any) -> ServerState:
+    """A server that logs in another way."""
+    return replace(state, binary_log=replace(state.binary_log, **values))
+
+
 def test_statements_are_warned_of_where_they_are_logged():
-    made = replace(states()["s0"], binlog_format="STATEMENT")
+    made = logging(states()["s0"], format="STATEMENT")
     [text] = checks.warnings(made)
     assert "UUID()" in text and "binlog_format = ROW" in text
-    replica = replace(states()["s1"], binlog_format="STATEMENT", log_replica_updates=False)
+    replica = logging(states()["s1"], format="STATEMENT", replica_updates=False)
     assert list(checks.warnings(replica)) == [], "it logs nothing of its own"
-    assert list(checks.warnings(replace(made, binlog_format="MIXED"))) == []
+    assert list(checks.warnings(logging(made, format="MIXED"))) == []
 
 
 def test_semi_sync_that_is_off_at_the_source_alone():
@@ -65,7 +70,7 @@ def test_semi_sync_that_is_off_at_the_source_alone():
     semi = replace(made["s0"].semi_sync, source_enabled=False)
     made["s0"] = replace(made["s0"], semi_sync=semi)
     [(name, text)] = checks.warnings_of_all(made)
-    assert name == "s0" and "off here and on at s1, s2" in text and "rpl_semi_sync_master_enabled = 1" in text
+    assert name == "s0" and "off here and on at s1, s2" in text and "rpl_semi_sync_master_enabled = 'ON'" in text
 
 
 def test_what_was_asked_for_is_a_warning_and_no_problem():

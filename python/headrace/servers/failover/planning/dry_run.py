@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning.election import required
@@ -111,6 +113,15 @@ def election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> Ele
     )
 
 
+def doubted(stage_plan: FailoverPlan, progress: Progress) -> Elected | None:
+    """Returns the decision of before with its doubts, where it was said to lose nothing and the
+    plan of a run that resumes it says otherwise; None for none."""
+    decision = progress.decision
+    if decision is None or not decision.lossless or stage_plan.lossless:
+        return None
+    return msgspec.structs.replace(decision, lossless=False, uncertain=stage_plan.uncertain)
+
+
 def _progress_after(
     step: FailoverStep, progress: Progress, stage_plan: FailoverPlan, seen: Members, now_s: float
 ) -> Progress:
@@ -170,7 +181,7 @@ def _with_executed(member: Seen, gtids: GtidSet) -> Seen:
         key = (int(domain), writer)
         wrote[key] = max(wrote.get(key, 0), gtids.last(domain))
     applied = state.applied.union(gtids)
-    after = replace(state, executed=executed, binlog=executed, applied=applied, channels=channels)
+    after = replace(state, executed=executed, applied=applied, channels=channels)
     return replace(member, state=after, wrote=wrote)
 
 
@@ -212,7 +223,7 @@ def _following(member: Seen, to: Seen) -> Seen:
             **common,
         )
     executed = state.executed.union(above.executed)
-    state = replace(state, channels=(channel,), executed=executed, binlog=executed, read_only=True)
+    state = replace(state, channels=(channel,), executed=executed, read_only=True)
     return _with_log_of(replace(member, state=state), to)
 
 

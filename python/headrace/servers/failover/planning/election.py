@@ -94,9 +94,9 @@ def unfit(seen: Seen, allow_delayed: bool = False) -> str:
     state, channel = required(seen), seen.channel
     if len(state.channels) > 1:
         return f"follows {len(state.channels)} sources"
-    if not state.log_bin:
+    if not state.binary_log.on:
         return "has no binary log, so nobody could follow it"
-    if not state.log_replica_updates:
+    if not state.binary_log.replica_updates:
         return "does not log what it applies (log_replica_updates, log_slave_updates), so its binary log has gaps"
     if not state.gtid_on:
         return "does not replicate by GTID"

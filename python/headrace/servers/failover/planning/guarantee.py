@@ -41,7 +41,7 @@ def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
         conditions.append(
             f"the source is fenced within {semi.timeout_ms / 1000:g} s (its semi-sync timeout) of the last good write"
         )
-    volatile = [acker.name for acker in ackers if required(acker).sync_relay_log != 1]
+    volatile = [acker.name for acker in ackers if required(acker).durability.sync_relay_log != 1]
     if volatile:
         conditions.append(
             f"no power cut of the source and of {' or '.join(volatile)} together: sync_relay_log is not 1, so what was acknowledged may not be on disk"

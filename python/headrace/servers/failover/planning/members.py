@@ -217,7 +217,8 @@ class FailoverStep:
     """An action on a server. Every step may be repeated: it asks for a state, not for a change.
 
     `stage`: the executor looks at all servers again before it begins the next one. `gtid`: what to
-    wait for, inject or read from; `to`: the other server; `count`: acknowledgements to wait for.
+    wait for, inject or read from, or all that a server to repoint may have; `to`: the other
+    server; `count`: acknowledgements to wait for.
     """
 
     stage: int

@@ -152,7 +152,7 @@ def _circle(members: Members) -> list[str]:
 
 
 def _failover(members: Members, source: Seen, progress: Progress, now_s: float) -> FailoverPlan:
-    fenced = progress.fenced_s is not None or progress.wish.by_hand
+    fenced = progress.is_fenced
     elected = _find_elected(members, progress)
     if elected is None and (strangers := _writable(members, progress)):
         names = ", ".join(stranger.name for stranger in strangers)
@@ -259,9 +259,10 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     did."""
     replicas = election.followers(members, source)
     elected = _find_elected(members, progress)
-    pool = [member for member in (*replicas, *([elected] if elected else [])) if member.state is not None]
-    pool = list({member.name: member for member in pool}.values())
-    silent = _can_still_acknowledge(replicas, progress, source)
+    # A run that was cut off may have moved replicas below the elected server already.
+    below = [elected, *election.followers(members, elected)] if elected is not None else []
+    pool = list({member.name: member for member in (*replicas, *below) if member.name != source.name}.values())
+    silent = _can_still_acknowledge(pool, progress, source)
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
     uncertain = tuple(_uncertain(pool, progress, now_s))
@@ -288,12 +289,19 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
         hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=errant)
+    since = _received_since(pool, chosen, progress)
+    if since and not progress.wish.accept_loss:
+        rule = f"{chosen.name} was elected, and {since}: {source.name} was alive, and may have acknowledged them"
+        hint = f"Make sure that {source.name} is dead and stays so; --accept-loss goes on without them."
+        return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, missing=since, errant=errant)
     steps, refusal = _steps(members, source, chosen, pool, progress, errant)
     missing = _missing(pool, chosen, _list_replaced(progress, errant))
     lossless, uncertain = progress.sure or (
         (lossless and not missing) or (progress.wish.rescue and source.volume),
         uncertain,
     )
+    if since:
+        lossless, uncertain = False, (since,)
     failover_plan = FailoverPlan(
         steps=steps,
         elected=chosen.name,
@@ -307,11 +315,13 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     return replace(failover_plan, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else failover_plan
 
 
-def _can_still_acknowledge(replicas: list[Seen], progress: Progress, source: Seen) -> tuple[str, str] | None:
-    """Returns rule and hint if the old source might acknowledge a commit after the promotion."""
-    if progress.fenced_s is not None or progress.wish.by_hand or source.fence == "done":
+def _can_still_acknowledge(pool: list[Seen], progress: Progress, source: Seen) -> tuple[str, str] | None:
+    """Returns rule and hint if the old source might acknowledge a commit after the promotion.
+    `pool`: servers that answer and do not receive from it; an elected server, and those that
+    follow that one, have left it for good."""
+    if progress.is_fenced or source.fence == "done":
         return None
-    enough, reached, needed = _quorum(replicas, progress.proof)
+    enough, reached, needed = _quorum(pool, progress.proof)
     hint = f"Make sure that {progress.source} is dead and stays so, then add --fenced."
     if progress.proof is None:
         return f"{progress.source} could not be fenced, and without semi-sync it needs no replica to acknowledge", hint
@@ -322,6 +332,19 @@ def _can_still_acknowledge(replicas: list[Seen], progress: Progress, source: See
         rule = f"{progress.source} could not be fenced, and after {progress.proof.timeout_s:g} s without replicas it acknowledges alone (semi-sync timeout)"
         return rule, hint
     return None
+
+
+def _received_since(pool: list[Seen], chosen: Seen, progress: Progress) -> str:
+    """Returns, in words, what replicas received that had been stopped before the election of a
+    change that was cut off then: they were started again; "" for nothing."""
+    if progress.sure is None or not progress.sure[0]:
+        return ""
+    beyond = {
+        member.name: has(member).minus(usable(chosen))
+        for member in pool
+        if member.name != chosen.name and member.name in progress.stopped
+    }
+    return "; ".join(f"{name} received {gtids} since then" for name, gtids in beyond.items() if not gtids.is_empty)
 
 
 def _fell_back(proof: AckProof, at_s: float) -> bool:

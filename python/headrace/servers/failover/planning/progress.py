@@ -180,7 +180,8 @@ class Unhurried(JournalEvent, frozen=True):
 
 
 class SettingsPostponed(JournalEvent, frozen=True):
-    """Settings for a server's later starts, which are stored when clients wait no more."""
+    """Settings for a server's later starts, which are stored when clients wait no more. It is
+    written before the server is changed."""
 
     server: str
     settings: dict[str, str]
@@ -246,18 +247,46 @@ AnyEvent = (
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """A switchover before its election. `chosen`: the server that is to take over; `moved`:
+    replicas that may follow it already, `stay`: those that could not; `roles`: servers that got the
+    source's role of semi-sync."""
+
+    chosen: str | None = None
+    moved: tuple[str, ...] = ()
+    stay: tuple[str, ...] = ()
+    roles: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class WritesPause:
+    """The time in which a switchover keeps writes out. `closed`: the source was made read-only, or
+    is about to be; `silenced`: its event scheduler was switched off for that. `target`, `at_s`:
+    what it had executed then, and when that was. `seconds`: until clients were told of the new
+    source, None before; `parts`: of that time, s, by step."""
+
+    closed: bool = False
+    silenced: bool = False
+    target: GtidSet | None = None
+    at_s: float | None = None
+    seconds: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+    def after_step(self, action: Action, seconds: float) -> WritesPause:
+        """Returns it with a step that was carried out meanwhile. The same step of several servers
+        is done at once."""
+        return replace(self, parts={**self.parts, action: max(self.parts.get(action, 0.0), seconds)})
+
+
+@dataclass(frozen=True)
 class Progress:
     """A change that began: what the user asks (`wish`), and what has become of it.
 
     `written_s`: when the old source was last seen to take a write; `fenced_s`: when it was fenced.
     `decision`: the election. `failed`: in this run, steps that a change goes on without, with the
-    reasons. `moved`: replicas that may follow the chosen one already, `stay`: those that could not.
-    `chosen`: the server that a switchover prepared. `stopped`: replicas whose receiving was
-    stopped; `rescuing`: those whose appliers a rescue may have stopped. `closed`: the source of a
-    switchover was made read-only;
-    `target`, `closed_at_s`: what it had then, and when that was. `roles`: servers that got the
-    source's role of semi-sync before the election. `parts`: of the time without writes, s, by step.
-    `postponed`: settings of servers that are not stored yet.
+    reasons. `stopped`: replicas whose receiving was stopped before the election; `rescuing`: those
+    whose appliers a rescue may have stopped. `prepared`, `pause`: of a switchover. `postponed`:
+    settings of servers that are not stored yet.
     """
 
     wish: FailoverWish
@@ -273,18 +302,10 @@ class Progress:
     enabled: int | None = None
     clients_updated: bool = False
     failed: Mapping[str, str] = field(default_factory=dict)
-    moved: tuple[str, ...] = ()
-    stay: tuple[str, ...] = ()
-    chosen: str | None = None
     stopped: frozenset[str] = frozenset()
     rescuing: frozenset[str] = frozenset()
-    closed: bool = False
-    silenced: bool = False
-    target: GtidSet | None = None
-    closed_at_s: float | None = None
-    closed_s: float | None = None
-    parts: Mapping[str, float] = field(default_factory=dict)
-    roles: frozenset[str] = frozenset()
+    prepared: Preparation = Preparation()
+    pause: WritesPause = WritesPause()
     postponed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -312,6 +333,11 @@ class Progress:
         """Whether all acknowledged commits were on the elected server, and why perhaps not."""
         return None if self.decision is None else (self.decision.lossless, self.decision.uncertain)
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the old source was ended, by this change or by the user's word."""
+        return self.fenced_s is not None or self.wish.by_hand
+
     def is_settled(self, action: Action) -> bool:
         """Returns whether a step after the promotion was carried out, or failed in this run."""
         done = {
@@ -324,7 +350,7 @@ class Progress:
     @property
     def candidate(self) -> str | None:
         """The server that is to take over, by the user or by what was prepared; None for any."""
-        return self.chosen or self.wish.target
+        return self.prepared.chosen or self.wish.target
 
     def is_same(self, wish: FailoverWish) -> bool:
         """Returns whether a call resumes this change: the same change of the same source."""
@@ -347,7 +373,7 @@ class Progress:
         nothing."""
         if boot == self.boot:
             return self
-        return replace(self, boot=boot, proof=None, written_s=None, fenced_s=None, closed_at_s=None)
+        return replace(self, boot=boot, proof=None, written_s=None, fenced_s=None, pause=replace(self.pause, at_s=None))
 
     def after(self, event: AnyEvent) -> Progress:
         """Returns the progress after an event."""
@@ -368,14 +394,19 @@ class Progress:
                 return replace(self, fenced_s=event.at_s)
             case WritesClosing():
                 # Others may follow the chosen server from now on, so it is chosen again.
-                return replace(self, closed=True, chosen=event.target, silenced=self.silenced or event.silenced)
+                silenced = self.pause.silenced or event.silenced
+                pause = replace(self.pause, closed=True, silenced=silenced)
+                return replace(self, pause=pause, prepared=replace(self.prepared, chosen=event.target))
             case WritesClosed():
-                return replace(self, target=event.gtids, closed_at_s=event.at_s, parts={"read-only": event.seconds})
+                parts = {"read-only": event.seconds}
+                return replace(self, pause=replace(self.pause, target=event.gtids, at_s=event.at_s, parts=parts))
             case Published():
-                between = max(0.0, event.seconds - sum(self.parts.values()))
-                return replace(self, closed_s=event.seconds, parts={**self.parts, "between": between})
+                parts = self.pause.parts
+                parts = {**parts, "between": max(0.0, event.seconds - sum(parts.values()))}
+                return replace(self, pause=replace(self.pause, seconds=event.seconds, parts=parts))
             case Reopened():
-                return replace(self, closed=False, silenced=False, roles=frozenset(), target=None, postponed={})
+                pause = replace(self.pause, closed=False, silenced=False, target=None)
+                return replace(self, pause=pause, prepared=replace(self.prepared, roles=frozenset()), postponed={})
             case SettingsPostponed():
                 settings = {**self.postponed.get(event.server, {}), **event.settings}
                 return replace(self, postponed={**self.postponed, event.server: settings})
@@ -391,16 +422,15 @@ class Progress:
 
     def _resumed(self, event: Began) -> Progress:
         """Returns it with the choices of a call that resumes it; what failed is tried again."""
-        earlier = self.on(event.boot)
+        earlier, prepared = self.on(event.boot), self.prepared
         after = replace(
             earlier,
             wish=event.wish,
             by=event.by,
-            chosen=None if event.wish.target else earlier.chosen,
             events=earlier.events if earlier.events is not None else event.events,
             written_s=event.written_s if event.written_s is not None else earlier.written_s,
             failed={},
-            stay=(),
+            prepared=replace(prepared, stay=(), chosen=None if event.wish.target else prepared.chosen),
         )
         return after if event.proof is None else after._proved(event.proof)
 
@@ -411,25 +441,25 @@ class Progress:
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
     def _step_began(self, step: FailoverStep) -> Progress:
+        prepared = self.prepared
         match step.action:
             case "rescue":
                 return replace(self, rescuing=self.rescuing | {step.server})
             case "semi-sync-source-on" if self.decision is None:
-                return replace(self, roles=self.roles | {step.server})
+                return replace(self, prepared=replace(prepared, roles=prepared.roles | {step.server}))
             case "repoint-early":
-                return replace(self, moved=_with(self.moved, step.server), chosen=step.to)
+                moved = _with(prepared.moved, step.server)
+                return replace(self, prepared=replace(prepared, moved=moved, chosen=step.to))
             case "repoint" if self.kind == "switchover" and self.decision is None:
-                return replace(self, moved=_with(self.moved, step.server))
+                return replace(self, prepared=replace(prepared, moved=_with(prepared.moved, step.server)))
         return self
 
     def _step_done(self, step: FailoverStep, seconds: float) -> Progress:
         after = self
-        if self.target is not None and not self.clients_updated and step.action != "read-only":
-            # The same step of several servers is done at once.
-            parts = {**self.parts, step.action: max(self.parts.get(step.action, 0.0), seconds)}
-            after = replace(self, parts=parts)
+        if self.pause.target is not None and not self.clients_updated and step.action != "read-only":
+            after = replace(self, pause=self.pause.after_step(step.action, seconds))
         match step.action:
-            case "stop-receive":
+            case "stop-receive" if self.decision is None:
                 return replace(after, stopped=after.stopped | {step.server})
             case "clients":
                 return replace(after, clients_updated=True)
@@ -440,7 +470,7 @@ class Progress:
     def _step_failed(self, event: StepFailed) -> Progress:
         step = event.step
         if step.action == "repoint-early":
-            return replace(self, stay=_with(self.stay, step.server))
+            return replace(self, prepared=replace(self.prepared, stay=_with(self.prepared.stay, step.server)))
         return replace(self, failed={**self.failed, step.action: event.error})
 
 

@@ -77,10 +77,10 @@ def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap
     if semi.wait_point.upper() == "AFTER_COMMIT":
         what = "AFTER_COMMIT: others read a commit before a replica has it, and it may be gone after a failover"
         yield Trap("after-commit", name, "note", what, "Set the wait point to AFTER_SYNC.")
-    if required(source).sync_binlog != 1:
-        what = f"sync_binlog is {required(source).sync_binlog}: after a power cut replicas may have commits that it has not"
+    if required(source).durability.sync_binlog != 1:
+        what = f"sync_binlog is {required(source).durability.sync_binlog}: after a power cut replicas may have commits that it has not"
         yield Trap("binlog-not-flushed", name, "note", what, "Set sync_binlog to 1.")
-    volatile = [replica.name for replica in acking(members, source) if required(replica).sync_relay_log != 1]
+    volatile = [replica.name for replica in acking(members, source) if required(replica).durability.sync_relay_log != 1]
     for replica in volatile:
         what = "acknowledges what is not on its disk: sync_relay_log is not 1, so a power cut of both loses it"
         yield Trap(

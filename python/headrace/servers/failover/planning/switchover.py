@@ -97,7 +97,7 @@ def _early(
         if (
             replica.name == chosen.name
             or replica not in others
-            or replica.name in progress.stay
+            or replica.name in progress.prepared.stay
             or not semi_sync.replica_enabled
         ):
             continue
@@ -182,7 +182,8 @@ def promotion(
     state = required(chosen)
     steps, leaving = [], []
     if state.channels:
-        leaving.append(FailoverStep(stage, "leave-source", chosen.name, why="it follows nobody any more"))
+        most = has(chosen) if progress.kind == "failover" and not progress.is_fenced else None
+        leaving.append(FailoverStep(stage, "leave-source", chosen.name, gtid=most, why="it follows nobody any more"))
     semi = state.semi_sync
     if semi.replica_enabled:
         leaving.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
@@ -202,6 +203,13 @@ def promotion(
             here = follows(follower, chosen) is not None
             if follower.name != progress.source and follower in ackers and not here and not extra(follower, chosen):
                 steps.append(FailoverStep(stage, "repoint", follower.name, to=chosen.name))
+    elif progress.kind == "failover" and not progress.is_fenced:
+        why = "before anybody may write: started again, it would acknowledge what the old source commits"
+        steps += [
+            FailoverStep(stage, "repoint", follower.name, gtid=has(follower), to=chosen.name, why=why)
+            for follower in ackers
+            if follows(follower, chosen) is None
+        ]
     steps.append(FailoverStep(stage, "writable", chosen.name))
     steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
     if progress.kind == "switchover":
@@ -236,8 +244,10 @@ def rest(
             continue
         if name == elected.name or follows(member, elected) is not None:
             continue
-        if not old and follows(member, source) is None and name not in progress.moved:
-            continue  # a replica of another server
+        if not old and follows(member, source) is None and name not in progress.prepared.moved:
+            if not member.state.channels:
+                left_out[name] = f"follows nobody: let it follow {elected.name} (headrace failover rejoin {name})"
+            continue  # a replica of another server is left where it is
         apart = extra(member, elected)
         if apart:
             left_out[name] = f"has transactions that {elected.name} has not: {apart}"

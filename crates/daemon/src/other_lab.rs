@@ -18,9 +18,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// What the URL of a lab begins with; its data directory follows.
+/// Beginning of the URL of a lab; its data directory follows.
 const SCHEME: &str = "lab://";
-/// How long it may take to answer. A guess: both calls look things up in memory.
+/// Longest wait for an answer of the other lab. A guess: both calls look things up in memory. A
+/// guess: both calls look things up in memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest answer, bytes: an offer has some hundred.
 const MOST_ANSWER: usize = 1 << 16;
@@ -57,7 +58,8 @@ impl OtherLab {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             stream.write_all(format!("{}\n", json!({"id": 1, "call": call, "args": args})).as_bytes())?;
-            // Of full length from the start: what is grown leaves copies behind.
+            // The buffer has its full length from the start: a buffer that grows leaves copies
+            // behind.
             let mut line = Zeroizing::new(vec![0; MOST_ANSWER]);
             let mut filled = 0;
             while !line[..filled].ends_with(b"\n") {
@@ -78,7 +80,7 @@ impl OtherLab {
         }
     }
 
-    /// Where a snapshot of that lab lies, and its wrapped data key.
+    /// Returns the place of a snapshot of that lab, and its wrapped data key.
     ///
     /// # Errors
     /// The lab does not answer, or has no such snapshot.

@@ -4,7 +4,7 @@ use crate::journal::JournalError;
 use headrace_control::{ControlError, ErrorKind, Problem};
 use std::io;
 
-/// What came of it, or an error with all its parts.
+/// Result of a call or a step of it, or an error with all its parts.
 pub type Outcome<T> = Result<T, Problem>;
 
 /// An error of the machine, not of the caller.

@@ -1,4 +1,4 @@
-//! What callers see.
+//! Answers about volumes, as callers see them.
 
 use crate::engine::faulting::FaultSet;
 use crate::engine::{lock, Engine};
@@ -29,7 +29,8 @@ fn wall_time(at: SystemTime) -> String {
     DateTime::<Utc>::from(at).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }
 
-/// What a volume is before or after a modification. Zeros where the catalog no longer takes it.
+/// Returns the type, size and limits of a volume before or after a modification; zeros if the
+/// catalog no longer takes it. Zeros where the catalog no longer takes it.
 fn shape(record: &VolumeRecord, spec: &StorageSpec, settings: &Settings) -> VolumeShape {
     let limits = VolumeRecord { spec: spec.clone(), ..record.clone() }.limits(settings).unwrap_or_default();
     VolumeShape {

@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 const MOST_PLAINTEXT: usize = 4_096;
 const MOST_DATA_KEY: usize = 1_024;
 
-/// Whether a call is about keys.
+/// Returns true if a call is about keys.
 pub(crate) fn are_about(call: &Call) -> bool {
     use Call::{EncryptionDefaults, EncryptionSet, KeyDecrypt, KeyEncrypt, KeyGenerateDataKey, KeyReEncrypt};
     use Call::{KeyCancelDeletion, KeyDeleteAlias, KeyEndGrant, KeyGrant, KeySetAlias, KeyUpdate};
@@ -65,7 +65,7 @@ pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
 }
 
 fn bytes_of(text: &str, what: &str) -> Outcome<Zeroizing<Vec<u8>>> {
-    // What it is does not come back: it may be a secret.
+    // The error does not repeat the text: it may be a secret.
     BASE64_STANDARD.decode(text).map(Zeroizing::new).map_err(|_| bad_input(what, "is not base64", "Encode the bytes as base64 (RFC 4648)."))
 }
 
@@ -144,7 +144,7 @@ impl Engine {
     pub(crate) fn change_key(&self, key: &str, command: KeyCommand) -> Outcome<KeyView> {
         let id = self.key(key)?.id;
         self.command(&Command::Key(command))?;
-        // What can be used no more is not kept in memory.
+        // A key that can no longer be used is not kept in memory.
         if self.usable_key(&id).is_err() {
             self.keyring.forget(&id);
         }
@@ -173,7 +173,7 @@ impl Engine {
         let grant = Grant { id: id.clone(), grantee, retiring, operations, name: name.clone(), constraints, created_ms: 0 };
         self.command(&Command::Key(KeyCommand::CreateGrant { key: key.clone(), grant }))?;
         let record = self.key(&key)?;
-        // The same grant again has the id it had.
+        // A grant that is created again keeps its first id.
         let grant = record.grants.iter().find(|grant| grant.id == id).or_else(|| record.grants.iter().find(|grant| grant.name == name));
         grant.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is not a grant of this key any more", "Create it again."))
     }

@@ -29,7 +29,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What an answer is followed by.
+/// Step of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// The next call.
@@ -66,8 +66,8 @@ pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<S
     }
 }
 
-/// What must be the same when a token comes again: the call and its arguments, as a digest. One
-/// that is null counts as left out.
+/// Makes the text that identifies a request under a token: the name of the call, and a digest of
+/// its arguments. An argument that is null counts as left out. One that is null counts as left out.
 fn request_of(name: &str, args: &Arguments) -> String {
     let given: BTreeMap<&String, &Arguments> = args.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).collect();
     let text = serde_json::to_string(&given).unwrap_or_default();
@@ -92,7 +92,7 @@ fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: b
     let outcome = envelope::under(Envelope { token: token.clone(), dry_run }, || dispatch(engine, call));
     match outcome {
         Ok(_) if dry_run => Err(envelope::dry_run_passed()),
-        // The same call came on another connection meanwhile, and was first.
+        // Meanwhile the same call came on another connection, and was first.
         Err(problem) if problem.kind == ErrorKind::IdempotentParameterMismatch => match used(&token)? {
             Some(used) => repeated(engine, &again, used.subject.as_deref()),
             None => Err(problem),
@@ -296,7 +296,7 @@ fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Answer> 
 fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
     let Tag { volume, set, remove } = args;
     let (set, remove) = (set.unwrap_or_default(), remove.unwrap_or_default());
-    // Of a volume by its id: a name may look like the id of another kind of resource.
+    // The volume is passed by its id: a name may look like the id of another type of resource.
     let resources = vec![engine.find(&volume)?.id.to_string()];
     engine.command(&Command::Tag(TagRequest { resources, set, remove, ..TagRequest::default() }))?;
     engine.find(&volume)

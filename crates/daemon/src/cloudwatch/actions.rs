@@ -33,12 +33,12 @@ use std::time::{Duration, Instant};
 const MOST_WAITING: usize = 64;
 /// Largest actions.toml, bytes: hundreds of actions.
 const MOST_FILE_BYTES: u64 = 64 << 10;
-/// How long an action may take, s: without a word of the file, and at most.
+/// Longest run of an action, s: the default, and the highest value that actions.toml may set.
 const TIMEOUT_S: u64 = 10;
 const MOST_TIMEOUT_S: u64 = 300;
 /// The user as whom a command runs without a word of the file.
 const USER: &str = "nobody";
-/// How often it is looked whether a command has ended.
+/// Interval between two looks at a running command.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Deserialize)]

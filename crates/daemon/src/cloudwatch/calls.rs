@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 /// Most metrics in an answer of ListMetrics (API text, botocore 1.43).
 const METRICS_A_PAGE: usize = 500;
-/// How recent `recently_active` is (the same text: PT3H).
+/// Age up to which a metric is listed with `recently_active`, s (the same text: PT3H). PT3H).
 const RECENT_S: i64 = 3 * HOUR_S;
 /// Most periods that GetMetricStatistics answers (CloudWatch user guide).
 const MOST_DATAPOINTS: usize = 1_440;
@@ -218,7 +218,7 @@ pub fn put_alarm(engine: &Engine, args: PutAlarm) -> Outcome<()> {
         let rule = "it compares with a band of normal values, which the lab does not have; use GreaterThanThreshold or LessThanThreshold";
         return Err(of_refusal(Refusal::value("ComparisonOperator", other, rule)));
     }
-    // What is null was left out.
+    // A member that is null was left out.
     if let Some(members) = given.as_object_mut() {
         members.retain(|_, value| !value.is_null());
     }
@@ -351,7 +351,7 @@ pub fn set_alarm_state(engine: &Engine, args: AlarmState) -> Outcome<()> {
     engine.alarm_command(AlarmCommand::SetState { name, state, reason, reason_data }).map(drop)
 }
 
-/// What happened to alarms.
+/// Returns the history of alarms.
 pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHistory> {
     let kinds = ["ConfigurationUpdate", "StateUpdate", "Action"];
     if let Some(other) = args.kind.as_deref().filter(|kind| !kinds.contains(kind)) {

@@ -27,7 +27,8 @@ pub struct Reader<'a> {
 /// Values with their time and unit.
 type Values = Vec<(i64, Unit, Distribution)>;
 
-/// What the metrics of a volume depend on: its own, then those of the members of an array.
+/// Returns the facts that the metrics of a volume depend on: first those of the volume itself, then
+/// those of the members of an array.
 fn facts_of_record(record: &VolumeRecord, limits: &[VolumeLimits]) -> Vec<VolumeFacts> {
     let members: Vec<VolumeFacts> = limits.iter().map(facts_of).collect();
     // An array publishes what its first member has, provisioned for all of them.

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long a block's token holds, seconds (EBS direct API text: 7 days).
+/// Validity of a block's token, s (EBS direct API text: 7 days).
 const TOKEN_HOLDS_S: u64 = 7 * 86_400;
 
 fn unix_s() -> u64 {

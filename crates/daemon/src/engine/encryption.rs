@@ -60,7 +60,8 @@ impl Engine {
         self.key(&id)
     }
 
-    /// Whether what is encrypted under a key comes back: one that is elsewhere may not be for us.
+    /// Checks that a key decrypts a text that it encrypted: a key of another KMS may not be ours to
+    /// use.
     fn try_key(&self, id: &str) -> Outcome<()> {
         let mut drawn = [0u8; 32];
         keyring::draw(&mut drawn).map_err(|error| of_io("trying a key", &error))?;
@@ -104,7 +105,7 @@ impl Engine {
     /// The data key of a volume, unwrapped; none where the volume is not encrypted.
     ///
     /// # Errors
-    /// Its KMS key is disabled, will be deleted, or is gone.
+    /// An error if the KMS key is disabled, will be deleted, or is gone.
     pub fn data_key_of(&self, record: &VolumeRecord) -> Outcome<Option<Arc<SectorCipher>>> {
         let Some(encryption) = &record.encryption else { return Ok(None) };
         self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str()).map(Some)
@@ -133,7 +134,7 @@ impl Engine {
     /// Makes what seals and opens the blocks of a snapshot.
     ///
     /// # Errors
-    /// As [`Engine::data_key_of`].
+    /// The errors of [`Engine::data_key_of`].
     pub(crate) fn snapshot_cipher(&self, key: &SnapshotKey) -> Outcome<Arc<SnapshotCipher>> {
         self.cipher_known_as(key, &id_of_data_key(&key.wrapped))
     }
@@ -164,9 +165,10 @@ impl Engine {
     }
 
     /// The key of a snapshot that is put block by block: that of its parent, or as that of a new
-    /// volume. What is asked for with a parent, and what encryption by default does to one that is
-    /// not encrypted, are refused (EBS API, StartSnapshot, for the first; the second is the lab's
-    /// choice: the blocks of the parent are not encrypted, and the setting forbids that).
+    /// volume. With a parent, an encryption or a key in the request is refused (EBS API,
+    /// StartSnapshot). Encryption by default with a parent that is not encrypted is refused too,
+    /// which is the lab's choice: the blocks of the parent are not encrypted, and the setting
+    /// forbids that.
     pub(crate) fn key_of_direct(&self, parent: Option<&str>, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
         let invalid = |value: &str, rule: &str, hint: &str| Err(bad_input(value, rule, hint).says("ValidationException", format!("{value} {rule}.")));
         let Some(parent) = parent else { return self.new_snapshot_key(encrypted, kms_key, "direct") };
@@ -292,12 +294,12 @@ fn foreign_key(wrapped: &WrappedKey) -> Problem {
     refused(ErrorKind::NotFound, &wrapped.snapshot, format!("is encrypted under the key {what}"), hint)
 }
 
-/// What tells a data key from others, in the manifests of snapshots.
+/// Returns the id of a data key in the manifests of snapshots: a digest of its wrapped form.
 pub(crate) fn id_of_data_key(wrapped: &str) -> String {
     Sha256::digest(wrapped.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What KMS refuses, as EC2 says it.
+/// Turns a refusal of KMS into EC2's.
 fn as_ec2(problem: headrace_control::Problem) -> headrace_control::Problem {
     match problem.code.as_str() {
         "NotFoundException" | "DisabledException" | "KMSInvalidStateException" => {

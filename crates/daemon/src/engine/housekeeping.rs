@@ -1,4 +1,4 @@
-//! What happens without a call: modifications that are due, credits to note, rows of metrics.
+//! Work that no call asks for: modifications that are due, credits to note, rows of metrics.
 
 use crate::engine::{lock, Engine};
 use crate::metrics::{CreditUnit, Extra, Gauges, VolumeGauges};
@@ -12,10 +12,11 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often the engine looks for what is due: lab time may run much faster than the wall clock.
+/// Interval between two looks for work that is due. It is short because lab time may run much
+/// faster than the wall clock.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often rows of deleted volumes are looked at, whether they are too old: an hour, s.
+/// Interval between two looks for rows of deleted volumes that are too old, s: an hour.
 const EXPIRE_EVERY_S: u64 = 3_600;
 
 /// Starts the thread; it ends with the lab.
@@ -126,8 +127,9 @@ impl Engine {
         }
     }
 
-    /// What was answered in this second to the users of a volume that was detached under them. No
-    /// time of an attachment is counted for it.
+    /// Notes the requests that were answered in this second to users of a volume that was detached
+    /// while they had it open. No time of an attachment is counted for it. No time of an attachment
+    /// is counted for it.
     fn note_parting(&self, second: u64, id: &VolumeId, parting: &AttachedVolume, is_part: bool) {
         let sample = Sample { span_ns: 0, idle_ns: 0, ..parting.meter.take(self.devices.clock.now()) };
         let Some(record) = self.lab(|lab| lab.volumes.get(id).cloned()).filter(|_| sample.ops != [0, 0]) else { return };
@@ -156,7 +158,7 @@ impl Engine {
         Ok(attached.meter.in_flight())
     }
 
-    /// What the Prometheus endpoint shows.
+    /// Returns the text of the Prometheus endpoint.
     pub fn exposition(&self) -> String {
         let attached: Vec<_> =
             lock(&self.volumes).iter().filter_map(|(id, files)| Some((id.to_string(), files.device_number, files.attached.clone()?))).collect();

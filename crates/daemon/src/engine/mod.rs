@@ -64,7 +64,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Where a lab of the whole machine lives.
+/// Folder of the lab that serves the whole machine.
 pub const DEFAULT_FOLDER: &str = "/var/lib/headrace";
 const DEFAULT_SOCKET: &str = "/run/headrace/lab.sock";
 
@@ -85,18 +85,20 @@ pub struct Options {
     /// Day of the limits of new volumes, YYYY-MM-DD, or `newest`. Else as it was.
     #[arg(long)]
     pub as_of: Option<String>,
-    /// How many times as fast as the wall modifications go. Device timing is never scaled.
+    /// Speed of modifications: a multiple of the wall clock's. Device timing is never scaled.
+    /// Device timing is never scaled.
     #[arg(long)]
     pub time_scale: Option<u32>,
-    /// Where the blocks of snapshots lie: file:///FOLDER or s3://BUCKET/PREFIX. Else as it was; at
-    /// first, the folder `snapshots` of the lab.
+    /// Store of the blocks of snapshots: file:///FOLDER or s3://BUCKET/PREFIX. Else as it was; at
+    /// first, the folder `snapshots` of the lab. Else as it was; at first, the folder `snapshots`
+    /// of the lab.
     #[arg(long)]
     pub snapshot_store: Option<String>,
     /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the
     /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
     pub metrics_port: u16,
-    /// Whether links are made under /dev too, as an instance of EC2 has them: /dev/xvdba, and
+    /// Make links under /dev too, as an instance of EC2 has them: /dev/xvdba, and
     /// /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0...; names that exist stay as they are.
     #[arg(long)]
     pub machine_links: bool,
@@ -127,11 +129,11 @@ pub(crate) fn socket_of(data_dir: &Path) -> PathBuf {
 pub struct Engine {
     /// Folder of the lab.
     pub folder: PathBuf,
-    /// Where callers reach it.
+    /// Socket of the lab.
     pub socket: PathBuf,
     /// When it was started.
     pub started: Instant,
-    /// What volumes did.
+    /// Metrics of the volumes.
     pub metrics: Store,
     /// Metrics of users.
     pub(crate) custom: Mutex<Custom>,
@@ -143,7 +145,7 @@ pub struct Engine {
     pub repaired: Option<String>,
     /// Port of 127.0.0.1 at which another process serves the metrics; 0: none does.
     pub metrics_port: u16,
-    /// Whether links are made under the machine's own /dev too.
+    /// True if links are made under the machine's own /dev too.
     pub(crate) machine_links: bool,
     pub(crate) devices: Arc<Devices>,
     pub(crate) keyring: Keyring,
@@ -176,7 +178,8 @@ impl Engine {
     pub fn open(options: &Options) -> Outcome<Arc<Engine>> {
         let folder = make_folder(&options.data_dir)?;
         if options.group.is_some() {
-            // Its members must reach the socket in it; what else is there stays closed.
+            // Members of the group must reach the socket in it; the other files in the folder stay
+            // closed.
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o711)).map_err(|error| of_io("opening the folder to the group", &error))?;
         }
         let (journal, recovered) = Journal::open(&folder).map_err(of_journal)?;
@@ -313,7 +316,7 @@ impl Engine {
 
     /// Opens a volume's files and puts it into the model.
     pub(crate) fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
-        // Its files may be made anew while others had them open.
+        // The files of a copy may be made anew while others have them open.
         if record.is_being_copied() {
             let hint = "Wait until it is available: `headrace volume list`.";
             return Err(refused(ErrorKind::IncorrectState, record.label(), "is creating: its bytes are still being copied", hint));
@@ -324,7 +327,7 @@ impl Engine {
         let key = match self.data_key_of(record) {
             Ok(Some(cipher)) => DataKey::Open(cipher),
             Ok(None) => DataKey::None,
-            // Its credits, faults and size can still be worked with.
+            // Without its key, the volume's credits, faults and size can still be worked with.
             Err(_) => DataKey::Missing,
         };
         let origin = if matches!(key, DataKey::Missing) { Ok(None) } else { self.origin_of(record) };
@@ -337,7 +340,7 @@ impl Engine {
             self.devices.change(&ModelChange::Balance { device: device_number, member: Some(member), percent });
         }
         for (index, member) in record.members.iter().enumerate() {
-            // What was saved may have it already.
+            // The saved device may have the event already.
             if device.members[index].degradations.iter().all(|event| event.until != Nanos::NEVER) {
                 self.slow_in_model(device_number, index, &member.state);
             }
@@ -418,12 +421,12 @@ impl Engine {
         Ok(events)
     }
 
-    /// What was done under a client token; none: nothing yet.
+    /// Returns the record of a client token; None if no call has used it yet.
     pub fn used_token(&self, token: &ClientToken) -> Outcome<Option<UsedToken>> {
         self.lab(|lab| lab.tokens.find(token).map(|used| used.cloned())).map_err(of_control)
     }
 
-    /// What is due, without applying it.
+    /// Returns the events that are due, without applying them.
     pub(crate) fn due_events(&self) -> Vec<Event> {
         let mut state = lock(&self.state);
         let now_ms = self.lab_ms_of(&state);
@@ -509,13 +512,14 @@ impl Engine {
         self.folder.join("volumes")
     }
 
-    /// Whether it is going down.
+    /// Returns true if the lab is going down.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Whether it is down: devices gone, everything on disk. Before that the process must not end:
-    /// a flush that waits for its own threads would never.
+    /// Returns true if the lab is down: devices gone, everything on disk. The process must not end
+    /// before: a flush that waits for its own threads would never end. Before that the process must
+    /// not end: a flush that waits for its own threads would never.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Acquire)
     }

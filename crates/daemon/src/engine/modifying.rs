@@ -40,7 +40,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What happens by itself, as of now: volumes that grow do so as they begin to optimize.
+    /// Applies the events that are due now; volumes that grow do so as they begin to optimize.
     pub(crate) fn pass_due(&self) -> Outcome<()> {
         let _due = lock(&self.due);
         for event in self.due_events() {
@@ -50,7 +50,8 @@ impl Engine {
                     let reason = format!("{}: {}", problem.value, problem.rule);
                     self.command(&Command::ModifyFailed { volume: volume.to_string(), reason })?;
                     self.undo_in_model(volume.as_str())?;
-                    // What else was due may have changed with it: asked again in a moment.
+                    // Other due events may have changed with it: the next round asks for them
+                    // again.
                     return Ok(());
                 }
             }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often an idle worker looks whether the lab goes down.
+/// Interval at which an idle worker checks if the lab goes down.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The second whose rows are being counted, and devices that were detached while requests waited.
@@ -45,18 +45,19 @@ pub(crate) fn random() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// What is known of a resting volume without opening it.
+/// Facts about a resting volume that need no opening of its files.
 #[derive(Default)]
 pub(crate) struct Resting {
     /// Bytes that its files take on the disk.
     pub(crate) allocated: Option<u64>,
     /// Blocks of its snapshot, and how many of them are not loaded.
     pub(crate) cold: Option<(u64, u64)>,
-    /// Its device in the model, as it was left; made when someone first asks for its credits.
+    /// Device of the volume in the model, with the state at its last use; made at the first
+    /// question for its credits.
     pub(super) device: Option<Device>,
 }
 
-/// What limits follow from.
+/// Key of the remembered limits: storage, date, and instance type.
 type LimitsKey = (StorageSpec, NaiveDate, Option<String>);
 /// Limits that were worked out.
 pub(crate) type KnownLimits = HashMap<LimitsKey, Arc<Vec<VolumeLimits>>>;
@@ -68,7 +69,7 @@ pub(crate) struct Put {
     pub(super) checksums: Mutex<BTreeMap<u64, [u8; 32]>>,
 }
 
-/// What a worker does.
+/// Work of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Job {
     /// Stores the blocks of a pending snapshot.
@@ -86,9 +87,9 @@ pub(super) struct Jobs {
     pub(super) cancels: HashMap<SnapshotId, Arc<AtomicBool>>,
 }
 
-/// What the engine knows of snapshots in addition to their records.
+/// State of the engine about snapshots in addition to their records.
 pub(crate) struct SnapshotWork {
-    /// Where the blocks of this lab's snapshots lie.
+    /// Store of the blocks of this lab's snapshots.
     pub(crate) objects: Objects,
     pub(super) jobs: Mutex<Jobs>,
     pub(super) wake: Condvar,

@@ -1,5 +1,6 @@
 //! Volumes that nobody uses rest: their files are closed, they have no number in the model, and
-//! they cost a record. What needs one opens it again; what only looks does not.
+//! they cost a record. A call that needs the files opens them again; a call that only reads facts
+//! does not.
 //!
 //! Credits of a resting volume flow on: they were noted when it went to rest, and a balance at any
 //! later time follows from that.
@@ -16,8 +17,9 @@ use headrace_store::{Backing, PowerCut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a volume must not have been used before it rests. A call uses the number of a device at
-/// once; ten seconds are a guess far beyond that.
+/// Time without use after which a volume rests. A call uses the number of a device at once; ten
+/// seconds are a guess far beyond that. A call uses the number of a device at once; ten seconds are
+/// a guess far beyond that.
 const IDLE_FOR: Duration = Duration::from_secs(10);
 /// An encrypted one sooner: its key is in memory as long as it is open.
 const ENCRYPTED_IDLE_FOR: Duration = Duration::from_secs(1);
@@ -99,7 +101,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What each member of a volume delivers, remembered.
+    /// Returns the limits of each member of a volume, and remembers them.
     pub(crate) fn limits(&self, record: &VolumeRecord) -> Outcome<Arc<Vec<VolumeLimits>>> {
         let key = (record.spec.clone(), record.as_of, self.lab(|lab| lab.settings.instance_type.clone()));
         if let Some(cached) = lock(&self.known_limits).get(&key) {

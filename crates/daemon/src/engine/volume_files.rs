@@ -23,15 +23,15 @@ pub struct VolumeFiles {
     pub raid: Option<Arc<Raid>>,
     /// All its bytes, behind what a power cut does.
     pub power: Arc<PowerCut>,
-    /// What its snapshots are taken of.
+    /// Bytes from which snapshots of the volume are taken.
     pub capture: Arc<Capture>,
-    /// What it was made from, while some of that may not be loaded.
+    /// Bytes of the snapshot that the volume was made from, while some of them may not be loaded.
     pub restored: Option<Arc<Restored>>,
     /// The device, while the volume is attached.
     pub attached: Option<Arc<AttachedVolume>>,
     /// When its number was last asked for.
     pub used: Instant,
-    /// Whether it is encrypted.
+    /// True if the volume is encrypted.
     pub encrypted: bool,
     /// It is encrypted, and was opened without its key: its bytes cannot be had.
     pub locked: bool,
@@ -87,13 +87,13 @@ pub fn remove_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     }
 }
 
-/// Where the bytes of a volume come from that is made from a snapshot.
+/// Source of the bytes of a volume that is made from a snapshot.
 pub struct Origin {
     /// The snapshot's blocks.
     pub manifest: Arc<Manifest>,
-    /// Where they lie.
+    /// Store of the blocks.
     pub objects: Objects,
-    /// What opens them; none: they are not encrypted.
+    /// Cipher that opens the blocks; None if they are not encrypted.
     pub cipher: Option<Arc<dyn BlockCipher>>,
 }
 
@@ -151,7 +151,8 @@ impl VolumeFiles {
 }
 
 impl VolumeFiles {
-    /// Whether nobody but the lab itself holds its bytes: no request, no instant, no loader.
+    /// Returns true if only the lab itself holds the bytes of the volume: no request, no instant,
+    /// no loader.
     pub(crate) fn is_quiet(&self) -> bool {
         // The capture is also in the power cut, what was restored also in the capture.
         Arc::strong_count(&self.power) == 1

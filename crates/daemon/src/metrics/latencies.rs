@@ -13,7 +13,7 @@ pub struct Latencies {
     /// The counts by operation (read, write), size class, bucket
     /// ([`headrace_device::meter::bounds_of`]).
     pub counts: Box<[[[u64; BUCKETS]; CLASSES]; 2]>,
-    /// How late answers left.
+    /// Answers by their delay behind the model's completion time.
     pub late: Box<[u64; BUCKETS]>,
     /// Rows they come from.
     pub rows: u64,

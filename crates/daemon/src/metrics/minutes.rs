@@ -10,7 +10,7 @@ use headrace_cloudwatch::ebs::{Minute, VolumeFacts};
 /// A minute, us.
 const MINUTE_US: u64 = 60_000_000;
 
-/// What a row says of its minute.
+/// Returns CloudWatch's view of a minute, from its row.
 pub fn minute_of(row: &Row) -> Minute {
     // Rows end some milliseconds after their second, so sixty of them may span more than a minute.
     let span_us = row.span_us.min(MINUTE_US);

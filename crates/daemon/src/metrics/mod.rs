@@ -1,5 +1,5 @@
-//! What volumes did: a row a second kept for an hour, a row a minute kept for 15 days, counters for
-//! Prometheus.
+//! Metrics of volumes: a row a second kept for an hour, a row a minute kept for 15 days, counters
+//! for Prometheus.
 //!
 //! | file | idea |
 //! |---|---|
@@ -66,9 +66,9 @@ type Key = (String, Option<u32>);
 /// The rows and counters of a volume or member, as far as they are known.
 #[derive(Default)]
 struct VolumeMetrics {
-    /// Its rows; none until its files were looked at.
+    /// Rows of the volume; None until its files were looked at.
     series: Option<Series>,
-    /// Its counters; none until something was recorded.
+    /// Counters of the volume; None until a second was recorded.
     totals: Option<Totals>,
     /// Rows lost because its files could not be looked at.
     dropped: u64,
@@ -127,7 +127,7 @@ impl Store {
     /// in that second is added to the same row.
     ///
     /// # Errors
-    /// As [`Store::record`].
+    /// The errors of [`Store::record`].
     pub fn record_part(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra) -> io::Result<()> {
         self.take(volume, member, unix_s, sample, extra, true)
     }
@@ -166,7 +166,7 @@ impl Store {
     /// from before that are not found.
     ///
     /// # Errors
-    /// As of [`Store::rows`].
+    /// The errors of [`Store::rows`].
     pub fn minutes(&self, volume: &str, member: Option<u32>, since_unix_s: u64, until_unix_s: u64) -> io::Result<Vec<Row>> {
         self.read(volume, member, |series| series.minutes(since_unix_s, until_unix_s)).map(Option::unwrap_or_default)
     }
@@ -175,7 +175,7 @@ impl Store {
     /// `until_unix_s`; without them, of all that are kept.
     ///
     /// # Errors
-    /// As of [`Store::rows`].
+    /// The errors of [`Store::rows`].
     pub fn histogram(
         &self,
         volume: &str,

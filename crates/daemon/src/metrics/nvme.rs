@@ -21,7 +21,7 @@ const BUCKETS_OF_BIN: usize = 2;
 
 const LAYOUT: &str = include_str!("../../../../data/nvme_log_page_d0.csv");
 
-/// Where a field lies, from the table.
+/// Returns the offset and length of a field, bytes, from the table.
 fn place_of(field: &str) -> (usize, usize) {
     let row = LAYOUT.lines().find_map(|line| {
         let mut cells = line.splitn(4, ',');

@@ -1,10 +1,10 @@
 //! The text format of Prometheus, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>, read 2026-08).
 //!
-//! What the EBS CSI driver exports too has its names (`aws_ebs_csi_*`), what it does not have
-//! begins with `headrace_`. Base units: seconds, bytes, ratios from 0 to 1. An array has a series
-//! of its own and one for each member, told apart by the label `member`: sum over `member=""` or
-//! over `member!=""`, not over both.
+//! Metrics that the EBS CSI driver exports too have its names (`aws_ebs_csi_*`); names of others
+//! begin with `headrace_`. Base units: seconds, bytes, ratios from 0 to 1. An array has a series of
+//! its own and one for each member, told apart by the label `member`: sum over `member=""` or over
+//! `member!=""`, not over both.
 
 use super::totals::Totals;
 use super::Key;

@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// How long rows outlive their volume, s: 15 days, as CloudWatch keeps values of a minute
+/// Time for which rows outlive their volume, s: 15 days, as CloudWatch keeps values of a minute
 /// (CloudWatch user guide, "Metrics retention").
 pub(super) const KEPT_FOR_S: u64 = 15 * 86_400;
 /// Most bytes of all files of deleted volumes, and most volumes. Guesses: five volumes with 15 days
@@ -26,7 +26,8 @@ const FILE: &str = "retired.json";
 pub struct Retired {
     /// When it was deleted, Unix seconds.
     pub deleted_s: u64,
-    /// What its metrics depend on: the volume's own, then those of the members of an array.
+    /// Facts that the metrics depend on: first those of the volume, then those of the members of an
+    /// array.
     pub facts: Vec<VolumeFacts>,
 }
 
@@ -67,7 +68,7 @@ impl Store {
     /// Keeps the rows of a volume that is deleted now; a volume without rows leaves nothing.
     ///
     /// # Errors
-    /// What is kept cannot be noted.
+    /// An [`io::Error`] if the note about the volume cannot be written.
     pub fn retire(&self, volume: &str, retired: Retired) -> io::Result<()> {
         let folder = self.folder_of(volume, None)?;
         if !folder.exists() {

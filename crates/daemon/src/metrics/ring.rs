@@ -177,7 +177,7 @@ impl Ring {
 }
 
 impl Slot {
-    /// Whether an idle row may join this run.
+    /// Returns true if an idle row may join this run.
     fn continues(&self, t_s: u64, stretch: &Stretch, shape: &Shape) -> bool {
         self.stretch.balances == stretch.balances
             && self.rows.checked_mul(shape.step_s).and_then(|long| self.t_s.checked_add(long)) == Some(t_s)

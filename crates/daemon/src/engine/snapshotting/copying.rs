@@ -106,7 +106,7 @@ impl Engine {
         match done {
             Ok(_) => {
                 lock(&self.snapshots.to_copy).remove(id);
-                // What its files took while they grew.
+                // The remembered bytes on disk are those of the files while they grew.
                 lock(&self.resting).remove(id);
                 instant.finish()
             }
@@ -180,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// How far a copy is.
+    /// Returns the progress of a copy.
     pub(crate) fn copy_progress(&self, record: &VolumeRecord) -> InitializationView {
         let blocks = record.size_gib() * ((1 << 30) / BLOCK_BYTES as u64);
         let (all, remaining) = match record.is_being_copied() {

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 /// Changes that are kept: at most one of each volume there is, twice as many as a lab has volumes
-/// for those that are gone. Who knows less is told all anew.
+/// for those that are gone. A caller whose version is older gets everything anew.
 const MOST: usize = 2 * headrace_control::MAX_VOLUMES;
 
-/// What changed, by version: of each thing its last change.
+/// Last change of each volume or snapshot, by version.
 pub(crate) struct Changes<Id> {
     /// Tells this run's versions from those of another.
     run: u64,
@@ -56,7 +56,8 @@ impl<Id: Clone + Eq + Hash> Changes<Id> {
         format!("{:016x}-{}", self.run, self.version)
     }
 
-    /// What changed since a version; none: that is not known any more, or never was.
+    /// Returns the ids that changed since a version; None if their changes are not kept any more,
+    /// or the version is not of this run.
     pub(crate) fn since(&self, version: &str) -> Option<Vec<&Id>> {
         let (run, number) = version.split_once('-')?;
         let number: u64 = number.parse().ok()?;

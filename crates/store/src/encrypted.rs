@@ -5,8 +5,8 @@
 //! alike.
 //!
 //! A sector whose bytes on the disk are all zeros reads as zeros: so holes stay holes, and take no
-//! space. No data encrypts to such a sector but by a chance of 1 in 2^4096. What this shows to a
-//! thief is which sectors were never written, or were discarded.
+//! space. No data encrypts to such a sector but by a chance of 1 in 2^4096. A thief can see from it
+//! which sectors were never written, or were discarded.
 //!
 //! XTS keeps what is written secret; it does not say whether it was changed. The checksums of
 //! snapshots do.
@@ -33,7 +33,7 @@ const PIECE: usize = 1 << 20;
 /// Bytes of a data key: two keys of AES-256, for data and for tweaks.
 pub const DATA_KEY_BYTES: usize = 64;
 
-/// Where a sector lies: the upper half of its tweak.
+/// Location of a sector: the upper half of its tweak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The sector lies on a member of the volume; a single volume is its own member 0.
@@ -141,17 +141,18 @@ fn parts(sector: u64, data: &mut [u8]) -> impl Iterator<Item = (u64, &mut [Block
 }
 
 fn xor(blocks: &mut [Block], tweaks: &[Block]) {
-    // As plain bytes, which the compiler takes many at a time.
+    // Works on plain bytes, which the compiler takes many at a time.
     let (bytes, tweaks) = (Array::slice_as_flattened_mut(blocks), Array::slice_as_flattened(tweaks));
     bytes.iter_mut().zip(tweaks).for_each(|(byte, tweak)| *byte ^= tweak);
 }
 
 thread_local! {
-    /// What is written, encrypted: kept from request to request, at most a piece for each thread.
+    /// Buffer for the encrypted bytes of a write: kept from request to request, at most a piece for
+    /// each thread.
     static SEALED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A backing whose bytes are encrypted on the way to another one. Its size is a multiple of 512.
+/// A backing whose bytes are encrypted on the way to another one. The size is a multiple of 512.
 pub struct Encrypted {
     inner: Arc<dyn Backing>,
     cipher: Arc<SectorCipher>,

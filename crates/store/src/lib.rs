@@ -1,4 +1,4 @@
-//! Where the bytes of a volume live.
+//! Storage of the bytes of volumes.
 //!
 //! ```text
 //!  PowerCut          what is not flushed may be lost: kept, dropped or torn when the power goes
@@ -43,7 +43,7 @@ use std::io;
 /// The bytes of one volume. Offsets and lengths are in bytes and lie within [`Backing::bytes`];
 /// what lies outside is an error.
 pub trait Backing: Send + Sync {
-    /// Its size.
+    /// Returns the size of the volume, bytes.
     fn bytes(&self) -> u64;
 
     /// Fills `buffer` from `offset` on; what was never written reads as zeros.
@@ -67,7 +67,8 @@ pub trait Backing: Send + Sync {
     /// Space it takes on its file system.
     fn allocated(&self) -> io::Result<u64>;
 
-    /// Whether any byte of a range may be other than zero. May say so of zeros, never the opposite.
+    /// Returns false if every byte of a range is zero. May return true for zeros, never the
+    /// opposite. May say so of zeros, never the opposite.
     fn may_hold_data(&self, _offset: u64, _bytes: u64) -> bool {
         true
     }

@@ -14,12 +14,12 @@ pub const REBUILD_STEP: u32 = 256 << 10;
 /// Pieces are made for this many bytes at once.
 const PIECES_OF: u64 = 16 << 20;
 
-/// What the bytes of a member are good for.
+/// State of the bytes of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberData {
     /// Read and written.
     Good,
-    /// Neither.
+    /// Not read and not written.
     Failed,
     /// Written, not yet read.
     Rebuilding,
@@ -94,7 +94,7 @@ impl Raid {
         self.states.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a member stands.
+    /// Returns the state of a member.
     pub fn member(&self, index: usize) -> MemberData {
         self.states()[index]
     }
@@ -227,7 +227,7 @@ impl Raid {
         Ok(())
     }
 
-    /// Whether every byte can be read.
+    /// Returns true if every byte can be read with members in these states.
     fn survives(&self, states: &[MemberData]) -> bool {
         let gone = |index: usize| !readable(states, index);
         let (n, mut all) = (states.len(), 0..states.len());
@@ -291,7 +291,7 @@ impl Raid {
     }
 }
 
-/// What is put somewhere.
+/// Content of a change of a range.
 #[derive(Clone, Copy, PartialEq)]
 enum What<'a> {
     Data(&'a [u8]),

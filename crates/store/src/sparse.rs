@@ -59,7 +59,7 @@ impl SparseFile {
         Ok(SparseFile { file, bytes: AtomicU64::new(bytes), path: path.to_path_buf(), written })
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -124,7 +124,7 @@ impl Backing for SparseFile {
         if bytes < now {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {now}: a volume never shrinks")));
         }
-        // What an earlier, longer file left behind the end must not come back.
+        // Bytes that an earlier, longer file left behind the end must not come back.
         if self.file.metadata()?.len() > now {
             self.file.set_len(now)?;
         }
@@ -194,7 +194,7 @@ impl Written {
         }
     }
 
-    /// Whether any part of a range may have been written.
+    /// Returns true if any part of a range may have been written.
     fn any(&self, offset: u64, bytes: u64) -> bool {
         let words = self.words.read().unwrap_or_else(PoisonError::into_inner);
         masks(offset, bytes).any(|(word, bits)| words.get(word).is_none_or(|word| word.load(Ordering::Acquire) & bits != 0))

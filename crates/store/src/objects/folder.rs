@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where files lie until they are whole.
+/// Folder of files until they are whole.
 const INCOMING: &str = ".incoming";
 /// An incoming file that was not touched for as long is what a crash left. A guess: no put takes a
 /// day.

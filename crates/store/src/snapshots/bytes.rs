@@ -69,7 +69,7 @@ pub(crate) fn framed(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
 /// Bytes in front of a framed body: magic, length, checksum.
 pub(crate) const FRAME_BYTES: usize = 8 + 8 + 4;
 
-/// How many bytes a framed body has with its frame, by its first bytes.
+/// Returns the size of a framed body with its frame, bytes, from its first bytes.
 pub(crate) fn framed_bytes(magic: &[u8; 8], bytes: &[u8]) -> io::Result<u64> {
     let mut reader = Reader(bytes);
     if reader.take(8)? != magic {

@@ -6,8 +6,7 @@
 //!
 //! The point in time is a flag. A write takes its blocks' locks, shared, and looks at the flag; it
 //! belongs to the instant when the flag was not set. A beginning sets the flag, and then takes
-//! every lock once: all writes that belong are done then. What one flag does for one volume it does
-//! for several.
+//! every lock once: all writes that belong are done then. One flag can serve several volumes.
 
 use super::changes::Changes;
 use super::side::{self, blocks, AsideKey, Side};
@@ -26,7 +25,7 @@ const STRIPES: u64 = 256;
 /// The longest part of a discard or zeroing that is done at once while something may have to be set
 /// aside, bytes: how much is read and written before others get a turn.
 const CLEARED_AT_ONCE: u64 = 8 * BLOCK_BYTES as u64;
-/// The same when nothing has to be: how long a beginning may wait for it.
+/// The longest part when nothing has to be set aside, bytes: a beginning may wait for it.
 const CLEARED_IDLE: u64 = 16 << 30;
 
 /// Instants under way.
@@ -34,7 +33,7 @@ struct Active {
     sides: Vec<Arc<Side>>,
     /// Notes what changes.
     now: Arc<Changes>,
-    /// One that begins: from the moment on that it did, it counts.
+    /// Instant that is beginning: it counts from the moment its flag is set.
     begins: Option<Begins>,
 }
 
@@ -46,8 +45,9 @@ struct Begins {
 }
 
 impl Active {
-    /// Whether the one that begins has begun. Asked once for each write, so that everything about
-    /// it follows from one answer.
+    /// Returns the instant that is beginning, if its flag is set. A write asks once, so that
+    /// everything about the write follows from one answer. Asked once for each write, so that
+    /// everything about it follows from one answer.
     fn begun(&self) -> Option<&Begins> {
         self.begins.as_ref().filter(|begins| begins.begun.load(Ordering::SeqCst))
     }

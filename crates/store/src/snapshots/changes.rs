@@ -79,7 +79,7 @@ impl Changes {
         self.since.as_deref()
     }
 
-    /// What changed.
+    /// Returns the blocks that changed.
     pub fn set(&self) -> &BlockSet {
         &self.set
     }

@@ -22,8 +22,8 @@ const INDEX_MAGIC: &[u8; 8] = b"HRINDX01";
 const SEGMENTS_MAGIC: &[u8; 8] = b"HRHELD01";
 /// Bytes that are read first: head and index of most snapshots.
 const FIRST_BYTES: u64 = 64 << 10;
-/// Blocks of a page: 4 GiB of the volume. Its checksums take 128 KiB, a quarter of a block, so that
-/// a first read is not much more than its block.
+/// Blocks of a page: 4 GiB of the volume. The checksums of a page take 128 KiB, a quarter of a
+/// block, so that a first read is not much more than its block.
 const PAGE_BLOCKS: u64 = 8_192;
 /// Pages of a manifest that are kept: at most 5 MiB. A guess: readers at as many places.
 const KEPT_PAGES: usize = 16;
@@ -32,14 +32,14 @@ const AS_BITS: u32 = u32::MAX;
 /// Bytes that are read at once when what was written is compared.
 const COMPARED_AT_ONCE: usize = 32 << 20;
 
-/// Where a block lies, and its checksum as it is stored.
+/// Place of a block in the store, and its checksum as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which snapshot stored it: its number among [`Manifest::owners`].
+    /// Snapshot that stored the block: its number among [`Manifest::owners`].
     pub owner: u32,
     /// Number of the segment of that snapshot.
     pub segment: u32,
-    /// Which block of the segment.
+    /// Number of the block in the segment.
     pub slot: u32,
     /// The checksum of its bytes as they are stored.
     pub digest: Digest,
@@ -53,7 +53,7 @@ struct Run {
     owner: u32,
     segment: u32,
     slot: u32,
-    /// Where the digest of the first stands.
+    /// Index of the digest of the first block of the run.
     digests: usize,
 }
 
@@ -69,7 +69,7 @@ struct Page {
 struct PageRef {
     number: u32,
     blocks: u32,
-    /// Where it stands in the object, and its length.
+    /// Offset of the page in the object, bytes, and its length.
     at: u64,
     bytes: u32,
     digest: Digest,
@@ -213,7 +213,7 @@ impl Manifest {
         page.place(index).map(Some).ok_or_else(|| self.wrong(&damaged(format!("its page has no block {index}"))))
     }
 
-    /// Its blocks in order, those from `first` on. Reads page after page.
+    /// Returns the blocks in order, from `first` on. Reads page after page. Reads page after page.
     pub fn from(&self, first: u64) -> impl Iterator<Item = io::Result<(u64, Place)>> + '_ {
         let from = self.0.pages.partition_point(|page| (u64::from(page.number) + 1) * PAGE_BLOCKS <= first);
         (from..self.0.pages.len()).flat_map(move |at| match self.page(at) {
@@ -551,11 +551,11 @@ fn read_set(from: &mut Reader<'_>, page: &PageRef, set: &BlockSet) -> io::Result
 /// A block that is not the same in two snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// Which block.
+    /// Number of the block.
     pub index: u64,
-    /// Whether the first snapshot has it; otherwise it is zeros there.
+    /// True if the first snapshot has the block; otherwise it is zeros there.
     pub in_first: bool,
-    /// Whether the second has it.
+    /// True if the second snapshot has the block.
     pub in_second: bool,
 }
 

@@ -84,12 +84,12 @@ impl Default for BlockSet {
 }
 
 impl BlockSet {
-    /// Whether a block is in it.
+    /// Returns true if a block is in the set.
     pub fn contains(&self, block: u64) -> bool {
         self.words.get(block / 64) >> (block % 64) & 1 == 1
     }
 
-    /// Whether any of `blocks` from `first` on is in it.
+    /// Returns true if any of `blocks` from `first` on is in the set.
     pub fn any(&self, first: u64, blocks: u64) -> bool {
         words_of(first, blocks).any(|(word, bits)| self.words.get(word) & bits != 0)
     }
@@ -113,7 +113,8 @@ impl BlockSet {
         self.words.next(first / 64 + 1).map(|(word, bits)| word * 64 + u64::from(bits.trailing_zeros()))
     }
 
-    /// Its blocks in order, from `first` on. Each is looked for when it is asked for.
+    /// Returns the blocks of the set in order, from `first` on. Each is looked for when it is asked
+    /// for. Each is looked for when it is asked for.
     pub fn from(&self, first: u64) -> impl Iterator<Item = u64> + '_ {
         std::iter::successors(self.next(first), |block| self.next(block + 1))
     }
@@ -130,7 +131,7 @@ impl BlockSet {
         set
     }
 
-    /// How many there are.
+    /// Returns the number of blocks in the set.
     pub fn count(&self) -> u64 {
         self.words.set().map(|(_, word)| u64::from(word.count_ones())).sum()
     }

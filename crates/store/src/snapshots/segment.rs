@@ -20,7 +20,7 @@ const ENTRY_BYTES: usize = 8 + 16;
 /// Bytes behind the table: checksum, number of blocks, magic.
 const TAIL_BYTES: usize = 4 + 4 + 8;
 
-/// Where the objects of a snapshot's segments lie.
+/// Returns the prefix of the names of a snapshot's segments.
 pub fn folder_of(snapshot: &str) -> String {
     format!("segments/{snapshot}/")
 }
@@ -65,8 +65,8 @@ impl Segment {
         self.blocks.len() >= SEGMENT_BLOCKS as usize
     }
 
-    /// Writes it as an object, and is empty again. What it held, in order of their places.
-    /// `lazily`: durable once it is settled, and this is called between parts of the work.
+    /// Writes it as an object, and is empty again. Returns the blocks it had, in order of their
+    /// places. `lazily`: durable once it is settled, and this is called between parts of the work.
     pub(crate) fn put(&mut self, objects: &Objects, name: &str, lazily: Option<&dyn Fn()>) -> io::Result<Vec<(u64, Digest)>> {
         let blocks = std::mem::take(&mut self.blocks);
         self.data.truncate(blocks.len() * BLOCK_BYTES);

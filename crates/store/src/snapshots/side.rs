@@ -1,6 +1,6 @@
-//! What was set aside for an instant: a sparse file with the old bytes, each at its own place, and
-//! a file of marks that say which chunks are in it. Bytes first, then the mark, then the write that
-//! replaces them: a process may die at any point in between.
+//! Bytes that were set aside for an instant: a sparse file with the old bytes, each at its own
+//! place, and a file of marks that say which chunks are in it. Bytes first, then the mark, then the
+//! write that replaces them: a process may die at any point in between.
 
 use super::bytes::{framed, put_text, put_u64, unframed, Reader};
 use super::changes::{each_mark, Changes};
@@ -21,8 +21,8 @@ const HEADER_BYTES: u64 = 4_096;
 /// Bytes of an instant in one file: the largest file of ext4 has 16 TiB, and an array may have
 /// more.
 const PART_BYTES: u64 = 8 << 40;
-/// What is set aside at once: a page of InnoDB. A whole block for each first write would cost a
-/// database 32 times the bytes.
+/// Unit in which bytes are set aside: a page of InnoDB. A whole block for each first write would
+/// cost a database 32 times the bytes.
 const CHUNK_BYTES: u64 = 16 << 10;
 /// Chunks of a block, each a bit of its mark.
 const CHUNKS: u64 = BLOCK_BYTES as u64 / CHUNK_BYTES;
@@ -39,7 +39,7 @@ pub(super) struct Side {
     pub(super) name: String,
     /// Size of the volume at the instant.
     pub(super) bytes: u64,
-    /// What changed up to the instant.
+    /// Blocks that changed up to the instant.
     pub(super) changes: Arc<Changes>,
     since: String,
     data: Aside,
@@ -65,7 +65,7 @@ impl Header {
     }
 }
 
-/// How what is set aside lies on the disk: as the volume it belongs to does.
+/// Encryption of the bytes that are set aside: that of their volume.
 #[derive(Clone)]
 pub enum AsideKey {
     /// The bytes are set aside as they are.
@@ -182,8 +182,9 @@ impl Side {
         Side { name: name.to_string(), bytes, changes, since, data, marks, words, broken: AtomicBool::new(false), reason: Mutex::new(String::new()) }
     }
 
-    /// The files that a process left. What they do not hold can still be read from the volume, as
-    /// nothing was written to it since. Files that cannot be read are those of a lost instant.
+    /// The files that a process left. Chunks that they do not have can still be read from the
+    /// volume, because nothing was written to them since. Files that cannot be read are those of a
+    /// lost instant.
     pub(super) fn open(folder: &Path, name: &str, key: AsideKey) -> io::Result<Side> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -276,7 +277,7 @@ impl Side {
         self.chunks(block, offset, bytes) & !word
     }
 
-    /// Whether a change of the range must set something aside first.
+    /// Returns true if a change of the range must set something aside first.
     pub(super) fn needs(&self, offset: u64, bytes: u64) -> bool {
         !self.broken.load(Ordering::SeqCst) && blocks(offset, bytes).any(|block| self.missing(block, offset, bytes) != 0)
     }
@@ -339,7 +340,7 @@ impl Side {
         self.check()
     }
 
-    /// Whether a block may be anything but zeros.
+    /// Returns false if the blocks are zeros.
     pub(super) fn may_hold_data(&self, volume: &dyn Backing, first: u64, count: u64) -> bool {
         let at = first * BLOCK_BYTES as u64;
         let length = (count * BLOCK_BYTES as u64).min(volume.bytes().min(self.bytes).saturating_sub(at));

@@ -23,17 +23,18 @@ pub struct WrappedKey {
     pub snapshot: String,
     /// ARN of the KMS key that wraps the data key, as the lab has it that made the snapshot.
     pub kms_key: String,
-    /// Where the KMS key is, when it is not kept by the lab: which key, at which endpoint.
+    /// Key and endpoint of the KMS key, when it is not kept by the lab.
     #[serde(default)]
     pub elsewhere: Option<String>,
-    /// How it is wrapped: `AES_256_GCM` by the lab, `KMS` by a KMS elsewhere.
+    /// Algorithm of the wrapping: `AES_256_GCM` by the lab, `KMS` by a KMS elsewhere. `AES_256_GCM`
+    /// by the lab, `KMS` by a KMS elsewhere.
     pub algorithm: String,
     /// The encryption context under which it was wrapped.
     pub context: BTreeMap<String, String>,
     /// The wrapped data key, in base64: a header of the lab with the id of its key, then what the
     /// algorithm gave.
     pub ciphertext: String,
-    /// How the manifest names the data key.
+    /// Id of the data key in the manifest.
     pub data_key: String,
 }
 

@@ -130,8 +130,8 @@ impl Lab {
         }
     }
 
-    /// What happens without a command, until `now_ms`: modifications that begin to optimize and
-    /// that are completed, snapshots that leave the recycle bin, fast restores that are ready.
+    /// Returns the events without a command until `now_ms`: modifications that begin to optimize
+    /// and that are completed, snapshots that leave the recycle bin, fast restores that are ready.
     /// Events are in order of time, each with the exact time at which it was due. A volume that
     /// must grow does so at its `ModificationOptimizing`; when that cannot be done, decide
     /// [`Command::ModifyFailed`] instead of applying the event, and ask again.
@@ -152,7 +152,8 @@ impl Lab {
 
     /// Adds the key of its encryption to the changes that create a volume, where it is encrypted.
     fn with_key(&self, request: &CreateRequest, mut changes: Vec<Change>) -> Result<Vec<Change>, ControlError> {
-        // Of an encrypted snapshot or volume: encrypted, and under its key where none is named.
+        // A volume from an encrypted snapshot or volume is encrypted, under the key of its source
+        // if the request names none.
         let of_snapshot = changes.iter().find_map(|change| match change {
             Change::VolumeCreated { new, .. } => new.origin.as_ref()?.encryption.as_ref().map(|encryption| encryption.key.clone()),
             _ => None,

@@ -38,7 +38,7 @@ impl FastRestore {
         let mut after = FastRestore { state, since_ms: at_ms, ..self.clone() };
         after.entered_ms[state as usize] = Some(at_ms);
         if state == FastRestoreState::Enabled {
-            // Whether the bucket begins full is not published: a guess.
+            // A full bucket at the beginning is a guess: AWS does not publish it.
             (after.credits_millionths, after.credits_at_ms) = (self.capacity() * MILLIONTHS, at_ms);
         }
         after
@@ -132,7 +132,7 @@ pub(crate) fn take_credit(all: &Snapshots, record: &SnapshotRecord, zone: &str, 
     Some(set(&record.id, zone, FastRestore { credits_millionths: remainder, credits_at_ms: at_ms, ..fast.clone() }))
 }
 
-/// What happens by itself until `now_ms`.
+/// Returns the events of fast restore that are due until `now_ms`.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let mut events = Vec::new();
     for (snapshot, zones) in &all.fast {

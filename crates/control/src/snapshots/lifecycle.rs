@@ -251,7 +251,7 @@ fn check_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Resu
     Ok(())
 }
 
-/// Whether nothing forbids to delete it.
+/// Returns true if no rule forbids to delete the snapshot.
 pub(crate) fn is_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> bool {
     check_deletable(all, record, at_ms).is_ok()
 }
@@ -281,7 +281,7 @@ pub(crate) fn share(record: &SnapshotRecord, add: &[String], remove: &[String]) 
     Ok(changed.then(|| SnapshotChange::Shared { snapshot: record.id.clone(), accounts }).into_iter().collect())
 }
 
-/// What a new volume gets from a snapshot, and the credit that it takes.
+/// Returns the origin of a new volume from a snapshot, and the credit that it takes.
 pub(crate) fn origin(
     lab: &Lab,
     snapshot: &str,

@@ -70,7 +70,7 @@ pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mu
     Ok(changes?.into_iter().map(Change::Snapshot).collect())
 }
 
-/// What happens without a command, until `now_ms`.
+/// Returns the events of snapshots that need no command, until `now_ms`.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let mut events = retention::due(all, now_ms);
     events.extend(fast_restore::due(all, now_ms));

@@ -19,7 +19,7 @@ pub struct Snapshots {
     pub records: BTreeMap<SnapshotId, SnapshotRecord>,
     /// The snapshots that are not completed yet.
     pub pending: BTreeSet<SnapshotId>,
-    /// What is in the recycle bin.
+    /// Snapshots in the recycle bin.
     pub bin: BTreeMap<SnapshotId, Binned>,
     /// Records that are gone, with their chain, until their objects are gone too.
     pub deleting: BTreeMap<SnapshotId, String>,
@@ -105,7 +105,7 @@ impl Snapshots {
             }
             SnapshotChange::RegionSet { region, store: Some(store) } => drop(self.regions.insert(region.clone(), store.clone())),
             SnapshotChange::RegionSet { region, store: None } => drop(self.regions.remove(region)),
-            // Of a volume: the lab applies it.
+            // The lab applies it to the volume.
             SnapshotChange::VolumeLoaded { .. } => {}
             SnapshotChange::Progress { snapshot, .. }
             | SnapshotChange::Completed { snapshot, .. }

@@ -176,7 +176,7 @@ fn attachment_of(record: &VolumeRecord) -> Result<&Attachment, ControlError> {
     record.attachment.as_ref().ok_or_else(|| not_attached(record))
 }
 
-/// What needs an attachment, asked of a volume that has none.
+/// Makes the error of a command that needs an attachment, for a volume that has none.
 pub(crate) fn not_attached(record: &VolumeRecord) -> ControlError {
     let hint = format!("`headrace volume attach {}` first.", record.label());
     let status = record.status.as_str();

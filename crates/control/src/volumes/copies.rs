@@ -17,7 +17,7 @@ pub(crate) fn source_of<'a>(lab: &'a Lab, source: &str) -> Result<&'a VolumeReco
     Ok(record)
 }
 
-/// Whether a copy with this specification can be made.
+/// Checks that a copy with this specification can be made.
 pub(crate) fn check(lab: &Lab, source: &VolumeRecord, spec: &StorageSpec) -> Result<(), ControlError> {
     let (size_gib, needed) = (spec.usable_gib(), source.size_gib());
     if size_gib < needed {

@@ -171,7 +171,7 @@ pub(crate) fn modify_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<C
     }
 }
 
-/// What a modification asks of each member; what it does not name stays as it is.
+/// Change of each member by a modification; fields that are None stay as they are.
 struct MemberChange {
     member_gib: Option<u64>,
     volume_type: Option<VolumeType>,

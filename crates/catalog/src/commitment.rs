@@ -1,4 +1,4 @@
-//! What a commitment of one or three years saves on the hour of an instance:
+//! Savings of a commitment of one or three years on the hour of an instance:
 //! `data/prices_commitments.csv`.
 
 use crate::error::{broken, did_you_mean, CatalogError, Problem};
@@ -22,7 +22,7 @@ pub struct Commitment {
     pub source: String,
     /// `false`: not read in a source for this family or this kind of commitment.
     pub confirmed: bool,
-    /// What to know about the factor.
+    /// Remark about the factor.
     pub note: String,
 }
 

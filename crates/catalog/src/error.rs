@@ -1,6 +1,5 @@
-//! What can be wrong with a question to the catalog. Every error names the value, the rule it
-//! breaks, where the rule comes from, and what to do next, so that a caller never has to add a
-//! sentence of its own.
+//! Errors of questions to the catalog. Every error names the value, the rule it breaks, where the
+//! rule comes from, and what to do next, so that a caller never has to add a sentence of its own.
 
 use chrono::NaiveDate;
 
@@ -36,13 +35,13 @@ pub enum BrokenLimit {
 /// The four parts of an error. Prints as one line, `VALUE: RULE (SOURCE). HINT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What was given, as the user wrote it.
+    /// Value as the user wrote it.
     pub value: String,
-    /// The rule it breaks.
+    /// Rule that the value breaks.
     pub rule: String,
-    /// Where the rule is written down: a citation with its date, or a part of this catalog.
+    /// Document with the rule: a citation with its date, or a part of this catalog.
     pub source: String,
-    /// What to do next.
+    /// Advice.
     pub hint: String,
     /// The limit that it is about, with the name of the volume type it belongs to.
     pub limit: Option<(&'static str, BrokenLimit)>,
@@ -112,22 +111,22 @@ impl CatalogError {
         }
     }
 
-    /// What was given.
+    /// Returns the value that breaks the rule.
     pub fn value(&self) -> &str {
         &self.problem().value
     }
 
-    /// The rule it breaks.
+    /// Rule that the value breaks.
     pub fn rule(&self) -> &str {
         &self.problem().rule
     }
 
-    /// Where the rule is written down.
+    /// Returns the document with the rule.
     pub fn source(&self) -> &str {
         &self.problem().source
     }
 
-    /// What to do next.
+    /// Returns the advice.
     pub fn hint(&self) -> &str {
         &self.problem().hint
     }

@@ -152,8 +152,9 @@ impl Catalog {
         })
     }
 
-    /// What a volume delivers on a day. With an instance that is not of the Nitro System, its lower
-    /// caps apply; the limits of the instance itself do not, they are shared by all its volumes.
+    /// Returns the limits of a volume on a day. With an instance that is not of the Nitro System,
+    /// its lower caps apply; the limits of the instance itself do not, they are shared by all its
+    /// volumes.
     ///
     /// # Errors
     /// [`CatalogError::NotYet`] before the type existed, [`CatalogError::Limit`] for a size, IOPS
@@ -167,8 +168,8 @@ impl Catalog {
     /// [`Catalog::volume_limits`] of each member, in the order of the array.
     ///
     /// # Errors
-    /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form
-    /// the level, [`CatalogError::Limit`] when the instance does not take that many
+    /// The error of the first member that has one; [`CatalogError::Notation`] when the members do
+    /// not form the level, [`CatalogError::Limit`] when the instance does not take that many
     /// ([`Catalog::check_attachments`]).
     pub fn storage_limits(&self, storage: &StorageSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<Vec<VolumeLimits>, CatalogError> {
         storage.check()?;
@@ -192,7 +193,7 @@ impl Catalog {
     /// member allows; none for mirrors and parities, whose writes count several times.
     ///
     /// # Errors
-    /// Of [`Catalog::storage_limits`].
+    /// The errors of [`Catalog::storage_limits`].
     pub fn sustained_iops(&self, storage: &StorageSpec, date: NaiveDate) -> Result<Option<f64>, CatalogError> {
         if !matches!(storage.raid, None | Some(RaidLevel::Raid0)) {
             return Ok(None);
@@ -201,8 +202,8 @@ impl Catalog {
         Ok(limits.iter().map(|member| member.iops).min().map(|least| (least * limits.len() as u64) as f64))
     }
 
-    /// Whether all of `storages`, such as data and log, can be on one instance together with its
-    /// root volume.
+    /// Checks that all of `storages`, such as data and log, can be on one instance together with
+    /// its root volume.
     ///
     /// # Errors
     /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type
@@ -212,7 +213,7 @@ impl Catalog {
         attachments::check(&self.sources, storages, instance, roots)
     }
 
-    /// What an instance type gives its volumes on a day.
+    /// Returns the limits that an instance type sets for its volumes on a day.
     ///
     /// # Errors
     /// [`CatalogError::UnknownInstance`], or [`CatalogError::NotYet`] before the type was launched.
@@ -240,7 +241,7 @@ impl Catalog {
         self.instance_price_table().ok()?.get(name, region, date, &self.sources)
     }
 
-    /// What a commitment (`reserved-1y`, ...) saves on the hour of an instance type.
+    /// Returns the factor of a commitment (`reserved-1y`, ...) on the hour of an instance type.
     ///
     /// # Errors
     /// [`CatalogError::NoPrice`] for a commitment without a factor, [`CatalogError::NotYet`] before
@@ -284,7 +285,7 @@ impl Catalog {
     /// rates. The limits are those of the day of the list.
     ///
     /// # Errors
-    /// As [`Catalog::monthly_cost`].
+    /// The errors of [`Catalog::monthly_cost`].
     pub fn monthly_cost_at(&self, storage: &StorageSpec, prices: &RegionPrices, million_ios_per_month: f64) -> Result<Vec<CostItem>, CatalogError> {
         if !million_ios_per_month.is_finite() || million_ios_per_month < 0.0 {
             return Err(CatalogError::Limit(Box::new(Problem::new(

@@ -1,4 +1,4 @@
-//! What one volume delivers on a day: the rules of its era applied to its specification.
+//! Limits of one volume on a day: the rules of its era applied to its specification.
 
 use crate::error::{BrokenLimit, CatalogError, Problem};
 use crate::instance::{InstanceLimits, Instances};
@@ -36,7 +36,7 @@ pub struct ByteBurst {
     pub initial_bytes: u64,
 }
 
-/// What a local disk reads, where its reads have caps apart from those of its writes.
+/// Read limits of a local disk, where its reads have caps apart from those of its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadLimits {
     /// Reads per second.
@@ -46,15 +46,15 @@ pub struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// Both figures changed alike.
+    /// Changes both figures alike.
     pub fn map(self, change: impl Fn(u64) -> u64) -> ReadLimits {
         ReadLimits { iops: change(self.iops), throughput_bytes_s: change(self.throughput_bytes_s) }
     }
 }
 
 impl VolumeLimits {
-    /// What is left when every credit is spent: the baseline, for a load that presses on it day
-    /// after day.
+    /// Returns the limits after every credit is spent: the baseline, for a load that presses on it
+    /// day after day.
     pub fn without_burst(mut self) -> VolumeLimits {
         self.io_burst = None;
         if let Some(burst) = self.byte_burst.take() {
@@ -64,7 +64,7 @@ impl VolumeLimits {
     }
 }
 
-/// What a volume delivers on a day.
+/// Limits of a volume on a day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeLimits {
     /// The volume.
@@ -498,7 +498,8 @@ impl<'a> Resolver<'a> {
         (burst_bytes_s, Some(byte_burst))
     }
 
-    /// What a local disk reads: as documented, or the figures for instance types without any.
+    /// Returns the read limits of a local disk: as documented, or the figures for instance types
+    /// without any.
     fn local_reads(&mut self) -> Option<ReadLimits> {
         let era = self.era;
         let (IopsRule::LocalDisk { fallback_reads, .. }, ThroughputRule::LocalDisk { fallback_reads_mib_s, kib_per_documented_iops, .. }) =

@@ -21,7 +21,7 @@ pub struct Price {
     pub source: String,
     /// Days the price was seen; says so when they are later than the day asked for.
     pub as_of: String,
-    /// What to know about the source, where it is less than sure of this type.
+    /// Remark about the source, where it is less than sure of this type.
     pub note: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct PriceItem {
     pub as_of: String,
     /// `false` where the source is not sure.
     pub confirmed: bool,
-    /// What to know about the price.
+    /// Remark about the price.
     pub note: String,
 }
 
@@ -87,9 +87,9 @@ impl RegionPrices {
 /// latest of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PricesSeen {
-    /// Of EBS prices.
+    /// Days of EBS prices.
     pub volumes: Option<(NaiveDate, NaiveDate)>,
-    /// Of instance prices; `None` where the region has none.
+    /// Days of instance prices; `None` where the region has none.
     pub instances: Option<(NaiveDate, NaiveDate)>,
 }
 
@@ -101,9 +101,9 @@ fn span(days: impl Iterator<Item = NaiveDate>) -> Option<(NaiveDate, NaiveDate)>
 /// One line of a monthly bill.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CostItem {
-    /// What is paid for.
+    /// Name of the item.
     pub item: String,
-    /// How much of it.
+    /// Quantity of the item, in `unit`.
     pub quantity: f64,
     /// Unit of the quantity.
     pub unit: String,
@@ -330,10 +330,10 @@ fn doubt(row: &InstanceRow, sources: &Sources) -> Option<String> {
     row.source.split('+').filter_map(|id| sources.find(id)).find(|source| metal || source.confidence != "high").map(|source| source.note.clone())
 }
 
-/// What is billed for one volume beyond its specification.
+/// Quantities that are billed for one volume beyond its specification.
 pub(crate) struct Billed<'a> {
     pub volume: &'a VolumeSpec,
-    /// How many of them.
+    /// Number of such volumes.
     pub count: u64,
     /// IOPS and MiB/s the volume has, included ones among them.
     pub iops: u64,

@@ -1,5 +1,5 @@
-//! Where a figure comes from: the rows of `data/sources.csv`, and the figure that carries its
-//! sources with it.
+//! Sources of figures: the rows of `data/sources.csv`, and the figure that carries its sources with
+//! it.
 
 use crate::error::{broken, CatalogError};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct Source {
     pub as_of: String,
     /// `high` (AWS text or machine-made AWS data), `medium` (restated or derived) or `low`.
     pub confidence: String,
-    /// What to know about the document.
+    /// Remark about the document.
     pub note: String,
 }
 
@@ -30,7 +30,7 @@ pub struct Param<T> {
     /// `false`: not read in a stored source, read for another day only, or chosen by this project.
     #[serde(default = "yes")]
     pub confirmed: bool,
-    /// What to know about the figure.
+    /// Remark about the figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// First day of a rule that began on a known day, `YYYY-MM-DD`.

@@ -1,4 +1,4 @@
-//! How storage is written: `TYPE:SIZE_GIB[:IOPS[:MIB_S]]`, an array in front of it.
+//! Notation of storage: `TYPE:SIZE_GIB[:IOPS[:MIB_S]]`, an array in front of it.
 //!
 //! ```text
 //! storage = [level ":"] group *("+" group) ["@" chunk_kib "k"]
@@ -22,7 +22,7 @@ pub const DEFAULT_CHUNK_KIB: u64 = 256;
 /// Most members of an array: the most EBS attachments of any type in `data/instances.csv`.
 pub const MAX_MEMBERS: usize = 128;
 
-/// What errors cite, and examples they give.
+/// Citation of the notation in errors, and examples that they give.
 const NOTATION: &str = "storage notation TYPE:SIZE_GIB[:IOPS[:MIB_S]]";
 const EXAMPLES: &str = "Write it like gp2:1000, io1:1024:10000, gp3:500:6000:250, 2xgp2:1700 or raid10:4xgp3:500.";
 
@@ -112,7 +112,7 @@ impl FromStr for VolumeType {
     }
 }
 
-/// How an array lays data over its members.
+/// Layout of an array's data over its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RaidLevel {
@@ -143,7 +143,8 @@ impl RaidLevel {
         }
     }
 
-    /// How much distinct data `members` members hold, in members: the first number over the second.
+    /// Returns the distinct data of `members` members, in members: the first number over the
+    /// second.
     pub fn data_members(self, members: u64) -> (u64, u64) {
         match self {
             RaidLevel::Raid0 => (members, 1),

@@ -57,8 +57,8 @@ macro_rules! data {
     };
 }
 
-/// The hourly prices, a third of all data: a browser gets the head of the table alone. What an
-/// instance costs comes to it with the plan.
+/// The hourly prices, a third of all data: a browser gets the head of the table alone. The price of
+/// an instance comes to it with the plan.
 #[cfg(not(target_family = "wasm"))]
 macro_rules! hourly_prices {
     ($file:literal, $head:literal) => {

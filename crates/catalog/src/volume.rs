@@ -9,7 +9,7 @@ use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What AWS promises about delivered performance.
+/// Promise of AWS about delivered performance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Consistency {
@@ -43,11 +43,11 @@ pub struct CreditRule {
     pub below_gib: Param<u64>,
 }
 
-/// How the sustained IOPS of a volume follow from its specification.
+/// Rule for the sustained IOPS of a volume, from its specification.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum IopsRule {
-    /// The same for every volume (standard).
+    /// Fixed figure for every volume (standard).
     Fixed {
         /// I/Os per second.
         sustained: Param<u64>,
@@ -111,11 +111,11 @@ pub struct ThroughputTier {
     pub cap_mib_s: Param<u64>,
 }
 
-/// How the throughput of a volume follows from its specification.
+/// Rule for the throughput of a volume, from its specification.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ThroughputRule {
-    /// The same for every volume (standard).
+    /// Fixed figure for every volume (standard).
     Fixed {
         /// MiB/s.
         mib_s: Param<u64>,
@@ -191,7 +191,7 @@ pub struct VolumeEra {
     pub rules: EraRules,
 }
 
-/// What an `[[era]]` block of a file holds besides its first day.
+/// Content of an `[[era]]` block of a file, without its first day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EraRules {
@@ -215,7 +215,7 @@ pub struct EraRules {
     /// Annual failure rate in percent, lowest and highest, if any is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_afr_percent: Option<Param<(f64, f64)>>,
-    /// What else is known and drives no number here.
+    /// Further facts that drive no number here.
     #[serde(default)]
     pub facts: BTreeMap<String, Param<serde_json::Value>>,
 }

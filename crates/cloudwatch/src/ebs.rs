@@ -20,7 +20,7 @@ pub const CONSUMED_BYTES: u64 = 256 << 10;
 /// monitoring (EC2 user guide).
 pub const BALANCE_STEP_S: i64 = 300;
 
-/// What a volume did in a minute, or in the part of it during which it was attached.
+/// Activity of a volume in a minute, or in the part of it during which it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Minute {
     /// Beginning, Unix seconds.
@@ -45,13 +45,13 @@ pub struct Minute {
     pub balance_percent: Option<f64>,
     /// Time during which requests waited for the volume's IOPS and throughput, us.
     pub volume_exceeded_us: [u64; 2],
-    /// The same for the instance's.
+    /// Time beyond the instance's limits, in the same units.
     pub instance_exceeded_us: [u64; 2],
     /// Credits of the instance at the end, percent: I/Os, bytes.
     pub instance_balance_percent: [Option<f64>; 2],
 }
 
-/// What decides which metrics a volume has.
+/// Facts that decide which metrics a volume has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VolumeFacts {
@@ -75,12 +75,12 @@ pub struct VolumeMetric {
 }
 
 impl VolumeMetric {
-    /// Whether a volume has it.
+    /// Returns true if a volume has the metric.
     pub fn is_of(&self, facts: &VolumeFacts) -> bool {
         (self.has)(facts)
     }
 
-    /// Its value in a minute; none where it is not published.
+    /// Returns the value of the metric in a minute; None where it is not published.
     pub fn value(&self, minute: &Minute, facts: &VolumeFacts) -> Option<f64> {
         self.is_of(facts).then(|| (self.value)(minute, facts)).flatten().filter(|value| value.is_finite())
     }
@@ -170,13 +170,13 @@ pub struct InstanceMetric {
     pub name: &'static str,
     /// Unit.
     pub unit: Unit,
-    /// Whether it has a value every five minutes only.
+    /// True if the metric has a value only every five minutes.
     pub is_basic: bool,
     value: fn(&[Minute]) -> Option<f64>,
 }
 
 impl InstanceMetric {
-    /// Its value by the volumes' minutes; none where it is not published.
+    /// Returns the value of the metric by the volumes' minutes; None where it is not published.
     pub fn value(&self, minutes: &[Minute]) -> Option<f64> {
         (self.value)(minutes).filter(|value| value.is_finite())
     }

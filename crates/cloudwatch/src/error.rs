@@ -1,4 +1,4 @@
-//! What CloudWatch refuses, with its code and a sentence.
+//! Refusals of CloudWatch, with their codes and a sentence.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// As it is written in an answer.
+    /// Returns the code as an answer has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::InvalidParameterValue => "InvalidParameterValue",

@@ -1,4 +1,4 @@
-//! What a metric is called.
+//! Names of metrics.
 
 use crate::error::Refusal;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -53,7 +53,7 @@ impl Unit {
     pub const LEAST: Unit = Unit("");
     /// No unit.
     pub const NONE: Unit = Unit("None");
-    /// How many.
+    /// Number of things.
     pub const COUNT: Unit = Unit("Count");
     /// Bytes.
     pub const BYTES: Unit = Unit("Bytes");
@@ -68,7 +68,7 @@ impl Unit {
     /// KiB a second.
     pub const KILOBYTES_PER_SECOND: Unit = Unit("Kilobytes/Second");
 
-    /// As it is written.
+    /// Returns the text of the unit.
     pub fn as_str(self) -> &'static str {
         self.0
     }

@@ -42,12 +42,12 @@ impl Window {
         (0..many).map(|number| self.start_s + number * i64::from(self.period_s))
     }
 
-    /// How many periods.
+    /// Returns the number of periods.
     pub fn len(&self) -> usize {
         self.periods().count()
     }
 
-    /// Whether nothing is asked for.
+    /// Returns true if the window has no period.
     pub fn is_empty(&self) -> bool {
         self.end_s <= self.start_s
     }
@@ -79,8 +79,8 @@ pub fn rounded_start(start_s: i64, now_s: i64, period_s: u32) -> i64 {
     start_s - start_s.rem_euclid(step_s)
 }
 
-/// Whether CloudWatch has points of such a period that far back: below a minute for 3 hours, one
-/// minute for 15 days, 5 minutes for 63 days, an hour beyond.
+/// Returns true if CloudWatch has points of such a period that far back: below a minute for 3
+/// hours, one minute for 15 days, 5 minutes for 63 days, an hour beyond.
 pub fn has_points(start_s: i64, now_s: i64, period_s: u32) -> bool {
     let (age_s, period_s) = (now_s - start_s, i64::from(period_s));
     let step_s = match age_s {

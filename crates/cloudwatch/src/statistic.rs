@@ -9,13 +9,13 @@ use std::str::FromStr;
 /// known (a statistic set of PutMetricData does not have them).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many values.
+    /// Number of values.
     pub count: f64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: f64,
-    /// The least.
+    /// Least value.
     pub min: f64,
-    /// The most.
+    /// Largest value.
     pub max: f64,
     /// Values, each with how often it occurred, in no order; none: not known.
     pub values: Option<Vec<(f64, f64)>>,
@@ -109,15 +109,15 @@ impl Distribution {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Statistic {
-    /// How many values.
+    /// Number of values.
     SampleCount,
-    /// Their sum.
+    /// Sum of the values.
     Sum,
-    /// Their mean.
+    /// Mean of the values.
     Average,
-    /// The least.
+    /// Least value.
     Minimum,
-    /// The most.
+    /// Largest value.
     Maximum,
     /// A percentile, percent.
     Percentile(f64),
@@ -143,7 +143,7 @@ const SIMPLE: [(&str, Statistic); 5] = [
 const NOT_SERVED: [&str; 7] = ["tc", "ts", "wm", "TC(", "TS(", "WM(", "PR("];
 
 impl Statistic {
-    /// Whether it is one of SampleCount, Average, Sum, Minimum, Maximum.
+    /// Returns true for SampleCount, Average, Sum, Minimum and Maximum.
     pub fn is_simple(self) -> bool {
         SIMPLE.iter().any(|(_, simple)| *simple == self)
     }

@@ -21,7 +21,7 @@ pub const MAX_ALARM_HISTORY: usize = 1_000;
 const MAX_REASON_CHARS: usize = 1_023;
 const MAX_REASON_DATA_CHARS: usize = 4_000;
 /// Beginning of the ARN of an action of the lab; the type of the action follows. Region and account
-/// are those of the lab. Region and account are those of the lab.
+/// are those of the lab.
 const ACTION_PREFIX: &str = "arn:aws:headrace:";
 /// Services whose ARNs CloudWatch takes as actions of alarms (CloudWatch API, PutMetricAlarm).
 const RECORDED: [&str; 7] = ["sns", "lambda", "autoscaling", "automate", "swf", "ssm", "ssm-incidents"];
@@ -35,8 +35,7 @@ pub struct AlarmRequest {
     pub command: AlarmCommand,
 }
 
-/// Commands about alarms. Those marked *daemon* report what it found or did. Those marked *daemon*
-/// report what it found or did.
+/// Commands about alarms. Those marked *daemon* report what it found or did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlarmCommand {
@@ -103,8 +102,7 @@ pub enum AlarmCommand {
     },
 }
 
-/// Changes of alarms. Written to the journal: nothing is renamed or taken away. Written to the
-/// journal: nothing is renamed or taken away.
+/// Changes of alarms. Written to the journal: nothing is renamed or taken away.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // the fields are those of the commands

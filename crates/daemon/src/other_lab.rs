@@ -20,8 +20,7 @@ use zeroize::Zeroizing;
 
 /// Beginning of the URL of a lab; its data directory follows.
 const SCHEME: &str = "lab://";
-/// Longest wait for an answer of the other lab. A guess: both calls look things up in memory. A
-/// guess: both calls look things up in memory.
+/// Longest wait for an answer of the other lab. A guess: both calls look things up in memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest answer, bytes: an offer has some hundred.
 const MOST_ANSWER: usize = 1 << 16;

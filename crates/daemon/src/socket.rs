@@ -25,7 +25,6 @@ const MOST_CALLERS: usize = 64;
 const IDLE: Duration = Duration::from_secs(3_600);
 const STALLED: Duration = Duration::from_secs(30);
 /// Interval at which the listener looks for callers and for the end. A guess: not felt by a caller.
-/// A guess: not felt by a caller.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize)]

@@ -27,12 +27,13 @@ pub type DeviceNumber = usize;
 /// In `pace`: the model decides.
 const PACED: i64 = -1;
 
-/// How an attached volume answers.
+/// Pace of an attached volume's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// When the model says.
+    /// Answers leave at the model's completion time.
     Model,
-    /// This many ns after its arrival; 0: at once. Used to measure the machine's own path.
+    /// Answers leave this many ns after the request's arrival; 0 for at once. Used to measure the
+    /// machine's own path.
     Fixed(u64),
 }
 
@@ -42,9 +43,9 @@ pub struct AttachedVolume {
     pub device_number: DeviceNumber,
     /// The name of its file: the volume id.
     pub id: String,
-    /// Where its bytes live.
+    /// Bytes of the volume.
     pub backing: Arc<dyn Backing>,
-    /// What it did.
+    /// Counters of its requests.
     pub meter: Meter,
     /// Faults.
     pub faults: FaultInjector,
@@ -71,12 +72,12 @@ impl AttachedVolume {
         Nanos(self.path_ns.load(Ordering::Relaxed))
     }
 
-    /// Sets what was measured.
+    /// Sets the path's own time, ns, as it was measured.
     pub fn set_path(&self, nanos: u64) {
         self.path_ns.store(nanos, Ordering::Relaxed);
     }
 
-    /// How it answers.
+    /// Returns the pace of its answers.
     pub fn pace(&self) -> Pace {
         match self.pace.load(Ordering::Relaxed) {
             PACED => Pace::Model,
@@ -84,7 +85,7 @@ impl AttachedVolume {
         }
     }
 
-    /// Changes how it answers.
+    /// Changes the pace of its answers.
     pub fn set_pace(&self, pace: Pace) {
         let code = match pace {
             Pace::Model => PACED,
@@ -98,7 +99,7 @@ struct Decider {
     host: Host,
     instance: Option<InstanceLimits>,
     storages: Vec<Option<StorageSpec>>,
-    /// Of the members of arrays, by device number.
+    /// Counters of the members of arrays, by device number.
     meters: Vec<Vec<Meter>>,
     recorder: Option<Recorder>,
 }
@@ -108,7 +109,7 @@ pub struct Devices {
     /// Device time.
     pub clock: Clock,
     decider: Mutex<Decider>,
-    /// Whether the decider has a recorder; set under its lock, read without.
+    /// True if the decider has a recorder; set under its lock, read without.
     recording: AtomicBool,
     attached: RwLock<Vec<Option<Arc<AttachedVolume>>>>,
 }
@@ -298,7 +299,7 @@ impl Devices {
         self.decider().host.instance.as_ref().map(|instance| instance.balances(self.clock.now()))
     }
 
-    /// Where modifications stand, by member: true while one is in progress.
+    /// Returns true while a modification of a member is in progress.
     pub fn is_modifying(&self, device_number: DeviceNumber) -> bool {
         let mut decider = self.decider();
         let now = self.clock.now();
@@ -307,7 +308,7 @@ impl Devices {
         device.members().iter().any(|member| member.modification_state(now).is_some())
     }
 
-    /// What each member of an array did since it was last asked; empty for a single volume.
+    /// Takes the counts of each member of an array since the last call; empty for a single volume.
     pub fn member_samples(&self, device_number: DeviceNumber) -> Vec<Sample> {
         let decider = self.decider();
         let now = self.clock.now();

@@ -160,8 +160,8 @@ pub fn resized(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether it is in use: by a mounted file system, an md array or swap. An open file descriptor
-/// alone does not count.
+/// Returns true if a loop device is in use: by a mounted file system, an md array or swap. An open
+/// file descriptor alone does not count.
 pub fn is_busy(path: &Path) -> bool {
     let exclusive = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::EXCL.bits() as i32).open(path);
     exclusive.is_err_and(|error| error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()))

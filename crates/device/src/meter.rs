@@ -1,4 +1,4 @@
-//! What a volume did since it was last asked: operations, bytes, times, queue, idle time, time
+//! Counters of a volume since the last reading: operations, bytes, times, queue, idle time, time
 //! beyond each cap, latencies by size.
 
 use headrace_model::{Cap, Decision, Io, Nanos, Op, Verdict};
@@ -36,10 +36,10 @@ pub fn class_of(bytes: u32) -> usize {
     SIZE_CLASSES.iter().position(|&most| bytes <= most).unwrap_or(SIZE_CLASSES.len())
 }
 
-/// What a volume did in a stretch of time.
+/// Counts of a volume over a stretch of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Its length, ns.
+    /// Length of the stretch, ns.
     pub span_ns: u64,
     /// Requests answered: reads, writes.
     pub ops: [u64; 2],
@@ -63,7 +63,7 @@ pub struct Sample {
     pub exceeded_ns: [u64; Cap::ALL.len()],
     /// Latencies by operation and size class.
     pub latency: Box<[[Histogram; 5]; 2]>,
-    /// How late answers left.
+    /// Answers by their delay behind the model's completion time.
     pub late: Box<Histogram>,
 }
 

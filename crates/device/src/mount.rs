@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// What /proc/mounts shows as the source of our mounts.
+/// Source of our mounts in /proc/mounts.
 pub const SOURCE: &str = "headrace";
 /// Requests in the kernel's queue at most: 64 volumes at depth 128, the loop driver's own.
 const MOST_WAITING: u16 = 8_192;

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Frames that may wait for the disk: some 60 MB. A disk slower than that breaks the record, not
 /// the volume.
 const MOST_WAITING: usize = 1 << 20;
-/// How often frames are written, so that writes are few and large. A guess.
+/// Interval at which frames are written, so that writes are few and large. A guess.
 const WRITE_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Recorder {
         Ok(Recorder { shared, thread: Some(thread), path: path.to_path_buf() })
     }
 
-    /// Where it is written.
+    /// Returns the path of the record.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -6,7 +6,7 @@ use rustix::mount::{unmount, UnmountFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What was found and what became of it.
+/// Mounts and loop devices that were found, and the result of their release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StaleMounts {
     /// Loop devices that were released.
@@ -34,7 +34,7 @@ pub fn release(folder: &Path) -> io::Result<StaleMounts> {
     Ok(found)
 }
 
-/// Whether one of our file systems is mounted on `folder`.
+/// Returns true if one of our file systems is mounted on `folder`.
 pub fn is_ours(folder: &Path) -> io::Result<bool> {
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
     Ok(table.lines().any(|line| {

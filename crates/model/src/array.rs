@@ -2,8 +2,8 @@
 //!
 //! Pure geometry, as Linux md lays it out (md(4)): chunks go round the members; `raid10` is md's
 //! near-2 layout; `raid10f2` its far-2 layout, whose second copy lies in the other half of the next
-//! member; `raid5` is left-symmetric. How fast a member answers, and whether it has failed, is
-//! known to the volume alone: nothing here needs to know that a slow member slows the stripe.
+//! member; `raid5` is left-symmetric. The speed of a member, and its failure, are known to the
+//! volume alone: nothing here needs to know that a slow member slows the stripe.
 
 use crate::io::{Io, Op};
 use headrace_catalog::RaidLevel;
@@ -13,7 +13,7 @@ use headrace_catalog::RaidLevel;
 pub struct Part {
     /// Index of the member.
     pub member: usize,
-    /// What is asked of it.
+    /// Request to the member.
     pub io: Io,
     /// Another member with the same data, for a read that may go to either.
     pub mirror: Option<(usize, u64)>,
@@ -40,7 +40,7 @@ pub struct Layout {
     level: RaidLevel,
     members: u64,
     chunk: u64,
-    /// Where the far copies begin on each member.
+    /// Beginning of the far copies on each member, bytes.
     far_offset: u64,
     /// RAID 0 of unlike members: where the smaller end, the rest goes on over the others. Empty for
     /// like members.
@@ -101,7 +101,8 @@ impl Layout {
         self.chunk
     }
 
-    /// Where copy number `copy` of a chunk's data lies: the member, and the first byte on it.
+    /// Returns the place of copy number `copy` of a chunk's data: the member, and the first byte on
+    /// it.
     fn place(&self, chunk: u64, copy: u64) -> (usize, u64) {
         let n = self.members;
         let row = |chunks: u64| chunk / chunks * self.chunk;
@@ -133,7 +134,7 @@ impl Layout {
         })
     }
 
-    /// Where `bytes` from `at` on lie: for moving the data itself.
+    /// Returns the places of `bytes` from `at` on: for moving the data itself.
     pub fn pieces(&self, at: u64, bytes: u32) -> Vec<Piece> {
         let io = Io { op: Op::Read, offset: at, bytes };
         self.runs(&io).map(|run| self.piece(run)).collect()
@@ -163,7 +164,7 @@ impl Layout {
         Piece { at: run.chunk * self.chunk + run.within, bytes: run.bytes, copies: self.places(run).collect(), parity }
     }
 
-    /// Whether some of the data has no copy left; `failed` tells which members are lost.
+    /// Returns true if some of the data has no copy left; `failed` tells which members are lost.
     pub fn is_lost(&self, failed: impl Fn(usize) -> bool) -> bool {
         let n = self.members as usize;
         let gone = |member: usize| failed(member % n);
@@ -316,7 +317,7 @@ pub struct Amplification {
 }
 
 impl Amplification {
-    /// Of a level with `members` members; 1, 0, 1 for a single volume.
+    /// Computes it for a level with `members` members; 1, 0, 1 for a single volume.
     pub fn of(level: Option<RaidLevel>, members: usize) -> Amplification {
         let n = members as f64;
         let (reads_per_write, writes_per_write) = match level {

@@ -50,14 +50,14 @@ const SCALE: u128 = NANOS_PER_SECOND as u128;
 /// second. Chosen by us between those two.
 const MAIN_DEPTH_SHIFT: u32 = 6;
 
-/// The same share in seconds, for the interval form.
+/// Depth of the `main` part in seconds, for the interval form.
 pub const MAIN_DEPTH_S: f64 = 1.0 / (1u64 << MAIN_DEPTH_SHIFT) as f64;
 
 /// Share of unused tokens that goes back into the reserve, in 1/65536: 874 = 1/75, so 30 s of rest
 /// restore 0.4 s of tokens (measured 0.33-0.46 s; see the module header).
 const RESERVE_REFILL_Q16: u128 = 874;
 
-/// The same share as a number, for the interval form.
+/// Share of unused tokens that goes back into the reserve as a number, for the interval form.
 pub const RESERVE_REFILL: f64 = 874.0 / 65536.0;
 
 /// Seconds until `level` tokens are gone while `asked` a second are taken and `refill` come back;
@@ -231,7 +231,7 @@ impl Bucket {
         }
     }
 
-    /// What changes, for saving.
+    /// Returns the state that changes in use, for saving.
     pub fn state(&self) -> BucketState {
         BucketState { level: Tokens::from_scaled(self.level), reserve: Tokens::from_scaled(self.reserve), at: self.at }
     }
@@ -260,7 +260,7 @@ const SPREAD_BITS: u32 = 10;
 /// 16 queues of 16 requests at the cap, between gp3 and io2 at 4,000 and 16,000 IOPS
 /// (miztiik/ebs-gp3-perf, 2020). Between two of them the logarithm is interpolated.
 const SPREAD_SHAPE: [(f64, f64); 8] = [(0.0, 0.06), (0.01, 0.12), (0.05, 0.36), (0.5, 0.85), (0.95, 2.22), (0.99, 3.0), (0.999, 3.9), (1.0, 5.0)];
-/// Its coefficient of variation.
+/// Coefficient of variation of [`SPREAD_SHAPE`].
 const SPREAD_SHAPE_VARIATION: f64 = 0.65;
 /// Up to this coefficient the measured quantiles (io1 with 32 requests a queue: p99 2.07 and p50
 /// 0.87-0.97 of the mean) are those of a gamma distribution.

@@ -21,7 +21,7 @@ pub const FETCH_MEAN_NS: f64 = FETCH_MEDIAN_NS * 1.133_148_453;
 /// Bound of the fetches when no initialization rate is bought, bytes/s (guess).
 pub const DEFAULT_FETCH_BYTES_S: u64 = 100 << 20;
 
-/// What of a volume still lies in the snapshot.
+/// Part of a volume that still lies in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotOrigin {
     /// Written bytes of the snapshot: they are taken to be the first ones of the volume.
@@ -40,7 +40,8 @@ pub struct FirstTouch {
     fetches: Bucket,
     // A bought rate also loads the volume from its start on, touched or not.
     background: Option<(u64, u64)>,
-    // Of a map of chunks alone: how many there were, and from which on the background goes on.
+    // For a map of chunks only: the number of chunks, and the one from which the background goes
+    // on.
     mapped: Option<(u64, u64)>,
     // Moment at which the background began.
     since: Nanos,

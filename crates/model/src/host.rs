@@ -10,10 +10,10 @@
 //!
 //! Every instance type has EBS limits in IOPS (of 16 KiB) and bytes a second. Small sizes have a
 //! baseline and a maximum: AWS promises the maximum for at least 30 minutes once every 24 hours.
-//! How its burst bucket works is not published. Assumed is one that holds 30 minutes of (maximum -
-//! baseline), refills with the part of the baseline that is not used, and is full again after 24
-//! hours in any case. I/Os and bytes have balances of their own (CloudWatch: EBSIOBalance%,
-//! EBSByteBalance%).
+//! AWS does not publish the rules of its burst bucket. Assumed is one that holds 30 minutes of
+//! (maximum - baseline), refills with the part of the baseline that is not used, and is full again
+//! after 24 hours in any case. I/Os and bytes have balances of their own (CloudWatch:
+//! EBSIOBalance%, EBSByteBalance%).
 
 use crate::accounting::Accounting;
 use crate::array::{Layout, Part};
@@ -54,7 +54,7 @@ pub struct InstanceBalances {
     pub bytes: Option<Balance>,
 }
 
-/// What changes in an instance, for saving.
+/// State that changes in an instance, for saving.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceState {
     iops: Option<(BucketState, Option<BucketState>)>,
@@ -188,7 +188,7 @@ impl Instance {
         self.iops.iter_mut().chain(self.bytes.iter_mut()).for_each(|limit| limit.set_balance_percent(now, percent));
     }
 
-    /// What changes, for saving.
+    /// Returns the state that changes in use, for saving.
     pub fn state(&self) -> InstanceState {
         InstanceState {
             iops: self.iops.as_ref().map(Limit::state),
@@ -226,7 +226,7 @@ pub struct Device {
 pub struct SavedDevice {
     /// Volume or array.
     pub storage: StorageSpec,
-    /// Its members, in order.
+    /// Members in their order.
     pub members: Vec<SavedVolume>,
 }
 
@@ -259,12 +259,12 @@ impl Device {
         Device { members, layout: layout_of(&saved.storage), parts: Vec::new(), answers: Vec::new() }
     }
 
-    /// Its volumes.
+    /// Returns the volumes of the device.
     pub fn members(&self) -> &[Volume] {
         &self.members
     }
 
-    /// Its volumes, to set balances, degrade, modify or lose them.
+    /// Returns the volumes of the device, to set balances, degrade, modify or lose them.
     pub fn members_mut(&mut self) -> &mut [Volume] {
         &mut self.members
     }
@@ -298,7 +298,8 @@ impl Device {
         self.members.iter_mut().zip(maps).for_each(|(member, map)| member.load_chunks(map, share, since));
     }
 
-    /// Whether data are gone: a single volume is lost, or an array has too few members left.
+    /// Returns true if data are gone: a single volume is lost, or an array has too few members
+    /// left.
     pub fn is_lost(&self) -> bool {
         let failed = |member: usize| self.members[member].is_failed();
         self.layout.as_ref().map_or_else(|| failed(0), |layout| layout.is_lost(failed))
@@ -313,8 +314,8 @@ impl Device {
         }
     }
 
-    /// What the last request to an array became: member, request and answer of each part. Empty for
-    /// a single volume.
+    /// Returns the parts of the last request to an array: member, request and answer of each. Empty
+    /// for a single volume.
     pub fn last_parts(&self) -> impl Iterator<Item = (usize, Io, Decision)> + '_ {
         self.parts.iter().zip(&self.answers).map(|(part, answer)| (part.member, part.io, *answer))
     }
@@ -359,7 +360,7 @@ impl Device {
     }
 }
 
-/// How an array lays out its data; none for a single volume.
+/// Returns the data layout of an array; None for a single volume.
 pub fn layout_of(spec: &StorageSpec) -> Option<Layout> {
     let sizes: Vec<u64> = spec.members.iter().map(|member| member.size_gib << 30).collect();
     spec.raid.map(|level| Layout::of_sizes(level, &sizes, spec.chunk_kib * 1_024))
@@ -414,9 +415,9 @@ impl Host {
 /// An instance at rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedInstance {
-    /// Its limits.
+    /// Limits of the instance.
     pub limits: InstanceLimits,
-    /// Levels.
+    /// Levels of its buckets.
     pub state: InstanceState,
 }
 
@@ -439,26 +440,26 @@ pub enum HostChange {
     Put {
         /// Slot.
         device: usize,
-        /// What comes.
+        /// Device that takes the slot.
         saved: Box<SavedDevice>,
     },
-    /// Credits of one member, or of all.
+    /// The credits of one member, or of all, are set.
     Balance {
         /// Slot.
         device: usize,
-        /// Member; none: all.
+        /// Index of the member; None for all.
         member: Option<usize>,
-        /// 0-100.
+        /// Balance, percent of the capacity, 0-100.
         percent: f64,
     },
-    /// Another instance; none: no limits beyond the volumes'.
+    /// The instance is replaced; None for no limits beyond the volumes'.
     Instance {
-        /// What comes.
+        /// Instance from now on.
         saved: Option<Box<SavedInstance>>,
     },
-    /// Burst buckets of the instance.
+    /// The burst buckets of the instance are set.
     InstanceBalance {
-        /// 0-100.
+        /// Balance, percent of the capacity, 0-100.
         percent: f64,
     },
     /// A degradation event of a member.

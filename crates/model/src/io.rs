@@ -5,8 +5,8 @@
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign, Sub};
 
-/// What a request does. A flush costs nothing on its own: an EBS write is durable when acknowledged
-/// (no separate flush cost was found in any published run).
+/// Operation of a request. A flush costs nothing on its own: an EBS write is durable when
+/// acknowledged (no separate flush cost was found in any published run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
@@ -86,7 +86,7 @@ impl Cap {
     }
 }
 
-/// Whether the request succeeds.
+/// Success or failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -147,7 +147,7 @@ impl Nanos {
         Nanos((seconds * 1e9) as u64)
     }
 
-    /// As seconds, for people and charts; never fed back into the model.
+    /// Returns the time in seconds, for people and charts; never fed back into the model.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_SECOND as f64
     }

@@ -1,4 +1,4 @@
-//! How long a request takes once the limiters let it through.
+//! Latency of a request after the limiters let it through.
 //!
 //! Below its cap the latency of an EBS volume does not depend on its load (gp3: p50 0.44 ms from
 //! 800 to 14,400 IOPS; scylladb/diskplorer 2022), so it is an independent draw:
@@ -77,7 +77,7 @@ pub struct LatencyProfile {
     pub stall_median_ms: f64,
     /// high, medium, low or guess.
     pub confidence: String,
-    /// Where the numbers come from.
+    /// Source of the numbers.
     pub source: String,
 }
 
@@ -127,7 +127,8 @@ impl LatencyProfile {
             + self.stall_per_io * lognormal_mean(self.stall_median_ms * 1e3, STALL_SIGMA)
     }
 
-    /// What a size other than 16 KiB adds, us; negative where smaller is faster.
+    /// Returns the latency that a size other than 16 KiB adds, us; negative where smaller is
+    /// faster.
     pub fn size_us(&self, bytes: f64) -> f64 {
         let kib = bytes / 1_024.0 - REFERENCE_KIB;
         kib * if kib > 0.0 { self.size_us_per_kib } else { self.small_us_per_kib }

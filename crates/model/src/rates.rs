@@ -70,8 +70,8 @@ impl Rates {
     }
 }
 
-/// How long optimizing takes, guessed around reports of 6-24 h per TiB: 6 h and 12 h per TiB in
-/// use.
+/// Returns the duration of optimizing, guessed around reports of 6-24 h per TiB: 6 h and 12 h per
+/// TiB in use.
 pub fn default_optimizing(used_gib: u64) -> Nanos {
     Nanos::from_secs(6 * 3_600 + 12 * 3_600 * used_gib / 1_024)
 }
@@ -79,7 +79,7 @@ pub fn default_optimizing(used_gib: u64) -> Nanos {
 /// Seconds spent in `modifying`; "seconds to a minute" in AWS's words.
 pub const DEFAULT_MODIFYING: Nanos = Nanos::from_secs(30);
 
-/// Where a modification stands; the names AWS uses.
+/// Phase of a modification, with AWS's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModificationPhase {
@@ -96,7 +96,7 @@ pub enum ModificationPhase {
 pub struct VolumeModification {
     /// Limits afterwards.
     pub target: VolumeLimits,
-    /// When `modifying` ends.
+    /// End of `modifying`.
     pub modifying_until: Nanos,
     /// When `optimizing` ends.
     pub optimizing_until: Nanos,

@@ -20,7 +20,7 @@ use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use serde::Serialize;
 use std::fmt;
 
-/// What a record begins with; the digit is the version of the format.
+/// First bytes of a record; the digit is the version of the format.
 const MAGIC: &[u8; 7] = b"HRREC1\n";
 /// Longest header or change that is read, bytes: 64 arrays of 32 members stay far below. A longer
 /// one means that the file is damaged.
@@ -39,27 +39,27 @@ pub enum Frame {
     Request {
         /// Slot of the device.
         device: u16,
-        /// Asked of one member alone (a rebuild), not of the device.
+        /// Member that was asked alone (a rebuild), in place of the device.
         member: Option<u8>,
         /// Arrival.
         now: Nanos,
-        /// What was asked.
+        /// Request.
         io: Io,
-        /// What was decided.
+        /// Decision of the model.
         decision: Decision,
     },
     /// A change.
     Change {
-        /// When.
+        /// Time of the change.
         now: Nanos,
-        /// What.
+        /// Change of the model's state.
         change: HostChange,
     },
-    /// How late one answer left the wall clock, ns.
+    /// Delay of one answer behind its completion time on the wall clock, ns.
     Late(u32),
 }
 
-/// Why bytes cannot be read as a record.
+/// Error of bytes that cannot be read as a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotARecord(String);
 
@@ -145,7 +145,7 @@ impl Frame {
     }
 }
 
-/// Whether a device can be made of what was saved.
+/// Checks that a device can be made from its saved state.
 fn sound(saved: &SavedDevice) -> Result<(), NotARecord> {
     match saved.storage.check() {
         Ok(()) if saved.members.len() == saved.storage.members.len() => Ok(()),

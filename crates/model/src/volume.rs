@@ -30,11 +30,11 @@ use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How long a request to a lost volume takes to come back as an error: not measured, but never
-/// nothing, or a client that retries would stop time.
+/// Time until a request to a lost volume comes back as an error: not measured, but never nothing,
+/// or a client that retries would stop time.
 pub const FAILURE_TAKES: Nanos = Nanos::from_micros(1_000);
 
-/// What of the model is switched on.
+/// Parts of the model that are switched on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelOptions {
     /// Merge sequential requests that wait together.
@@ -62,7 +62,7 @@ impl Default for ModelOptions {
 }
 
 impl ModelOptions {
-    /// As volumes behave behind an instance: outside the Nitro System the host is Xen.
+    /// Makes the options for volumes behind an instance: outside the Nitro System the host is Xen.
     pub fn behind(instance: Option<&InstanceLimits>) -> Self {
         ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() }
     }
@@ -114,13 +114,13 @@ pub struct VolumeState {
 /// A volume at rest: all of it, so that it goes on to the nanosecond where it was left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedVolume {
-    /// Its limits then.
+    /// Limits at that time.
     pub limits: VolumeLimits,
-    /// What of the model was on.
+    /// Parts of the model that were on.
     pub options: ModelOptions,
     /// Levels and chance.
     pub state: VolumeState,
-    /// Whether it was lost.
+    /// True if it was lost.
     pub failed: bool,
     /// Events that had not ended.
     pub degradations: Vec<Degradation>,
@@ -173,7 +173,7 @@ pub struct Volume {
     iops: Option<Bucket>,
     bytes: Bucket,
     credits: Option<Bucket>,
-    // Of reads; those above are then of writes alone.
+    // Caps of reads; the caps above are then of writes only.
     reads: Option<ReadCaps>,
     latency: [Arc<LatencyTable>; 2],
     holds: [HoldProfile; 2],
@@ -340,7 +340,7 @@ impl Volume {
     /// The limit behind which the queue stands, for a request that only waited for those before it.
     fn waiting_cap(&self) -> Cap {
         let probe = Charge { ios: 1, bytes: 4_096 };
-        // Where reads have caps of their own, those before it may be of either kind.
+        // If reads have caps of their own, the requests before it may be reads or writes.
         let cap_of = |op| self.earliest(self.last_start, op, probe).1;
         match (cap_of(Op::Write), cap_of(Op::Read)) {
             (Cap::None, Cap::None) => Cap::VolumeThroughput,
@@ -468,7 +468,7 @@ impl Volume {
         true
     }
 
-    /// What the volume was made from; its blocks load on first touch from now on.
+    /// Sets the snapshot that the volume was made from; its blocks load on first touch from now on.
     pub fn created_from_snapshot(&mut self, origin: &SnapshotOrigin) {
         self.touch = Some(FirstTouch::new(origin));
     }
@@ -506,7 +506,7 @@ impl Volume {
         true
     }
 
-    /// Where a modification stands; none when nothing is in progress.
+    /// Returns the phase of the modification in progress; None without one.
     pub fn modification_state(&self, now: Nanos) -> Option<ModificationPhase> {
         self.modification.as_ref().map(|change| change.state(now))
     }
@@ -516,7 +516,7 @@ impl Volume {
         self.failed = failed;
     }
 
-    /// Whether it is lost.
+    /// Returns true if the volume is lost.
     pub fn is_failed(&self) -> bool {
         self.failed
     }
@@ -526,7 +526,7 @@ impl Volume {
         self.last_start
     }
 
-    /// What changes while it is used, for saving.
+    /// Returns the state that changes in use, for saving.
     pub fn state(&self) -> VolumeState {
         VolumeState {
             iops: self.iops.as_ref().map(Bucket::state),

@@ -21,8 +21,7 @@ use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
 
 /// Longest wait for an answer. A guess: KMS answers within some 10 ms; a volume waits for this
-/// while it is opened. A guess: KMS answers within some 10 ms; a volume waits for this while it is
-/// opened.
+/// while it is opened.
 #[cfg(feature = "aws")]
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer: KMS encrypts at most 4,096 bytes.

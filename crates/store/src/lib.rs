@@ -68,7 +68,7 @@ pub trait Backing: Send + Sync {
     fn allocated(&self) -> io::Result<u64>;
 
     /// Returns false if every byte of a range is zero. May return true for zeros, never the
-    /// opposite. May say so of zeros, never the opposite.
+    /// opposite.
     fn may_hold_data(&self, _offset: u64, _bytes: u64) -> bool {
         true
     }

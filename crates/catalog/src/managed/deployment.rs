@@ -1,4 +1,4 @@
-//! Where a MySQL server can run: services and their options.
+//! Deployments of a MySQL server: services and their options.
 
 use crate::error::{did_you_mean, CatalogError, Problem};
 use serde::Serialize;

@@ -29,7 +29,7 @@ use crate::instance::InstanceLimits;
 use crate::{Catalog, NaiveDate, VolumeSpec, VolumeType};
 use serde::Serialize;
 
-/// What a class of a managed service runs on.
+/// Machine behind a class of a managed service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServiceClass {
     /// Name at the service: `db.r6g.2xlarge`; on EC2 the instance type.
@@ -45,7 +45,8 @@ pub struct ServiceClass {
 }
 
 impl Catalog {
-    /// What `instance_type` (an EC2 type, or a class `db.TYPE`) gives a server of a deployment.
+    /// Returns the machine of a server of a deployment. `instance_type` is an EC2 type, or a class
+    /// `db.TYPE`.
     ///
     /// # Errors
     /// [`CatalogError::UnknownInstance`] where the service does not offer the class,
@@ -116,12 +117,12 @@ impl Catalog {
         self.managed_tables().ok()?.rule(deployment.service(), deployment.option(), key, date)
     }
 
-    /// The same under another option: `reader`, `no-reader` of Aurora.
+    /// Returns a rule of a service on a day under another option: `reader`, `no-reader` of Aurora.
     pub fn managed_rule_of(&self, service: Service, option: &str, key: &str, date: NaiveDate) -> Option<ManagedRule> {
         self.managed_tables().ok()?.rule(service, option, key, date)
     }
 
-    /// What a deployment cannot do.
+    /// Returns the operations that a deployment does not allow.
     pub fn service_limits(&self, deployment: Deployment) -> Vec<&ServiceLimit> {
         let of = |row: &&ServiceLimit| row.service == deployment.service().as_str() && (row.option == "any" || row.option == deployment.option());
         self.managed_tables().map_or_else(|_| Vec::new(), |tables| tables.cannot.iter().filter(of).collect())

@@ -18,9 +18,9 @@ pub struct RdsStorage {
     pub throughput_mib_s: Option<u64>,
     /// Allocated, GiB: what is billed.
     pub size_gib: u64,
-    /// Its type.
+    /// Volume type.
     pub volume_type: VolumeType,
-    /// Where the rules come from, and the days they speak for.
+    /// Sources of the rules, and the days they speak for.
     pub source: String,
     /// Day of the rules.
     pub as_of: String,
@@ -93,7 +93,7 @@ impl<'a> SizeRules<'a> {
     }
 }
 
-/// What RDS's rules say of a range of sizes of a volume type.
+/// Rules of RDS for a range of sizes of a volume type.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RdsRange {
     /// Smallest size, GiB.

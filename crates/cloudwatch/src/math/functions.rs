@@ -105,7 +105,7 @@ impl Call<'_> {
         }
     }
 
-    /// Of a series one number; of several the series of what each time has.
+    /// Reduces a series to a number, and several series to the series over the values of each time.
     fn reduced(&self) -> Outcome {
         self.counted(1, 1)?;
         match self.argument(0)? {

@@ -12,8 +12,7 @@ pub(crate) const LAB_RULE: &str = "rule of the lab, docs/reference/lab-protocol.
 pub(crate) const API_TEXT: &str = "EC2 API text, PyPI botocore 1.43.11";
 
 /// Types of refusals. The names are those of the socket protocol; each stands for an error code of
-/// the EC2 API. The names are those of the socket protocol; each stands for an error code of the
-/// EC2 API.
+/// the EC2 API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {

@@ -67,7 +67,7 @@ pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<S
 }
 
 /// Makes the text that identifies a request under a token: the name of the call, and a digest of
-/// its arguments. An argument that is null counts as left out. One that is null counts as left out.
+/// its arguments. An argument that is null counts as left out.
 fn request_of(name: &str, args: &Arguments) -> String {
     let given: BTreeMap<&String, &Arguments> = args.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).collect();
     let text = serde_json::to_string(&given).unwrap_or_default();

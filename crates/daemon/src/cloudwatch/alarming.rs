@@ -114,8 +114,7 @@ impl Engine {
 }
 
 /// Returns true if an alarm that ignores percentiles of few values has too few values between two
-/// times (s). Without any value the data are missing, which has a rule of its own. Without any, the
-/// data are missing, which has a rule of its own.
+/// times (s). Without any value the data are missing, which has a rule of its own.
 fn too_few_samples(spec: &AlarmSpec, reader: &mut Reader<'_>, (start_s, end_s): (i64, i64), now_s: i64) -> bool {
     let Some((least, counted)) = spec.least_samples() else { return false };
     let kept_s = now_s.min(start_s + headrace_cloudwatch::HOUR_S);

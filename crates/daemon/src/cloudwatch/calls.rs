@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 /// Most metrics in an answer of ListMetrics (API text, botocore 1.43).
 const METRICS_A_PAGE: usize = 500;
-/// Age up to which a metric is listed with `recently_active`, s (the same text: PT3H). PT3H).
+/// Age up to which a metric is listed with `recently_active`, s (the same text: PT3H).
 const RECENT_S: i64 = 3 * HOUR_S;
 /// Most periods that GetMetricStatistics answers (CloudWatch user guide).
 const MOST_DATAPOINTS: usize = 1_440;

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 /// Time for which a measurement of the path is used again, so that attaching many volumes measures
 /// once.
 const PATH_COUNTS_FOR: Duration = Duration::from_secs(60);
-/// Longest wait for the loop driver to release a device. A guess: it takes milliseconds. A guess:
-/// it takes milliseconds.
+/// Longest wait for the loop driver to release a device. A guess: it takes milliseconds.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 
 impl Engine {

@@ -128,8 +128,7 @@ impl Engine {
     }
 
     /// Notes the requests that were answered in this second to users of a volume that was detached
-    /// while they had it open. No time of an attachment is counted for it. No time of an attachment
-    /// is counted for it.
+    /// while they had it open. No time of an attachment is counted for it.
     fn note_parting(&self, second: u64, id: &VolumeId, parting: &AttachedVolume, is_part: bool) {
         let sample = Sample { span_ns: 0, idle_ns: 0, ..parting.meter.take(self.devices.clock.now()) };
         let Some(record) = self.lab(|lab| lab.volumes.get(id).cloned()).filter(|_| sample.ops != [0, 0]) else { return };

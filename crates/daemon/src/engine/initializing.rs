@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Wait of a loader after an error of the object store. A guess. A guess.
+/// Wait of a loader after an error of the object store. A guess.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 impl Engine {
@@ -36,7 +36,6 @@ impl Engine {
 
     /// Returns the blocks that a volume is made from; None if it has no snapshot or is loaded. The
     /// list of the snapshot's blocks is kept with the volume, so the volume opens while the object
-    /// store is away, too. Which blocks that has is kept with the volume: it opens while the object
     /// store is away, too.
     pub(crate) fn origin_of(&self, record: &VolumeRecord) -> io::Result<Option<Origin>> {
         let Some(origin) = record.origin.as_ref().filter(|origin| !origin.loaded) else { return Ok(None) };

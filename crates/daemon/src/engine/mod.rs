@@ -86,12 +86,10 @@ pub struct Options {
     #[arg(long)]
     pub as_of: Option<String>,
     /// Speed of modifications: a multiple of the wall clock's. Device timing is never scaled.
-    /// Device timing is never scaled.
     #[arg(long)]
     pub time_scale: Option<u32>,
     /// Store of the blocks of snapshots: file:///FOLDER or s3://BUCKET/PREFIX. Else as it was; at
-    /// first, the folder `snapshots` of the lab. Else as it was; at first, the folder `snapshots`
-    /// of the lab.
+    /// first, the folder `snapshots` of the lab.
     #[arg(long)]
     pub snapshot_store: Option<String>,
     /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the
@@ -518,8 +516,7 @@ impl Engine {
     }
 
     /// Returns true if the lab is down: devices gone, everything on disk. The process must not end
-    /// before: a flush that waits for its own threads would never end. Before that the process must
-    /// not end: a flush that waits for its own threads would never.
+    /// before: a flush that waits for its own threads would never end.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Acquire)
     }

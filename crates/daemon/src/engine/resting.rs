@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time without use after which a volume rests. A call uses the number of a device at once; ten
-/// seconds are a guess far beyond that. A call uses the number of a device at once; ten seconds are
-/// a guess far beyond that.
+/// seconds are a guess far beyond that.
 const IDLE_FOR: Duration = Duration::from_secs(10);
 /// An encrypted one sooner: its key is in memory as long as it is open.
 const ENCRYPTED_IDLE_FOR: Duration = Duration::from_secs(1);

@@ -143,7 +143,6 @@ impl Stretch {
 }
 
 /// Metrics of a volume over a second or a minute. The fields are the [`COLUMNS`], with their units.
-/// The fields are the [`COLUMNS`], with their units.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // The names say it; what needs words has them at COLUMNS.
 pub struct Row {

@@ -31,7 +31,7 @@ pub struct Listed {
     pub bytes: u64,
 }
 
-/// Operations of a store of objects. Names have been checked. Names have been checked.
+/// Operations of a store of objects. Names have been checked.
 pub trait Bucket: Send + Sync {
     /// Writes an object whole, or not at all. It is durable when this returns.
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()>;
@@ -101,7 +101,7 @@ impl Objects {
         Objects { url: url.to_string(), bucket }
     }
 
-    /// Returns the URL of the store. It never has credentials in it. Never has credentials in it.
+    /// Returns the URL of the store. It never has credentials in it.
     pub fn url(&self) -> &str {
         &self.url
     }

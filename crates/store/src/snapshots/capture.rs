@@ -46,8 +46,7 @@ struct Begins {
 
 impl Active {
     /// Returns the instant that is beginning, if its flag is set. A write asks once, so that
-    /// everything about the write follows from one answer. Asked once for each write, so that
-    /// everything about it follows from one answer.
+    /// everything about the write follows from one answer.
     fn begun(&self) -> Option<&Begins> {
         self.begins.as_ref().filter(|begins| begins.begun.load(Ordering::SeqCst))
     }

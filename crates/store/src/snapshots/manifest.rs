@@ -213,7 +213,7 @@ impl Manifest {
         page.place(index).map(Some).ok_or_else(|| self.wrong(&damaged(format!("its page has no block {index}"))))
     }
 
-    /// Returns the blocks in order, from `first` on. Reads page after page. Reads page after page.
+    /// Returns the blocks in order, from `first` on. Reads page after page.
     pub fn from(&self, first: u64) -> impl Iterator<Item = io::Result<(u64, Place)>> + '_ {
         let from = self.0.pages.partition_point(|page| (u64::from(page.number) + 1) * PAGE_BLOCKS <= first);
         (from..self.0.pages.len()).flat_map(move |at| match self.page(at) {

@@ -114,7 +114,7 @@ impl BlockSet {
     }
 
     /// Returns the blocks of the set in order, from `first` on. Each is looked for when it is asked
-    /// for. Each is looked for when it is asked for.
+    /// for.
     pub fn from(&self, first: u64) -> impl Iterator<Item = u64> + '_ {
         std::iter::successors(self.next(first), |block| self.next(block + 1))
     }

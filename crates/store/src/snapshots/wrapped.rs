@@ -26,8 +26,7 @@ pub struct WrappedKey {
     /// Key and endpoint of the KMS key, when it is not kept by the lab.
     #[serde(default)]
     pub elsewhere: Option<String>,
-    /// Algorithm of the wrapping: `AES_256_GCM` by the lab, `KMS` by a KMS elsewhere. `AES_256_GCM`
-    /// by the lab, `KMS` by a KMS elsewhere.
+    /// Algorithm of the wrapping: `AES_256_GCM` by the lab, `KMS` by a KMS elsewhere.
     pub algorithm: String,
     /// The encryption context under which it was wrapped.
     pub context: BTreeMap<String, String>,

@@ -49,7 +49,8 @@ impl Commitments {
         Ok(Commitments { rows })
     }
 
-    /// The factor for an instance type on a day: that of its family, else that of all families.
+    /// Returns the factor for an instance type on a day: that of its family, else that of all
+    /// families.
     pub(crate) fn get(&self, commitment: &str, instance_type: &str, date: NaiveDate) -> Result<&Commitment, CatalogError> {
         let of = || self.rows.iter().filter(|row| row.commitment == commitment);
         let names: BTreeSet<&str> = self.rows.iter().map(|row| row.commitment.as_str()).collect();

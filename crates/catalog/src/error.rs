@@ -3,7 +3,7 @@
 
 use chrono::NaiveDate;
 
-/// Which limit of its type a volume breaks, with the numbers, for callers that have words of their
+/// Limit of its type that a volume breaks, with the numbers, for callers that have words of their
 /// own for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what was asked for and the limit, in the units of the notation
@@ -97,7 +97,7 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
-    /// The four parts as one value.
+    /// Returns the four parts as one value.
     pub fn problem(&self) -> &Problem {
         match self {
             CatalogError::NotYet { problem, .. } => problem,
@@ -116,7 +116,7 @@ impl CatalogError {
         &self.problem().value
     }
 
-    /// Rule that the value breaks.
+    /// Returns the rule that the value breaks.
     pub fn rule(&self) -> &str {
         &self.problem().rule
     }
@@ -131,7 +131,7 @@ impl CatalogError {
         &self.problem().hint
     }
 
-    /// A short stable name of the kind, for other languages and for JSON.
+    /// Returns a short stable name of the kind, for other languages and for JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             CatalogError::Notation(_) => "notation",
@@ -146,7 +146,7 @@ impl CatalogError {
     }
 }
 
-/// "Did you mean X?", or `otherwise` when nothing is near.
+/// Returns "Did you mean X?", or `otherwise` when nothing is near.
 ///
 /// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one
 /// missing pair. A name that differs in its digits only, or has another number of parts, is not a
@@ -185,7 +185,7 @@ pub(crate) fn edit_distance(a: &[char], b: &str) -> usize {
     row[a.len()]
 }
 
-/// An error in a data file; `place` names file, row and field.
+/// Makes an error in a data file; `place` names file, row and field.
 pub(crate) fn broken(place: &str, rule: &str) -> CatalogError {
     CatalogError::Data(Box::new(Problem::new(place, rule, "data/README.md", "Correct the file; the columns and keys are described there.")))
 }

@@ -150,7 +150,7 @@ pub(crate) struct Instances {
     limits: HashMap<String, Vec<LimitRow>>,
     local_iops: HashMap<String, LocalIops>,
     launches: HashMap<String, LaunchRow>,
-    /// By family, the day a table first showed one of its types.
+    /// Day by family on which a table first showed one of its types.
     family_seen: HashMap<String, NaiveDate>,
     burst_seconds: u64,
 }
@@ -210,9 +210,9 @@ impl Instances {
         Ok(per_clock * clock_ghz)
     }
 
-    /// The launch of a type: its own row, or that of its family where the type was among the first
-    /// of it that a table showed. Sizes that joined a family later have the day they were first
-    /// seen.
+    /// Returns the launch of a type: its own row, or that of its family where the type was among
+    /// the first of it that a table showed. Sizes that joined a family later have the day they were
+    /// first seen.
     fn launch(&self, row: &TypeRow) -> Option<&LaunchRow> {
         let family = family(&row.instance_type);
         let of_family = || self.launches.get(family).filter(|_| self.family_seen.get(family) == Some(&row.first_seen));
@@ -294,7 +294,7 @@ impl Instances {
     }
 }
 
-/// The part of an instance type before the dot: `m5` of `m5.large`.
+/// Returns the part of an instance type before the dot: `m5` of `m5.large`.
 pub(crate) fn family(instance_type: &str) -> &str {
     instance_type.split_once('.').map_or(instance_type, |(family, _)| family)
 }

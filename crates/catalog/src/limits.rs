@@ -112,7 +112,7 @@ pub(crate) struct Resolver<'a> {
     caveats: Vec<Caveat>,
 }
 
-/// "a gp2 volume", "an io1 volume".
+/// Returns the volume type with its article: "a gp2 volume", "an io1 volume".
 fn a_volume(volume_type: VolumeType) -> String {
     let name = volume_type.as_str();
     let article = if name.starts_with('i') { "an" } else { "a" };
@@ -120,7 +120,7 @@ fn a_volume(volume_type: VolumeType) -> String {
 }
 
 impl<'a> Resolver<'a> {
-    /// `instance` comes with the table it is from.
+    /// Makes a resolver; `instance` comes with the table it is from.
     pub(crate) fn new(
         sources: &'a Sources,
         era: &'a VolumeEra,
@@ -182,8 +182,8 @@ impl<'a> Resolver<'a> {
         promise.value
     }
 
-    /// The first day of some eras is known to a few weeks only; a question inside them may belong
-    /// to the era before.
+    /// Notes a caveat on eras whose first day is known to a few weeks only: a question inside them
+    /// may belong to the era before.
     fn era_start_caveat(&mut self) {
         let evidence = &self.era.evidence;
         // SDK texts bracket the launches of 2015 within 28 days, all others closer.
@@ -198,7 +198,7 @@ impl<'a> Resolver<'a> {
         CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type.as_str(), broken)), ..problem }))
     }
 
-    /// The refusal of a field the type does not take.
+    /// Makes the refusal of a field the type does not take.
     fn not_taken(&self, what: &str, broken: BrokenLimit, hint: &str) -> CatalogError {
         let problem = Problem::new(
             self.spec.to_string(),
@@ -293,7 +293,8 @@ impl<'a> Resolver<'a> {
         Ok((iops, None))
     }
 
-    /// gp2: `clamp(per_gib * size, floor, cap)`, and credits while that is below the burst.
+    /// Computes the IOPS of gp2: `clamp(per_gib * size, floor, cap)`, and credits while that is
+    /// below the burst.
     fn iops_by_size(&mut self) -> (u64, Option<IoBurst>) {
         let IopsRule::PerGib { per_gib, floor, cap, burst } = &self.era.iops else {
             return (0, None);
@@ -319,7 +320,7 @@ impl<'a> Resolver<'a> {
         (iops, Some(io_burst))
     }
 
-    /// io1, io2: what was bought, which AWS requires to be named.
+    /// Returns the bought IOPS of io1 and io2, which AWS requires to be named.
     fn iops_provisioned(&mut self) -> Result<u64, CatalogError> {
         let IopsRule::Provisioned { min, max, per_gib, non_nitro_max } = &self.era.iops else {
             return Ok(0);
@@ -412,8 +413,8 @@ impl<'a> Resolver<'a> {
         Ok((bytes_s, None))
     }
 
-    /// gp2: a lower step for small volumes. Above it the figure with credits; without credits the
-    /// baseline in I/Os of 256 KiB binds by itself.
+    /// Computes the throughput of gp2: a lower step for small volumes. Above it the figure with
+    /// credits; without credits the baseline in I/Os of 256 KiB binds by itself.
     fn throughput_by_size(&mut self) -> u64 {
         let ThroughputRule::BySize { mib_s, small_mib_s, small_up_to_gib, credits_needed_below_gib } = &self.era.throughput else {
             return 0;
@@ -429,7 +430,7 @@ impl<'a> Resolver<'a> {
         mib_s.used("throughput.mib_s", &mut self.caveats) * MIB
     }
 
-    /// gp3: what is included or what was bought.
+    /// Returns the throughput of gp3: the included or the bought one.
     fn throughput_bought(&mut self, iops: u64) -> Result<u64, CatalogError> {
         let ThroughputRule::IncludedPlus { included_mib_s, max_mib_s, mib_s_per_iops } = &self.era.throughput else {
             return Ok(0);
@@ -457,8 +458,8 @@ impl<'a> Resolver<'a> {
         Ok(mib_s * MIB)
     }
 
-    /// io1, io2: the KiB/s for each provisioned IOPS in the step that these fall in, up to the cap
-    /// of the step.
+    /// Computes the throughput of io1 and io2: the KiB/s for each provisioned IOPS in the step that
+    /// these fall in, up to the cap of the step.
     fn throughput_per_iops(&mut self) -> u64 {
         let ThroughputRule::PerIops { non_nitro_cap_mib_s, tier } = &self.era.throughput else {
             return 0;
@@ -478,7 +479,7 @@ impl<'a> Resolver<'a> {
         self.outside_nitro("throughput", bytes_s, non_nitro_cap_mib_s.as_ref(), MIB)
     }
 
-    /// st1, sc1: baseline, burst and bucket grow with the size.
+    /// Computes the throughput of st1 and sc1: baseline, burst and bucket grow with the size.
     fn throughput_per_tib(&mut self) -> Throughput {
         let ThroughputRule::PerTib { baseline_per_tib_mib_s, baseline_cap_mib_s, burst_per_tib_mib_s, burst_cap_mib_s, capacity_tib_per_tib, initial_fraction } =
             &self.era.throughput
@@ -516,7 +517,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// Documented IOPS of one local disk of the instance, with what to know about them.
+    /// Returns the documented IOPS of one local disk of the instance, with a caveat about them.
     fn documented_local(&self) -> Option<(LocalIops, Caveat)> {
         let instance = self.instance?;
         let row = self.instances?.local_iops(&instance.instance_type)?;

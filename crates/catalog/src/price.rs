@@ -59,18 +59,19 @@ pub struct RegionPrices {
     pub location: String,
     /// Day asked for.
     pub as_of: NaiveDate,
-    /// By product, component and quantity.
+    /// Prices by product, component and quantity.
     pub items: Vec<PriceItem>,
 }
 
 impl RegionPrices {
-    /// The price steps of a component, lowest quantity first; empty when the region has none.
+    /// Returns the price steps of a component, lowest quantity first; empty when the region has
+    /// none.
     pub fn steps(&self, product: &str, component: &str) -> Vec<&PriceItem> {
         self.items.iter().filter(|item| item.product == product && item.component == component).collect()
     }
 
-    /// Name of a volume type in this price list, and its components that are billed; `None` for
-    /// local disks, which are in the price of the instance.
+    /// Returns the name of a volume type in this price list, and its components that are billed;
+    /// `None` for local disks, which are in the price of the instance.
     pub fn billed_as(volume_type: VolumeType) -> Option<(&'static str, &'static [&'static str])> {
         Some(match volume_type {
             VolumeType::InstanceStore => return None,
@@ -93,7 +94,7 @@ pub struct PricesSeen {
     pub instances: Option<(NaiveDate, NaiveDate)>,
 }
 
-/// The earliest and the latest of some days.
+/// Returns the earliest and the latest of some days.
 fn span(days: impl Iterator<Item = NaiveDate>) -> Option<(NaiveDate, NaiveDate)> {
     days.fold(None, |span, day| Some(span.map_or((day, day), |(first, last): (NaiveDate, NaiveDate)| (first.min(day), last.max(day)))))
 }
@@ -166,12 +167,12 @@ pub(crate) struct InstancePrices {
     rows: HashMap<(String, String), Vec<InstanceRow>>,
 }
 
-/// The newest of `rows` first seen by `date`, else the oldest.
+/// Returns the newest of `rows` first seen by `date`, else the oldest.
 fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
     rows.iter().rev().find(|row| first_seen(row) <= date).or(rows.first())
 }
 
-/// The days a price was seen, and a warning when they are all later than the day asked for.
+/// Returns the days a price was seen, and a warning when they are all later than the day asked for.
 fn seen(first: NaiveDate, last: NaiveDate, date: NaiveDate) -> String {
     let days = if first == last { first.to_string() } else { format!("{first} to {last}") };
     if first > date {
@@ -194,7 +195,7 @@ fn check_price(place: &str, usd: f64, first: NaiveDate, last: NaiveDate, before:
     Ok(())
 }
 
-/// The region that was meant, when it is only misspelt. Another number of the same place
+/// Returns the region that was meant, when it is only misspelt. Another number of the same place
 /// (`ap-southeast-9`) or another partition (`cn-north-1`, which is not `eu-north-1`) is another
 /// region with other prices, so neither is offered.
 fn region_meant<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
@@ -251,7 +252,7 @@ impl VolumePrices {
         self.regions().into_iter().filter(|region| self.rows.contains_key(*region)).collect()
     }
 
-    /// Code and name of a region.
+    /// Returns the code and name of a region.
     pub(crate) fn locate(&self, region: &str) -> Result<(&str, &str), CatalogError> {
         let given = region.trim();
         let found = self.locations.get_key_value(given).map(|(code, location)| (code.as_str(), location.as_str()));
@@ -323,8 +324,8 @@ impl InstancePrices {
     }
 }
 
-/// The note of the first source that is not sure: not of high confidence, or any for bare metal,
-/// whose rows may be of dedicated tenancy.
+/// Returns the note of the first source that is not sure: not of high confidence, or any for bare
+/// metal, whose rows may be of dedicated tenancy.
 fn doubt(row: &InstanceRow, sources: &Sources) -> Option<String> {
     let metal = row.instance_type.contains(".metal");
     row.source.split('+').filter_map(|id| sources.find(id)).find(|source| metal || source.confidence != "high").map(|source| source.note.clone())
@@ -340,7 +341,7 @@ pub(crate) struct Billed<'a> {
     pub throughput_mib_s: u64,
 }
 
-/// The bill of a month. `volumes` are the unlike members of `storage`, each with its count.
+/// Returns the bill of a month. `volumes` are the unlike members of `storage`, each with its count.
 pub(crate) fn monthly_cost(storage: &StorageSpec, volumes: &[Billed<'_>], prices: &RegionPrices, million_ios: f64) -> Result<Vec<CostItem>, CatalogError> {
     let mut bill = Vec::new();
     let mut magnetic = 0;

@@ -67,7 +67,7 @@ impl VolumeType {
         VolumeType::InstanceStore,
     ];
 
-    /// The name AWS uses; ours for `io2-block-express` and `instance-store`.
+    /// Returns the name AWS uses; ours for `io2-block-express` and `instance-store`.
     pub fn as_str(self) -> &'static str {
         match self {
             VolumeType::Standard => "standard",
@@ -132,7 +132,7 @@ impl RaidLevel {
     /// Every level.
     pub const ALL: [RaidLevel; 5] = [RaidLevel::Raid0, RaidLevel::Raid1, RaidLevel::Raid5, RaidLevel::Raid10, RaidLevel::Raid10F2];
 
-    /// The name in the notation.
+    /// Returns the name in the notation.
     pub fn as_str(self) -> &'static str {
         match self {
             RaidLevel::Raid0 => "raid0",
@@ -155,7 +155,7 @@ impl RaidLevel {
         }
     }
 
-    /// Why `members` cannot form this level, or `None` when they can.
+    /// Returns the reason why `members` cannot form this level, or `None` when they can.
     fn refusal(self, members: usize) -> Option<&'static str> {
         match self {
             RaidLevel::Raid0 if members < 2 => Some("RAID 0 needs 2 members or more"),
@@ -206,7 +206,7 @@ pub struct VolumeSpec {
 }
 
 impl VolumeSpec {
-    /// A volume with nothing bought on top.
+    /// Makes a volume with nothing bought on top.
     pub fn new(volume_type: VolumeType, size_gib: u64) -> Self {
         VolumeSpec { volume_type, size_gib, iops: None, throughput_mib_s: None }
     }
@@ -261,12 +261,12 @@ pub struct StorageSpec {
 }
 
 impl StorageSpec {
-    /// A single volume.
+    /// Makes a single volume.
     pub fn single(volume: VolumeSpec) -> Self {
         StorageSpec { raid: None, members: vec![volume], chunk_kib: DEFAULT_CHUNK_KIB }
     }
 
-    /// An array with the default chunk.
+    /// Makes an array with the default chunk.
     ///
     /// # Errors
     /// [`CatalogError::Notation`] when the level does not take that many members.
@@ -276,9 +276,9 @@ impl StorageSpec {
         Ok(storage)
     }
 
-    /// Space for a file system in GiB. RAID 0 holds the sum of its members: where the smallest
-    /// ends, md stripes on over the others (md(4), RAID0: zones); a GiB is a whole number of
-    /// chunks. On every other level an unlike member counts as the smallest.
+    /// Returns the space for a file system in GiB. RAID 0 holds the sum of its members: where the
+    /// smallest ends, md stripes on over the others (md(4), RAID0: zones); a GiB is a whole number
+    /// of chunks. On every other level an unlike member counts as the smallest.
     pub fn usable_gib(&self) -> u64 {
         let sizes = || self.members.iter().map(|member| member.size_gib);
         if self.raid == Some(RaidLevel::Raid0) {

@@ -73,7 +73,7 @@ macro_rules! hourly_prices {
 }
 
 impl DataFiles<'static> {
-    /// The files this crate was built with.
+    /// Returns the files this crate was built with.
     pub fn embedded() -> Self {
         DataFiles {
             sources: data!("sources.csv"),
@@ -119,7 +119,7 @@ impl DataFiles<'static> {
     }
 }
 
-/// All rows of a file.
+/// Returns all rows of a file.
 pub(crate) fn rows<T: DeserializeOwned>(file: &str, text: &str) -> Result<Vec<T>, CatalogError> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let headers = reader.headers().map_err(|error| broken(file, &error.to_string()))?.clone();

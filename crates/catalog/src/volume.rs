@@ -195,7 +195,7 @@ pub struct VolumeEra {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EraRules {
-    /// Why the era begins on its first day.
+    /// Evidence that the era begins on its first day.
     pub evidence: Param<String>,
     /// Size in GiB.
     pub size_gib: Range,
@@ -252,7 +252,8 @@ pub(crate) fn parse(file: &str, text: &str, sources: &Sources) -> Result<(Volume
     Ok((volume_type, eras))
 }
 
-/// The notation is read by code; the aliases of a file are for people and must say the same.
+/// Checks that the aliases of a file, which are for people, say the same as the notation, which is
+/// read by code.
 fn check_aliases(file: &str, volume_type: VolumeType, aliases: Option<&toml::Value>) -> Result<(), CatalogError> {
     let aliases = aliases.and_then(toml::Value::as_array);
     for alias in aliases.map_or(&[][..], Vec::as_slice) {
@@ -281,7 +282,7 @@ fn parse_era(file: &str, index: usize, volume_type: VolumeType, block: toml::Val
     Ok(VolumeEra { volume_type, from, until: None, rules })
 }
 
-/// Every `source` below `value` must be an id of `sources.csv`.
+/// Checks that every `source` below `value` is an id of `sources.csv`.
 pub(crate) fn check_sources(place: &str, value: &toml::Value, sources: &Sources) -> Result<(), CatalogError> {
     let toml::Value::Table(table) = value else {
         return Ok(());

@@ -27,13 +27,13 @@ pub const EXTRA_PERIODS: u32 = 2;
 /// The state of an alarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// Not breaching.
+    /// The points do not breach.
     #[serde(rename = "OK")]
     Ok,
     /// Breaching.
     #[serde(rename = "ALARM")]
     Alarm,
-    /// Not known.
+    /// The state is not known.
     #[default]
     #[serde(rename = "INSUFFICIENT_DATA")]
     InsufficientData,
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// A state as the API writes it.
+    /// Reads a state as the API writes it.
     ///
     /// # Errors
     /// It is none of the three.
@@ -221,7 +221,7 @@ impl AlarmSpec {
         Ok(())
     }
 
-    /// The metrics and expressions it evaluates; one of them is returned.
+    /// Returns the metrics and expressions it evaluates; one of them is returned.
     ///
     /// # Errors
     /// It has a metric and expressions, or neither.
@@ -256,7 +256,7 @@ impl AlarmSpec {
         Ok(vec![Query { id: "m1".to_string(), metric_stat, ..Query::default() }])
     }
 
-    /// The period of what is evaluated: the longest of its metrics.
+    /// Returns the period of the evaluation, s: the longest of its metrics.
     pub fn period_s(&self, queries: &[Query]) -> u32 {
         let periods = queries.iter().filter_map(|query| query.metric_stat.as_ref().map(|stat| stat.period).or(query.period));
         periods.max().unwrap_or(MINUTE_S as u32)
@@ -282,7 +282,7 @@ impl AlarmSpec {
         self.datapoints_to_alarm.unwrap_or(self.evaluation_periods)
     }
 
-    /// The actions of a state.
+    /// Returns the actions of a state.
     pub fn actions(&self, state: State) -> &[String] {
         match state {
             State::Ok => &self.ok_actions,
@@ -328,8 +328,8 @@ impl Rule {
         }
     }
 
-    /// The state by the points of the evaluation range, from its oldest period to its newest; none:
-    /// it stays as it is.
+    /// Returns the state by the points of the evaluation range, from its oldest period to its
+    /// newest; None if it stays as it is.
     pub fn state(&self, range: &[Option<f64>]) -> Option<State> {
         let breaching = |value: f64| self.comparison.breaches(value, self.threshold);
         let verdict = |many: u32| if many >= self.to_alarm { State::Alarm } else { State::Ok };
@@ -356,7 +356,7 @@ impl Rule {
         }
     }
 
-    /// The reason of a state, in CloudWatch's words.
+    /// Returns the reason of a state, in CloudWatch's words.
     pub fn reason(&self, range: &[Option<f64>], state: State) -> String {
         let real: Vec<f64> = range.iter().rev().flatten().copied().take(self.periods as usize).collect();
         if real.is_empty() || state == State::InsufficientData {
@@ -385,8 +385,8 @@ impl Rule {
 /// Values that a reason shows: a reason has at most 1,023 characters.
 const MAX_SHOWN: usize = 5;
 
-/// The evaluation range as points, from the oldest period to the newest: `periods` of them before
-/// `end_s`.
+/// Returns the evaluation range as points, from the oldest period to the newest: `periods` of them
+/// before `end_s`.
 pub fn range(points: &Points, end_s: i64, period_s: u32, periods: u32) -> Vec<Option<f64>> {
     (1..=i64::from(periods)).rev().map(|back| points.get(&(end_s - back * i64::from(period_s))).copied()).collect()
 }
@@ -395,7 +395,8 @@ pub fn range(points: &Points, end_s: i64, period_s: u32, periods: u32) -> Vec<Op
 mod tests {
     use super::*;
 
-    /// `0` does not breach, `X` does, `-` is missing; the newest is the last.
+    /// Returns the states of points by each treatment: `0` does not breach, `X` does, `-` is
+    /// missing; the newest is the last.
     fn states(drawn: &str, to_alarm: u32) -> [Option<State>; 4] {
         let range: Vec<Option<f64>> = drawn.split(' ').map(|point| (point != "-").then(|| f64::from(u8::from(point == "X")))).collect();
         [Missing::Missing, Missing::Ignore, Missing::Breaching, Missing::NotBreaching].map(|missing| {

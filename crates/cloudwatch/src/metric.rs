@@ -117,7 +117,7 @@ pub struct MetricId {
 }
 
 impl MetricId {
-    /// A metric with dimensions as the API writes them.
+    /// Makes a metric with dimensions as the API writes them.
     ///
     /// # Errors
     /// A name that is too long or not allowed; a dimension that is named twice.
@@ -145,13 +145,13 @@ impl MetricId {
         Ok(MetricId { namespace: namespace.to_string(), name: name.to_string(), dimensions: found })
     }
 
-    /// A metric with one dimension.
+    /// Returns a metric with one dimension.
     pub fn of(namespace: &str, name: &str, dimension: &str, value: &str) -> MetricId {
         let dimensions = BTreeMap::from([(dimension.to_string(), value.to_string())]);
         MetricId { namespace: namespace.to_string(), name: name.to_string(), dimensions }
     }
 
-    /// The dimensions as the API writes them.
+    /// Returns the dimensions as the API writes them.
     pub fn dimension_list(&self) -> Vec<Dimension> {
         self.dimensions.iter().map(|(name, value)| Dimension { name: name.clone(), value: value.clone() }).collect()
     }

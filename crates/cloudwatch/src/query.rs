@@ -32,7 +32,7 @@ pub struct MetricSpec {
 }
 
 impl MetricSpec {
-    /// The metric's name, checked.
+    /// Returns the metric's name, checked.
     ///
     /// # Errors
     /// The errors of [`MetricId::new`].
@@ -51,13 +51,13 @@ pub struct MetricStat {
     pub period: u32,
     /// A [`Statistic`] as text.
     pub stat: String,
-    /// Only values with this unit; else all.
+    /// Unit of the values; None for all values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<Unit>,
 }
 
 impl MetricStat {
-    /// The statistic.
+    /// Returns the statistic.
     ///
     /// # Errors
     /// There is no such statistic.
@@ -205,7 +205,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// The types of results do not depend on data: without any, every mistake shows.
+    /// Checks the types of results, which do not depend on data: without any, every mistake shows.
     fn check_types(&self) -> Result<(), Refusal> {
         let window = |period_s| Window { start_s: 0, end_s: 0, period_s };
         self.values(window, &mut |_, _| Points::new()).map(drop)
@@ -243,9 +243,9 @@ pub fn check(queries: &[Query]) -> Result<(), Refusal> {
     plan(queries).map(drop)
 }
 
-/// Why a range of time is refused whose end is not after its start. The first sentence is what
-/// CloudWatch was seen to answer (logs in issues of influxdata/telegraf, 2017, and elastic/beats,
-/// 2022); the second is that of moto's tests.
+/// Returns the refusal of a range of time whose end is not after its start. The first sentence is
+/// what CloudWatch was seen to answer (logs in issues of influxdata/telegraf, 2017, and
+/// elastic/beats, 2022); the second is that of moto's tests.
 pub fn wrong_times(start_s: i64, end_s: i64) -> &'static str {
     match start_s == end_s {
         true => "The parameter StartTime must not equal parameter EndTime.",
@@ -253,8 +253,8 @@ pub fn wrong_times(start_s: i64, end_s: i64) -> &'static str {
     }
 }
 
-/// The results of the queries that are returned, in their order. `points` gives those of a metric
-/// in the periods of a window.
+/// Computes the results of the queries that are returned, in their order. `points` gives those of a
+/// metric in the periods of a window.
 ///
 /// # Errors
 /// The errors of [`check`]; an end that is not after the start.
@@ -315,7 +315,7 @@ pub struct Label<'a> {
 }
 
 impl Label<'_> {
-    /// The text with its placeholders filled.
+    /// Returns the text with its placeholders filled.
     pub fn filled(&self, text: &str) -> String {
         let mut filled = String::new();
         let mut rest = text;

@@ -22,7 +22,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// One value.
+    /// Makes the distribution of one value.
     pub fn single(value: f64) -> Distribution {
         Distribution { count: 1.0, sum: value, min: value, max: value, values: Some(vec![(value, 1.0)]) }
     }
@@ -50,8 +50,8 @@ impl Distribution {
         }
     }
 
-    /// A statistic; none where it cannot be known: a percentile of a statistic set whose values
-    /// differ (CloudWatch user guide, "Percentiles").
+    /// Returns a statistic; None where it cannot be known: a percentile of a statistic set whose
+    /// values differ (CloudWatch user guide, "Percentiles").
     pub fn statistic(&self, statistic: Statistic) -> Option<f64> {
         match statistic {
             Statistic::SampleCount => Some(self.count),
@@ -74,8 +74,8 @@ impl Distribution {
         Some(values)
     }
 
-    /// The least value that at least this share of the values does not exceed. CloudWatch does not
-    /// say how it interpolates; that it takes one of the values is a guess.
+    /// Returns the least value that at least this share of the values does not exceed. CloudWatch
+    /// does not say how it interpolates; that it takes one of the values is a guess.
     fn percentile(&self, percent: f64) -> Option<f64> {
         let values = self.sorted()?;
         let wanted = self.count * percent / 100.0;
@@ -90,7 +90,8 @@ impl Distribution {
         values.last().map(|(value, _)| *value)
     }
 
-    /// The mean of the values between two shares of them; a value at the border counts in part.
+    /// Returns the mean of the values between two shares of them; a value at the border counts in
+    /// part.
     fn trimmed_mean(&self, low: f64, high: f64) -> Option<f64> {
         let values = self.sorted()?;
         let (from, until) = (self.count * low / 100.0, self.count * high / 100.0);

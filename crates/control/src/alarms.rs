@@ -140,7 +140,7 @@ pub enum AlarmChange {
 }
 
 impl AlarmChange {
-    /// The name of the alarm.
+    /// Returns the name of the alarm.
     pub fn name(&self) -> &str {
         match self {
             AlarmChange::Put { spec, .. } => &spec.alarm_name,
@@ -167,7 +167,7 @@ pub struct AlarmRecord {
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// When it was configured last.
+    /// Time of the last configuration, Unix milliseconds.
     pub configured_ms: u64,
     /// State of the alarm.
     pub state: State,
@@ -176,9 +176,9 @@ pub struct AlarmRecord {
     /// Reason of the state, as JSON.
     #[serde(default)]
     pub reason_data: Option<String>,
-    /// When the state was set last.
+    /// Time at which the state was set last, Unix milliseconds.
     pub state_ms: u64,
-    /// When it became another.
+    /// Time at which the state became another, Unix milliseconds.
     pub transitioned_ms: u64,
 }
 
@@ -211,7 +211,7 @@ pub struct Alarms {
     pub next_item: u64,
 }
 
-/// A refusal with CloudWatch's code and sentence.
+/// Makes a refusal with CloudWatch's code and sentence.
 pub fn refused(refusal: Refusal) -> ControlError {
     let kind = match refusal.code {
         Code::ResourceNotFound => ErrorKind::NotFound,
@@ -223,8 +223,8 @@ pub fn refused(refusal: Refusal) -> ControlError {
     ControlError::new(kind, refusal.value, rule, "CloudWatch API text, PyPI botocore 1.43.11", hint).says(refusal.code.as_str(), refusal.message)
 }
 
-/// The service of an action of AWS, which CloudWatch takes and the lab only records: it has none of
-/// these services (CloudWatch API, PutMetricAlarm, AlarmActions).
+/// Returns the service of an action of AWS, which CloudWatch takes and the lab only records: it has
+/// none of these services (CloudWatch API, PutMetricAlarm, AlarmActions).
 pub fn recorded_action(action: &str) -> Option<&str> {
     let mut parts = action.splitn(6, ':');
     let (arn, partition, service) = (parts.next()?, parts.next()?, parts.next()?);
@@ -232,7 +232,7 @@ pub fn recorded_action(action: &str) -> Option<&str> {
     (arn == "arn" && partition.starts_with("aws") && RECORDED.contains(&service) && !resource.is_empty()).then_some(service)
 }
 
-/// Kind and name of an action: `("command", NAME)` or `("webhook", NAME)`.
+/// Returns the kind and name of an action: `("command", NAME)` or `("webhook", NAME)`.
 pub fn action_parts(action: &str) -> Option<(&str, &str)> {
     let mut parts = action.strip_prefix(ACTION_PREFIX)?.splitn(3, ':');
     let (_region, _account, resource) = (parts.next()?, parts.next()?, parts.next()?);
@@ -242,7 +242,7 @@ pub fn action_parts(action: &str) -> Option<(&str, &str)> {
 }
 
 impl Alarms {
-    /// An alarm by its name.
+    /// Returns an alarm by its name.
     ///
     /// # Errors
     /// There is none.

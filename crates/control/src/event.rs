@@ -21,9 +21,9 @@ pub struct Event {
 }
 
 impl Event {
-    /// The last step of making and of deleting a volume: the first is on disk, and a start of the
-    /// daemon takes the last one again where it finds the first alone. So it need not be written
-    /// before the next event that must last.
+    /// Returns true for the last step of making and of deleting a volume: the first is on disk, and
+    /// a start of the daemon takes the last one again where it finds the first alone. So it need
+    /// not be written before the next event that must last.
     pub fn is_repeated_at_start(&self) -> bool {
         matches!(self.change, Change::VolumeReady { .. } | Change::VolumeDeleted { .. })
     }
@@ -55,7 +55,7 @@ pub enum Change {
     VolumeFailed { volume: VolumeId, reason: String },
     /// The files of the volume are being removed.
     VolumeDeleting { volume: VolumeId },
-    /// It is gone.
+    /// The volume is gone.
     VolumeDeleted { volume: VolumeId },
     /// Keys removed, then tags set.
     TagsChanged {
@@ -94,7 +94,7 @@ pub enum Change {
         #[serde(default)]
         waits: bool,
     },
-    /// It is gone.
+    /// The device is gone.
     Detached { volume: VolumeId },
     /// A modification was accepted.
     ModificationStarted { volume: VolumeId, modification: Modification },
@@ -135,7 +135,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Id of what it is about: what a repeated call is answered with.
+    /// Returns the id of what it is about, which answers a repeated call.
     pub fn subject(&self) -> Option<String> {
         match self {
             Change::Key(change) => change.key().cloned(),
@@ -179,7 +179,7 @@ impl Change {
         }
     }
 
-    /// The volume it belongs to; settings, tokens and snapshots belong to none.
+    /// Returns the volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
             Change::Configured { .. } | Change::Token(_) | Change::Key(_) | Change::Alarm(_) | Change::Snapshot(_) => None,

@@ -43,7 +43,7 @@ pub enum KeyState {
 }
 
 impl KeyState {
-    /// KMS's name.
+    /// Returns KMS's name.
     pub fn as_str(self) -> &'static str {
         match self {
             KeyState::Enabled => "Enabled",
@@ -176,7 +176,7 @@ pub enum KeyChange {
 }
 
 impl KeyChange {
-    /// Id of the key that it is about.
+    /// Returns the id of the key that it is about.
     pub(crate) fn key(&self) -> Option<&String> {
         match self {
             KeyChange::Created { key, .. }
@@ -204,7 +204,7 @@ pub struct Keys {
     pub encrypt_by_default: bool,
 }
 
-/// The ARN of a key, or of an alias.
+/// Returns the ARN of a key, or of an alias.
 pub fn key_arn(settings: &Settings, key: &str) -> String {
     let kind = if key.starts_with("alias/") { "" } else { "key/" };
     format!("arn:aws:kms:{}:{ACCOUNT}:{kind}{key}", settings.region)
@@ -215,7 +215,7 @@ fn refuse(kind: ErrorKind, value: &str, rule: impl Into<String>, hint: &str, cod
 }
 
 impl Keys {
-    /// A key by id, ARN, alias, or ARN of an alias.
+    /// Returns a key by id, ARN, alias, or ARN of an alias.
     ///
     /// # Errors
     /// There is none, or it is of another region or account.
@@ -238,7 +238,7 @@ impl Keys {
         })
     }
 
-    /// A key that can be used now.
+    /// Returns a key that can be used now.
     ///
     /// # Errors
     /// There is none, or its state does not allow it.
@@ -271,13 +271,13 @@ impl Keys {
         }
     }
 
-    /// The key of new encrypted volumes that name none; none where EBS has made none yet.
+    /// Returns the key of new encrypted volumes that name none; none where EBS has made none yet.
     pub fn default_for_volumes(&self) -> Option<&KeyRecord> {
         let named = self.default_key.as_ref().or(self.aliases.get(EBS_ALIAS).map(|alias| &alias.key))?;
         self.keys.get(named)
     }
 
-    /// The key of a new volume: that which it names, or the default one.
+    /// Returns the key of a new volume: that which it names, or the default one.
     ///
     /// # Errors
     /// There is no such key, or it cannot be used, in EC2's words.
@@ -352,7 +352,7 @@ fn pending(id: &str, arn: &str) -> ControlError {
     refuse(ErrorKind::IncorrectState, id, "is a key that will be deleted", hint, "KMSInvalidStateException", format!("{arn} is pending deletion."))
 }
 
-/// The changes a command makes.
+/// Returns the changes a command makes.
 pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let find = |key: &str| keys.find(settings, key);
     // Those that EBS made for itself are not the user's to change.

@@ -72,18 +72,18 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The day of new volumes and of the instance.
+    /// Returns the day of new volumes and of the instance.
     pub fn day(&self) -> NaiveDate {
         self.as_of.unwrap_or_else(|| Catalog::embedded().newest_date())
     }
 
-    /// The lab's one availability zone.
+    /// Returns the lab's one availability zone.
     pub fn zone(&self) -> String {
         format!("{}a", self.region)
     }
 
-    /// The id of that zone, like use1-az1: AWS shortens a region's words to their first letters,
-    /// and those of two directions (northeast) to both.
+    /// Returns the id of that zone, like use1-az1: AWS shortens a region's words to their first
+    /// letters, and those of two directions (northeast) to both.
     pub fn zone_id(&self) -> String {
         let mut words = self.region.split('-');
         let area = words.next().unwrap_or_default().to_string();
@@ -151,8 +151,8 @@ pub(crate) fn day(text: &str) -> Result<NaiveDate, ControlError> {
     text.parse().map_err(|_| ControlError::invalid(text, "must be a day, YYYY-MM-DD", "--as-of", "Write it like 2018-08-15."))
 }
 
-/// The settings after a request; none where nothing changes. `attached` names a volume that is
-/// attached.
+/// Decides the settings after a request; None where nothing changes. `attached` names a volume that
+/// is attached.
 pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached: Option<&str>) -> Result<Option<Settings>, ControlError> {
     let SettingsRequest { instance_type, as_of, time_scale, region, modification_times, snapshot_store } = request;
     let mut settings = before.clone();
@@ -188,7 +188,8 @@ pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached:
     Ok(Some(settings))
 }
 
-/// The instance is what everything attached shares: it changes only while nothing is.
+/// Checks that the instance may change: all attached volumes share it, so it changes only while
+/// none is attached.
 fn check_instance(before: &Settings, settings: &Settings, attached: Option<&str>) -> Result<(), ControlError> {
     let limits = settings.instance()?;
     if before.instance().ok() == Some(limits) {

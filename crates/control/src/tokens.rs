@@ -80,7 +80,7 @@ impl Tokens {
         }
     }
 
-    /// The change that notes a token, with what its call changed.
+    /// Makes the change that notes a token, with what its call changed.
     pub(crate) fn claim(&self, given: &ClientToken, subject: Option<String>) -> Result<TokenChange, ControlError> {
         // Used a moment ago, by a call that ran at the same time: a second look finds it.
         if self.find(given)?.is_some() {

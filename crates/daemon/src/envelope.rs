@@ -34,12 +34,12 @@ pub fn under<R>(envelope: Envelope, act: impl FnOnce() -> R) -> R {
     act()
 }
 
-/// The token of this thread's call, until it was written down.
+/// Returns the token of this thread's call, until it was written down.
 pub(crate) fn token() -> Option<ClientToken> {
     ASKED.with_borrow(|asked| asked.token.clone())
 }
 
-/// The token was written down: what follows belongs to the same call.
+/// Notes that the token was written down: what follows belongs to the same call.
 pub(crate) fn written_down() {
     ASKED.with_borrow_mut(|asked| asked.token = None);
 }
@@ -59,7 +59,7 @@ pub(crate) fn is_dry_run() -> bool {
     ASKED.with_borrow(|asked| asked.dry_run)
 }
 
-/// The answer to a call that was only tried and would have been done.
+/// Makes the answer to a call that was only decided and would have been done.
 pub(crate) fn dry_run_passed() -> Problem {
     let (rule, source) = ("was a dry run: it would have been done", "docs/reference/lab-protocol.md");
     Problem::new(ErrorKind::DryRun, "dry_run", rule, source, "Call again without dry_run.")

@@ -81,7 +81,7 @@ impl EventLog {
         (events.into_iter().map(|(_, event)| event.clone()).collect(), lost, next)
     }
 
-    /// The number of the next event.
+    /// Returns the number of the next event.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -230,7 +230,7 @@ fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
     }
 }
 
-/// The detail of a change of an alarm's state: also what actions are given.
+/// Returns the detail of a change of an alarm's state: also what actions are given.
 pub(crate) fn alarm_detail(before: &AlarmRecord, state: State, reason: &str, reason_data: Option<&str>, wall_ms: u64) -> Value {
     let shown = |state: State, reason: &str, data: Option<&str>, ms: u64| {
         let mut shown = json!({"value": state.as_str(), "reason": reason, "timestamp": time_of(ms, SecondsFormat::Millis).replace('Z', "+0000")});

@@ -102,7 +102,8 @@ fn invalid_ciphertext(rule: &str) -> Problem {
     crate::problem::of_control(error.says("InvalidCiphertextException", ""))
 }
 
-/// Header, then every name and value of the context with its length: no two contexts look alike.
+/// Returns the bytes that are authenticated: header, then every name and value of the context with
+/// its length, so that no two contexts look alike.
 fn authenticated(header: &[u8], context: &Context) -> Vec<u8> {
     let mut bytes = header.to_vec();
     for text in context.iter().flat_map(|(name, value)| [name, value]) {
@@ -157,7 +158,7 @@ impl Keyring {
         self.keep(id, material)
     }
 
-    /// The material of a key that is kept here; none: it is in KMS elsewhere.
+    /// Returns the material of a key that is kept here; None if it is in KMS elsewhere.
     ///
     /// # Errors
     /// It cannot be read.
@@ -260,7 +261,7 @@ impl Keyring {
         Ok(sealed)
     }
 
-    /// The id of the key that something was encrypted under.
+    /// Returns the id of the key that something was encrypted under.
     ///
     /// # Errors
     /// It is not of this lab's making.

@@ -38,7 +38,7 @@ struct Reply<T> {
 }
 
 impl OtherLab {
-    /// The lab that a URL names; none where it names something else.
+    /// Returns the lab that a URL names; None where it names something else.
     pub fn of(url: &str) -> Option<OtherLab> {
         url.strip_prefix(SCHEME).map(|folder| OtherLab(PathBuf::from(folder)))
     }
@@ -87,7 +87,7 @@ impl OtherLab {
         self.call("snapshot.offer", &json!({"snapshot": snapshot}))
     }
 
-    /// The data key of what it offered, in the clear; none where it is not encrypted.
+    /// Returns the data key of the offered snapshot, in the clear; None where it is not encrypted.
     ///
     /// # Errors
     /// The lab does not answer, or its key cannot be used.
@@ -104,7 +104,7 @@ impl OtherLab {
     }
 }
 
-/// A copy whose source cannot be read: the lab that has the key is not known.
+/// Makes the error of a copy whose source cannot be read: the lab that has the key is not known.
 pub fn unknown_key(snapshot: &str) -> Problem {
     let hint = "Name the lab that has it: lab:///ITS-DATA-DIRECTORY in place of its object store.";
     refused(ErrorKind::NotFound, snapshot, "is encrypted with a key of a lab that is not named", hint)

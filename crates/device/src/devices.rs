@@ -54,7 +54,7 @@ pub struct AttachedVolume {
 }
 
 impl AttachedVolume {
-    /// A volume that follows the model.
+    /// Makes a volume that follows the model.
     pub fn new(device_number: DeviceNumber, id: &str, backing: Arc<dyn Backing>, now: Nanos) -> AttachedVolume {
         AttachedVolume {
             device_number,
@@ -67,7 +67,7 @@ impl AttachedVolume {
         }
     }
 
-    /// The path's own time, which is part of what the model says and not added to it.
+    /// Returns the path's own time, which is part of what the model says and not added to it.
     pub fn path(&self) -> Nanos {
         Nanos(self.path_ns.load(Ordering::Relaxed))
     }
@@ -115,7 +115,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Devices in the state that `saved` holds.
+    /// Makes devices in the state that `saved` holds.
     pub fn new(saved: &SavedHost) -> Devices {
         let decider = Decider {
             host: Host::from_saved(saved),
@@ -131,18 +131,19 @@ impl Devices {
         self.decider.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another instance, its burst buckets full; none: no limits beyond the volumes'.
+    /// Sets another instance, its burst buckets full; None for no limits beyond the volumes'.
     pub fn set_instance(&self, limits: Option<&InstanceLimits>) {
         let saved = limits.map(|limits| SavedInstance { limits: limits.clone(), state: Instance::new(limits, true).state() });
         self.change(&Change::Instance { saved: saved.map(Box::new) });
     }
 
-    /// The instance with the burst buckets it had.
+    /// Sets the instance with the burst buckets it had.
     pub fn restore_instance(&self, saved: &SavedInstance) {
         self.change(&Change::Instance { saved: Some(Box::new(saved.clone())) });
     }
 
-    /// A volume as it is, to be kept over a restart. The volume is not touched by it.
+    /// Returns a volume's device as it is, to be kept over a restart. The volume is not touched by
+    /// it.
     pub fn saved_device(&self, device_number: DeviceNumber) -> Option<(Nanos, SavedDevice)> {
         let decider = self.decider();
         let now = self.clock.now();
@@ -152,7 +153,7 @@ impl Devices {
         Some((now, copy.save(&storage, now)))
     }
 
-    /// The instance's burst buckets as they are.
+    /// Returns the instance's burst buckets as they are.
     pub fn saved_instance(&self) -> Option<(Nanos, InstanceState)> {
         let decider = self.decider();
         Some((self.clock.now(), decider.host.instance.as_ref()?.state()))
@@ -272,12 +273,12 @@ impl Devices {
         Some((recorder.path().to_path_buf(), recorder.finish()))
     }
 
-    /// File of the record being written and why it broke, if it did.
+    /// Returns the file of the record being written and why it broke, if it did.
     pub fn recording(&self) -> Option<(PathBuf, Option<String>)> {
         self.decider().recorder.as_ref().map(|recorder| (recorder.path().to_path_buf(), recorder.broken()))
     }
 
-    /// Everything, to be kept over a restart. The volumes are not touched by it.
+    /// Returns everything, to be kept over a restart. The volumes are not touched by it.
     pub fn saved(&self) -> SavedHost {
         let decider = self.decider();
         let now = self.clock.now();
@@ -287,14 +288,14 @@ impl Devices {
         copy.save(now)
     }
 
-    /// Credit balances of a volume's members; none for those without credits.
+    /// Returns the credit balances of a volume's members; None for those without credits.
     pub fn balances(&self, device_number: DeviceNumber) -> Vec<Option<Balance>> {
         let decider = self.decider();
         let now = self.clock.now();
         decider.host.devices.get(device_number).map_or_else(Vec::new, |device| device.members().iter().map(|member| member.balance(now)).collect())
     }
 
-    /// Burst balances of the instance.
+    /// Returns the burst balances of the instance.
     pub fn instance_balances(&self) -> Option<InstanceBalances> {
         self.decider().host.instance.as_ref().map(|instance| instance.balances(self.clock.now()))
     }
@@ -330,17 +331,17 @@ impl Devices {
         self.attached.write().unwrap_or_else(PoisonError::into_inner).get_mut(device_number)?.take()
     }
 
-    /// The attached volume with that device number.
+    /// Returns the attached volume with that device number.
     pub fn volume(&self, device_number: DeviceNumber) -> Option<Arc<AttachedVolume>> {
         self.attached.read().unwrap_or_else(PoisonError::into_inner).get(device_number)?.clone()
     }
 
-    /// The attached volume of that id.
+    /// Returns the attached volume of that id.
     pub fn by_id(&self, id: &str) -> Option<Arc<AttachedVolume>> {
         self.attached.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().find(|volume| volume.id == id).cloned()
     }
 
-    /// All attached volumes.
+    /// Returns all attached volumes.
     pub fn attached(&self) -> Vec<Arc<AttachedVolume>> {
         self.attached.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }

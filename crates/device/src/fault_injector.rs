@@ -72,7 +72,7 @@ impl FaultInjector {
         faults.iter().map(|(fault, _)| *fault).collect()
     }
 
-    /// Power off or on. Off, every request fails at once.
+    /// Switches the power off or on. Off, every request fails at once.
     pub fn set_power(&self, on: bool) {
         self.off.store(!on, Ordering::Release);
     }
@@ -82,7 +82,8 @@ impl FaultInjector {
         self.off.load(Ordering::Acquire)
     }
 
-    /// A request that came at `now` and would be answered at `at`.
+    /// Decides the effect of the faults on a request that came at `now` and would be answered at
+    /// `at`.
     pub fn pass(&self, now: Nanos, op: Op, at: Nanos) -> FaultVerdict {
         if self.is_off() {
             return FaultVerdict { at: now, fail: true };
@@ -108,8 +109,8 @@ impl FaultInjector {
         passed
     }
 
-    /// Until when an answer that would leave at `now` is held by pauses; none: it may leave. Asked
-    /// again then: a pause may have been added or cleared meanwhile.
+    /// Returns the time until which pauses hold an answer that would leave at `now`; None if it may
+    /// leave. Asked again then: a pause may have been added or cleared meanwhile.
     pub fn held(&self, now: Nanos, op: Op) -> Option<Nanos> {
         if !self.any.load(Ordering::Acquire) || self.is_off() {
             return None;

@@ -36,8 +36,9 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The file of a record, which must not exist yet. This is separate from [`Recorder::start`]
-    /// because the file may lie on a volume that waits for the lock its caller holds.
+    /// Makes the file of a record, which must not exist yet. This is separate from
+    /// [`Recorder::start`] because the file may lie on a volume that waits for the lock its caller
+    /// holds.
     pub fn file(path: &Path) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     }
@@ -69,7 +70,7 @@ impl Recorder {
         waiting.frames.push(frame);
     }
 
-    /// Why it ended early, if it did.
+    /// Returns the reason why it ended early; None if it did not.
     pub fn broken(&self) -> Option<String> {
         self.shared.lock().broken.clone()
     }

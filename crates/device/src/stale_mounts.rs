@@ -45,7 +45,8 @@ pub fn is_ours(folder: &Path) -> io::Result<bool> {
     }))
 }
 
-/// The kernel writes space, tab, newline and backslash as octal.
+/// Reads a path of a mount table, in which the kernel writes space, tab, newline and backslash as
+/// octal.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

@@ -41,17 +41,17 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// The rule of a volume's type.
+    /// Makes the rule of a volume's type.
     pub fn new(limits: &VolumeLimits) -> Accounting {
         Accounting { unit_bytes: limits.io_unit_bytes, random_charges_full_unit: limits.random_charges_full_unit }
     }
 
-    /// The rule of an instance's EBS limits: I/Os as they reach the volume, in 256 KiB units.
+    /// Makes the rule of an instance's EBS limits: I/Os as they reach the volume, in 256 KiB units.
     pub fn instance() -> Accounting {
         Accounting { unit_bytes: SSD_UNIT_BYTES, random_charges_full_unit: false }
     }
 
-    /// The rule of HDD types, for the cost of a demand before a volume is chosen.
+    /// Makes the rule of HDD types, for the cost of a demand before a volume is chosen.
     pub fn hdd() -> Accounting {
         Accounting { unit_bytes: HDD_UNIT_BYTES, random_charges_full_unit: true }
     }
@@ -78,8 +78,8 @@ impl Accounting {
         Charge { ios, bytes }
     }
 
-    /// Mean tokens of requests of `bytes` of which a share is sequential: the interval form of
-    /// [`Accounting::charge`].
+    /// Computes the mean tokens of requests of `bytes` of which a share is sequential: the interval
+    /// form of [`Accounting::charge`].
     pub fn mean_charge(&self, bytes: f64, sequential_share: f64) -> (f64, f64) {
         if bytes <= 0.0 {
             return (0.0, 0.0);
@@ -176,7 +176,8 @@ impl Merger {
         Merger { limit_bytes, last: None, recent_starts: [Nanos::ZERO; MIN_WAITING as usize], cursor: 0 }
     }
 
-    /// The start of the I/O that `io` may join, if there is one: it costs no I/O token then.
+    /// Returns the start of the I/O that `io` may join, if there is one: it costs no I/O token
+    /// then.
     #[inline]
     pub fn joins(&mut self, now: Nanos, io: &Io) -> Option<Nanos> {
         let last = self.last.as_mut()?;

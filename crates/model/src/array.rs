@@ -66,14 +66,15 @@ struct ChunkRun {
 }
 
 impl Layout {
-    /// `members` members, `chunk_bytes` a chunk, each member at least `member_bytes` large.
+    /// Makes the layout of `members` members, `chunk_bytes` a chunk, each member at least
+    /// `member_bytes` large.
     pub fn new(level: RaidLevel, members: usize, chunk_bytes: u64, member_bytes: u64) -> Layout {
         let half = member_bytes / 2 / chunk_bytes * chunk_bytes;
         Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half, zones: Vec::new() }
     }
 
-    /// Members of these sizes: unlike ones matter to RAID 0 alone, on every other level md uses as
-    /// much of each member as the smallest has.
+    /// Makes the layout of members of these sizes: unlike ones matter to RAID 0 alone, on every
+    /// other level md uses as much of each member as the smallest has.
     pub fn of_sizes(level: RaidLevel, sizes: &[u64], chunk_bytes: u64) -> Layout {
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let mut layout = Layout::new(level, sizes.len(), chunk_bytes, smallest);
@@ -96,7 +97,7 @@ impl Layout {
         self.zones.get(1).map_or(u64::MAX, |zone| zone.first * self.chunk)
     }
 
-    /// Length of a chunk, bytes.
+    /// Returns the length of a chunk, bytes.
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk
     }
@@ -115,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// RAID 0: the member that holds a chunk, and where.
+    /// Returns the member of a RAID 0 that holds a chunk, and the chunk's place on it.
     fn striped(&self, chunk: u64) -> (usize, u64) {
         match self.zones.iter().rev().find(|zone| zone.first <= chunk) {
             None => ((chunk % self.members) as usize, chunk / self.members * self.chunk),
@@ -140,8 +141,8 @@ impl Layout {
         self.runs(&io).map(|run| self.piece(run)).collect()
     }
 
-    /// The pieces of a mirrored array that have a copy on `member` in `bytes` from `offset` on, as
-    /// the member counts; empty for RAID 0 and 5.
+    /// Returns the pieces of a mirrored array that have a copy on `member` in `bytes` from `offset`
+    /// on, as the member counts; empty for RAID 0 and 5.
     pub fn pieces_on(&self, member: usize, offset: u64, bytes: u32) -> Vec<Piece> {
         let (n, m) = (self.members, member as u64);
         let on_member = Io { op: Op::Read, offset, bytes };
@@ -249,7 +250,8 @@ impl Layout {
         true
     }
 
-    /// Member that holds data chunk `index` of a stripe; `members - 1` asks for its parity.
+    /// Returns the member that holds data chunk `index` of a stripe; `members - 1` asks for its
+    /// parity.
     fn raid5_member(&self, stripe: u64, index: u64) -> usize {
         let parity = self.members - 1 - stripe % self.members;
         ((parity + 1 + index) % self.members) as usize
@@ -266,9 +268,7 @@ impl Layout {
         parts.extend(others.map(|other| part(other, Op::Read, offset, run.bytes)));
     }
 
-    /// A write to part of a stripe needs the old contents for the parity. md reads whichever is
-    /// less: the old data and parity (read-modify-write) or the rest of the stripe
-    /// (reconstruct-write), the latter on a tie (raid5.c, handle_stripe_dirtying).
+    /// Plans a write to part of a stripe, which needs the old contents for the parity.
     fn raid5_write(&self, stripe: u64, group: &[ChunkRun], failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
         let data = self.members - 1;
         let from = group.iter().map(|run| run.within).min().unwrap_or(0);

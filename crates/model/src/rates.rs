@@ -38,7 +38,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The rates a volume of these limits has when nothing is wrong.
+    /// Returns the rates a volume of these limits has when nothing is wrong.
     pub fn of(limits: &VolumeLimits) -> Rates {
         let burst = limits.io_burst.as_ref();
         Rates {
@@ -49,7 +49,7 @@ impl Rates {
         }
     }
 
-    /// The lower rates of two volumes: what is promised while optimizing.
+    /// Returns the lower rates of two volumes: what is promised while optimizing.
     pub fn lower(self, other: Rates) -> Rates {
         Rates {
             iops: self.iops.zip(other.iops).map(|(a, b)| a.min(b)).or(self.iops),
@@ -62,8 +62,8 @@ impl Rates {
         }
     }
 
-    /// The caps in thousandths: what a degradation event leaves, or what Xen hosts were measured to
-    /// deliver. The refill of credits stays.
+    /// Returns the caps in thousandths: what a degradation event leaves, or what Xen hosts were
+    /// measured to deliver. The refill of credits stays.
     pub fn scaled(self, per_mille: u64) -> Rates {
         let scale = |rate: u64| (rate * per_mille / 1_000).max(1);
         Rates { iops: self.iops.map(scale), bytes_s: scale(self.bytes_s), credit_refill: self.credit_refill, reads: self.reads.map(|reads| reads.map(scale)) }
@@ -98,12 +98,12 @@ pub struct VolumeModification {
     pub target: VolumeLimits,
     /// End of `modifying`.
     pub modifying_until: Nanos,
-    /// When `optimizing` ends.
+    /// End of `optimizing`.
     pub optimizing_until: Nanos,
 }
 
 impl VolumeModification {
-    /// State at `now`.
+    /// Returns the phase at `now`.
     pub fn state(&self, now: Nanos) -> ModificationPhase {
         if now < self.modifying_until {
             ModificationPhase::Modifying
@@ -114,7 +114,7 @@ impl VolumeModification {
         }
     }
 
-    /// The next change of state after `now`.
+    /// Returns the next change of state after `now`.
     pub fn next_change(&self, now: Nanos) -> Option<Nanos> {
         [self.modifying_until, self.optimizing_until].into_iter().find(|&at| at > now)
     }

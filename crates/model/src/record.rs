@@ -76,7 +76,7 @@ fn wrong<T>(words: impl Into<String>) -> Result<T, NotARecord> {
 }
 
 impl SavedHost {
-    /// The beginning of a record of this host.
+    /// Encodes the beginning of a record of this host.
     pub fn encode(&self) -> Vec<u8> {
         let json = json_of(self);
         let mut bytes = MAGIC.to_vec();
@@ -84,8 +84,8 @@ impl SavedHost {
         bytes
     }
 
-    /// The host a record begins with, and how many bytes that took; none while `bytes` are too few
-    /// to tell.
+    /// Decodes the host a record begins with, and returns the number of bytes that took; None while
+    /// `bytes` are too few to tell.
     pub fn decode(bytes: &[u8]) -> Result<Option<(SavedHost, usize)>, NotARecord> {
         let begun = bytes.len().min(MAGIC.len());
         if bytes[..begun] != MAGIC[..begun] {
@@ -124,7 +124,8 @@ impl Frame {
         }
     }
 
-    /// The frame that `bytes` begin with, and how many bytes it took; none while they are too few.
+    /// Decodes the frame that `bytes` begin with, and returns the number of bytes it took; None
+    /// while they are too few.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, NotARecord> {
         match bytes.first() {
             None => Ok(None),
@@ -172,7 +173,8 @@ fn request(bytes: &[u8]) -> Result<Frame, NotARecord> {
     })
 }
 
-/// A text with its length and check before it, and where it ends; none while `bytes` are too few.
+/// Reads a text with its length and check before it, and returns its end; None while `bytes` are
+/// too few.
 fn text_at(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, NotARecord> {
     let Some(head) = bytes.get(at..at + 8) else { return Ok(None) };
     let (length, check) = (u32_of(&head[..4]), u32_of(&head[4..]));

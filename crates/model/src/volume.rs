@@ -67,8 +67,8 @@ impl ModelOptions {
         ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() }
     }
 
-    /// Only what is documented: caps and credits, no saved second, no latency, no chance. For exact
-    /// counts.
+    /// Makes the options with only what is documented: caps and credits, no saved second, no
+    /// latency, no chance. For exact counts.
     pub fn counting() -> Self {
         ModelOptions { merge: false, saved_second: false, holds: false, latency: false, ..ModelOptions::default() }
     }
@@ -84,7 +84,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// 0-100, as CloudWatch's BurstBalance.
+    /// Returns the balance in percent, 0-100, as CloudWatch's BurstBalance.
     pub fn percent(&self) -> f64 {
         100.0 * self.credits as f64 / self.capacity.max(1) as f64
     }
@@ -139,7 +139,7 @@ impl SavedVolume {
     }
 }
 
-/// When a request reached each stage of its path.
+/// Times at which a request reached each stage of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Came to the host.
@@ -193,8 +193,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A volume with full caps and its type's initial credits; `seed` decides every latency it will
-    /// ever draw.
+    /// Makes a volume with full caps and its type's initial credits; `seed` decides every latency
+    /// it will ever draw.
     pub fn new(limits: VolumeLimits, options: ModelOptions, seed: u64) -> Volume {
         let accounting = Accounting::new(&limits);
         let table = |op| LatencyTable::cached(limits.spec.volume_type, op, limits.as_of);
@@ -225,7 +225,7 @@ impl Volume {
         }
     }
 
-    /// The limits it has now (a modification's target once completed).
+    /// Returns the limits it has now (a modification's target once completed).
     pub fn limits(&self) -> &VolumeLimits {
         &self.limits
     }
@@ -337,7 +337,8 @@ impl Volume {
         }
     }
 
-    /// The limit behind which the queue stands, for a request that only waited for those before it.
+    /// Returns the limit behind which the queue stands, for a request that only waited for those
+    /// before it.
     fn waiting_cap(&self) -> Cap {
         let probe = Charge { ios: 1, bytes: 4_096 };
         // If reads have caps of their own, the requests before it may be reads or writes.
@@ -387,7 +388,7 @@ impl Volume {
         }
     }
 
-    /// The next moment at which something changes by itself.
+    /// Returns the next moment at which something changes by itself.
     pub fn next_wakeup(&self) -> Option<Nanos> {
         (self.boundary < Nanos::NEVER).then_some(self.boundary)
     }
@@ -455,7 +456,7 @@ impl Volume {
         self.limits = fresh.limits;
     }
 
-    /// The credit balance at `now`; none for types without credits.
+    /// Returns the credit balance at `now`; None for types without credits.
     pub fn balance(&self, now: Nanos) -> Option<Balance> {
         self.credits.as_ref().map(|bucket| Balance { credits: bucket.available(now), capacity: bucket.capacity() })
     }
@@ -473,13 +474,13 @@ impl Volume {
         self.touch = Some(FirstTouch::new(origin));
     }
 
-    /// These chunks of 512 KiB load on first touch from `since` on: a bit for each, the lowest of
-    /// each word first.
+    /// Sets chunks of 512 KiB that load on first touch from `since` on: a bit for each, the lowest
+    /// of each word first.
     pub fn load_chunks(&mut self, cold: Vec<u64>, initialization_bytes_s: Option<u64>, since: Nanos) {
         self.touch = cold.iter().any(|&word| word != 0).then(|| FirstTouch::of_chunks(cold, initialization_bytes_s, since));
     }
 
-    /// Share of the snapshot not loaded yet; 0 for a volume made empty.
+    /// Returns the share of the snapshot not loaded yet; 0 for a volume made empty.
     pub fn cold_share(&self) -> f64 {
         self.touch.as_ref().map_or(0.0, FirstTouch::cold_share)
     }
@@ -521,7 +522,7 @@ impl Volume {
         self.failed
     }
 
-    /// When a request that came now could start at the earliest: how far behind the queue is.
+    /// Returns the earliest start of a request that came now: it shows how far behind the queue is.
     pub fn queue_end(&self) -> Nanos {
         self.last_start
     }
@@ -539,8 +540,8 @@ impl Volume {
         }
     }
 
-    /// Everything, to go on from `now` elsewhere or later. The volume itself goes on too, from the
-    /// same state.
+    /// Returns everything, to go on from `now` elsewhere or later. The volume itself goes on too,
+    /// from the same state.
     pub fn save(&mut self, now: Nanos) -> SavedVolume {
         self.advance(now);
         // Buckets are brought to `now` at the rates that hold there; the saved volume starts with
@@ -559,7 +560,7 @@ impl Volume {
         }
     }
 
-    /// The volume that [`Volume::save`] saved at `now`.
+    /// Makes the volume that [`Volume::save`] saved at `now`.
     pub fn from_saved(saved: &SavedVolume, now: Nanos) -> Volume {
         let mut volume = Volume::new(saved.limits.clone(), saved.options.clone(), 0);
         volume.restore(&saved.state);
@@ -593,7 +594,7 @@ impl Volume {
     }
 }
 
-/// The credit balance of a new volume, if its type has one.
+/// Makes the credit balance of a new volume, if its type has one.
 pub fn credits_of(limits: &VolumeLimits) -> Option<Bucket> {
     if let Some(burst) = &limits.io_burst {
         return Some(Bucket::credits(limits.iops, burst.capacity_ios, burst.initial_ios));

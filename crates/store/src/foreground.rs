@@ -22,7 +22,7 @@ const SHORTEST_REST: Duration = Duration::from_millis(4);
 /// The longest: a slow store does not stop an upload. A guess.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// When a volume was used last.
+/// Time of the last use of a volume.
 #[derive(Debug, Default)]
 pub struct Foreground {
     /// Milliseconds since the process first asked; 0: never.

@@ -53,7 +53,7 @@ pub struct RemoteKey {
 pub enum RemoteError {
     /// KMS refused: its code and its sentence.
     Refused(String, String),
-    /// It was not reached, or its answer was not understood.
+    /// KMS was not reached, or its answer was not understood.
     Away(io::Error),
 }
 

@@ -58,13 +58,13 @@ pub trait Backing: Send + Sync {
     /// Gives the space back; the range reads as zeros.
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// The range reads as zeros; its space is kept.
+    /// Zeros a range; its space is kept.
     fn zero(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
     /// Makes it larger. Never smaller: an error then.
     fn grow(&self, bytes: u64) -> io::Result<()>;
 
-    /// Space it takes on its file system.
+    /// Returns the space it takes on its file system, bytes.
     fn allocated(&self) -> io::Result<u64>;
 
     /// Returns false if every byte of a range is zero. May return true for zeros, never the
@@ -74,7 +74,7 @@ pub trait Backing: Send + Sync {
     }
 }
 
-/// An error for a range outside `size`.
+/// Refuses a range outside `size`.
 pub fn within(size: u64, offset: u64, bytes: u64) -> io::Result<()> {
     match offset.checked_add(bytes) {
         Some(end) if end <= size => Ok(()),
@@ -82,7 +82,7 @@ pub fn within(size: u64, offset: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// The refusal of everything that needs the feature `aws`, in a build without it.
+/// Makes the refusal of everything that needs the feature `aws`, in a build without it.
 #[cfg(not(feature = "aws"))]
 pub(crate) fn without_aws() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "this headraced was built without S3 and KMS (Cargo feature `aws`): build it with `make lab`")

@@ -46,7 +46,7 @@ impl SparseFile {
         SparseFile::over(file, path, bytes)
     }
 
-    /// The error of a file that has fewer bytes than its volume.
+    /// Makes the error of a file that has fewer bytes than its volume.
     pub fn cut(path: &Path, actual: u64, bytes: u64) -> io::Error {
         let words = format!("{} has {actual} bytes where the volume has {bytes}: it was cut", path.display());
         io::Error::new(io::ErrorKind::InvalidData, words)
@@ -201,7 +201,7 @@ impl Written {
     }
 }
 
-/// The words that a range touches, and its bits in them.
+/// Returns the words that a range touches, and its bits in them.
 fn masks(offset: u64, bytes: u64) -> impl Iterator<Item = (usize, u64)> {
     let first = offset / CHUNK_BYTES;
     let end = if bytes == 0 { first } else { (offset + bytes).div_ceil(CHUNK_BYTES) };

@@ -77,7 +77,7 @@ pub(super) fn bill(catalog: &Catalog, spec: &ServiceSpec, region: &str, date: Na
     Ok(made)
 }
 
-/// The one volume that RDS is asked for.
+/// Returns the one volume that RDS is asked for.
 pub(super) fn single(storage: &StorageSpec) -> Result<&crate::VolumeSpec, CatalogError> {
     match storage.members.as_slice() {
         [one] => Ok(one),
@@ -130,7 +130,7 @@ impl ServiceBill {
         Ok(())
     }
 
-    /// `quantity` of a component, less what its price includes.
+    /// Adds `quantity` of a component to the bill, less what its price includes.
     fn component(
         &mut self,
         catalog: &Catalog,

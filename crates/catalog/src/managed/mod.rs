@@ -78,8 +78,8 @@ impl Catalog {
         Ok(ServiceClass { class, limits, network_bytes_s, mysql, source })
     }
 
-    /// The volumes behind storage that RDS is asked for. IOPS and MiB/s that are not named, or are
-    /// below what is included, are the included ones.
+    /// Returns the volumes behind storage that RDS is asked for. IOPS and MiB/s that are not named,
+    /// or are below what is included, are the included ones.
     ///
     /// # Errors
     /// [`CatalogError::Limit`] for a type, size, IOPS or throughput that RDS does not take,
@@ -92,8 +92,8 @@ impl Catalog {
         Ok(storage)
     }
 
-    /// Ranges of sizes of a volume type at RDS, and the rules of each; empty where RDS does not
-    /// offer the type on that day.
+    /// Returns the ranges of sizes of a volume type at RDS, and the rules of each; empty where RDS
+    /// does not offer the type on that day.
     ///
     /// # Errors
     /// None but broken tables.
@@ -104,7 +104,7 @@ impl Catalog {
         Ok(self.managed_tables()?.rds_ranges(volume_type, date))
     }
 
-    /// The bill of a month of a server, item by item; what has no price is named.
+    /// Returns the bill of a month of a server, item by item; what has no price is named.
     ///
     /// # Errors
     /// Those of [`Catalog::service_class`], [`Catalog::rds_storage`] and [`Catalog::monthly_cost`].
@@ -112,7 +112,8 @@ impl Catalog {
         bill::bill(self, spec, region, date)
     }
 
-    /// A rule of a service on a day; that of the deployment before that of all of the service.
+    /// Returns a rule of a service on a day; that of the deployment before that of all of the
+    /// service.
     pub fn managed_rule(&self, deployment: Deployment, key: &str, date: NaiveDate) -> Option<ManagedRule> {
         self.managed_tables().ok()?.rule(deployment.service(), deployment.option(), key, date)
     }
@@ -128,12 +129,12 @@ impl Catalog {
         self.managed_tables().map_or_else(|_| Vec::new(), |tables| tables.cannot.iter().filter(of).collect())
     }
 
-    /// EC2, RDS and Aurora question by question, in 2017 and now.
+    /// Returns the comparison of EC2, RDS and Aurora, question by question, in 2017 and now.
     pub fn service_comparison(&self) -> &[Comparison] {
         self.managed_tables().map_or(&[], |tables| &tables.comparison)
     }
 
-    /// Published figures of Aurora and of what it was compared with.
+    /// Returns the published figures of Aurora and of what it was compared with.
     pub fn published_services(&self) -> &[PublishedRun] {
         self.managed_tables().map_or(&[], |tables| &tables.published)
     }

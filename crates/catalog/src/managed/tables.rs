@@ -32,7 +32,7 @@ pub struct ManagedRule {
 }
 
 impl ManagedRule {
-    /// The figure as a number.
+    /// Returns the figure as a number.
     pub fn number(&self) -> Option<f64> {
         self.value.parse().ok()
     }
@@ -174,12 +174,12 @@ pub(crate) struct Managed {
     pub storage_prices: Vec<StoragePriceRow>,
 }
 
-/// The row in force on a day: the newest not after it, else the oldest.
+/// Returns the row in force on a day: the newest not after it, else the oldest.
 pub(crate) fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
     rows.iter().filter(|row| first_seen(row) <= date).max_by_key(|row| first_seen(row)).or_else(|| rows.iter().min_by_key(|row| first_seen(row)))
 }
 
-/// The day a row speaks for; says so when it is later than the day asked for.
+/// Returns the day a row speaks for; says so when it is later than the day asked for.
 pub(crate) fn seen(first_seen: NaiveDate, date: NaiveDate) -> String {
     if first_seen > date {
         format!("{first_seen}, later than {date}")
@@ -241,7 +241,7 @@ impl Managed {
         self.class_prices.contains_key(&(service.as_str().to_string(), class.to_string()))
     }
 
-    /// Classes of a service, by name.
+    /// Returns the classes of a service, by name.
     pub(super) fn classes_of(&self, service: Service) -> BTreeSet<&str> {
         self.class_prices.keys().filter(|(of, _)| of == service.as_str()).map(|(_, class)| class.as_str()).collect()
     }

@@ -53,7 +53,7 @@ impl Operator {
         TOKENS.iter().find(|(_, operator)| *operator == self).map_or("", |(text, _)| text)
     }
 
-    /// The result for two numbers; comparisons give 1 or 0.
+    /// Computes the result for two numbers; comparisons give 1 or 0.
     pub fn apply(self, left: f64, right: f64) -> f64 {
         let truth = |holds: bool| f64::from(u8::from(holds));
         match self {
@@ -216,7 +216,7 @@ fn number_chars(chars: &[char]) -> usize {
     mantissa
 }
 
-/// The tree of an expression.
+/// Parses an expression into its tree.
 ///
 /// # Errors
 /// The first error, and the number of its character.

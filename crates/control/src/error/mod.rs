@@ -60,7 +60,7 @@ impl ErrorKind {
         ErrorKind::Unavailable,
     ];
 
-    /// The name in the protocol.
+    /// Returns the name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorKind::InvalidParameter => "invalid-parameter",
@@ -96,8 +96,8 @@ impl ErrorKind {
         }
     }
 
-    /// The code of the EC2 API that says the same of a volume (EC2 user guide for developers,
-    /// "Error codes for the Amazon EC2 API"), where a rule does not name its own:
+    /// Returns the code of the EC2 API that says the same of a volume (EC2 user guide for
+    /// developers, "Error codes for the Amazon EC2 API"), where a rule does not name its own:
     /// [`ControlError::says`].
     pub fn ec2_code(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// An error of a rule, with the code of its kind and value and rule as its sentence.
+    /// Makes an error of a rule, with the code of its kind and value and rule as its sentence.
     pub fn new(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> Problem {
         let (value, rule) = (value.into(), rule.into());
         let message = match kind {
@@ -170,7 +170,7 @@ impl Problem {
 pub struct ControlError(Box<Problem>);
 
 impl ControlError {
-    /// An error of a rule.
+    /// Makes an error of a rule.
     pub fn new(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> ControlError {
         // One line, whatever was pasted in, and not a page of it.
         let value = value.into().replace(char::is_control, " ");
@@ -192,12 +192,12 @@ impl ControlError {
         ControlError(Box::new(self.0.says(code, message)))
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// All parts.
+    /// Returns all parts of the error.
     pub fn problem(&self) -> &Problem {
         &self.0
     }
@@ -218,7 +218,7 @@ impl From<CatalogError> for ControlError {
     }
 }
 
-/// Citation of a figure of `data/rules.toml`.
+/// Returns the citation of a figure of `data/rules.toml`.
 pub(crate) fn rule_source(section: &str, name: &str) -> String {
     let catalog = Catalog::embedded();
     catalog.rule(section, name).map_or_else(|| format!("data/rules.toml: {section}.{name}"), |rule| catalog.cite(&rule.source.joined()))

@@ -44,7 +44,7 @@ impl FastRestore {
         after
     }
 
-    /// Most credits of its bucket.
+    /// Returns the most credits of its bucket.
     pub fn capacity(&self) -> u64 {
         (GIB_PER_CREDIT / self.size_gib.max(1)).clamp(1, MOST_CREDITS)
     }
@@ -57,7 +57,7 @@ impl FastRestore {
         u64::try_from(earned).unwrap_or(full).saturating_add(self.credits_millionths).min(full)
     }
 
-    /// When its next state begins.
+    /// Returns the lab time at which its next state begins, Unix milliseconds; None without one.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         match self.state {
             FastRestoreState::Enabling | FastRestoreState::Disabling => Some(self.since_ms + STEP_MS),

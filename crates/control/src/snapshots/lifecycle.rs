@@ -69,13 +69,13 @@ pub(crate) fn create_for(
     Ok(changes)
 }
 
-/// The chain of a volume's snapshots: that of the snapshot it was made from, else its own.
+/// Returns the chain of a volume's snapshots: that of the snapshot it was made from, else its own.
 fn chain_of(record: &VolumeRecord) -> String {
     record.origin.as_ref().map_or_else(|| record.id.to_string(), |origin| origin.chain.clone())
 }
 
-/// A snapshot has the data key of its volume, so that blocks which did not change need not be
-/// stored again.
+/// Returns the data key of the volume, which its snapshots have too, so that blocks which did not
+/// change need not be stored again.
 fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
     let encryption = record.encryption.as_ref()?;
     Some(SnapshotKey { key: encryption.key.clone(), wrapped: encryption.wrapped.clone(), context: record.id.to_string() })

@@ -185,11 +185,11 @@ pub enum SnapshotChange {
     FastRestoreSet { snapshot: SnapshotId, zone: String, fast: Option<FastRestore> },
     /// A retention rule of the recycle bin.
     RuleSet { rule: RetentionRule },
-    /// It is gone.
+    /// A retention rule is gone.
     RuleDeleted { rule: String },
     /// A schedule.
     ScheduleSet { schedule: Schedule },
-    /// It is gone.
+    /// A schedule is gone.
     ScheduleDeleted { schedule: String },
     /// Another region has this object store; None if it has none any more.
     RegionSet { region: String, store: Option<String> },
@@ -200,7 +200,7 @@ pub enum SnapshotChange {
 }
 
 impl SnapshotChange {
-    /// The snapshot it belongs to; rules, schedules and regions belong to none.
+    /// Returns the snapshot it belongs to; rules, schedules and regions belong to none.
     pub fn snapshot(&self) -> Option<&SnapshotId> {
         match self {
             SnapshotChange::Started { snapshot, .. }

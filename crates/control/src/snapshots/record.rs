@@ -12,12 +12,12 @@ pub enum SnapshotState {
     Pending,
     /// Every block is in the object store.
     Completed,
-    /// It cannot be used; it can be deleted.
+    /// The snapshot cannot be used; it can be deleted.
     Error,
 }
 
 impl SnapshotState {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             SnapshotState::Pending => "pending",
@@ -101,7 +101,7 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             LockMode::Governance => "governance",
@@ -128,7 +128,7 @@ pub struct SnapshotLock {
 }
 
 impl SnapshotLock {
-    /// EC2's name of the state: governance, compliance-cooloff, compliance or expired.
+    /// Returns EC2's name of the state: governance, compliance-cooloff, compliance or expired.
     pub fn state(&self, now_ms: u64) -> &'static str {
         match self.mode {
             _ if now_ms >= self.expires_ms => "expired",
@@ -162,7 +162,7 @@ pub struct SnapshotRecord {
     /// Time of its completion.
     #[serde(default)]
     pub completed_ms: Option<u64>,
-    /// Why it is in `error`; of a pending one, what it waits for, if anything.
+    /// Reason of the state `error`; for a pending snapshot the thing it waits for, if any.
     #[serde(default)]
     pub error: Option<String>,
     /// The earlier snapshot whose stored blocks it uses.
@@ -253,7 +253,7 @@ pub enum FastRestoreState {
 }
 
 impl FastRestoreState {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             FastRestoreState::Enabling => "enabling",

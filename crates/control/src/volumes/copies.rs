@@ -10,7 +10,7 @@ use headrace_catalog::StorageSpec;
 /// of them. A guess: as many as snapshots of one volume (EBS quotas).
 const MOST_COPIES: usize = 5;
 
-/// The volume that is copied.
+/// Returns the volume that is copied.
 pub(crate) fn source_of<'a>(lab: &'a Lab, source: &str) -> Result<&'a VolumeRecord, ControlError> {
     let record = lab.find(source)?;
     lifecycle::check_volume(record)?;

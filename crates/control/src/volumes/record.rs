@@ -33,7 +33,7 @@ pub enum VolumeStatus {
 }
 
 impl VolumeStatus {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             VolumeStatus::Creating => "creating",
@@ -60,7 +60,7 @@ pub enum AttachmentState {
 }
 
 impl AttachmentState {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             AttachmentState::Attaching => "attaching",
@@ -231,7 +231,7 @@ pub enum ModificationState {
 }
 
 impl ModificationState {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             ModificationState::Modifying => "modifying",
@@ -415,17 +415,17 @@ impl VolumeRecord {
         self.status == VolumeStatus::Creating && self.source_volume.is_some()
     }
 
-    /// Usable size in GiB.
+    /// Returns the usable size in GiB.
     pub fn size_gib(&self) -> u64 {
         self.spec.usable_gib()
     }
 
-    /// The name people gave it, or its id.
+    /// Returns the name people gave it, or its id.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(self.id.as_str())
     }
 
-    /// Name of a member, like `vol-0123456789abcdef0-m2`; a single volume is its own.
+    /// Returns the name of a member, like `vol-0123456789abcdef0-m2`; a single volume is its own.
     pub fn member_name(&self, member: usize) -> String {
         match self.spec.raid {
             None => self.id.to_string(),
@@ -433,7 +433,7 @@ impl VolumeRecord {
         }
     }
 
-    /// The place of a member among its members.
+    /// Returns the place of a member among its members.
     ///
     /// # Errors
     /// There is no such member.
@@ -449,7 +449,7 @@ impl VolumeRecord {
         Err(ControlError::new(ErrorKind::NotFound, format!("member {member}"), rule, LAB_RULE, "See `headrace volume list`."))
     }
 
-    /// The last modification, running or ended.
+    /// Returns the last modification, running or ended.
     pub fn modification(&self) -> Option<&Modification> {
         self.modifications.last()
     }
@@ -517,7 +517,7 @@ impl VolumeRecord {
         self.modification().is_some_and(|modification| modification.state == ModificationState::Modifying)
     }
 
-    /// The status is not the one a command needs.
+    /// Makes the error of a status that a command cannot use.
     pub(crate) fn wrong_status(&self, needed: &str) -> ControlError {
         let rule = format!("is {}, and must be {needed} for that", self.status.as_str());
         let source = "EC2 volume states";

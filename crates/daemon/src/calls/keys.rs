@@ -94,7 +94,7 @@ impl Engine {
         self.lab(|lab| key_arn(&lab.settings, key))
     }
 
-    /// A key as the protocol shows it.
+    /// Returns a key as the protocol shows it.
     pub fn key_view(&self, record: &KeyRecord) -> KeyView {
         let aliases = |lab: &headrace_control::Lab| lab.keys.aliases.iter().filter(|(_, alias)| alias.key == record.id).map(|(name, _)| name.clone()).collect();
         KeyView {
@@ -258,7 +258,7 @@ impl Engine {
     }
 }
 
-/// The region in the ARN of a key.
+/// Returns the region in the ARN of a key.
 fn region_of(key: &str) -> Option<String> {
     key.strip_prefix("arn:")?.split(':').nth(2).map(str::to_string)
 }

@@ -117,8 +117,8 @@ fn acts_without_a_decision(call: &Call) -> bool {
     )
 }
 
-/// The answer to a call that was done before under its token: what it made or changed, as it is
-/// now.
+/// Returns the answer to a call that was done before under its token: what it made or changed, as
+/// it is now.
 fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Answer> {
     let Some(subject) = subject else { return json(Done {}) };
     if subject.starts_with("snap-") {

@@ -232,12 +232,12 @@ impl Custom {
         }
     }
 
-    /// The metrics, each with the time of its newest value.
+    /// Returns the metrics, each with the time of its newest value.
     pub fn metrics(&self) -> impl Iterator<Item = (&MetricId, i64)> {
         self.metrics.iter().filter_map(|(id, values)| Some((id, values.keys().next_back()?.0)))
     }
 
-    /// The values of a metric from `start_s` to before `end_s`.
+    /// Returns the values of a metric from `start_s` to before `end_s`.
     pub fn values(&self, id: &MetricId, start_s: i64, end_s: i64) -> Vec<(i64, Unit, Distribution)> {
         let Some(values) = self.metrics.get(id) else { return Vec::new() };
         let range = values.range((start_s, Unit::LEAST)..(end_s.max(start_s), Unit::LEAST));

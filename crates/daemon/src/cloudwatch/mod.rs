@@ -22,7 +22,7 @@ use crate::problem::Outcome;
 use headrace_cloudwatch::Refusal;
 use headrace_control::{refused_by_cloudwatch, Problem};
 
-/// A refusal with CloudWatch's code and sentence.
+/// Makes a refusal with CloudWatch's code and sentence.
 pub(crate) fn of_refusal(refusal: Refusal) -> Problem {
     refused_by_cloudwatch(refusal).problem().clone()
 }

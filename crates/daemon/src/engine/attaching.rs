@@ -136,8 +136,8 @@ impl Engine {
         words
     }
 
-    /// The names by which a volume's device is found: in the lab's own folder, and, where that was
-    /// asked for, under the machine's /dev.
+    /// Returns the names by which a volume's device is found: in the lab's own folder, and, where
+    /// that was asked for, under the machine's /dev.
     fn links_of(&self, record: &VolumeRecord, name: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let dev = self.folder.join("dev");
         // The name is that of the driver of an EC2 instance: the serial number is the id without
@@ -296,7 +296,7 @@ fn is_loop(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("/dev/loop"))
 }
 
-/// The block device of an attached volume.
+/// Returns the block device of an attached volume.
 pub(crate) fn device_path(record: &VolumeRecord) -> Option<PathBuf> {
     Some(PathBuf::from(&record.attachment.as_ref()?.device.as_ref()?.device))
 }

@@ -55,7 +55,7 @@ fn within(name: &str, value: Option<f64>, default: f64, least: f64, most: f64) -
     Err(bad_input(format!("{name} = {value}"), format!("must be {least} to {most}"), "Give it in the unit of its name."))
 }
 
-/// The fault injector knows faults by number, callers by name.
+/// Returns the name of a fault, by which callers know it; the fault injector knows it by number.
 fn fault_name(id: u64) -> String {
     fault_id(&mut || id)
 }
@@ -65,7 +65,7 @@ fn degradation(slow: Slowness, from: Nanos, until: Nanos) -> Degradation {
     Degradation { from, until, caps_per_mille: u64::from(caps_per_mille), extra_latency: Nanos::from_micros(extra_latency_us) }
 }
 
-/// The operations a fault is for; none: reads and writes.
+/// Returns the operations a fault is for; None for reads and writes.
 fn operation(named: Option<&str>) -> Outcome<Option<Op>> {
     match named {
         None | Some("any") => Ok(None),
@@ -154,7 +154,7 @@ impl Engine {
         Ok(FaultSet { seed: Some(seed), until: Nanos::NEVER, ..set })
     }
 
-    /// Faults of a volume's device that have not ended.
+    /// Returns the faults of a volume's device that have not ended.
     pub fn faults(&self, volume: &str) -> Outcome<Vec<FaultSet>> {
         let record = self.find(volume)?;
         let Some(attached) = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone()) else { return Ok(Vec::new()) };

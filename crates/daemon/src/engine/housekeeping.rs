@@ -59,8 +59,8 @@ impl Engine {
         }
     }
 
-    /// Rows of what every attached volume did in the second that ends, and the credits of those
-    /// that did something. `next`: the second that begins.
+    /// Writes a row for every attached volume about the second that ends, and notes the credits of
+    /// those with requests. `next` is the second that begins.
     fn note_second(&self, next: u64) {
         let mut noting = lock(&self.noting);
         let second = std::mem::replace(&mut noting.second, next);
@@ -89,8 +89,8 @@ impl Engine {
         }
     }
 
-    /// The rows of a volume and its members in a second, or in a part of it. Says whether the
-    /// volume was used.
+    /// Writes the rows of a volume and its members for a second, or for a part of it. Says whether
+    /// the volume was used.
     fn note_volume(&self, second: u64, id: &VolumeId, attached: &AttachedVolume, is_part: bool) -> bool {
         let sample = attached.meter.take(self.devices.clock.now());
         let credits = self.lab(|lab| lab.volumes.get(id).map_or(CreditUnit::Ios, credit_unit));
@@ -139,7 +139,7 @@ impl Engine {
         self.note_row(second, id, None, &sample, &extra, is_part);
     }
 
-    /// The lowest credit balance of a volume's members, percent.
+    /// Returns the lowest credit balance of a volume's members, percent.
     pub(crate) fn lowest_balance(&self, device_number: usize) -> Option<f64> {
         self.devices.balances(device_number).into_iter().flatten().map(|balance| balance.percent()).min_by(f64::total_cmp)
     }
@@ -149,7 +149,7 @@ impl Engine {
         (balances.ios.map(|balance| balance.percent()), balances.bytes.map(|balance| balance.percent()))
     }
 
-    /// Requests in flight at an attached volume.
+    /// Returns the number of requests in flight at an attached volume.
     pub(crate) fn queue_length(&self, record: &VolumeRecord) -> Outcome<u32> {
         let attached = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
         let hint = format!("Run `headrace volume attach {}` first.", record.label());

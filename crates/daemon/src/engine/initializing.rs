@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 impl Engine {
-    /// A volume's blocks that are still in its snapshot; none: it was made empty, or is loaded.
+    /// Returns a volume's blocks that are still in its snapshot; None if it was made empty, or is
+    /// loaded.
     fn restored(&self, volume: &VolumeId) -> Option<Arc<Restored>> {
         lock(&self.volumes).get(volume).and_then(|files| files.restored.clone())
     }
@@ -135,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Blocks of a volume that are still in its snapshot, page by page.
+    /// Returns the blocks of a volume that are still in its snapshot, page by page.
     pub(crate) fn cold_blocks(&self, volume: &str, start: u64, limit: usize) -> Outcome<ColdBlocks> {
         let record = self.find(volume)?;
         let Some(restored) = self.files_of(&record, |files| files.restored.clone())? else { return Ok(ColdBlocks { blocks: Vec::new(), next: None, left: 0 }) };
@@ -144,8 +145,8 @@ impl Engine {
         Ok(ColdBlocks { next: cold.next(), blocks, left: restored.cold_blocks() })
     }
 
-    /// Blocks of a volume's snapshot, and how many are not loaded. Opens a volume of which that is
-    /// not known.
+    /// Returns the number of blocks of a volume's snapshot, and of those that are not loaded. Opens
+    /// a volume of which that is not known.
     fn cold_of(&self, record: &VolumeRecord) -> (u64, u64) {
         let counts = |restored: &Arc<Restored>| (restored.manifest().blocks(), restored.cold_blocks());
         if let Some(restored) = self.restored(&record.id) {

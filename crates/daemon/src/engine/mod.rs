@@ -106,7 +106,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The socket's path.
+    /// Returns the socket's path.
     pub fn socket(&self) -> PathBuf {
         match &self.socket {
             Some(path) => path.clone(),
@@ -115,7 +115,7 @@ impl Options {
     }
 }
 
-/// The socket of a lab that was told no other.
+/// Returns the socket of a lab that was started without one of its own.
 pub(crate) fn socket_of(data_dir: &Path) -> PathBuf {
     match data_dir.as_os_str() == DEFAULT_FOLDER {
         true => PathBuf::from(DEFAULT_SOCKET),
@@ -129,7 +129,7 @@ pub struct Engine {
     pub folder: PathBuf,
     /// Socket of the lab.
     pub socket: PathBuf,
-    /// When it was started.
+    /// Time of the start.
     pub started: Instant,
     /// Metrics of the volumes.
     pub metrics: Store,
@@ -139,7 +139,7 @@ pub struct Engine {
     pub(crate) actions: Actions,
     /// Mounts and loop devices of an earlier daemon, released at the start.
     pub stale_mounts: StaleMounts,
-    /// Why the journal was shortened at the start, in words.
+    /// Sentence about the journal's end that was cut off at the start; None if it was whole.
     pub repaired: Option<String>,
     /// Port of 127.0.0.1 at which another process serves the metrics; 0: none does.
     pub metrics_port: u16,
@@ -463,7 +463,7 @@ impl Engine {
         write_waiting(&mut lock(&self.state))
     }
 
-    /// Everything to disk, before the end.
+    /// Forces everything to disk, before the end.
     pub(crate) fn close_journal(&self) {
         let mut state = lock(&self.state);
         let all = Checkpoint { lab: state.lab.clone(), balances: state.balances.clone() };
@@ -476,12 +476,12 @@ impl Engine {
         state.clock.lab_ms(self.started.elapsed().as_nanos() as u64)
     }
 
-    /// Lab time.
+    /// Returns the lab time, Unix milliseconds.
     pub fn lab_ms(&self) -> u64 {
         self.lab_ms_of(&lock(&self.state))
     }
 
-    /// Device time that a stretch of lab time takes.
+    /// Returns the device time that a stretch of lab time takes.
     pub(crate) fn device_span(&self, lab_ms: u64) -> Nanos {
         let scale = self.lab(|lab| u64::from(lab.settings.time_scale));
         Nanos(lab_ms.saturating_mul(1_000_000) / scale.max(1))
@@ -496,7 +496,7 @@ impl Engine {
         look(&lock(&self.state).lab)
     }
 
-    /// A volume by id or name.
+    /// Returns a volume by id or name.
     pub fn find(&self, volume: &str) -> Outcome<VolumeRecord> {
         self.lab(|lab| lab.find(volume).cloned()).map_err(of_control)
     }
@@ -521,7 +521,7 @@ impl Engine {
         self.down.load(Ordering::Acquire)
     }
 
-    /// The volumes as devices of the model.
+    /// Returns the volumes as devices of the model.
     pub fn devices(&self) -> &Arc<Devices> {
         &self.devices
     }

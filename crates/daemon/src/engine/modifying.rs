@@ -89,7 +89,7 @@ impl Engine {
         result.map_err(|error| of_io(format!("telling {} its new size", device.display()), &error))
     }
 
-    /// A modification that failed leaves the limits as they were.
+    /// Restores the limits in the model after a modification that failed.
     fn undo_in_model(&self, volume: &str) -> Outcome<()> {
         let record = self.find(volume)?;
         let device_number = self.device_number(&record)?;
@@ -100,7 +100,7 @@ impl Engine {
         Ok(())
     }
 
-    /// All modifications, newest last.
+    /// Returns all modifications, newest last.
     pub fn modifications(&self, volume: Option<&str>) -> Outcome<Vec<(VolumeRecord, Modification)>> {
         let records = match volume {
             Some(volume) => vec![self.find(volume)?],

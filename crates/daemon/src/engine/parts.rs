@@ -32,12 +32,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The wall clock, Unix milliseconds.
+/// Returns the wall clock, Unix milliseconds.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
 }
 
-/// A random number from the operating system.
+/// Draws a random number from the operating system.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
@@ -130,7 +130,7 @@ impl SnapshotWork {
         self.wake.notify_all();
     }
 
-    /// The first job whose chain has none under way; none when it waited for a while in vain.
+    /// Takes the first job whose chain has none under way; None when it waited for a while in vain.
     pub(super) fn take(&self) -> Option<(String, Job, u32)> {
         let mut jobs = lock(&self.jobs);
         let position = jobs.queue.iter().position(|(chain, ..)| !jobs.busy.contains(chain));
@@ -170,7 +170,7 @@ impl SnapshotWork {
     }
 }
 
-/// The snapshots that events begin, with their volumes.
+/// Returns the snapshots that events begin, with their volumes.
 pub(crate) fn started(events: &[Event]) -> Vec<(SnapshotId, Option<VolumeId>)> {
     let of = |event: &Event| match &event.change {
         Change::Snapshot(SnapshotChange::Started { snapshot, new }) => Some((snapshot.clone(), new.volume.clone())),

@@ -30,7 +30,7 @@ const MOST_LIMITS: usize = 4_096;
 type Opened = (usize, Arc<PowerCut>, Option<Arc<AttachedVolume>>);
 
 impl Engine {
-    /// The number of a volume's device in the model; opens a volume that rests.
+    /// Returns the number of a volume's device in the model; opens a volume that rests.
     pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
         let find_open = || {
             let mut volumes = lock(&self.volumes);
@@ -49,14 +49,14 @@ impl Engine {
         find_open().ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume list`."))
     }
 
-    /// An open volume; opens one that rests.
+    /// Calls a function with an open volume; opens one that rests.
     pub(crate) fn files_of<R>(&self, record: &VolumeRecord, look: impl FnOnce(&mut VolumeFiles) -> R) -> Outcome<R> {
         self.device_number(record)?;
         let mut volumes = lock(&self.volumes);
         volumes.get_mut(&record.id).map(look).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))
     }
 
-    /// A volume that is open already.
+    /// Returns a volume that is open already.
     pub(crate) fn opened(&self, id: &VolumeId) -> Option<Opened> {
         lock(&self.volumes).get(id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()))
     }
@@ -115,8 +115,8 @@ impl Engine {
         Ok(limits)
     }
 
-    /// Credit balances of a volume's members as they are now; none for members without credits.
-    /// Opens nothing.
+    /// Returns the credit balances of a volume's members as they are now; None for members without
+    /// credits. Opens nothing.
     pub(crate) fn balances_of(&self, record: &VolumeRecord) -> Vec<Option<Balance>> {
         if let Some((device_number, ..)) = self.opened(&record.id) {
             return self.devices.balances(device_number);
@@ -147,7 +147,8 @@ impl Engine {
         Ok(device)
     }
 
-    /// A volume's device as it was left, and when; new, where it was never used.
+    /// Returns the device of a volume and the time of its last use; a new device if it was never
+    /// used.
     pub(crate) fn saved_as_left(&self, record: &VolumeRecord, limits: &[VolumeLimits]) -> Outcome<(SavedDevice, Nanos)> {
         let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
         let device = saved.and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));

@@ -132,7 +132,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The instant of what was decided. If it cannot be taken, nothing remains.
+    /// Takes the instant of the snapshots that events begin. If it cannot be taken, nothing
+    /// remains.
     fn begin_instants(&self, events: &[Event]) -> Outcome<Vec<SnapshotId>> {
         let snapshots = started(events);
         let ids: Vec<SnapshotId> = snapshots.iter().map(|(id, _)| id.clone()).collect();
@@ -187,9 +188,10 @@ impl Engine {
         Ok(CopyRequest { key: self.key_of_copy(own.of.encryption.is_some(), encrypted, kms_key)?, ..request })
     }
 
-    /// A copy from another object store, and why its source's key cannot be had. The data key of
-    /// the source comes from the lab that has it, or lies wrapped in the store under a key that
-    /// this lab has too; it is kept here wrapped under the key of the copy.
+    /// Makes the request for a copy from another object store, and the reason why its source's key
+    /// cannot be had. The data key of the source comes from the lab that has it, or lies wrapped in
+    /// the store under a key that this lab has too; it is kept here wrapped under the key of the
+    /// copy.
     fn copy_of_another(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<(CopyRequest, Option<Problem>)> {
         let id: SnapshotId = request.snapshot.parse().map_err(of_control)?;
         let named = request.store.clone().unwrap_or_default();
@@ -415,8 +417,8 @@ impl Engine {
         key.map_or(Ok(()), |key| self.wrapped_key(record.id.as_str(), key).store(&self.snapshots.objects))
     }
 
-    /// The snapshot whose stored blocks this one uses: that since which it is known what changed,
-    /// else the newest of the same volume, else the one the volume was made from.
+    /// Returns the snapshot whose stored blocks this one uses: that since which it is known what
+    /// changed, else the newest of the same volume, else the one the volume was made from.
     fn parent_of(&self, record: &SnapshotRecord, instant: &Instant) -> Option<Arc<Manifest>> {
         let since = instant.changes().map(|(since, _)| since.to_string());
         let candidates: Vec<SnapshotId> = self.lab(|lab| {
@@ -545,7 +547,7 @@ impl Engine {
         }
     }
 
-    /// The manifest of a completed snapshot.
+    /// Returns the manifest of a completed snapshot.
     pub(crate) fn manifest(&self, snapshot: &SnapshotId) -> io::Result<Arc<Manifest>> {
         if let Some((_, manifest)) = lock(&self.snapshots.manifests).iter().find(|(id, _)| id == snapshot) {
             return Ok(manifest.clone());
@@ -576,7 +578,7 @@ impl Engine {
     }
 }
 
-/// A snapshot that a store does not have, and some that it has.
+/// Makes the error of a snapshot that a store does not have, with some that it has.
 fn not_in_store(objects: &Objects, snapshot: &str) -> Problem {
     const SHOWN: usize = 5;
     let names: Vec<String> = objects.list("manifests/").unwrap_or_default().into_iter().map(|listed| listed.name.replace("manifests/", "")).collect();
@@ -590,8 +592,8 @@ fn not_in_store(objects: &Objects, snapshot: &str) -> Problem {
         .says("InvalidSnapshot.NotFound", format!("The snapshot '{snapshot}' does not exist"))
 }
 
-/// Why a copy fails whose source cannot be opened: AWS's words (EBS user guide, copies of encrypted
-/// snapshots), then the reason. No use to try it again.
+/// Makes the error of a copy whose source cannot be opened: AWS's words (EBS user guide, copies of
+/// encrypted snapshots), then the reason. No use to try it again.
 fn key_not_accessible(problem: &Problem) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("Given key ID is not accessible: {}: {}", problem.value, problem.rule))
 }

@@ -29,25 +29,25 @@ pub struct VolumeFiles {
     pub restored: Option<Arc<Restored>>,
     /// The device, while the volume is attached.
     pub attached: Option<Arc<AttachedVolume>>,
-    /// When its number was last asked for.
+    /// Time at which its number was last asked for.
     pub used: Instant,
     /// True if the volume is encrypted.
     pub encrypted: bool,
-    /// It is encrypted, and was opened without its key: its bytes cannot be had.
+    /// True if it is encrypted and was opened without its key: its bytes cannot be had.
     pub locked: bool,
 }
 
 /// The data key of a volume.
 pub enum DataKey {
-    /// It is not encrypted.
+    /// The volume is not encrypted.
     None,
     /// Ready for use.
     Open(Arc<SectorCipher>),
-    /// It cannot be had.
+    /// The key cannot be had.
     Missing,
 }
 
-/// The folder of a volume.
+/// Returns the folder of a volume.
 pub fn folder_of(volumes: &Path, record: &VolumeRecord) -> PathBuf {
     volumes.join(record.id.as_str())
 }
@@ -100,7 +100,7 @@ pub struct Origin {
 /// All bytes of a volume, and an array's data path.
 type Bytes = (Arc<dyn Backing>, Option<Arc<Raid>>);
 
-/// The bytes of a volume over its files alone.
+/// Returns the bytes of a volume over its files alone.
 pub(super) fn bytes_of(volumes: &Path, record: &VolumeRecord, key: &DataKey) -> io::Result<Bytes> {
     let mut members: Vec<Arc<dyn Backing>> = Vec::new();
     for (index, (path, bytes)) in files(&folder_of(volumes, record), record).into_iter().enumerate() {
@@ -170,7 +170,7 @@ fn restored(whole: Arc<dyn Backing>, origin: Origin, marks: &Path) -> io::Result
     Ok(restored.with_log(|words| tracing::error!("loading from a snapshot: {words}")))
 }
 
-/// A member's state as its bytes' array has it.
+/// Returns the state of a member's bytes for its state in the lab.
 pub(crate) fn member_of(state: &MemberState) -> MemberData {
     match state {
         MemberState::Ok | MemberState::Slow { .. } => MemberData::Good,
@@ -179,7 +179,7 @@ pub(crate) fn member_of(state: &MemberState) -> MemberData {
     }
 }
 
-/// The model's device of a volume: where it was left, or new.
+/// Returns the model's device of a volume: as it was saved, or new.
 pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &ModelOptions, saved: Option<(SavedDevice, Nanos)>) -> SavedDevice {
     let mut device = Device::new(&record.spec, limits, options, record.seed);
     let mut now = Nanos::ZERO;

@@ -114,7 +114,7 @@ pub enum JournalError {
 pub struct Json(Box<RawValue>);
 
 impl Json {
-    /// The JSON of a value.
+    /// Writes a value as JSON.
     ///
     /// # Errors
     /// The error of serde for a value that has no JSON.
@@ -122,7 +122,7 @@ impl Json {
         serde_json::value::to_raw_value(value).map(Json)
     }
 
-    /// The value again.
+    /// Reads the value again.
     ///
     /// # Errors
     /// When it was written by a version whose state was another.

@@ -12,7 +12,7 @@ struct Raw<'a> {
     bytes: usize,
 }
 
-/// The record at the beginning of `bytes`, or what is wrong with it.
+/// Reads the record at the beginning of `bytes`, or says what is wrong with it.
 fn raw_at(bytes: &[u8]) -> Result<Raw<'_>, &'static str> {
     let word = |at: usize| bytes[at..at + 4].try_into().map(u32::from_le_bytes).unwrap_or(0);
     let long = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);

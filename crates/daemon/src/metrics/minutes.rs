@@ -31,10 +31,10 @@ pub fn minute_of(row: &Row) -> Minute {
     }
 }
 
-/// Which metrics a volume with these limits has. Only io1 and io2 count as provisioned here: the
-/// metrics of provisioned operations are not published for gp3. A type with credits whose baseline
-/// reaches its burst has none in the model, and on an instance of the Nitro System it publishes no
-/// BurstBalance (EBS user guide).
+/// Returns the facts that decide which metrics a volume with these limits has. Only io1 and io2
+/// count as provisioned here: the metrics of provisioned operations are not published for gp3. A
+/// type with credits whose baseline reaches its burst has none in the model, and on an instance of
+/// the Nitro System it publishes no BurstBalance (EBS user guide).
 pub fn facts_of(limits: &VolumeLimits) -> VolumeFacts {
     let volume_type = limits.spec.volume_type;
     VolumeFacts {

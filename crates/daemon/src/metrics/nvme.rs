@@ -54,7 +54,7 @@ fn put_histogram(page: &mut [u8], field: &str, counts: &[u64; BUCKETS]) {
     }
 }
 
-/// The page of what was counted, with the requests outstanding now.
+/// Writes the page of the counters, with the requests outstanding now.
 pub(crate) fn page(totals: &Totals, queue_length: u32) -> Vec<u8> {
     let mut page = vec![0; PAGE_BYTES];
     put(&mut page, "magic", u64::from(MAGIC));

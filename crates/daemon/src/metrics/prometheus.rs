@@ -98,7 +98,7 @@ fn estimated_sum_ns(counts: &[u64; BUCKETS]) -> u64 {
     counts.iter().enumerate().fold(0u64, |sum, (bucket, &count)| sum.saturating_add(count.saturating_mul(middle(bucket))))
 }
 
-/// The exposition of counters and gauges.
+/// Returns the exposition of counters and gauges.
 pub(crate) fn text(totals: &[(Key, Totals)], gauges: &Gauges, dropped: u64) -> String {
     let mut out = Exposition::default();
     for (name, help, number) in COUNTERS {
@@ -196,7 +196,7 @@ impl Exposition {
     }
 }
 
-/// Nanoseconds as seconds, exactly.
+/// Writes nanoseconds as seconds, exactly.
 fn seconds(nanos: u64) -> String {
     let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_string()

@@ -24,7 +24,7 @@ const FILE: &str = "retired.json";
 /// A volume that was deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retired {
-    /// When it was deleted, Unix seconds.
+    /// Time of its deletion, Unix seconds.
     pub deleted_s: u64,
     /// Facts that the metrics depend on: first those of the volume, then those of the members of an
     /// array.
@@ -32,18 +32,18 @@ pub struct Retired {
 }
 
 impl Retired {
-    /// The facts of the volume, or of a member; none where it has no such member.
+    /// Returns the facts of the volume, or of a member; None where it has no such member.
     pub fn facts_of(&self, member: Option<u32>) -> Option<VolumeFacts> {
         self.facts.get(member.map_or(0, |member| member as usize + 1)).copied()
     }
 
-    /// Members of the array; 0 of a single volume.
+    /// Returns the number of members of the array; 0 for a single volume.
     pub fn members(&self) -> u32 {
         self.facts.len().saturating_sub(1) as u32
     }
 }
 
-/// The deleted volumes of a folder. A file that cannot be understood is of none.
+/// Reads the deleted volumes of a folder. A file that cannot be understood counts for no volume.
 pub(super) fn read(folder: &Path) -> io::Result<BTreeMap<String, Retired>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -85,12 +85,12 @@ impl Store {
         Ok(())
     }
 
-    /// A deleted volume whose rows are kept.
+    /// Returns a deleted volume whose rows are kept.
     pub fn retired(&self, volume: &str) -> Option<Retired> {
         lock(&self.retired).get(volume).cloned()
     }
 
-    /// All deleted volumes whose rows are kept.
+    /// Returns all deleted volumes whose rows are kept.
     pub fn all_retired(&self) -> Vec<(String, Retired)> {
         lock(&self.retired).iter().map(|(volume, retired)| (volume.clone(), retired.clone())).collect()
     }

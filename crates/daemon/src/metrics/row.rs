@@ -59,7 +59,7 @@ impl ErrorFactor {
     /// The error of durations as they are counted: four buckets an octave.
     pub const FINEST: ErrorFactor = ErrorFactor(0);
 
-    /// The factor.
+    /// Returns the factor.
     pub fn factor(self) -> f64 {
         [1.25, 1.5, 2.0, 4.0, 16.0][usize::from(self.0.min(4))]
     }
@@ -183,7 +183,7 @@ enum Cell {
 }
 
 impl Row {
-    /// The row of one sample, for the second `t_s` (Unix seconds).
+    /// Makes the row of one sample, for the second `t_s` (Unix seconds).
     pub fn new(t_s: u64, sample: &Sample, extra: &Extra) -> Row {
         Row::of(t_s, &Stretch::new(sample, extra))
     }
@@ -225,7 +225,7 @@ impl Row {
         }
     }
 
-    /// The row as a JSON array in the order of [`COLUMNS`].
+    /// Returns the row as a JSON array in the order of [`COLUMNS`].
     pub fn to_json(&self) -> Vec<Value> {
         self.cells()
             .into_iter()
@@ -236,7 +236,7 @@ impl Row {
             .collect()
     }
 
-    /// The row as a line of CSV in the order of [`COLUMNS`], without its end.
+    /// Returns the row as a line of CSV in the order of [`COLUMNS`], without its end.
     pub fn to_csv(&self) -> String {
         let texts = self.cells().map(|cell| match cell {
             Cell::Count(count) => count.to_string(),
@@ -245,7 +245,7 @@ impl Row {
         texts.join(",")
     }
 
-    /// The first line of a CSV file.
+    /// Returns the first line of a CSV file.
     pub fn csv_header() -> String {
         COLUMNS.join(",")
     }

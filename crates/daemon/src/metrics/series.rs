@@ -122,7 +122,7 @@ impl Series {
         })
     }
 
-    /// The newest `last` rows of those from `since` on, in the order they happened.
+    /// Returns the newest `last` rows of those from `since` on, in the order they happened.
     pub fn rows(&self, resolution: Resolution, since: u64, last: usize) -> io::Result<Vec<Row>> {
         let mut rows = Vec::new();
         if last == 0 {
@@ -141,7 +141,7 @@ impl Series {
         Ok(rows)
     }
 
-    /// The rows of minutes from `since` to before `until`, in the order they happened.
+    /// Returns the rows of minutes from `since` to before `until`, in the order they happened.
     pub fn minutes(&self, since: u64, until: u64) -> io::Result<Vec<Row>> {
         let mut rows = Vec::new();
         self.walk(Resolution::Minute, |slot, newest, step_s| {
@@ -156,7 +156,7 @@ impl Series {
         Ok(rows)
     }
 
-    /// The latencies of the rows from `since` to before `until`.
+    /// Returns the latencies of the rows from `since` to before `until`.
     pub fn latencies(&self, resolution: Resolution, since: u64, until: u64) -> io::Result<Latencies> {
         let mut latencies = Latencies::default();
         self.walk(resolution, |slot, newest, step_s| {

@@ -38,7 +38,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The bytes, at most `most`.
+    /// Encodes the slot in at most `most` bytes.
     pub fn encode(&self, most: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(most);
         for coarse in self.stretch.error.0..=COARSEST {
@@ -82,7 +82,7 @@ impl Slot {
         balances.iter().flatten().for_each(|balance| to.extend(balance.to_le_bytes()));
     }
 
-    /// The sequence of a whole slot, without reading the rest.
+    /// Returns the sequence of a whole slot, without reading the rest.
     pub fn sequence_of(slot: &[u8]) -> Option<u64> {
         let used = usize::from(u16::from_le_bytes(slot.get(4..6)?.try_into().ok()?));
         if used < HEAD_BYTES {
@@ -141,7 +141,7 @@ fn requests(sample: &Sample) -> u64 {
     sample.ops.iter().fold(0, |sum, &ops| sum.saturating_add(ops))
 }
 
-/// The buckets a group joins: bucket 0 alone, then 2^coarse at a time.
+/// Returns the buckets a group joins: bucket 0 alone, then 2^coarse at a time.
 fn group(number: usize, coarse: u8) -> std::ops::Range<usize> {
     if number == 0 {
         return 0..1;

@@ -53,7 +53,7 @@ pub trait Bucket: Send + Sync {
     }
     /// Removes an object. One that does not exist counts as removed.
     fn delete(&self, name: &str) -> io::Result<()>;
-    /// All objects whose names begin with `prefix`, in order of name. A prefix ends with `/`.
+    /// Lists all objects whose names begin with `prefix`, in order of name. A prefix ends with `/`.
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>>;
 }
 
@@ -96,7 +96,7 @@ impl Objects {
         Ok(Objects { url: url.to_string(), bucket })
     }
 
-    /// A store of one's own making, under a name for its errors.
+    /// Makes a store over a bucket of the caller's, under a name for its errors.
     pub fn over(url: &str, bucket: Arc<dyn Bucket>) -> Objects {
         Objects { url: url.to_string(), bucket }
     }
@@ -167,7 +167,8 @@ impl Objects {
         self.bucket.delete(name).map_err(|error| explain(&self.url, "delete", name, &error))
     }
 
-    /// All objects whose names begin with `prefix` (a folder: it ends with `/`), in order of name.
+    /// Lists all objects whose names begin with `prefix` (a folder: it ends with `/`), in order of
+    /// name.
     pub fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
         self.checked("list", prefix.trim_end_matches('/'))?;
         let mut listed = self.bucket.list(prefix).map_err(|error| explain(&self.url, "list", prefix, &error))?;
@@ -180,8 +181,8 @@ impl Objects {
     }
 }
 
-/// A name is made of parts of letters, digits, `.`, `_` and `-` with `/` between them; a part does
-/// not begin with a dot. Nothing else reaches a file system or a server.
+/// Checks that a name is made of parts of letters, digits, `.`, `_` and `-` with `/` between them;
+/// a part does not begin with a dot. Nothing else reaches a file system or a server.
 fn check_name(name: &str) -> io::Result<()> {
     let good = |part: &str| !part.is_empty() && !part.starts_with('.') && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     if name.len() <= MOST_NAME_BYTES && name.split('/').all(good) {

@@ -74,8 +74,8 @@ struct Locks<'a> {
 }
 
 impl Capture {
-    /// Over a volume, with a folder of its own for what is set aside. Instants that a process left
-    /// there are under way again ([`Capture::instants`]).
+    /// Opens a capture over a volume, with a folder of its own for what is set aside. Instants that
+    /// a process left there are under way again ([`Capture::instants`]).
     pub fn new(inner: Arc<dyn Backing>, folder: PathBuf) -> io::Result<Arc<Capture>> {
         Capture::open(inner, folder, None, AsideKey::Plain)
     }
@@ -129,7 +129,7 @@ impl Capture {
         begun.pop().ok_or_else(|| io::Error::other("nothing was captured"))
     }
 
-    /// The instants that are not finished, those of an earlier process included.
+    /// Returns the instants that are not finished, those of an earlier process included.
     pub fn instants(self: &Arc<Self>) -> Vec<Instant> {
         self.active().sides.iter().map(|side| Instant { capture: self.clone(), side: side.clone() }).collect()
     }
@@ -204,7 +204,7 @@ impl Capture {
         }
     }
 
-    /// A discard or zeroing, which may be the whole volume, in parts.
+    /// Discards or zeros a range, which may be the whole volume, in parts.
     fn clear(&self, offset: u64, bytes: u64, make: &dyn Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
         within(self.bytes(), offset, bytes)?;
         let end = offset + bytes;
@@ -313,13 +313,13 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// The name it was begun with.
+    /// Returns the name it was begun with.
     pub fn name(&self) -> &str {
         &self.side.name
     }
 
-    /// An error once it is lost: the disk was full when something had to be set aside, or the
-    /// machine stopped. The volume is not affected.
+    /// Returns an error once the instant is lost: the disk was full when something had to be set
+    /// aside, or the machine stopped. The volume is not affected.
     pub fn check(&self) -> io::Result<()> {
         self.side.check()
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Locks for puts: two of one block come one after the other.
 const LOCKS: u64 = 16;
 
-/// A block of a stored snapshot, opened. `None`: it is zeros.
+/// Reads a block of a stored snapshot, opened. `None`: it is zeros.
 pub fn read_block(objects: &Objects, manifest: &Manifest, index: u64, cipher: Option<&dyn BlockCipher>) -> io::Result<Option<Vec<u8>>> {
     let key = cipher.map_or("", BlockCipher::key_id);
     if manifest.key() != key {

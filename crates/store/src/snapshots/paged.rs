@@ -18,7 +18,7 @@ impl Words {
         Words { pages: (0..most.div_ceil(PAGE)).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The word at an index; 0 behind the end.
+    /// Returns the word at an index; 0 behind the end.
     pub(crate) fn get(&self, index: u64) -> u64 {
         let page = self.pages.get((index / PAGE) as usize).and_then(OnceLock::get);
         page.map_or(0, |page| page[(index % PAGE) as usize].load(Ordering::SeqCst))
@@ -41,7 +41,8 @@ impl Words {
         }
     }
 
-    /// The first word from `first` on that is not 0. Pages that were never used are not looked at.
+    /// Returns the first word from `first` on that is not 0. Pages that were never used are not
+    /// looked at.
     pub(crate) fn next(&self, first: u64) -> Option<(u64, u64)> {
         let mut word = first;
         while let Some(page) = self.pages.get((word / PAGE) as usize) {
@@ -59,7 +60,7 @@ impl Words {
         None
     }
 
-    /// Every word that is not 0, in order.
+    /// Returns every word that is not 0, in order.
     pub(crate) fn set(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.pages.iter().enumerate().flat_map(|(number, page)| {
             let words = page.get().map_or(&[][..], |page| page);
@@ -104,7 +105,7 @@ impl BlockSet {
         self.words.and_not(block / 64, 1 << (block % 64));
     }
 
-    /// The first block from `first` on that is in it.
+    /// Returns the first block from `first` on that is in it.
     pub fn next(&self, first: u64) -> Option<u64> {
         let bits = self.words.get(first / 64) >> (first % 64);
         if bits != 0 {
@@ -119,7 +120,7 @@ impl BlockSet {
         std::iter::successors(self.next(first), |block| self.next(block + 1))
     }
 
-    /// 64 blocks at once, as bits: those from `64 * word` on.
+    /// Puts 64 blocks at once into it, as bits: those from `64 * word` on.
     pub(crate) fn insert_word(&self, word: u64, bits: u64) {
         self.words.or(word, bits);
     }
@@ -137,7 +138,7 @@ impl BlockSet {
     }
 }
 
-/// The words that a run of blocks touches, and its bits in them.
+/// Returns the words that a run of blocks touches, and its bits in them.
 fn words_of(first: u64, blocks: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = first.saturating_add(blocks);
     (first / 64..end.div_ceil(64)).filter_map(move |word| {

@@ -145,7 +145,7 @@ impl Restored {
         self
     }
 
-    /// The snapshot it is made of.
+    /// Returns the snapshot it is made of.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -168,7 +168,7 @@ impl Restored {
         self.cold.contains(block)
     }
 
-    /// The first block from `block` on that is cold.
+    /// Returns the first block from `block` on that is cold.
     pub fn next_cold(&self, block: u64) -> Option<u64> {
         self.cold.next(block)
     }
@@ -273,7 +273,7 @@ fn write_header(file: &File, manifest: &Manifest) -> io::Result<()> {
     file.write_all_at(&header, 0)
 }
 
-/// The start of the machine that the marks are of.
+/// Reads the start of the machine that the marks are of.
 fn read_header(file: &mut File, manifest: &Manifest) -> io::Result<String> {
     let mut header = vec![0; HEADER_BYTES as usize];
     file.read_exact(&mut header)?;

@@ -25,12 +25,12 @@ pub fn folder_of(snapshot: &str) -> String {
     format!("segments/{snapshot}/")
 }
 
-/// The name of an object with the blocks of a snapshot.
+/// Returns the name of an object with the blocks of a snapshot.
 pub(crate) fn name_of(snapshot: &str, number: u32) -> String {
     format!("segments/{snapshot}/{number:08}")
 }
 
-/// The number in a segment's name.
+/// Returns the number in a segment's name.
 pub(crate) fn number_of(name: &str) -> Option<u32> {
     name.rsplit('/').next()?.parse().ok()
 }
@@ -85,7 +85,7 @@ impl Segment {
     }
 }
 
-/// Bytes of a segment's object with as many blocks.
+/// Returns the size of a segment's object with as many blocks, bytes.
 pub(crate) fn object_bytes(blocks: u32) -> u64 {
     blocks as u64 * (BLOCK_BYTES + ENTRY_BYTES) as u64 + TAIL_BYTES as u64
 }

@@ -153,7 +153,7 @@ pub(super) fn remove(folder: &Path, name: &str) {
     (0..).map(|part| aside_path(folder, name, part)).take_while(|path| std::fs::remove_file(path).is_ok()).for_each(drop);
 }
 
-/// The file of what changed after a capture.
+/// Returns the file of what changed after a capture.
 pub(super) fn changes_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.after"))
 }
@@ -182,7 +182,7 @@ impl Side {
         Side { name: name.to_string(), bytes, changes, since, data, marks, words, broken: AtomicBool::new(false), reason: Mutex::new(String::new()) }
     }
 
-    /// The files that a process left. Chunks that they do not have can still be read from the
+    /// Opens the files that a process left. Chunks that they do not have can still be read from the
     /// volume, because nothing was written to them since. Files that cannot be read are those of a
     /// lost instant.
     pub(super) fn open(folder: &Path, name: &str, key: AsideKey) -> io::Result<Side> {
@@ -214,7 +214,7 @@ impl Side {
         Ok(side)
     }
 
-    /// The capture that it follows, as its file says.
+    /// Returns the capture that it follows, as its file says.
     pub(super) fn since(&self) -> &str {
         &self.since
     }
@@ -239,7 +239,7 @@ impl Side {
         self.broken.store(true, Ordering::SeqCst);
     }
 
-    /// The instant is lost: the volume goes on, the snapshot does not.
+    /// Notes that the instant is lost: the volume goes on, the snapshot does not.
     fn fail(&self, reason: &str) {
         self.note_broken(reason);
         if self.write_header().is_err() {
@@ -248,7 +248,7 @@ impl Side {
         }
     }
 
-    /// An error once the instant is lost.
+    /// Returns an error once the instant is lost.
     pub(super) fn check(&self) -> io::Result<()> {
         if !self.broken.load(Ordering::SeqCst) {
             return Ok(());
@@ -257,7 +257,8 @@ impl Side {
         Err(io::Error::new(io::ErrorKind::InvalidData, format!("the bytes of {} are lost: {reason}", self.name)))
     }
 
-    /// The chunks of a block that a range touches, as bits; those of the volume at the instant.
+    /// Returns the chunks of a block that a range touches, as bits; those of the volume at the
+    /// instant.
     fn chunks(&self, block: u64, offset: u64, bytes: u64) -> u64 {
         let begin = block * BLOCK_BYTES as u64;
         let from = offset.max(begin);
@@ -318,7 +319,7 @@ impl Side {
         Ok(())
     }
 
-    /// A block as of the instant; zeros behind the end of the volume.
+    /// Reads a block as of the instant; zeros behind the end of the volume.
     pub(super) fn read_block(&self, volume: &dyn Backing, block: u64, into: &mut [u8]) -> io::Result<()> {
         let at = block * BLOCK_BYTES as u64;
         let length = self.bytes.saturating_sub(at).min(BLOCK_BYTES as u64) as usize;
@@ -348,7 +349,7 @@ impl Side {
         volume.may_hold_data(at, length) || (first..first + count).any(|block| self.words.get(block) != 0)
     }
 
-    /// A block is stored elsewhere: writes to it need not set anything aside.
+    /// Notes that a block is stored elsewhere: writes to it need not set anything aside.
     pub(super) fn release(&self, block: u64) {
         // In the file first: when the process dies the volume's bytes must not be taken for those
         // of the instant.
@@ -359,7 +360,7 @@ impl Side {
     }
 }
 
-/// The blocks that a range touches.
+/// Returns the blocks that a range touches.
 pub(super) fn blocks(offset: u64, bytes: u64) -> std::ops::Range<u64> {
     let first = offset / BLOCK_BYTES as u64;
     first..if bytes == 0 { first } else { blocks_of(offset.saturating_add(bytes)) }

@@ -6,8 +6,9 @@ use crate::objects::{check_part, Objects};
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 
-/// The objects that only the deleted snapshot refers to: what goes when it is deleted. `others` are
-/// the segments of all other snapshots of the store, and those of the parents of uploads under way.
+/// Returns the objects that only the deleted snapshot refers to: what goes when it is deleted.
+/// `others` are the segments of all other snapshots of the store, and those of the parents of
+/// uploads under way.
 pub fn unreferenced<'a>(deleted: &[String], others: impl IntoIterator<Item = &'a [String]>) -> Vec<String> {
     let mut alone: BTreeSet<&str> = deleted.iter().map(String::as_str).collect();
     for segment in others.into_iter().flatten() {

@@ -26,7 +26,7 @@ const HOLE_BLOCKS: u64 = 4_096;
 
 /// Source of the blocks of a snapshot.
 pub trait BlockSource: Send + Sync {
-    /// Size of the volume.
+    /// Returns the size of the volume.
     fn bytes(&self) -> u64;
     /// Fills `into` with a block; zeros behind the end of the volume.
     fn read_block(&self, index: u64, into: &mut [u8]) -> io::Result<()>;
@@ -34,7 +34,7 @@ pub trait BlockSource: Send + Sync {
     fn may_hold_data(&self, _first: u64, _count: u64) -> bool {
         true
     }
-    /// The capture since which it is known what changed, and what did.
+    /// Returns the capture since which it is known what changed, and the changed blocks.
     fn changes(&self) -> Option<(&str, &BlockSet)> {
         None
     }
@@ -42,7 +42,7 @@ pub trait BlockSource: Send + Sync {
     fn foreground(&self) -> Option<&Foreground> {
         None
     }
-    /// A block is stored and is not asked for again.
+    /// Notes that a block is stored and is not asked for again.
     fn stored(&self, _index: u64) {}
 }
 
@@ -58,7 +58,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress in percent; 100 only when all is done.
+    /// Returns the progress in percent; 100 only when all is done.
     pub fn percent(&self) -> u64 {
         (self.done * 100).checked_div(self.blocks).unwrap_or(100)
     }
@@ -66,9 +66,9 @@ impl Progress {
 
 /// Result of the look at a block.
 enum Outcome {
-    /// It is as in the parent.
+    /// The block is as in the parent.
     Kept,
-    /// It is stored in the segment with this number.
+    /// The block is stored in the segment with this number.
     New { segment: u32, slot: u32, digest: Digest },
 }
 
@@ -221,7 +221,7 @@ impl Job<'_> {
         (self.progress)(Progress { done: self.done.load(Ordering::Relaxed), blocks: self.blocks, stored: self.stored.load(Ordering::Relaxed) });
     }
 
-    /// The next blocks to look at: at most a segment's, none of them known to need nothing.
+    /// Takes the next blocks to look at: at most a segment's, none of them known to need nothing.
     fn take(&self) -> Option<(u64, u64)> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         while *next < self.blocks {

@@ -37,7 +37,7 @@ pub struct WrappedKey {
     pub data_key: String,
 }
 
-/// The object of a snapshot's wrapped data key.
+/// Returns the name of the object of a snapshot's wrapped data key.
 fn object_of(snapshot: &str) -> String {
     format!("keys/{snapshot}")
 }

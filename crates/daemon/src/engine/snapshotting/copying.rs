@@ -66,7 +66,8 @@ impl Engine {
         begin_all(&[(capture, id.as_str())])?.pop().ok_or_else(|| io::Error::other("nothing was captured"))
     }
 
-    /// An instant that an earlier daemon left: of a copy that is under way, or of nothing.
+    /// Adopts an instant that an earlier daemon left: it is of a copy that is under way, or of
+    /// nothing.
     pub(super) fn adopt_copy(&self, instant: Instant) {
         let id: Option<VolumeId> = instant.name().parse().ok();
         match id.filter(|id| self.lab(|lab| lab.volumes.get(id).is_some_and(VolumeRecord::is_being_copied))) {

@@ -1,5 +1,5 @@
-//! Which volumes or snapshots changed since a version that a caller knows, so that one who keeps
-//! what it was told asks for the rest alone.
+//! Volumes or snapshots that changed since a version that a caller has, so that a caller with a
+//! copy asks for the changes only.
 //!
 //! A version counts the changes of this run of the daemon. It is raised where a change is written
 //! down and applied, under the same lock, so that what is read under that lock is of that version.
@@ -28,7 +28,7 @@ impl<Id: Clone + Eq + Hash> Changes<Id> {
         Changes { run, version: 0, oldest: 0, by_version: BTreeMap::new(), last: HashMap::new() }
     }
 
-    /// This one changed, begins to exist, or is gone.
+    /// Notes that a volume or snapshot changed, begins to exist, or is gone.
     pub(crate) fn note(&mut self, id: &Id) {
         self.version += 1;
         if let Some(before) = self.last.insert(id.clone(), self.version) {
@@ -43,7 +43,7 @@ impl<Id: Clone + Eq + Hash> Changes<Id> {
         }
     }
 
-    /// All may have changed.
+    /// Notes that all may have changed.
     pub(crate) fn note_all(&mut self) {
         self.version += 1;
         self.oldest = self.version;
@@ -51,7 +51,7 @@ impl<Id: Clone + Eq + Hash> Changes<Id> {
         self.last.clear();
     }
 
-    /// The version that is now.
+    /// Returns the current version.
     pub(crate) fn version(&self) -> String {
         format!("{:016x}-{}", self.run, self.version)
     }

@@ -385,7 +385,7 @@ fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     let hint = "Begin one with `headrace volume record VOL start`.";
     let stopped = engine.devices().stop_recording();
     let (path, outcome) = stopped.ok_or_else(|| refused(ErrorKind::IncorrectState, "record", "none is being written", hint))?;
-    let hint = "What is in it ends early, and the volumes went on. Free space there, or name another place with --to.";
+    let hint = "The record ends early, and the volumes went on. Free space there, or name another place with --to.";
     let requests = outcome.map_err(|error| could_not(path.display().to_string(), format!("the record is not whole: {error}"), hint))?;
     json(RecordStopped { path: text_of(&path), requests })
 }

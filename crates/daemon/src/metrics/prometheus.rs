@@ -85,7 +85,7 @@ const HISTOGRAMS: [Histogram; 3] = [
     }),
     (
         "headrace_late_seconds",
-        "How late answers left, after the time the model gave them. The sum is estimated from the middles of the meter's buckets.",
+        "Delay of answers behind the time that the model gave them. The sum is estimated from the middles of the meter's buckets.",
         |totals| (&totals.late, estimated_sum_ns(&totals.late)),
     ),
 ];

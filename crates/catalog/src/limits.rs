@@ -81,19 +81,19 @@ pub struct VolumeLimits {
     pub throughput_bytes_s: u64,
     /// Byte credits, for st1 and sc1 volumes whose baseline is below their burst rate.
     pub byte_burst: Option<ByteBurst>,
-    /// Reads of a local disk, whose other figures are then those of its writes; none: reads and
-    /// writes share them, as on EBS.
+    /// Read limits of a local disk, whose other figures are then those of its writes; None if reads
+    /// and writes share them, as on EBS.
     #[serde(default)]
     pub reads: Option<ReadLimits>,
     /// Largest request that counts as one I/O: 262,144 bytes on SSD, 1,048,576 on HDD.
     pub io_unit_bytes: u64,
-    /// A random I/O pays a whole unit, however small (st1, sc1).
+    /// True if a random I/O pays a whole unit, however small (st1, sc1).
     pub random_charges_full_unit: bool,
     /// Promise about delivered performance, if any is given.
     pub consistency: Option<Consistency>,
     /// Annual failure rate in percent, lowest and highest, if any is given.
     pub durability_afr_percent: Option<(f64, f64)>,
-    /// Data outlives the instance.
+    /// True if data outlives the instance.
     pub persistent: bool,
     /// Every unconfirmed or chosen figure that was used.
     pub caveats: Vec<Caveat>,

@@ -38,7 +38,7 @@ pub struct PriceItem {
     pub from_quantity: u64,
     /// US dollars per unit.
     pub usd: f64,
-    /// Such as `GB-month`; AWS bills a GB-month for each GiB provisioned.
+    /// Unit, such as `GB-month`; AWS bills a GB-month for each GiB provisioned.
     pub unit: String,
     /// Source ids, joined by `+`.
     pub source: String,

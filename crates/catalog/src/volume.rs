@@ -205,9 +205,9 @@ pub struct EraRules {
     pub throughput: ThroughputRule,
     /// Largest request that counts as one I/O, in bytes.
     pub io_unit_bytes: Param<u64>,
-    /// A random I/O pays a whole unit, however small (st1, sc1).
+    /// True if a random I/O pays a whole unit, however small (st1, sc1).
     pub random_charges_full_unit: bool,
-    /// Data outlives the instance.
+    /// True if data outlives the instance.
     pub persistent: bool,
     /// Promise about delivered performance, if any is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

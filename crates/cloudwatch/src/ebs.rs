@@ -25,13 +25,13 @@ pub const BALANCE_STEP_S: i64 = 300;
 pub struct Minute {
     /// Beginning, Unix seconds.
     pub t_s: i64,
-    /// Time it is about, us.
+    /// Length of the stretch, us.
     pub span_us: u64,
     /// Requests that were answered: reads, writes.
     pub ops: [u64; 2],
-    /// Their bytes.
+    /// Bytes of those requests.
     pub bytes: [u64; 2],
-    /// Their times from arrival to answer, us, summed.
+    /// Sum of their times from arrival to answer, us.
     pub time_us: [u64; 2],
     /// Operations in units of [`CONSUMED_BYTES`].
     pub consumed_ops: u64,

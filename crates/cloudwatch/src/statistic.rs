@@ -17,7 +17,8 @@ pub struct Distribution {
     pub min: f64,
     /// Largest value.
     pub max: f64,
-    /// Values, each with how often it occurred, in no order; none: not known.
+    /// Values, each with the number of times that it occurred, in no order; None if they are not
+    /// known.
     pub values: Option<Vec<(f64, f64)>>,
 }
 

@@ -137,7 +137,7 @@ pub enum KeyCommand {
     ScheduleDeletion { key: String, days: u32 },
     /// Will not be deleted; it is disabled then.
     CancelDeletion { key: String },
-    /// Gives a key another description or policy; none: as it is.
+    /// Gives a key another description or policy; a field that is None stays as it is.
     Update { key: String, description: Option<String>, policy: Option<String> },
     /// Sets and removes tags.
     Tag { key: String, request: TagRequest },
@@ -151,7 +151,7 @@ pub enum KeyCommand {
     EndGrant { key: String, grant: String },
     /// True to encrypt new volumes that do not ask for it.
     EncryptByDefault { encrypt: bool },
-    /// The key of new encrypted volumes; none: the one EBS makes for itself.
+    /// The key of new encrypted volumes; None for the one that EBS makes for itself.
     SetDefault { key: Option<String> },
     /// *Daemon*: the data key of a new volume is made.
     VolumeKey { volume: String, wrapped: String },
@@ -198,7 +198,7 @@ pub struct Keys {
     pub keys: BTreeMap<String, KeyRecord>,
     /// Aliases by name, with `alias/`.
     pub aliases: BTreeMap<String, Alias>,
-    /// The key of new encrypted volumes; none: that of [`EBS_ALIAS`].
+    /// The key of new encrypted volumes; None for that of [`EBS_ALIAS`].
     pub default_key: Option<String>,
     /// True if new volumes are encrypted that do not ask for it.
     pub encrypt_by_default: bool,

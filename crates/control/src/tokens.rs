@@ -37,7 +37,7 @@ pub enum TokenChange {
         token: String,
         /// Call and digest.
         request: String,
-        /// Id of what the call made or changed; none: of nothing that has an id.
+        /// Id of the thing that the call made or changed; None for a thing without an id.
         #[serde(default)]
         subject: Option<String>,
     },

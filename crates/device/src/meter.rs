@@ -43,9 +43,9 @@ pub struct Sample {
     pub span_ns: u64,
     /// Requests answered: reads, writes.
     pub ops: [u64; 2],
-    /// Their bytes.
+    /// Bytes of those requests.
     pub bytes: [u64; 2],
-    /// Their times from arrival to answer, ns, summed.
+    /// Sum of their times from arrival to answer, ns.
     pub time_ns: [u64; 2],
     /// Reads and writes in units of [`CONSUMED_BYTES`].
     pub consumed: u64,

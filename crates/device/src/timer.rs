@@ -63,7 +63,8 @@ struct Queue<T> {
     heap: BinaryHeap<Due<T>>,
     order: u64,
     stopping: bool,
-    /// The thread has ended: from now on `push` completes each request on the calling thread.
+    /// True if the thread has ended: from now on `push` completes each request on the calling
+    /// thread.
     ended: bool,
 }
 

@@ -79,8 +79,8 @@ pub struct Bucket {
     depth: u128,
     reserve: u128,
     reserve_depth: u128,
-    /// Made with a saved second. A reserve of depth 0 does not tell: at one token a second it has
-    /// none, and may get one with the next rate.
+    /// True if it was made with a saved second. A reserve of depth 0 does not tell: at one token a
+    /// second it has none, and may get one with the next rate.
     saves: bool,
     at: Nanos,
 }

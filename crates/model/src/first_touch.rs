@@ -26,7 +26,7 @@ pub const DEFAULT_FETCH_BYTES_S: u64 = 100 << 20;
 pub struct SnapshotOrigin {
     /// Written bytes of the snapshot: they are taken to be the first ones of the volume.
     pub written_bytes: u64,
-    /// Provisioned initialization rate, bytes/s; none: on demand only.
+    /// Provisioned initialization rate, bytes/s; None if blocks load on demand only.
     pub initialization_bytes_s: Option<u64>,
 }
 

@@ -486,7 +486,7 @@ pub enum HostChange {
         device: usize,
         /// Member.
         member: usize,
-        /// Lost.
+        /// True if it is lost.
         failed: bool,
     },
     /// A modification of every member, in order.

@@ -66,10 +66,10 @@ pub struct LatencyProfile {
     pub tail_median_us: f64,
     /// Lognormal sigma of the tail.
     pub tail_sigma: f64,
-    /// Added per KiB above 16 KiB, us.
+    /// Latency added per KiB above 16 KiB, us.
     pub size_us_per_kib: f64,
-    /// Taken off per KiB below 16 KiB, us. Nothing for EBS: 4 KiB and 16 KiB reads were measured
-    /// alike.
+    /// Latency taken off per KiB below 16 KiB, us. It is 0 for EBS: 4 KiB and 16 KiB reads were
+    /// measured alike.
     pub small_us_per_kib: f64,
     /// Probability of a stall.
     pub stall_per_io: f64,

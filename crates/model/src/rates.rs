@@ -83,7 +83,7 @@ pub const DEFAULT_MODIFYING: Nanos = Nanos::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModificationPhase {
-    /// Accepted, old limits.
+    /// The modification is accepted, and the old limits hold.
     Modifying,
     /// Data is being moved, limits in between.
     Optimizing,
@@ -127,9 +127,9 @@ pub struct Degradation {
     pub from: Nanos,
     /// First moment after it.
     pub until: Nanos,
-    /// Share of the caps that is left, in thousandths (1-1000).
+    /// Share of the caps that remains, in thousandths (1-1000).
     pub caps_per_mille: u64,
-    /// Added to every request, ns.
+    /// Latency added to every request, ns.
     pub extra_latency: Nanos,
 }
 

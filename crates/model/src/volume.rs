@@ -37,18 +37,19 @@ pub const FAILURE_TAKES: Nanos = Nanos::from_micros(1_000);
 /// Parts of the model that are switched on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelOptions {
-    /// Merge sequential requests that wait together.
+    /// True to merge sequential requests that wait together.
     pub merge: bool,
-    /// A rested volume delivers about a second of tokens at once.
+    /// True if a rested volume delivers about a second of tokens at once.
     pub saved_second: bool,
-    /// Uneven release at the cap, as measured.
+    /// True for uneven release at the cap, as measured.
     pub holds: bool,
-    /// Draw each request's own latency; off: requests are answered when they start (for counting).
+    /// True to draw each request's own latency; false to answer requests when they start (for
+    /// counting).
     pub latency: bool,
-    /// Delivered over nominal rate, in thousandths: 1000 on Nitro; 1021-1026 was measured on Xen
-    /// (2017-2020).
+    /// Ratio of the delivered to the nominal rate, in thousandths: 1000 on Nitro; 1021-1026 was
+    /// measured on Xen (2017-2020).
     pub rate_per_mille: u64,
-    /// The host is Xen: longer holds.
+    /// True if the host is Xen: holds are longer.
     pub xen: bool,
     /// Host queues deeper than the limiter serves evenly; not saved: only simulations ask for it.
     #[serde(skip)]

@@ -43,7 +43,7 @@ pub struct RemoteKey {
     pub region: String,
     /// Id, ARN or alias of the key there.
     pub key: String,
-    /// Profile of the credentials; none: as the environment says.
+    /// Profile of the credentials; None for those of the environment.
     #[serde(default)]
     pub profile: Option<String>,
 }

@@ -16,7 +16,7 @@ pub struct RdsStorage {
     pub iops: Option<u64>,
     /// MiB/s of all together, for gp3.
     pub throughput_mib_s: Option<u64>,
-    /// Allocated, GiB: what is billed.
+    /// Allocated storage, GiB, which is billed.
     pub size_gib: u64,
     /// Volume type.
     pub volume_type: VolumeType,

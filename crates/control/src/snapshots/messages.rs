@@ -26,11 +26,11 @@ pub struct SnapshotRequest {
 pub struct CopyRequest {
     /// The snapshot.
     pub snapshot: String,
-    /// URL of the object store of another lab; none: this lab's own.
+    /// URL of the object store of another lab; None for this lab's own.
     pub store: Option<String>,
     /// Size of a snapshot in another store, GiB.
     pub size_gib: Option<u64>,
-    /// Description; none: that of the source.
+    /// Description; None for that of the source.
     pub description: Option<String>,
     /// Tags.
     pub tags: BTreeMap<String, String>,

@@ -96,7 +96,7 @@ pub struct Options {
     /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
     pub metrics_port: u16,
-    /// Make links under /dev too, as an instance of EC2 has them: /dev/xvdba, and
+    /// True to make links under /dev too, as an instance of EC2 has them: /dev/xvdba, and
     /// /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0...; names that exist stay as they are.
     #[arg(long)]
     pub machine_links: bool,

@@ -96,7 +96,7 @@ pub(crate) struct SnapshotWork {
     pub(super) instants: Mutex<HashMap<SnapshotId, Instant>>,
     /// The copies of volumes that are under way: the source at the instant of each.
     pub(super) copies: Mutex<HashMap<VolumeId, Instant>>,
-    /// Their blocks, and how many of them are still to come.
+    /// Blocks of those copies, and the number of blocks that are still to come.
     pub(super) to_copy: Mutex<HashMap<VolumeId, (u64, u64)>>,
     pub(super) manifests: Mutex<VecDeque<(SnapshotId, Arc<Manifest>)>>,
     /// Secret of the block tokens; they end with the daemon.

@@ -172,7 +172,7 @@ impl Balances {
 pub struct Checkpoint {
     /// Volumes and settings.
     pub lab: Lab,
-    /// Their balances.
+    /// Credit balances of the volumes.
     pub balances: Balances,
 }
 

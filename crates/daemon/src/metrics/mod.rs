@@ -72,7 +72,7 @@ struct VolumeMetrics {
     totals: Option<Totals>,
     /// Rows lost because its files could not be looked at.
     dropped: u64,
-    /// A row that came while it was deleted must not bring it back.
+    /// True if it was forgotten: a row that came while it was deleted must not bring it back.
     forgotten: bool,
 }
 

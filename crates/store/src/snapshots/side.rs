@@ -70,7 +70,7 @@ impl Header {
 pub enum AsideKey {
     /// The bytes are set aside as they are.
     Plain,
-    /// Encrypted with the data key of the volume.
+    /// The bytes are encrypted with the data key of the volume.
     Sealed(Arc<SectorCipher>),
     /// The volume is encrypted, and its key cannot be used now.
     Locked,

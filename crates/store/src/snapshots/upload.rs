@@ -80,7 +80,7 @@ struct Job<'a> {
     /// Blocks that changed since the parent, when that is known.
     changed: Option<&'a BlockSet>,
     cipher: Option<&'a dyn BlockCipher>,
-    /// Stored by an earlier try.
+    /// Blocks that an earlier try stored.
     had: HashMap<u64, (u32, u32, Digest)>,
     blocks: u64,
     next: Mutex<u64>,

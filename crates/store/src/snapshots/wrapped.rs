@@ -55,7 +55,7 @@ impl WrappedKey {
         objects.put(&object_of(&self.snapshot), &serde_json::to_vec_pretty(self)?)
     }
 
-    /// Reads that of a snapshot; none: the store has none.
+    /// Reads the wrapped key of a snapshot; None if the store has none.
     ///
     /// # Errors
     /// The store cannot be read, or the object is damaged.

@@ -22,9 +22,10 @@ pub(crate) struct State {
     pub(crate) events: EventLog,
     pub(crate) changed_volumes: Changes<VolumeId>,
     pub(crate) changed_snapshots: Changes<SnapshotId>,
-    /// Applied, and written down with the next event, or soon: the start of a daemon repeats them.
+    /// Events that are applied, and written down with the next event, or soon: the start of a
+    /// daemon repeats them.
     waiting: Vec<Event>,
-    /// Nothing is due before this lab time, milliseconds; none: to be worked out.
+    /// Lab time before which nothing is due, milliseconds; None if it is to be worked out.
     next_due_ms: Option<u64>,
 }
 

@@ -92,7 +92,7 @@ impl ErrorKind {
             ErrorKind::InsufficientPermission => "this caller may not use the lab",
             ErrorKind::IdempotentParameterMismatch => "the client token was used with other arguments: use a new one",
             ErrorKind::DryRun => "nothing is wrong: the call was a dry run and would have been done",
-            ErrorKind::Unavailable => "the machine could not: disk, kernel, devices. What was half done was undone",
+            ErrorKind::Unavailable => "the machine could not: disk, kernel, devices. Steps that were begun were undone",
         }
     }
 

@@ -260,7 +260,7 @@ const SPREAD_BITS: u32 = 10;
 /// 16 queues of 16 requests at the cap, between gp3 and io2 at 4,000 and 16,000 IOPS
 /// (miztiik/ebs-gp3-perf, 2020). Between two of them the logarithm is interpolated.
 const SPREAD_SHAPE: [(f64, f64); 8] = [(0.0, 0.06), (0.01, 0.12), (0.05, 0.36), (0.5, 0.85), (0.95, 2.22), (0.99, 3.0), (0.999, 3.9), (1.0, 5.0)];
-/// Coefficient of variation of [`SPREAD_SHAPE`].
+/// Coefficient of variation of `SPREAD_SHAPE`.
 const SPREAD_SHAPE_VARIATION: f64 = 0.65;
 /// Up to this coefficient the measured quantiles (io1 with 32 requests a queue: p99 2.07 and p50
 /// 0.87-0.97 of the mean) are those of a gamma distribution.

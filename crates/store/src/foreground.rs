@@ -39,7 +39,7 @@ impl Foreground {
         }
     }
 
-    /// Returns true if a request came within the last [`USED_MS`] milliseconds.
+    /// Returns true if a request came within the last `USED_MS` milliseconds.
     pub fn is_used(&self) -> bool {
         let last = self.last_ms.load(Ordering::Relaxed);
         last != 0 && now_ms().saturating_sub(last) < USED_MS

@@ -42,6 +42,14 @@ PHRASES = {
 ANY_PHRASE = re.compile("|".join(PHRASES))
 
 
+# Words with which a comment cannot begin, nor a sentence in it: the rest is a riddle to a reader
+# who has not seen the code. A comment names the thing instead, with its unit and default, or
+# begins with a verb where it is about a function.
+OPENINGS = re.compile(r"(?:^|(?<=[.!?] ))(?:Of|As|Its|What|Whether|How|Whose|Where|Who|That|The same)\b")
+# Crates whose comments still have such openings. The list may only shrink.
+OPENINGS_IN = ("crates/sim/", "crates/whatif/", "crates/wasm/", "crates/py/")
+
+
 def tracked(*suffixes: str) -> list[Path]:
     names = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -135,6 +143,37 @@ def texts_of_rust(source: str) -> Iterator[tuple[int, str]]:
             yield number, text
 
 
+def comments_of_rust(source: str) -> Iterator[tuple[int, str]]:
+    """Yields paragraphs and list items of comments as a line each, with the number of their first.
+
+    Tables, headings and code inside comments are left out.
+    """
+    number, before, words, fenced = 0, "", [], False
+    for line_number, line in enumerate([*source.splitlines(), ""], 1):
+        comment = re.match(r"\s*(//[/!]?)(?: (.*))?$", line) or re.search(r"[^:\s]\s+(//) ([^\"]*)$", line)
+        marker, text = (comment[1], (comment[2] or "").rstrip()) if comment else ("", "")
+        fence = text.lstrip().startswith("```")
+        fenced = fenced != fence if marker else False
+        item = re.match(r"\s*(?:[-*]|\d+\.) +(.*)", text)
+        aside = not text or fence or fenced or text.startswith(("|", "#", "    "))
+        if words and (aside or item or marker != before or not line.lstrip().startswith("//")):
+            yield number, " ".join(words)
+            words = []
+        if not aside:
+            number = number if words else line_number
+            words.append(item[1] if item else text.strip())
+        before = marker
+
+
+def riddles_of_rust(path: Path) -> list[str]:
+    """Lists comments of Rust that begin, or have a sentence that begins, with a word of OPENINGS."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: begin with the thing, or with a verb: {text[match.start() :][:60]}"
+        for number, text in comments_of_rust(path.read_text())
+        for match in OPENINGS.finditer(text)
+    ]
+
+
 def riddles(path: Path) -> list[str]:
     """Phrases to avoid, in what is shown to users and in comments."""
     source = path.read_text()
@@ -216,6 +255,9 @@ def laid_out_by_hand(path: Path) -> list[str]:
 
 def complaints() -> list[str]:
     wrong = facts_without_source()
+    for path in tracked(".rs"):
+        if not path.relative_to(ROOT).as_posix().startswith(OPENINGS_IN):
+            wrong += riddles_of_rust(path)
     for path in tracked(".py", ".rs"):
         wrong += long_functions(path)
         shown = path.is_relative_to(ROOT / "python") or (

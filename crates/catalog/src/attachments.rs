@@ -1,5 +1,5 @@
-//! How many volumes an instance takes: EBS volumes by its attachment limit, local disks by their
-//! number.
+//! Number of volumes that an instance takes: EBS volumes by its attachment limit, local disks by
+//! their number.
 
 use crate::error::{CatalogError, Problem};
 use crate::instance::InstanceLimits;

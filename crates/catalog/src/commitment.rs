@@ -1,4 +1,4 @@
-//! What a commitment of one or three years saves on the hour of an instance:
+//! Savings of a commitment of one or three years on the hour of an instance:
 //! `data/prices_commitments.csv`.
 
 use crate::error::{broken, did_you_mean, CatalogError, Problem};
@@ -22,7 +22,7 @@ pub struct Commitment {
     pub source: String,
     /// `false`: not read in a source for this family or this kind of commitment.
     pub confirmed: bool,
-    /// What to know about the factor.
+    /// Remark about the factor.
     pub note: String,
 }
 
@@ -49,7 +49,8 @@ impl Commitments {
         Ok(Commitments { rows })
     }
 
-    /// The factor for an instance type on a day: that of its family, else that of all families.
+    /// Returns the factor for an instance type on a day: that of its family, else that of all
+    /// families.
     pub(crate) fn get(&self, commitment: &str, instance_type: &str, date: NaiveDate) -> Result<&Commitment, CatalogError> {
         let of = || self.rows.iter().filter(|row| row.commitment == commitment);
         let names: BTreeSet<&str> = self.rows.iter().map(|row| row.commitment.as_str()).collect();

@@ -1,10 +1,9 @@
-//! What can be wrong with a question to the catalog. Every error names the value, the rule it
-//! breaks, where the rule comes from, and what to do next, so that a caller never has to add a
-//! sentence of its own.
+//! Errors of questions to the catalog. Every error names the value, the rule it breaks, where the
+//! rule comes from, and what to do next, so that a caller never has to add a sentence of its own.
 
 use chrono::NaiveDate;
 
-/// Which limit of its type a volume breaks, with the numbers, for callers that have words of their
+/// Limit of its type that a volume breaks, with the numbers, for callers that have words of their
 /// own for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what was asked for and the limit, in the units of the notation
@@ -36,13 +35,13 @@ pub enum BrokenLimit {
 /// The four parts of an error. Prints as one line, `VALUE: RULE (SOURCE). HINT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What was given, as the user wrote it.
+    /// Value as the user wrote it.
     pub value: String,
-    /// The rule it breaks.
+    /// Rule that the value breaks.
     pub rule: String,
-    /// Where the rule is written down: a citation with its date, or a part of this catalog.
+    /// Document with the rule: a citation with its date, or a part of this catalog.
     pub source: String,
-    /// What to do next.
+    /// Advice.
     pub hint: String,
     /// The limit that it is about, with the name of the volume type it belongs to.
     pub limit: Option<(&'static str, BrokenLimit)>,
@@ -98,7 +97,7 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
-    /// The four parts as one value.
+    /// Returns the four parts as one value.
     pub fn problem(&self) -> &Problem {
         match self {
             CatalogError::NotYet { problem, .. } => problem,
@@ -112,27 +111,27 @@ impl CatalogError {
         }
     }
 
-    /// What was given.
+    /// Returns the value that breaks the rule.
     pub fn value(&self) -> &str {
         &self.problem().value
     }
 
-    /// The rule it breaks.
+    /// Returns the rule that the value breaks.
     pub fn rule(&self) -> &str {
         &self.problem().rule
     }
 
-    /// Where the rule is written down.
+    /// Returns the document with the rule.
     pub fn source(&self) -> &str {
         &self.problem().source
     }
 
-    /// What to do next.
+    /// Returns the advice.
     pub fn hint(&self) -> &str {
         &self.problem().hint
     }
 
-    /// A short stable name of the kind, for other languages and for JSON.
+    /// Returns a short stable name of the kind, for other languages and for JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             CatalogError::Notation(_) => "notation",
@@ -147,7 +146,7 @@ impl CatalogError {
     }
 }
 
-/// "Did you mean X?", or `otherwise` when nothing is near.
+/// Returns "Did you mean X?", or `otherwise` when nothing is near.
 ///
 /// Near means an edit distance of at most a third of the word, and at least 2: one swapped or one
 /// missing pair. A name that differs in its digits only, or has another number of parts, is not a
@@ -186,7 +185,7 @@ pub(crate) fn edit_distance(a: &[char], b: &str) -> usize {
     row[a.len()]
 }
 
-/// An error in a data file; `place` names file, row and field.
+/// Makes an error in a data file; `place` names file, row and field.
 pub(crate) fn broken(place: &str, rule: &str) -> CatalogError {
     CatalogError::Data(Box::new(Problem::new(place, rule, "data/README.md", "Correct the file; the columns and keys are described there.")))
 }

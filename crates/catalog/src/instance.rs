@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
 impl InstanceLimits {
-    /// What is left when its burst buckets are spent: the baseline of its EBS limits.
+    /// Returns the limits after the burst buckets are spent: the baseline of the EBS limits.
     pub fn without_burst(mut self) -> InstanceLimits {
         (self.max_iops, self.max_bytes_s) = (self.baseline_iops.or(self.max_iops), self.baseline_bytes_s.or(self.max_bytes_s));
         self.burst_seconds = 0;
@@ -16,7 +16,7 @@ impl InstanceLimits {
     }
 }
 
-/// What an instance type gives its volumes on a day. Bytes are from MB/s, so decimal.
+/// Limits that an instance type sets for its volumes on a day. Bytes are from MB/s, so decimal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstanceLimits {
     /// Name, such as `m5.2xlarge`.
@@ -33,9 +33,9 @@ pub struct InstanceLimits {
     pub core_speed: Option<f64>,
     /// Memory in MiB; 0 where no source names it.
     pub memory_mib: u64,
-    /// Of the Nitro System, bare metal included.
+    /// True for types of the Nitro System, bare metal included.
     pub nitro: bool,
-    /// AWS counted it among the current types at the newest date of the catalog.
+    /// True if AWS counted it among the current types at the newest date of the catalog.
     pub current_generation: bool,
     /// EBS throughput that can be held, bytes per second.
     pub baseline_bytes_s: Option<u64>,
@@ -45,7 +45,8 @@ pub struct InstanceLimits {
     pub baseline_iops: Option<u64>,
     /// EBS I/Os per second in a burst.
     pub max_iops: Option<u64>,
-    /// How long the maximum holds from a full balance: 1800 where the baseline is below it, else 0.
+    /// Time that the maximum holds from a full balance, s: 1800 where the baseline is below it,
+    /// else 0.
     pub burst_seconds: u64,
     /// All local disks together, in GB (10^9 bytes).
     pub instance_store_gb: u64,
@@ -54,17 +55,16 @@ pub struct InstanceLimits {
     /// EBS volumes that can be attached, the root volume among them; one network interface and the
     /// local disks have been taken off where they share the slots. `None` where no source names it.
     pub max_ebs_attachments: Option<u32>,
-    /// Further network interfaces take their slots from the same number (most Nitro types before
-    /// 2023).
+    /// True if further network interfaces take their slots from the same number (most Nitro types
+    /// before 2023).
     pub attachments_shared: bool,
-    /// Where the attachment limit comes from: ids of `sources.csv`.
+    /// Sources of the attachment limit: ids of `sources.csv`.
     pub attachments_source: String,
     /// First day the catalog takes the type to exist: its launch, or when a table first showed it.
     pub exists_since: NaiveDate,
     /// `x86_64`, `arm64`, `i386|x86_64`; empty where no source names it.
     pub arch: String,
-    /// Where the EBS limits come from, or the type itself where none are known: ids of
-    /// `sources.csv`.
+    /// Sources of the EBS limits, or of the type itself where none are known: ids of `sources.csv`.
     pub limits_source: String,
     /// Days between which those limits were seen, `YYYY-MM-DD to YYYY-MM-DD`.
     pub limits_as_of: String,
@@ -150,7 +150,7 @@ pub(crate) struct Instances {
     limits: HashMap<String, Vec<LimitRow>>,
     local_iops: HashMap<String, LocalIops>,
     launches: HashMap<String, LaunchRow>,
-    /// By family, the day a table first showed one of its types.
+    /// Day by family on which a table first showed one of its types.
     family_seen: HashMap<String, NaiveDate>,
     burst_seconds: u64,
 }
@@ -210,9 +210,9 @@ impl Instances {
         Ok(per_clock * clock_ghz)
     }
 
-    /// The launch of a type: its own row, or that of its family where the type was among the first
-    /// of it that a table showed. Sizes that joined a family later have the day they were first
-    /// seen.
+    /// Returns the launch of a type: its own row, or that of its family where the type was among
+    /// the first of it that a table showed. Sizes that joined a family later have the day they were
+    /// first seen.
     fn launch(&self, row: &TypeRow) -> Option<&LaunchRow> {
         let family = family(&row.instance_type);
         let of_family = || self.launches.get(family).filter(|_| self.family_seen.get(family) == Some(&row.first_seen));
@@ -294,7 +294,7 @@ impl Instances {
     }
 }
 
-/// The part of an instance type before the dot: `m5` of `m5.large`.
+/// Returns the part of an instance type before the dot: `m5` of `m5.large`.
 pub(crate) fn family(instance_type: &str) -> &str {
     instance_type.split_once('.').map_or(instance_type, |(family, _)| family)
 }

@@ -71,7 +71,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The catalog this crate was built with.
+    /// Returns the catalog this crate was built with.
     ///
     /// # Panics
     /// When the shipped files cannot be read, which a test of this crate excludes.
@@ -80,8 +80,8 @@ impl Catalog {
         CATALOG.get_or_init(|| Catalog::new(DataFiles::embedded()).unwrap_or_else(|error| panic!("shipped data: {error}")))
     }
 
-    /// A catalog of other files. Reads sources, rules and volume types; [`Catalog::check`] reads
-    /// the rest.
+    /// Makes a catalog of other files. Reads sources, rules and volume types; [`Catalog::check`]
+    /// reads the rest.
     ///
     /// # Errors
     /// [`CatalogError::Data`] naming file, row and field.
@@ -119,17 +119,17 @@ impl Catalog {
         Ok(())
     }
 
-    /// The day of the newest source: what "today" means without `--as-of`.
+    /// Returns the day of the newest source: what "today" means without `--as-of`.
     pub fn newest_date(&self) -> NaiveDate {
         self.sources.rows().iter().filter_map(|row| row.as_of.parse().ok()).max().unwrap_or_default()
     }
 
-    /// Every era of a type, oldest first.
+    /// Returns every era of a type, oldest first.
     pub fn volume_eras(&self, volume_type: VolumeType) -> &[VolumeEra] {
         self.volumes.get(&volume_type).map_or(&[], Vec::as_slice)
     }
 
-    /// The rules of a type on a day.
+    /// Returns the rules of a type on a day.
     ///
     /// # Errors
     /// [`CatalogError::NotYet`] before the first era of the type.
@@ -152,8 +152,9 @@ impl Catalog {
         })
     }
 
-    /// What a volume delivers on a day. With an instance that is not of the Nitro System, its lower
-    /// caps apply; the limits of the instance itself do not, they are shared by all its volumes.
+    /// Returns the limits of a volume on a day. With an instance that is not of the Nitro System,
+    /// its lower caps apply; the limits of the instance itself do not, they are shared by all its
+    /// volumes.
     ///
     /// # Errors
     /// [`CatalogError::NotYet`] before the type existed, [`CatalogError::Limit`] for a size, IOPS
@@ -164,11 +165,11 @@ impl Catalog {
         limits::Resolver::new(&self.sources, self.volume_era(spec.volume_type, date)?, spec, date, instance.zip(instances)).resolve()
     }
 
-    /// [`Catalog::volume_limits`] of each member, in the order of the array.
+    /// Returns [`Catalog::volume_limits`] of each member, in the order of the array.
     ///
     /// # Errors
-    /// Of the first member that has one; [`CatalogError::Notation`] when the members do not form
-    /// the level, [`CatalogError::Limit`] when the instance does not take that many
+    /// The error of the first member that has one; [`CatalogError::Notation`] when the members do
+    /// not form the level, [`CatalogError::Limit`] when the instance does not take that many
     /// ([`Catalog::check_attachments`]).
     pub fn storage_limits(&self, storage: &StorageSpec, date: NaiveDate, instance: Option<&InstanceLimits>) -> Result<Vec<VolumeLimits>, CatalogError> {
         storage.check()?;
@@ -188,11 +189,11 @@ impl Catalog {
         Ok(limits)
     }
 
-    /// IOPS that a stripe or a single volume sustains without credits, as fast as its slowest
-    /// member allows; none for mirrors and parities, whose writes count several times.
+    /// Returns the IOPS that a stripe or a single volume sustains without credits, as fast as its
+    /// slowest member allows; none for mirrors and parities, whose writes count several times.
     ///
     /// # Errors
-    /// Of [`Catalog::storage_limits`].
+    /// The errors of [`Catalog::storage_limits`].
     pub fn sustained_iops(&self, storage: &StorageSpec, date: NaiveDate) -> Result<Option<f64>, CatalogError> {
         if !matches!(storage.raid, None | Some(RaidLevel::Raid0)) {
             return Ok(None);
@@ -201,8 +202,8 @@ impl Catalog {
         Ok(limits.iter().map(|member| member.iops).min().map(|least| (least * limits.len() as u64) as f64))
     }
 
-    /// Whether all of `storages`, such as data and log, can be on one instance together with its
-    /// root volume.
+    /// Checks that all of `storages`, such as data and log, can be on one instance together with
+    /// its root volume.
     ///
     /// # Errors
     /// [`CatalogError::Limit`] naming the attachment limit or the number of local disks. A type
@@ -212,7 +213,7 @@ impl Catalog {
         attachments::check(&self.sources, storages, instance, roots)
     }
 
-    /// What an instance type gives its volumes on a day.
+    /// Returns the limits that an instance type sets for its volumes on a day.
     ///
     /// # Errors
     /// [`CatalogError::UnknownInstance`], or [`CatalogError::NotYet`] before the type was launched.
@@ -220,8 +221,8 @@ impl Catalog {
         self.instance_table()?.get(name, date, &self.sources)
     }
 
-    /// Speed of a core of a processor (a row of `data/processors.csv`) at a clock: GHz x work per
-    /// clock, Skylake's 1.
+    /// Returns the speed of a core of a processor (a row of `data/processors.csv`) at a clock: GHz
+    /// x work per clock, Skylake's 1.
     ///
     /// # Errors
     /// [`CatalogError::UnknownInstance`] for a processor that the table does not have.
@@ -229,18 +230,18 @@ impl Catalog {
         self.instance_table()?.core_speed(processor, clock_ghz)
     }
 
-    /// Every instance type that exists on a day, by name.
+    /// Returns every instance type that exists on a day, by name.
     pub fn instances(&self, date: NaiveDate) -> Vec<InstanceLimits> {
         self.instance_table().map_or_else(|_| Vec::new(), |table| table.all(date))
     }
 
-    /// Price of an instance for an hour (Linux, on demand), or `None` where the tables have none
-    /// for the region.
+    /// Returns the price of an instance for an hour (Linux, on demand), or `None` where the tables
+    /// have none for the region.
     pub fn instance_price(&self, name: &str, region: &str, date: NaiveDate) -> Option<Price> {
         self.instance_price_table().ok()?.get(name, region, date, &self.sources)
     }
 
-    /// What a commitment (`reserved-1y`, ...) saves on the hour of an instance type.
+    /// Returns the factor of a commitment (`reserved-1y`, ...) on the hour of an instance type.
     ///
     /// # Errors
     /// [`CatalogError::NoPrice`] for a commitment without a factor, [`CatalogError::NotYet`] before
@@ -249,7 +250,7 @@ impl Catalog {
         self.commitment_table()?.get(commitment, instance_type, date)
     }
 
-    /// The EBS prices of a region on a day.
+    /// Returns the EBS prices of a region on a day.
     ///
     /// # Errors
     /// [`CatalogError::UnknownRegion`].
@@ -257,8 +258,8 @@ impl Catalog {
         self.volume_price_table()?.region(region, date)
     }
 
-    /// When the prices of a region that hold on a day were last seen: what a reader of a bill must
-    /// know about its age.
+    /// Returns the days on which the prices of a region that hold on a day were last seen: what a
+    /// reader of a bill must know about its age.
     ///
     /// # Errors
     /// [`CatalogError::UnknownRegion`].
@@ -267,7 +268,7 @@ impl Catalog {
         Ok(PricesSeen { volumes: self.volume_price_table()?.last_seen(&region, date), instances: self.instance_price_table()?.last_seen(&region, date) })
     }
 
-    /// The bill of a month for a storage, without the instance.
+    /// Returns the bill of a month for a storage, without the instance.
     ///
     /// `million_ios_per_month` are the requests, in millions, that reach all members together; only
     /// magnetic volumes bill them, by their share of the members.
@@ -280,11 +281,11 @@ impl Catalog {
         self.monthly_cost_at(storage, &self.volume_prices(region, date)?, million_ios_per_month)
     }
 
-    /// [`Catalog::monthly_cost`] by a price list at hand: that of many storages, or one with own
-    /// rates. The limits are those of the day of the list.
+    /// Returns [`Catalog::monthly_cost`] by a price list at hand: that of many storages, or one
+    /// with own rates. The limits are those of the day of the list.
     ///
     /// # Errors
-    /// As [`Catalog::monthly_cost`].
+    /// The errors of [`Catalog::monthly_cost`].
     pub fn monthly_cost_at(&self, storage: &StorageSpec, prices: &RegionPrices, million_ios_per_month: f64) -> Result<Vec<CostItem>, CatalogError> {
         if !million_ios_per_month.is_finite() || million_ios_per_month < 0.0 {
             return Err(CatalogError::Limit(Box::new(Problem::new(
@@ -307,7 +308,7 @@ impl Catalog {
         price::monthly_cost(storage, &volumes, prices, million_ios_per_month)
     }
 
-    /// Code and name of a region with prices.
+    /// Returns the code and name of a region with prices.
     ///
     /// # Errors
     /// [`CatalogError::UnknownRegion`] with the known ones.
@@ -325,17 +326,17 @@ impl Catalog {
         self.volume_price_table().map_or_else(|_| Vec::new(), VolumePrices::priced_regions)
     }
 
-    /// Every document the figures come from.
+    /// Returns every document the figures come from.
     pub fn sources(&self) -> &[Source] {
         self.sources.rows()
     }
 
-    /// The document of an id; what stands behind `@` is a revision of it.
+    /// Returns the document of an id; what stands behind `@` is a revision of it.
     pub fn source(&self, id: &str) -> Option<&Source> {
         self.sources.find(id)
     }
 
-    /// Citations and days of source ids joined by `+`.
+    /// Returns the citations and days of source ids joined by `+`.
     pub fn cite(&self, joined: &str) -> String {
         self.sources.cite(joined)
     }
@@ -345,7 +346,7 @@ impl Catalog {
         &self.rules
     }
 
-    /// One figure of [`Catalog::rules`].
+    /// Returns one figure of [`Catalog::rules`].
     pub fn rule(&self, section: &str, name: &str) -> Option<&Param<serde_json::Value>> {
         self.rules.get(section)?.get(name)
     }

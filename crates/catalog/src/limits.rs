@@ -1,4 +1,4 @@
-//! What one volume delivers on a day: the rules of its era applied to its specification.
+//! Limits of one volume on a day: the rules of its era applied to its specification.
 
 use crate::error::{BrokenLimit, CatalogError, Problem};
 use crate::instance::{InstanceLimits, Instances};
@@ -36,7 +36,7 @@ pub struct ByteBurst {
     pub initial_bytes: u64,
 }
 
-/// What a local disk reads, where its reads have caps apart from those of its writes.
+/// Read limits of a local disk, where its reads have caps apart from those of its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadLimits {
     /// Reads per second.
@@ -46,15 +46,15 @@ pub struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// Both figures changed alike.
+    /// Changes both figures alike.
     pub fn map(self, change: impl Fn(u64) -> u64) -> ReadLimits {
         ReadLimits { iops: change(self.iops), throughput_bytes_s: change(self.throughput_bytes_s) }
     }
 }
 
 impl VolumeLimits {
-    /// What is left when every credit is spent: the baseline, for a load that presses on it day
-    /// after day.
+    /// Returns the limits after every credit is spent: the baseline, for a load that presses on it
+    /// day after day.
     pub fn without_burst(mut self) -> VolumeLimits {
         self.io_burst = None;
         if let Some(burst) = self.byte_burst.take() {
@@ -64,7 +64,7 @@ impl VolumeLimits {
     }
 }
 
-/// What a volume delivers on a day.
+/// Limits of a volume on a day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeLimits {
     /// The volume.
@@ -81,19 +81,19 @@ pub struct VolumeLimits {
     pub throughput_bytes_s: u64,
     /// Byte credits, for st1 and sc1 volumes whose baseline is below their burst rate.
     pub byte_burst: Option<ByteBurst>,
-    /// Reads of a local disk, whose other figures are then those of its writes; none: reads and
-    /// writes share them, as on EBS.
+    /// Read limits of a local disk, whose other figures are then those of its writes; None if reads
+    /// and writes share them, as on EBS.
     #[serde(default)]
     pub reads: Option<ReadLimits>,
     /// Largest request that counts as one I/O: 262,144 bytes on SSD, 1,048,576 on HDD.
     pub io_unit_bytes: u64,
-    /// A random I/O pays a whole unit, however small (st1, sc1).
+    /// True if a random I/O pays a whole unit, however small (st1, sc1).
     pub random_charges_full_unit: bool,
     /// Promise about delivered performance, if any is given.
     pub consistency: Option<Consistency>,
     /// Annual failure rate in percent, lowest and highest, if any is given.
     pub durability_afr_percent: Option<(f64, f64)>,
-    /// Data outlives the instance.
+    /// True if data outlives the instance.
     pub persistent: bool,
     /// Every unconfirmed or chosen figure that was used.
     pub caveats: Vec<Caveat>,
@@ -112,7 +112,7 @@ pub(crate) struct Resolver<'a> {
     caveats: Vec<Caveat>,
 }
 
-/// "a gp2 volume", "an io1 volume".
+/// Returns the volume type with its article: "a gp2 volume", "an io1 volume".
 fn a_volume(volume_type: VolumeType) -> String {
     let name = volume_type.as_str();
     let article = if name.starts_with('i') { "an" } else { "a" };
@@ -120,7 +120,7 @@ fn a_volume(volume_type: VolumeType) -> String {
 }
 
 impl<'a> Resolver<'a> {
-    /// `instance` comes with the table it is from.
+    /// Makes a resolver; `instance` comes with the table it is from.
     pub(crate) fn new(
         sources: &'a Sources,
         era: &'a VolumeEra,
@@ -182,8 +182,8 @@ impl<'a> Resolver<'a> {
         promise.value
     }
 
-    /// The first day of some eras is known to a few weeks only; a question inside them may belong
-    /// to the era before.
+    /// Notes a caveat on eras whose first day is known to a few weeks only: a question inside them
+    /// may belong to the era before.
     fn era_start_caveat(&mut self) {
         let evidence = &self.era.evidence;
         // SDK texts bracket the launches of 2015 within 28 days, all others closer.
@@ -198,7 +198,7 @@ impl<'a> Resolver<'a> {
         CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type.as_str(), broken)), ..problem }))
     }
 
-    /// The refusal of a field the type does not take.
+    /// Makes the refusal of a field the type does not take.
     fn not_taken(&self, what: &str, broken: BrokenLimit, hint: &str) -> CatalogError {
         let problem = Problem::new(
             self.spec.to_string(),
@@ -293,7 +293,8 @@ impl<'a> Resolver<'a> {
         Ok((iops, None))
     }
 
-    /// gp2: `clamp(per_gib * size, floor, cap)`, and credits while that is below the burst.
+    /// Computes the IOPS of gp2: `clamp(per_gib * size, floor, cap)`, and credits while that is
+    /// below the burst.
     fn iops_by_size(&mut self) -> (u64, Option<IoBurst>) {
         let IopsRule::PerGib { per_gib, floor, cap, burst } = &self.era.iops else {
             return (0, None);
@@ -319,7 +320,7 @@ impl<'a> Resolver<'a> {
         (iops, Some(io_burst))
     }
 
-    /// io1, io2: what was bought, which AWS requires to be named.
+    /// Returns the bought IOPS of io1 and io2, which AWS requires to be named.
     fn iops_provisioned(&mut self) -> Result<u64, CatalogError> {
         let IopsRule::Provisioned { min, max, per_gib, non_nitro_max } = &self.era.iops else {
             return Ok(0);
@@ -412,8 +413,8 @@ impl<'a> Resolver<'a> {
         Ok((bytes_s, None))
     }
 
-    /// gp2: a lower step for small volumes. Above it the figure with credits; without credits the
-    /// baseline in I/Os of 256 KiB binds by itself.
+    /// Computes the throughput of gp2: a lower step for small volumes. Above it the figure with
+    /// credits; without credits the baseline in I/Os of 256 KiB binds by itself.
     fn throughput_by_size(&mut self) -> u64 {
         let ThroughputRule::BySize { mib_s, small_mib_s, small_up_to_gib, credits_needed_below_gib } = &self.era.throughput else {
             return 0;
@@ -429,7 +430,7 @@ impl<'a> Resolver<'a> {
         mib_s.used("throughput.mib_s", &mut self.caveats) * MIB
     }
 
-    /// gp3: what is included or what was bought.
+    /// Returns the throughput of gp3: the included or the bought one.
     fn throughput_bought(&mut self, iops: u64) -> Result<u64, CatalogError> {
         let ThroughputRule::IncludedPlus { included_mib_s, max_mib_s, mib_s_per_iops } = &self.era.throughput else {
             return Ok(0);
@@ -457,8 +458,8 @@ impl<'a> Resolver<'a> {
         Ok(mib_s * MIB)
     }
 
-    /// io1, io2: the KiB/s for each provisioned IOPS in the step that these fall in, up to the cap
-    /// of the step.
+    /// Computes the throughput of io1 and io2: the KiB/s for each provisioned IOPS in the step that
+    /// these fall in, up to the cap of the step.
     fn throughput_per_iops(&mut self) -> u64 {
         let ThroughputRule::PerIops { non_nitro_cap_mib_s, tier } = &self.era.throughput else {
             return 0;
@@ -478,7 +479,7 @@ impl<'a> Resolver<'a> {
         self.outside_nitro("throughput", bytes_s, non_nitro_cap_mib_s.as_ref(), MIB)
     }
 
-    /// st1, sc1: baseline, burst and bucket grow with the size.
+    /// Computes the throughput of st1 and sc1: baseline, burst and bucket grow with the size.
     fn throughput_per_tib(&mut self) -> Throughput {
         let ThroughputRule::PerTib { baseline_per_tib_mib_s, baseline_cap_mib_s, burst_per_tib_mib_s, burst_cap_mib_s, capacity_tib_per_tib, initial_fraction } =
             &self.era.throughput
@@ -498,7 +499,8 @@ impl<'a> Resolver<'a> {
         (burst_bytes_s, Some(byte_burst))
     }
 
-    /// What a local disk reads: as documented, or the figures for instance types without any.
+    /// Returns the read limits of a local disk: as documented, or the figures for instance types
+    /// without any.
     fn local_reads(&mut self) -> Option<ReadLimits> {
         let era = self.era;
         let (IopsRule::LocalDisk { fallback_reads, .. }, ThroughputRule::LocalDisk { fallback_reads_mib_s, kib_per_documented_iops, .. }) =
@@ -515,7 +517,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// Documented IOPS of one local disk of the instance, with what to know about them.
+    /// Returns the documented IOPS of one local disk of the instance, with a caveat about them.
     fn documented_local(&self) -> Option<(LocalIops, Caveat)> {
         let instance = self.instance?;
         let row = self.instances?.local_iops(&instance.instance_type)?;

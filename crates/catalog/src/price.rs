@@ -21,7 +21,7 @@ pub struct Price {
     pub source: String,
     /// Days the price was seen; says so when they are later than the day asked for.
     pub as_of: String,
-    /// What to know about the source, where it is less than sure of this type.
+    /// Remark about the source, where it is less than sure of this type.
     pub note: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct PriceItem {
     pub from_quantity: u64,
     /// US dollars per unit.
     pub usd: f64,
-    /// Such as `GB-month`; AWS bills a GB-month for each GiB provisioned.
+    /// Unit, such as `GB-month`; AWS bills a GB-month for each GiB provisioned.
     pub unit: String,
     /// Source ids, joined by `+`.
     pub source: String,
@@ -46,7 +46,7 @@ pub struct PriceItem {
     pub as_of: String,
     /// `false` where the source is not sure.
     pub confirmed: bool,
-    /// What to know about the price.
+    /// Remark about the price.
     pub note: String,
 }
 
@@ -59,18 +59,19 @@ pub struct RegionPrices {
     pub location: String,
     /// Day asked for.
     pub as_of: NaiveDate,
-    /// By product, component and quantity.
+    /// Prices by product, component and quantity.
     pub items: Vec<PriceItem>,
 }
 
 impl RegionPrices {
-    /// The price steps of a component, lowest quantity first; empty when the region has none.
+    /// Returns the price steps of a component, lowest quantity first; empty when the region has
+    /// none.
     pub fn steps(&self, product: &str, component: &str) -> Vec<&PriceItem> {
         self.items.iter().filter(|item| item.product == product && item.component == component).collect()
     }
 
-    /// Name of a volume type in this price list, and its components that are billed; `None` for
-    /// local disks, which are in the price of the instance.
+    /// Returns the name of a volume type in this price list, and its components that are billed;
+    /// `None` for local disks, which are in the price of the instance.
     pub fn billed_as(volume_type: VolumeType) -> Option<(&'static str, &'static [&'static str])> {
         Some(match volume_type {
             VolumeType::InstanceStore => return None,
@@ -87,13 +88,13 @@ impl RegionPrices {
 /// latest of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PricesSeen {
-    /// Of EBS prices.
+    /// Days of EBS prices.
     pub volumes: Option<(NaiveDate, NaiveDate)>,
-    /// Of instance prices; `None` where the region has none.
+    /// Days of instance prices; `None` where the region has none.
     pub instances: Option<(NaiveDate, NaiveDate)>,
 }
 
-/// The earliest and the latest of some days.
+/// Returns the earliest and the latest of some days.
 fn span(days: impl Iterator<Item = NaiveDate>) -> Option<(NaiveDate, NaiveDate)> {
     days.fold(None, |span, day| Some(span.map_or((day, day), |(first, last): (NaiveDate, NaiveDate)| (first.min(day), last.max(day)))))
 }
@@ -101,9 +102,9 @@ fn span(days: impl Iterator<Item = NaiveDate>) -> Option<(NaiveDate, NaiveDate)>
 /// One line of a monthly bill.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CostItem {
-    /// What is paid for.
+    /// Name of the item.
     pub item: String,
-    /// How much of it.
+    /// Quantity of the item, in `unit`.
     pub quantity: f64,
     /// Unit of the quantity.
     pub unit: String,
@@ -166,12 +167,12 @@ pub(crate) struct InstancePrices {
     rows: HashMap<(String, String), Vec<InstanceRow>>,
 }
 
-/// The newest of `rows` first seen by `date`, else the oldest.
+/// Returns the newest of `rows` first seen by `date`, else the oldest.
 fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
     rows.iter().rev().find(|row| first_seen(row) <= date).or(rows.first())
 }
 
-/// The days a price was seen, and a warning when they are all later than the day asked for.
+/// Returns the days a price was seen, and a warning when they are all later than the day asked for.
 fn seen(first: NaiveDate, last: NaiveDate, date: NaiveDate) -> String {
     let days = if first == last { first.to_string() } else { format!("{first} to {last}") };
     if first > date {
@@ -194,7 +195,7 @@ fn check_price(place: &str, usd: f64, first: NaiveDate, last: NaiveDate, before:
     Ok(())
 }
 
-/// The region that was meant, when it is only misspelt. Another number of the same place
+/// Returns the region that was meant, when it is only misspelt. Another number of the same place
 /// (`ap-southeast-9`) or another partition (`cn-north-1`, which is not `eu-north-1`) is another
 /// region with other prices, so neither is offered.
 fn region_meant<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
@@ -251,7 +252,7 @@ impl VolumePrices {
         self.regions().into_iter().filter(|region| self.rows.contains_key(*region)).collect()
     }
 
-    /// Code and name of a region.
+    /// Returns the code and name of a region.
     pub(crate) fn locate(&self, region: &str) -> Result<(&str, &str), CatalogError> {
         let given = region.trim();
         let found = self.locations.get_key_value(given).map(|(code, location)| (code.as_str(), location.as_str()));
@@ -323,24 +324,24 @@ impl InstancePrices {
     }
 }
 
-/// The note of the first source that is not sure: not of high confidence, or any for bare metal,
-/// whose rows may be of dedicated tenancy.
+/// Returns the note of the first source that is not sure: not of high confidence, or any for bare
+/// metal, whose rows may be of dedicated tenancy.
 fn doubt(row: &InstanceRow, sources: &Sources) -> Option<String> {
     let metal = row.instance_type.contains(".metal");
     row.source.split('+').filter_map(|id| sources.find(id)).find(|source| metal || source.confidence != "high").map(|source| source.note.clone())
 }
 
-/// What is billed for one volume beyond its specification.
+/// Quantities that are billed for one volume beyond its specification.
 pub(crate) struct Billed<'a> {
     pub volume: &'a VolumeSpec,
-    /// How many of them.
+    /// Number of such volumes.
     pub count: u64,
     /// IOPS and MiB/s the volume has, included ones among them.
     pub iops: u64,
     pub throughput_mib_s: u64,
 }
 
-/// The bill of a month. `volumes` are the unlike members of `storage`, each with its count.
+/// Returns the bill of a month. `volumes` are the unlike members of `storage`, each with its count.
 pub(crate) fn monthly_cost(storage: &StorageSpec, volumes: &[Billed<'_>], prices: &RegionPrices, million_ios: f64) -> Result<Vec<CostItem>, CatalogError> {
     let mut bill = Vec::new();
     let mut magnetic = 0;

@@ -1,5 +1,5 @@
-//! Where a figure comes from: the rows of `data/sources.csv`, and the figure that carries its
-//! sources with it.
+//! Sources of figures: the rows of `data/sources.csv`, and the figure that carries its sources with
+//! it.
 
 use crate::error::{broken, CatalogError};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct Source {
     pub as_of: String,
     /// `high` (AWS text or machine-made AWS data), `medium` (restated or derived) or `low`.
     pub confidence: String,
-    /// What to know about the document.
+    /// Remark about the document.
     pub note: String,
 }
 
@@ -30,7 +30,7 @@ pub struct Param<T> {
     /// `false`: not read in a stored source, read for another day only, or chosen by this project.
     #[serde(default = "yes")]
     pub confirmed: bool,
-    /// What to know about the figure.
+    /// Remark about the figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// First day of a rule that began on a known day, `YYYY-MM-DD`.
@@ -53,7 +53,7 @@ pub enum SourceIds {
 }
 
 impl SourceIds {
-    /// The ids in order.
+    /// Returns the ids in order.
     pub fn ids(&self) -> Vec<&str> {
         match self {
             SourceIds::One(id) => vec![id],
@@ -61,7 +61,7 @@ impl SourceIds {
         }
     }
 
-    /// The ids joined by `+`, as the CSV files write them.
+    /// Returns the ids joined by `+`, as the CSV files write them.
     pub fn joined(&self) -> String {
         self.ids().join("+")
     }
@@ -70,7 +70,7 @@ impl SourceIds {
 /// A figure that was used although it is not confirmed, or was chosen by this project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caveat {
-    /// Which figure, by its name in the data, such as `throughput.mib_s`.
+    /// Name of the figure in the data, such as `throughput.mib_s`.
     pub field: String,
     /// The figure and what is uncertain about it.
     pub text: String,
@@ -85,7 +85,7 @@ impl Caveat {
 }
 
 impl<T: Copy + std::fmt::Display> Param<T> {
-    /// The value; records a caveat when it is not confirmed.
+    /// Returns the value; records a caveat when it is not confirmed.
     pub(crate) fn used(&self, field: &str, caveats: &mut Vec<Caveat>) -> T {
         if !self.confirmed {
             let note = self.note.as_deref().unwrap_or("not confirmed");
@@ -116,13 +116,13 @@ impl Sources {
         &self.rows
     }
 
-    /// The row of an id; what stands behind `@` is a revision of the document.
+    /// Returns the row of an id; what stands behind `@` is a revision of the document.
     pub(crate) fn find(&self, id: &str) -> Option<&Source> {
         let id = id.split_once('@').map_or(id, |(id, _)| id);
         self.rows.iter().find(|row| row.id == id)
     }
 
-    /// Citation and day of joined ids, for errors.
+    /// Returns the citation and day of joined ids, for errors.
     pub(crate) fn cite(&self, joined: &str) -> String {
         joined
             .split('+')

@@ -1,4 +1,4 @@
-//! How storage is written: `TYPE:SIZE_GIB[:IOPS[:MIB_S]]`, an array in front of it.
+//! Notation of storage: `TYPE:SIZE_GIB[:IOPS[:MIB_S]]`, an array in front of it.
 //!
 //! ```text
 //! storage = [level ":"] group *("+" group) ["@" chunk_kib "k"]
@@ -22,7 +22,7 @@ pub const DEFAULT_CHUNK_KIB: u64 = 256;
 /// Most members of an array: the most EBS attachments of any type in `data/instances.csv`.
 pub const MAX_MEMBERS: usize = 128;
 
-/// What errors cite, and examples they give.
+/// Citation of the notation in errors, and examples that they give.
 const NOTATION: &str = "storage notation TYPE:SIZE_GIB[:IOPS[:MIB_S]]";
 const EXAMPLES: &str = "Write it like gp2:1000, io1:1024:10000, gp3:500:6000:250, 2xgp2:1700 or raid10:4xgp3:500.";
 
@@ -67,7 +67,7 @@ impl VolumeType {
         VolumeType::InstanceStore,
     ];
 
-    /// The name AWS uses; ours for `io2-block-express` and `instance-store`.
+    /// Returns the name AWS uses; ours for `io2-block-express` and `instance-store`.
     pub fn as_str(self) -> &'static str {
         match self {
             VolumeType::Standard => "standard",
@@ -112,7 +112,7 @@ impl FromStr for VolumeType {
     }
 }
 
-/// How an array lays data over its members.
+/// Layout of an array's data over its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RaidLevel {
@@ -132,7 +132,7 @@ impl RaidLevel {
     /// Every level.
     pub const ALL: [RaidLevel; 5] = [RaidLevel::Raid0, RaidLevel::Raid1, RaidLevel::Raid5, RaidLevel::Raid10, RaidLevel::Raid10F2];
 
-    /// The name in the notation.
+    /// Returns the name in the notation.
     pub fn as_str(self) -> &'static str {
         match self {
             RaidLevel::Raid0 => "raid0",
@@ -143,7 +143,8 @@ impl RaidLevel {
         }
     }
 
-    /// How much distinct data `members` members hold, in members: the first number over the second.
+    /// Returns the distinct data of `members` members, in members: the first number over the
+    /// second.
     pub fn data_members(self, members: u64) -> (u64, u64) {
         match self {
             RaidLevel::Raid0 => (members, 1),
@@ -154,7 +155,7 @@ impl RaidLevel {
         }
     }
 
-    /// Why `members` cannot form this level, or `None` when they can.
+    /// Returns the reason why `members` cannot form this level, or `None` when they can.
     fn refusal(self, members: usize) -> Option<&'static str> {
         match self {
             RaidLevel::Raid0 if members < 2 => Some("RAID 0 needs 2 members or more"),
@@ -205,7 +206,7 @@ pub struct VolumeSpec {
 }
 
 impl VolumeSpec {
-    /// A volume with nothing bought on top.
+    /// Makes a volume with nothing bought on top.
     pub fn new(volume_type: VolumeType, size_gib: u64) -> Self {
         VolumeSpec { volume_type, size_gib, iops: None, throughput_mib_s: None }
     }
@@ -260,12 +261,12 @@ pub struct StorageSpec {
 }
 
 impl StorageSpec {
-    /// A single volume.
+    /// Makes a single volume.
     pub fn single(volume: VolumeSpec) -> Self {
         StorageSpec { raid: None, members: vec![volume], chunk_kib: DEFAULT_CHUNK_KIB }
     }
 
-    /// An array with the default chunk.
+    /// Makes an array with the default chunk.
     ///
     /// # Errors
     /// [`CatalogError::Notation`] when the level does not take that many members.
@@ -275,9 +276,9 @@ impl StorageSpec {
         Ok(storage)
     }
 
-    /// Space for a file system in GiB. RAID 0 holds the sum of its members: where the smallest
-    /// ends, md stripes on over the others (md(4), RAID0: zones); a GiB is a whole number of
-    /// chunks. On every other level an unlike member counts as the smallest.
+    /// Returns the space for a file system in GiB. RAID 0 holds the sum of its members: where the
+    /// smallest ends, md stripes on over the others (md(4), RAID0: zones); a GiB is a whole number
+    /// of chunks. On every other level an unlike member counts as the smallest.
     pub fn usable_gib(&self) -> u64 {
         let sizes = || self.members.iter().map(|member| member.size_gib);
         if self.raid == Some(RaidLevel::Raid0) {

@@ -57,8 +57,8 @@ macro_rules! data {
     };
 }
 
-/// The hourly prices, a third of all data: a browser gets the head of the table alone. What an
-/// instance costs comes to it with the plan.
+/// The hourly prices, a third of all data: a browser gets the head of the table alone. The price of
+/// an instance comes to it with the plan.
 #[cfg(not(target_family = "wasm"))]
 macro_rules! hourly_prices {
     ($file:literal, $head:literal) => {
@@ -73,7 +73,7 @@ macro_rules! hourly_prices {
 }
 
 impl DataFiles<'static> {
-    /// The files this crate was built with.
+    /// Returns the files this crate was built with.
     pub fn embedded() -> Self {
         DataFiles {
             sources: data!("sources.csv"),
@@ -119,7 +119,7 @@ impl DataFiles<'static> {
     }
 }
 
-/// All rows of a file.
+/// Returns all rows of a file.
 pub(crate) fn rows<T: DeserializeOwned>(file: &str, text: &str) -> Result<Vec<T>, CatalogError> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let headers = reader.headers().map_err(|error| broken(file, &error.to_string()))?.clone();

@@ -9,7 +9,7 @@ use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What AWS promises about delivered performance.
+/// Promise of AWS about delivered performance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Consistency {
@@ -43,11 +43,11 @@ pub struct CreditRule {
     pub below_gib: Param<u64>,
 }
 
-/// How the sustained IOPS of a volume follow from its specification.
+/// Rule for the sustained IOPS of a volume, from its specification.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum IopsRule {
-    /// The same for every volume (standard).
+    /// Fixed figure for every volume (standard).
     Fixed {
         /// I/Os per second.
         sustained: Param<u64>,
@@ -111,11 +111,11 @@ pub struct ThroughputTier {
     pub cap_mib_s: Param<u64>,
 }
 
-/// How the throughput of a volume follows from its specification.
+/// Rule for the throughput of a volume, from its specification.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ThroughputRule {
-    /// The same for every volume (standard).
+    /// Fixed figure for every volume (standard).
     Fixed {
         /// MiB/s.
         mib_s: Param<u64>,
@@ -191,11 +191,11 @@ pub struct VolumeEra {
     pub rules: EraRules,
 }
 
-/// What an `[[era]]` block of a file holds besides its first day.
+/// Content of an `[[era]]` block of a file, without its first day.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EraRules {
-    /// Why the era begins on its first day.
+    /// Evidence that the era begins on its first day.
     pub evidence: Param<String>,
     /// Size in GiB.
     pub size_gib: Range,
@@ -205,9 +205,9 @@ pub struct EraRules {
     pub throughput: ThroughputRule,
     /// Largest request that counts as one I/O, in bytes.
     pub io_unit_bytes: Param<u64>,
-    /// A random I/O pays a whole unit, however small (st1, sc1).
+    /// True if a random I/O pays a whole unit, however small (st1, sc1).
     pub random_charges_full_unit: bool,
-    /// Data outlives the instance.
+    /// True if data outlives the instance.
     pub persistent: bool,
     /// Promise about delivered performance, if any is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,7 +215,7 @@ pub struct EraRules {
     /// Annual failure rate in percent, lowest and highest, if any is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_afr_percent: Option<Param<(f64, f64)>>,
-    /// What else is known and drives no number here.
+    /// Further facts that drive no number here.
     #[serde(default)]
     pub facts: BTreeMap<String, Param<serde_json::Value>>,
 }
@@ -252,7 +252,8 @@ pub(crate) fn parse(file: &str, text: &str, sources: &Sources) -> Result<(Volume
     Ok((volume_type, eras))
 }
 
-/// The notation is read by code; the aliases of a file are for people and must say the same.
+/// Checks that the aliases of a file, which are for people, say the same as the notation, which is
+/// read by code.
 fn check_aliases(file: &str, volume_type: VolumeType, aliases: Option<&toml::Value>) -> Result<(), CatalogError> {
     let aliases = aliases.and_then(toml::Value::as_array);
     for alias in aliases.map_or(&[][..], Vec::as_slice) {
@@ -281,7 +282,7 @@ fn parse_era(file: &str, index: usize, volume_type: VolumeType, block: toml::Val
     Ok(VolumeEra { volume_type, from, until: None, rules })
 }
 
-/// Every `source` below `value` must be an id of `sources.csv`.
+/// Checks that every `source` below `value` is an id of `sources.csv`.
 pub(crate) fn check_sources(place: &str, value: &toml::Value, sources: &Sources) -> Result<(), CatalogError> {
     let toml::Value::Table(table) = value else {
         return Ok(());

@@ -74,8 +74,8 @@ fn sources_are_whole_and_used() {
     }
 }
 
-/// What is not confirmed must say why somewhere: a note, or the standing note of the source it
-/// names.
+/// A figure that is not confirmed must say why somewhere: a note, or the standing note of the
+/// source it names.
 #[test]
 fn unconfirmed_figures_name_a_source() {
     let catalog = Catalog::embedded();

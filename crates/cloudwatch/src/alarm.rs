@@ -1,4 +1,4 @@
-//! What an alarm is, and its state by its points.
+//! Definition of an alarm, and its state by its points.
 //!
 //! Rules are those of the CloudWatch user guide, "Configuring how CloudWatch alarms treat missing
 //! data" and "Alarm evaluation" (read 2026-08). The guide's two tables of examples are the tests.
@@ -27,20 +27,20 @@ pub const EXTRA_PERIODS: u32 = 2;
 /// The state of an alarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// Not breaching.
+    /// The points do not breach.
     #[serde(rename = "OK")]
     Ok,
     /// Breaching.
     #[serde(rename = "ALARM")]
     Alarm,
-    /// Not known.
+    /// The state is not known.
     #[default]
     #[serde(rename = "INSUFFICIENT_DATA")]
     InsufficientData,
 }
 
 impl State {
-    /// As the API writes it.
+    /// Returns the name that the API writes.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Ok => "OK",
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// A state as the API writes it.
+    /// Reads a state as the API writes it.
     ///
     /// # Errors
     /// It is none of the three.
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-/// How a point is compared with the threshold.
+/// Comparison of a point with the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the names say it
 pub enum Comparison {
@@ -71,7 +71,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Whether a value breaches.
+    /// Returns true if a value breaches.
     pub fn breaches(self, value: f64, threshold: f64) -> bool {
         match self {
             Comparison::GreaterThanOrEqualToThreshold => value >= threshold,
@@ -91,22 +91,22 @@ impl Comparison {
     }
 }
 
-/// What a period without a point counts as.
+/// Treatment of a period without a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Missing {
-    /// As nothing.
+    /// The period does not count.
     #[default]
     Missing,
-    /// As a point that does not breach.
+    /// The period counts as a point that does not breach.
     NotBreaching,
-    /// As one that does.
+    /// The period counts as a point that breaches.
     Breaching,
     /// The state stays as it is.
     Ignore,
 }
 
-/// What an alarm on a percentile does with too few values for it.
+/// Behaviour of an alarm on a percentile with too few values for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LowSamples {
@@ -174,7 +174,7 @@ impl AlarmSpec {
     /// Checks all of it.
     ///
     /// # Errors
-    /// What breaks a rule, with CloudWatch's code.
+    /// The refusal of the rule that it breaks, with CloudWatch's code.
     pub fn check(&self) -> Result<(), Refusal> {
         check_text("AlarmName", &self.alarm_name, 1, MAX_NAME_CHARS)?;
         check_text("AlarmDescription", self.alarm_description.as_deref().unwrap_or(""), 0, MAX_DESCRIPTION_CHARS)?;
@@ -221,7 +221,7 @@ impl AlarmSpec {
         Ok(())
     }
 
-    /// The metrics and expressions it evaluates; one of them is returned.
+    /// Returns the metrics and expressions it evaluates; one of them is returned.
     ///
     /// # Errors
     /// It has a metric and expressions, or neither.
@@ -256,15 +256,16 @@ impl AlarmSpec {
         Ok(vec![Query { id: "m1".to_string(), metric_stat, ..Query::default() }])
     }
 
-    /// The period of what is evaluated: the longest of its metrics.
+    /// Returns the period of the evaluation, s: the longest of its metrics.
     pub fn period_s(&self, queries: &[Query]) -> u32 {
         let periods = queries.iter().filter_map(|query| query.metric_stat.as_ref().map(|stat| stat.period).or(query.period));
         periods.max().unwrap_or(MINUTE_S as u32)
     }
 
-    /// How many values the evaluated periods must have together, and the query that counts them;
-    /// none where the alarm is evaluated with any number of values. It is the rule of alarms on a
-    /// percentile of one metric: for any other alarm the parameter has no effect.
+    /// Returns the number of values that the evaluated periods must have together, and the query
+    /// that counts them; None where the alarm is evaluated with any number of values. It is the
+    /// rule of alarms on a percentile of one metric: for any other alarm the parameter has no
+    /// effect.
     pub fn least_samples(&self) -> Option<(f64, Query)> {
         if self.evaluate_low_sample_count_percentile != Some(LowSamples::Ignore) || !self.metrics.is_empty() {
             return None;
@@ -276,12 +277,12 @@ impl AlarmSpec {
         Some((LEAST_BEYOND / beyond, counted))
     }
 
-    /// How many breaching points make an alarm.
+    /// Returns the number of breaching points that make an alarm.
     pub fn to_alarm(&self) -> u32 {
         self.datapoints_to_alarm.unwrap_or(self.evaluation_periods)
     }
 
-    /// The actions of a state.
+    /// Returns the actions of a state.
     pub fn actions(&self, state: State) -> &[String] {
         match state {
             State::Ok => &self.ok_actions,
@@ -300,7 +301,7 @@ fn check_text(name: &str, text: &str, least: usize, most: usize) -> Result<(), R
     Err(Refusal::value(name, format_args!("{shown:?}"), format_args!("it must have {least} to {most} printable characters")))
 }
 
-/// What an alarm is evaluated on.
+/// Part of an alarm's definition that its evaluation needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// Periods that are evaluated.
@@ -311,12 +312,12 @@ pub struct Rule {
     pub comparison: Comparison,
     /// Threshold.
     pub threshold: f64,
-    /// What a missing point counts as.
+    /// Treatment of a missing point.
     pub missing: Missing,
 }
 
 impl Rule {
-    /// That of an alarm.
+    /// Takes the rule from an alarm's definition.
     pub fn of(spec: &AlarmSpec) -> Rule {
         Rule {
             periods: spec.evaluation_periods,
@@ -327,8 +328,8 @@ impl Rule {
         }
     }
 
-    /// The state by the points of the evaluation range, from its oldest period to its newest; none:
-    /// it stays as it is.
+    /// Returns the state by the points of the evaluation range, from its oldest period to its
+    /// newest; None if it stays as it is.
     pub fn state(&self, range: &[Option<f64>]) -> Option<State> {
         let breaching = |value: f64| self.comparison.breaches(value, self.threshold);
         let verdict = |many: u32| if many >= self.to_alarm { State::Alarm } else { State::Ok };
@@ -355,7 +356,7 @@ impl Rule {
         }
     }
 
-    /// The reason of a state, in CloudWatch's words.
+    /// Returns the reason of a state, in CloudWatch's words.
     pub fn reason(&self, range: &[Option<f64>], state: State) -> String {
         let real: Vec<f64> = range.iter().rev().flatten().copied().take(self.periods as usize).collect();
         if real.is_empty() || state == State::InsufficientData {
@@ -384,8 +385,8 @@ impl Rule {
 /// Values that a reason shows: a reason has at most 1,023 characters.
 const MAX_SHOWN: usize = 5;
 
-/// The evaluation range as points, from the oldest period to the newest: `periods` of them before
-/// `end_s`.
+/// Returns the evaluation range as points, from the oldest period to the newest: `periods` of them
+/// before `end_s`.
 pub fn range(points: &Points, end_s: i64, period_s: u32, periods: u32) -> Vec<Option<f64>> {
     (1..=i64::from(periods)).rev().map(|back| points.get(&(end_s - back * i64::from(period_s))).copied()).collect()
 }
@@ -394,7 +395,8 @@ pub fn range(points: &Points, end_s: i64, period_s: u32, periods: u32) -> Vec<Op
 mod tests {
     use super::*;
 
-    /// `0` does not breach, `X` does, `-` is missing; the newest is the last.
+    /// Returns the states of points by each treatment: `0` does not breach, `X` does, `-` is
+    /// missing; the newest is the last.
     fn states(drawn: &str, to_alarm: u32) -> [Option<State>; 4] {
         let range: Vec<Option<f64>> = drawn.split(' ').map(|point| (point != "-").then(|| f64::from(u8::from(point == "X")))).collect();
         [Missing::Missing, Missing::Ignore, Missing::Breaching, Missing::NotBreaching].map(|missing| {
@@ -419,7 +421,7 @@ mod tests {
         assert_eq!(states("- - X - -", 3), [ALARM, KEPT, ALARM, OK]);
     }
 
-    /// The same page, the table for 2 out of 3.
+    /// The table for 2 out of 3, of that page.
     #[test]
     fn the_table_of_the_guide_for_two_of_three() {
         assert_eq!(states("0 - X - X", 2), [ALARM, ALARM, ALARM, ALARM]);
@@ -429,8 +431,8 @@ mod tests {
         assert_eq!(states("- - - X -", 2), [ALARM, KEPT, ALARM, OK]);
     }
 
-    /// The same page: an alarm is not raised while the breaching point is younger than the points
-    /// that make an alarm.
+    /// An alarm is not raised while the breaching point is younger than the points that make an
+    /// alarm (that page).
     #[test]
     fn one_young_point_is_no_alarm() {
         assert_eq!(states("- - - - X", 3), [NOT_KNOWN, KEPT, ALARM, OK]);

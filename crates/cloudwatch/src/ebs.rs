@@ -20,18 +20,18 @@ pub const CONSUMED_BYTES: u64 = 256 << 10;
 /// monitoring (EC2 user guide).
 pub const BALANCE_STEP_S: i64 = 300;
 
-/// What a volume did in a minute, or in the part of it during which it was attached.
+/// Activity of a volume in a minute, or in the part of it during which it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Minute {
     /// Beginning, Unix seconds.
     pub t_s: i64,
-    /// Time it is about, us.
+    /// Length of the stretch, us.
     pub span_us: u64,
     /// Requests that were answered: reads, writes.
     pub ops: [u64; 2],
-    /// Their bytes.
+    /// Bytes of those requests.
     pub bytes: [u64; 2],
-    /// Their times from arrival to answer, us, summed.
+    /// Sum of their times from arrival to answer, us.
     pub time_us: [u64; 2],
     /// Operations in units of [`CONSUMED_BYTES`].
     pub consumed_ops: u64,
@@ -45,21 +45,22 @@ pub struct Minute {
     pub balance_percent: Option<f64>,
     /// Time during which requests waited for the volume's IOPS and throughput, us.
     pub volume_exceeded_us: [u64; 2],
-    /// The same for the instance's.
+    /// Time beyond the instance's limits, in the same units.
     pub instance_exceeded_us: [u64; 2],
     /// Credits of the instance at the end, percent: I/Os, bytes.
     pub instance_balance_percent: [Option<f64>; 2],
 }
 
-/// What decides which metrics a volume has.
+/// Facts that decide which metrics a volume has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VolumeFacts {
     /// Provisioned IOPS, of io1 and io2 only.
     pub provisioned_iops: Option<u64>,
-    /// It has credits that can be spent: gp2, st1 and sc1 whose baseline is below their burst.
+    /// True if it has credits that can be spent: gp2, st1 and sc1 whose baseline is below their
+    /// burst.
     pub bursts: bool,
-    /// It is a volume of the type `standard`.
+    /// True for a volume of the type `standard`.
     pub is_magnetic: bool,
 }
 
@@ -75,12 +76,12 @@ pub struct VolumeMetric {
 }
 
 impl VolumeMetric {
-    /// Whether a volume has it.
+    /// Returns true if a volume has the metric.
     pub fn is_of(&self, facts: &VolumeFacts) -> bool {
         (self.has)(facts)
     }
 
-    /// Its value in a minute; none where it is not published.
+    /// Returns the value of the metric in a minute; None where it is not published.
     pub fn value(&self, minute: &Minute, facts: &VolumeFacts) -> Option<f64> {
         self.is_of(facts).then(|| (self.value)(minute, facts)).flatten().filter(|value| value.is_finite())
     }
@@ -106,7 +107,8 @@ fn seconds(micros: f64) -> f64 {
     micros / 1e6
 }
 
-/// A mean of nothing is 0, as AWS publishes it: a zero here is not a fast disk.
+/// Computes the mean in ms. The mean of nothing is 0, as AWS publishes it: a zero here is not a
+/// fast disk.
 fn mean_ms(minute: &Minute, op: usize) -> f64 {
     if minute.ops[op] == 0 {
         return 0.0;
@@ -118,21 +120,22 @@ fn per_second(many: u64, minute: &Minute) -> Option<f64> {
     (minute.span_us > 0).then(|| many as f64 / seconds(minute.span_us as f64))
 }
 
-/// 1 where requests waited for a limit during more than half of the time. AWS says "consistently
-/// attempted"; that this means more than 30 s of the minute is what an exporter of these metrics
-/// found (2025), not a documented rule.
+/// Returns 1 where requests waited for a limit during more than half of the time. AWS says
+/// "consistently attempted"; that this means more than 30 s of the minute is what an exporter of
+/// these metrics found (2025), not a documented rule.
 fn exceeded(waited_us: u64, minute: &Minute) -> f64 {
     f64::from(u8::from(minute.span_us > 0 && 2 * waited_us > minute.span_us))
 }
 
-/// 1 where requests were outstanding all the time and none was answered.
+/// Returns 1 where requests were outstanding all the time and none was answered.
 fn stalled(minute: &Minute) -> f64 {
     let outstanding = minute.queue_max > 0 && minute.queue_mean > 0.0 && minute.idle_us < 1.0;
     f64::from(u8::from(outstanding && minute.ops == [0, 0]))
 }
 
-/// Delivered of provisioned operations. 100 where requests were not pending all the time: AWS
-/// publishes 100 % for a minute without pending requests (EBS user guide of 2018).
+/// Computes the share of the provisioned operations that was delivered, percent. It is 100 where
+/// requests were not pending all the time: AWS publishes 100 % for a minute without pending
+/// requests (EBS user guide of 2018).
 fn delivered_percent(minute: &Minute, facts: &VolumeFacts) -> Option<f64> {
     let provisioned = facts.provisioned_iops.filter(|iops| *iops > 0)? as f64;
     if minute.idle_us >= 1.0 {
@@ -170,13 +173,13 @@ pub struct InstanceMetric {
     pub name: &'static str,
     /// Unit.
     pub unit: Unit,
-    /// Whether it has a value every five minutes only.
+    /// True if the metric has a value only every five minutes.
     pub is_basic: bool,
     value: fn(&[Minute]) -> Option<f64>,
 }
 
 impl InstanceMetric {
-    /// Its value by the volumes' minutes; none where it is not published.
+    /// Returns the value of the metric by the volumes' minutes; None where it is not published.
     pub fn value(&self, minutes: &[Minute]) -> Option<f64> {
         (self.value)(minutes).filter(|value| value.is_finite())
     }
@@ -219,7 +222,7 @@ mod tests {
         VOLUME_METRICS.iter().find(|metric| metric.name == name).unwrap().value(minute, facts)
     }
 
-    /// A minute with 6,000 reads of 16 KiB that took 0.5 ms each, one at a time: 3 s busy.
+    /// Returns a minute with 6,000 reads of 16 KiB that took 0.5 ms each, one at a time: 3 s busy.
     fn busy() -> Minute {
         Minute {
             t_s: 0,

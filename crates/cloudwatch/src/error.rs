@@ -1,4 +1,4 @@
-//! What CloudWatch refuses, with its code and a sentence.
+//! Refusals of CloudWatch, with their codes and a sentence.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// As it is written in an answer.
+    /// Returns the code as an answer has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::InvalidParameterValue => "InvalidParameterValue",
@@ -54,23 +54,23 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// A refusal of `value`.
+    /// Makes a refusal of `value`.
     pub fn new(code: Code, value: impl Into<String>, message: impl Into<String>) -> Refusal {
         Refusal { code, value: value.into(), message: message.into() }
     }
 
-    /// A value that is not allowed for a parameter, in CloudWatch's words.
+    /// Makes the refusal of a value that is not allowed for a parameter, in CloudWatch's words.
     pub fn value(parameter: &str, value: impl fmt::Display, rule: impl fmt::Display) -> Refusal {
         let value = value.to_string();
         Refusal::new(Code::InvalidParameterValue, &value, format!("The value {value} for parameter {parameter} is invalid: {rule}."))
     }
 
-    /// A parameter that is missing, in CloudWatch's words.
+    /// Makes the refusal of a request without a parameter, in CloudWatch's words.
     pub fn missing(parameter: &str) -> Refusal {
         Refusal::new(Code::MissingParameter, parameter, format!("The parameter {parameter} is required."))
     }
 
-    /// A query or an alarm that is wrong as a whole.
+    /// Makes the refusal of a query or an alarm that is wrong as a whole.
     pub fn validation(value: impl Into<String>, message: impl Into<String>) -> Refusal {
         Refusal::new(Code::ValidationError, value, message)
     }

@@ -1,4 +1,4 @@
-//! What a metric is called.
+//! Names of metrics.
 
 use crate::error::Refusal;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -53,7 +53,7 @@ impl Unit {
     pub const LEAST: Unit = Unit("");
     /// No unit.
     pub const NONE: Unit = Unit("None");
-    /// How many.
+    /// Number of things.
     pub const COUNT: Unit = Unit("Count");
     /// Bytes.
     pub const BYTES: Unit = Unit("Bytes");
@@ -68,7 +68,7 @@ impl Unit {
     /// KiB a second.
     pub const KILOBYTES_PER_SECOND: Unit = Unit("Kilobytes/Second");
 
-    /// As it is written.
+    /// Returns the text of the unit.
     pub fn as_str(self) -> &'static str {
         self.0
     }
@@ -117,7 +117,7 @@ pub struct MetricId {
 }
 
 impl MetricId {
-    /// A metric with dimensions as the API writes them.
+    /// Makes a metric with dimensions as the API writes them.
     ///
     /// # Errors
     /// A name that is too long or not allowed; a dimension that is named twice.
@@ -145,13 +145,13 @@ impl MetricId {
         Ok(MetricId { namespace: namespace.to_string(), name: name.to_string(), dimensions: found })
     }
 
-    /// A metric with one dimension.
+    /// Returns a metric with one dimension.
     pub fn of(namespace: &str, name: &str, dimension: &str, value: &str) -> MetricId {
         let dimensions = BTreeMap::from([(dimension.to_string(), value.to_string())]);
         MetricId { namespace: namespace.to_string(), name: name.to_string(), dimensions }
     }
 
-    /// The dimensions as the API writes them.
+    /// Returns the dimensions as the API writes them.
     pub fn dimension_list(&self) -> Vec<Dimension> {
         self.dimensions.iter().map(|(name, value)| Dimension { name: name.clone(), value: value.clone() }).collect()
     }

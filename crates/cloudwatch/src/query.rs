@@ -32,10 +32,10 @@ pub struct MetricSpec {
 }
 
 impl MetricSpec {
-    /// The metric's name, checked.
+    /// Returns the metric's name, checked.
     ///
     /// # Errors
-    /// As of [`MetricId::new`].
+    /// The errors of [`MetricId::new`].
     pub fn id(&self) -> Result<MetricId, Refusal> {
         MetricId::new(&self.namespace, &self.metric_name, &self.dimensions)
     }
@@ -51,13 +51,13 @@ pub struct MetricStat {
     pub period: u32,
     /// A [`Statistic`] as text.
     pub stat: String,
-    /// Only values with this unit; else all.
+    /// Unit of the values; None for all values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<Unit>,
 }
 
 impl MetricStat {
-    /// The statistic.
+    /// Returns the statistic.
     ///
     /// # Errors
     /// There is no such statistic.
@@ -70,7 +70,7 @@ impl MetricStat {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields, default)]
 pub struct Query {
-    /// By which others refer to it.
+    /// Name by which other queries refer to it.
     pub id: String,
     /// A metric.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,10 +78,10 @@ pub struct Query {
     /// An expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expression: Option<String>,
-    /// Its label; see [`Label`].
+    /// Label of the result; see [`Label`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Whether its result is wanted; without it, it is.
+    /// True to return the result; None counts as true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_data: Option<bool>,
     /// Period of an expression that makes points of its own, s.
@@ -93,7 +93,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Whether its result is wanted.
+    /// Returns true if the result is to be returned.
     pub fn is_returned(&self) -> bool {
         self.return_data.unwrap_or(true)
     }
@@ -205,7 +205,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// The types of results do not depend on data: without any, every mistake shows.
+    /// Checks the types of results, which do not depend on data: without any, every mistake shows.
     fn check_types(&self) -> Result<(), Refusal> {
         let window = |period_s| Window { start_s: 0, end_s: 0, period_s };
         self.values(window, &mut |_, _| Points::new()).map(drop)
@@ -238,14 +238,14 @@ impl Plan<'_> {
 /// Checks queries without any data.
 ///
 /// # Errors
-/// What is wrong with the first that is wrong.
+/// The refusal of the first query that is not valid.
 pub fn check(queries: &[Query]) -> Result<(), Refusal> {
     plan(queries).map(drop)
 }
 
-/// Why a range of time is refused whose end is not after its start. The first sentence is what
-/// CloudWatch was seen to answer (logs in issues of influxdata/telegraf, 2017, and elastic/beats,
-/// 2022); the second is that of moto's tests.
+/// Returns the refusal of a range of time whose end is not after its start. The first sentence is
+/// what CloudWatch was seen to answer (logs in issues of influxdata/telegraf, 2017, and
+/// elastic/beats, 2022); the second is that of moto's tests.
 pub fn wrong_times(start_s: i64, end_s: i64) -> &'static str {
     match start_s == end_s {
         true => "The parameter StartTime must not equal parameter EndTime.",
@@ -253,11 +253,11 @@ pub fn wrong_times(start_s: i64, end_s: i64) -> &'static str {
     }
 }
 
-/// The results of the queries that are returned, in their order. `points` gives those of a metric
-/// in the periods of a window.
+/// Computes the results of the queries that are returned, in their order. `points` gives those of a
+/// metric in the periods of a window.
 ///
 /// # Errors
-/// As of [`check`]; an end that is not after the start.
+/// The errors of [`check`]; an end that is not after the start.
 pub fn evaluate(
     queries: &[Query],
     (start_s, end_s): (i64, i64),
@@ -302,20 +302,20 @@ pub fn evaluate(
     Ok(results)
 }
 
-/// What `${...}` in a label stands for (CloudWatch user guide, "Using dynamic labels"): `LABEL`,
-/// `AVG`, `MIN`, `MAX`, `SUM`, `FIRST`, `LAST`, `DATAPOINT_COUNT`, and `PROP('...')` of Namespace,
-/// MetricName, Stat, Period and `Dim.NAME`. Anything else stays as it is written.
+/// Values of the placeholders `${...}` of a label (CloudWatch user guide, "Using dynamic labels"):
+/// `LABEL`, `AVG`, `MIN`, `MAX`, `SUM`, `FIRST`, `LAST`, `DATAPOINT_COUNT`, and `PROP('...')` of
+/// Namespace, MetricName, Stat, Period and `Dim.NAME`. Anything else stays as it is written.
 pub struct Label<'a> {
     /// The metric, if it is one.
     pub stat: Option<&'a MetricStat>,
-    /// Its points.
+    /// Points of the result.
     pub points: &'a Points,
     /// The label without a text of the caller.
     pub default: &'a str,
 }
 
 impl Label<'_> {
-    /// The text with its placeholders filled.
+    /// Returns the text with its placeholders filled.
     pub fn filled(&self, text: &str) -> String {
         let mut filled = String::new();
         let mut rest = text;

@@ -29,25 +29,25 @@ pub struct Window {
 }
 
 impl Window {
-    /// The beginning of the period that `t_s` is in; none outside the window.
+    /// Returns the beginning of the period that `t_s` is in; none outside the window.
     pub fn period_of(&self, t_s: i64) -> Option<i64> {
         let inside = t_s >= self.start_s && t_s < self.end_s;
         inside.then(|| t_s - (t_s - self.start_s) % i64::from(self.period_s))
     }
 
-    /// The beginnings of all periods.
+    /// Returns the beginnings of all periods.
     pub fn periods(&self) -> impl DoubleEndedIterator<Item = i64> + '_ {
         let many = (self.end_s - self.start_s).max(0).div_euclid(i64::from(self.period_s))
             + i64::from((self.end_s - self.start_s).max(0) % i64::from(self.period_s) != 0);
         (0..many).map(|number| self.start_s + number * i64::from(self.period_s))
     }
 
-    /// How many periods.
+    /// Returns the number of periods.
     pub fn len(&self) -> usize {
         self.periods().count()
     }
 
-    /// Whether nothing is asked for.
+    /// Returns true if the window has no period.
     pub fn is_empty(&self) -> bool {
         self.end_s <= self.start_s
     }
@@ -65,9 +65,9 @@ pub fn check_period(period_s: u32) -> Result<(), Refusal> {
     Err(Refusal::value("Period", period_s, format_args!("it must be 1, 5, 10, 20, 30 or a multiple of 60, and at most {DAY_S} s")))
 }
 
-/// The start that CloudWatch takes for the one that was asked for (API text of GetMetricData):
-/// rounded down to the minute, for older starts to 5 minutes or an hour, for periods below a
-/// minute to a multiple of the period.
+/// Returns the start that CloudWatch takes for the one that was asked for (API text of
+/// GetMetricData): rounded down to the minute, for older starts to 5 minutes or an hour, for
+/// periods below a minute to a multiple of the period.
 pub fn rounded_start(start_s: i64, now_s: i64, period_s: u32) -> i64 {
     let age_s = now_s - start_s;
     let step_s = match age_s {
@@ -79,8 +79,8 @@ pub fn rounded_start(start_s: i64, now_s: i64, period_s: u32) -> i64 {
     start_s - start_s.rem_euclid(step_s)
 }
 
-/// Whether CloudWatch has points of such a period that far back: below a minute for 3 hours, one
-/// minute for 15 days, 5 minutes for 63 days, an hour beyond.
+/// Returns true if CloudWatch has points of such a period that far back: below a minute for 3
+/// hours, one minute for 15 days, 5 minutes for 63 days, an hour beyond.
 pub fn has_points(start_s: i64, now_s: i64, period_s: u32) -> bool {
     let (age_s, period_s) = (now_s - start_s, i64::from(period_s));
     let step_s = match age_s {
@@ -92,7 +92,7 @@ pub fn has_points(start_s: i64, now_s: i64, period_s: u32) -> bool {
     period_s % step_s == 0
 }
 
-/// The statistic of each period that has values.
+/// Returns the statistic of each period that has values.
 pub fn aggregate<'a>(values: impl IntoIterator<Item = (i64, &'a Distribution)>, window: &Window, statistic: Statistic) -> Points {
     let mut periods: BTreeMap<i64, Distribution> = BTreeMap::new();
     for (t_s, distribution) in values {

@@ -9,20 +9,21 @@ use std::str::FromStr;
 /// known (a statistic set of PutMetricData does not have them).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many values.
+    /// Number of values.
     pub count: f64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: f64,
-    /// The least.
+    /// Least value.
     pub min: f64,
-    /// The most.
+    /// Largest value.
     pub max: f64,
-    /// Values, each with how often it occurred, in no order; none: not known.
+    /// Values, each with the number of times that it occurred, in no order; None if they are not
+    /// known.
     pub values: Option<Vec<(f64, f64)>>,
 }
 
 impl Distribution {
-    /// One value.
+    /// Makes the distribution of one value.
     pub fn single(value: f64) -> Distribution {
         Distribution { count: 1.0, sum: value, min: value, max: value, values: Some(vec![(value, 1.0)]) }
     }
@@ -50,8 +51,8 @@ impl Distribution {
         }
     }
 
-    /// A statistic; none where it cannot be known: a percentile of a statistic set whose values
-    /// differ (CloudWatch user guide, "Percentiles").
+    /// Returns a statistic; None where it cannot be known: a percentile of a statistic set whose
+    /// values differ (CloudWatch user guide, "Percentiles").
     pub fn statistic(&self, statistic: Statistic) -> Option<f64> {
         match statistic {
             Statistic::SampleCount => Some(self.count),
@@ -74,8 +75,8 @@ impl Distribution {
         Some(values)
     }
 
-    /// The least value that at least this share of the values does not exceed. CloudWatch does not
-    /// say how it interpolates; that it takes one of the values is a guess.
+    /// Returns the least value that at least this share of the values does not exceed. CloudWatch
+    /// does not say how it interpolates; that it takes one of the values is a guess.
     fn percentile(&self, percent: f64) -> Option<f64> {
         let values = self.sorted()?;
         let wanted = self.count * percent / 100.0;
@@ -90,7 +91,8 @@ impl Distribution {
         values.last().map(|(value, _)| *value)
     }
 
-    /// The mean of the values between two shares of them; a value at the border counts in part.
+    /// Returns the mean of the values between two shares of them; a value at the border counts in
+    /// part.
     fn trimmed_mean(&self, low: f64, high: f64) -> Option<f64> {
         let values = self.sorted()?;
         let (from, until) = (self.count * low / 100.0, self.count * high / 100.0);
@@ -109,15 +111,15 @@ impl Distribution {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Statistic {
-    /// How many values.
+    /// Number of values.
     SampleCount,
-    /// Their sum.
+    /// Sum of the values.
     Sum,
-    /// Their mean.
+    /// Mean of the values.
     Average,
-    /// The least.
+    /// Least value.
     Minimum,
-    /// The most.
+    /// Largest value.
     Maximum,
     /// A percentile, percent.
     Percentile(f64),
@@ -143,7 +145,7 @@ const SIMPLE: [(&str, Statistic); 5] = [
 const NOT_SERVED: [&str; 7] = ["tc", "ts", "wm", "TC(", "TS(", "WM(", "PR("];
 
 impl Statistic {
-    /// Whether it is one of SampleCount, Average, Sum, Minimum, Maximum.
+    /// Returns true for SampleCount, Average, Sum, Minimum and Maximum.
     pub fn is_simple(self) -> bool {
         SIMPLE.iter().any(|(_, simple)| *simple == self)
     }

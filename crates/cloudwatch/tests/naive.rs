@@ -31,7 +31,7 @@ fn line() -> impl Strategy<Value = Line> {
 struct Both {
     text: String,
     polish: Vec<String>,
-    /// Whether it is a series, not a number.
+    /// True for a series, false for a number.
     series: bool,
 }
 
@@ -70,7 +70,7 @@ fn tree() -> impl Strategy<Value = Both> {
     })
 }
 
-/// What the machine computes with: a number is the same in every minute.
+/// Values of the machine: a number is the same in every minute.
 #[derive(Clone, Debug)]
 enum Thing {
     Number(f64),
@@ -275,7 +275,7 @@ proptest! {
         prop_assert_eq!(of(Statistic::Sum).len(), periods, "no other periods");
     }
 
-    /// What the rules promise, whatever the points are.
+    /// The promises of the rules hold for any points.
     #[test]
     fn states_follow_from_counting(
         drawn in proptest::collection::vec(0u8..3, 1..9),

@@ -20,7 +20,8 @@ pub const MAX_ALARM_HISTORY: usize = 1_000;
 /// Longest reason of a state and its data, characters (service model, 2010-08-01).
 const MAX_REASON_CHARS: usize = 1_023;
 const MAX_REASON_DATA_CHARS: usize = 4_000;
-/// Where an action must begin, and what its kinds are. Region and account are those of the lab.
+/// Beginning of the ARN of an action of the lab; the type of the action follows. Region and account
+/// are those of the lab.
 const ACTION_PREFIX: &str = "arn:aws:headrace:";
 /// Services whose ARNs CloudWatch takes as actions of alarms (CloudWatch API, PutMetricAlarm).
 const RECORDED: [&str; 7] = ["sns", "lambda", "autoscaling", "automate", "swf", "ssm", "ssm-incidents"];
@@ -30,17 +31,17 @@ const RECORDED: [&str; 7] = ["sns", "lambda", "autoscaling", "automate", "swf", 
 pub struct AlarmRequest {
     /// Unix milliseconds of the wall clock.
     pub wall_ms: u64,
-    /// What is asked.
+    /// Command.
     pub command: AlarmCommand,
 }
 
-/// What can be asked of alarms. Those marked *daemon* report what it found or did.
+/// Commands about alarms. Those marked *daemon* report what it found or did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlarmCommand {
     /// Makes an alarm, or replaces all of its configuration. Tags count for a new one only.
     Put {
-        /// All of it.
+        /// Whole configuration.
         spec: Box<AlarmSpec>,
         /// Tags.
         tags: BTreeMap<String, String>,
@@ -56,16 +57,16 @@ pub enum AlarmCommand {
         name: String,
         /// State.
         state: State,
-        /// Why.
+        /// Reason of the state.
         reason: String,
-        /// Why, as JSON.
+        /// Reason of the state, as JSON.
         reason_data: Option<String>,
     },
     /// Switches actions on or off. Names without an alarm are left out, as CloudWatch does.
     EnableActions {
         /// Names.
         names: Vec<String>,
-        /// Whether the actions are carried out.
+        /// True to carry the actions out.
         enabled: bool,
     },
     /// Removes tags by key, then sets tags.
@@ -77,15 +78,15 @@ pub enum AlarmCommand {
         /// Keys to remove.
         remove: Vec<String>,
     },
-    /// *Daemon*: what an evaluation came to.
+    /// *Daemon*: an evaluation ended.
     Evaluated {
         /// Name.
         name: String,
         /// State.
         state: State,
-        /// Why.
+        /// Reason of the state.
         reason: String,
-        /// Why, as JSON.
+        /// Reason of the state, as JSON.
         reason_data: String,
     },
     /// *Daemon*: an action was tried.
@@ -94,28 +95,28 @@ pub enum AlarmCommand {
         name: String,
         /// The action.
         action: String,
-        /// Whether it worked.
+        /// True if the action was carried out.
         succeeded: bool,
-        /// How it went, in words.
+        /// Sentence about the result.
         outcome: String,
     },
 }
 
-/// What happened to alarms. Written to the journal: nothing is renamed or taken away.
+/// Changes of alarms. Written to the journal: nothing is renamed or taken away.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // the fields are those of the commands
 pub enum AlarmChange {
-    /// This is its configuration now.
+    /// The alarm has this configuration from now on.
     Put {
         wall_ms: u64,
         spec: Box<AlarmSpec>,
         #[serde(default)]
         tags: BTreeMap<String, String>,
     },
-    /// It is gone.
+    /// The alarm is gone.
     Deleted { wall_ms: u64, name: String },
-    /// This is its state now.
+    /// The alarm is in this state from now on.
     StateSet {
         wall_ms: u64,
         name: String,
@@ -124,7 +125,7 @@ pub enum AlarmChange {
         #[serde(default)]
         reason_data: Option<String>,
     },
-    /// Its actions are switched on or off.
+    /// The actions of the alarm are switched on or off.
     ActionsEnabled { wall_ms: u64, name: String, enabled: bool },
     /// Keys removed, then tags set.
     Tagged {
@@ -139,7 +140,7 @@ pub enum AlarmChange {
 }
 
 impl AlarmChange {
-    /// The name of the alarm.
+    /// Returns the name of the alarm.
     pub fn name(&self) -> &str {
         match self {
             AlarmChange::Put { spec, .. } => &spec.alarm_name,
@@ -151,7 +152,8 @@ impl AlarmChange {
         }
     }
 
-    /// Whether the change must be on disk before anyone is told. How an action went need not be.
+    /// Returns true if the change must be on disk before any caller gets its answer. The result of
+    /// an action need not be.
     pub fn must_last(&self) -> bool {
         !matches!(self, AlarmChange::ActionDone { .. })
     }
@@ -160,27 +162,27 @@ impl AlarmChange {
 /// An alarm. Times are Unix milliseconds of the wall clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AlarmRecord {
-    /// Its configuration.
+    /// Configuration of the alarm.
     pub spec: AlarmSpec,
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// When it was configured last.
+    /// Time of the last configuration, Unix milliseconds.
     pub configured_ms: u64,
-    /// Its state.
+    /// State of the alarm.
     pub state: State,
-    /// Why.
+    /// Reason of the state.
     pub reason: String,
-    /// Why, as JSON.
+    /// Reason of the state, as JSON.
     #[serde(default)]
     pub reason_data: Option<String>,
-    /// When the state was set last.
+    /// Time at which the state was set last, Unix milliseconds.
     pub state_ms: u64,
-    /// When it became another.
+    /// Time at which the state became another, Unix milliseconds.
     pub transitioned_ms: u64,
 }
 
-/// What happened to an alarm, as DescribeAlarmHistory shows it.
+/// Item of the history of an alarm, as DescribeAlarmHistory shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryItem {
     /// Number in order, from 0 on, never used again.
@@ -193,7 +195,7 @@ pub struct HistoryItem {
     pub kind: String,
     /// A sentence.
     pub summary: String,
-    /// What happened, as JSON.
+    /// Data about the item, as JSON.
     pub data: String,
 }
 
@@ -209,7 +211,7 @@ pub struct Alarms {
     pub next_item: u64,
 }
 
-/// A refusal with CloudWatch's code and sentence.
+/// Makes a refusal with CloudWatch's code and sentence.
 pub fn refused(refusal: Refusal) -> ControlError {
     let kind = match refusal.code {
         Code::ResourceNotFound => ErrorKind::NotFound,
@@ -221,8 +223,8 @@ pub fn refused(refusal: Refusal) -> ControlError {
     ControlError::new(kind, refusal.value, rule, "CloudWatch API text, PyPI botocore 1.43.11", hint).says(refusal.code.as_str(), refusal.message)
 }
 
-/// The service of an action of AWS, which CloudWatch takes and the lab only records: it has none of
-/// these services (CloudWatch API, PutMetricAlarm, AlarmActions).
+/// Returns the service of an action of AWS, which CloudWatch takes and the lab only records: it has
+/// none of these services (CloudWatch API, PutMetricAlarm, AlarmActions).
 pub fn recorded_action(action: &str) -> Option<&str> {
     let mut parts = action.splitn(6, ':');
     let (arn, partition, service) = (parts.next()?, parts.next()?, parts.next()?);
@@ -230,7 +232,7 @@ pub fn recorded_action(action: &str) -> Option<&str> {
     (arn == "arn" && partition.starts_with("aws") && RECORDED.contains(&service) && !resource.is_empty()).then_some(service)
 }
 
-/// Kind and name of an action: `("command", NAME)` or `("webhook", NAME)`.
+/// Returns the kind and name of an action: `("command", NAME)` or `("webhook", NAME)`.
 pub fn action_parts(action: &str) -> Option<(&str, &str)> {
     let mut parts = action.strip_prefix(ACTION_PREFIX)?.splitn(3, ':');
     let (_region, _account, resource) = (parts.next()?, parts.next()?, parts.next()?);
@@ -240,7 +242,7 @@ pub fn action_parts(action: &str) -> Option<(&str, &str)> {
 }
 
 impl Alarms {
-    /// An alarm by its name.
+    /// Returns an alarm by its name.
     ///
     /// # Errors
     /// There is none.

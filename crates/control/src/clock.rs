@@ -11,20 +11,21 @@ pub struct LabClock {
 }
 
 impl LabClock {
-    /// A clock that shows `lab_ms` when the monotonic clock shows `monotonic_ns`: the Unix time for
-    /// a new lab, the last known lab time for one that was down.
+    /// Makes a clock that shows `lab_ms` when the monotonic clock shows `monotonic_ns`: the Unix
+    /// time for a new lab, the last known lab time for one that was down.
     pub fn new(lab_ms: u64, monotonic_ns: u64, time_scale: u32) -> LabClock {
         LabClock { anchor_lab_ms: lab_ms, anchor_monotonic_ns: monotonic_ns, time_scale: time_scale.max(1) }
     }
 
-    /// Lab time now.
+    /// Returns the lab time now, Unix milliseconds.
     pub fn lab_ms(&self, monotonic_ns: u64) -> u64 {
         let passed_ns = u128::from(monotonic_ns.saturating_sub(self.anchor_monotonic_ns));
         let passed_ms = passed_ns * u128::from(self.time_scale) / 1_000_000;
         self.anchor_lab_ms.saturating_add(u64::try_from(passed_ms).unwrap_or(u64::MAX))
     }
 
-    /// When the monotonic clock shows at least `lab_ms`; the past is now.
+    /// Returns the time of the monotonic clock at which the lab time is at least `lab_ms`; the past
+    /// is now.
     pub fn monotonic_ns(&self, lab_ms: u64) -> u64 {
         let ahead_ns = u128::from(lab_ms.saturating_sub(self.anchor_lab_ms)) * 1_000_000;
         let wait_ns = ahead_ns.div_ceil(u128::from(self.time_scale));

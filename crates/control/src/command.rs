@@ -1,5 +1,5 @@
-//! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon*
-//! report how the daemon's part of an earlier one ended.
+//! Commands to the lab. A volume is named by its id or its name. Commands marked *daemon* report
+//! how the daemon's part of an earlier one ended.
 
 use crate::alarms::AlarmRequest;
 use crate::keys::KeyCommand;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct CreateRequest {
     /// Storage notation; "" where type, size, IOPS and MiB/s are given one by one.
     pub spec: String,
-    /// Type, like gp3; none: gp2, as EC2 has it.
+    /// Type, like gp3; None for gp2, as EC2 has it.
     pub volume_type: Option<String>,
     /// Size, GiB.
     pub size_gib: Option<u64>,
@@ -23,15 +23,15 @@ pub struct CreateRequest {
     pub iops: Option<u64>,
     /// Provisioned MiB/s.
     pub throughput_mib_s: Option<u64>,
-    /// Availability zone; none: the lab's.
+    /// Availability zone; None for the lab's.
     pub zone: Option<String>,
-    /// Id of the availability zone; none: the lab's.
+    /// Id of the availability zone; None for the lab's.
     pub zone_id: Option<String>,
-    /// Encrypted; none: as the lab's default says.
+    /// True to encrypt it; None for the lab's default.
     pub encrypted: Option<bool>,
-    /// The key that wraps its data key; none: the default one.
+    /// KMS key that wraps its data key; None for the default key.
     pub kms_key: Option<String>,
-    /// Whether several instances may attach it at once: refused, since the lab has one instance.
+    /// True if several instances may attach it at once: refused, since the lab has one instance.
     pub multi_attach: bool,
     /// Unique name.
     pub name: Option<String>,
@@ -52,26 +52,26 @@ pub struct CreateRequest {
     pub source_volume: Option<String>,
 }
 
-/// How a volume is attached.
+/// Options of attaching a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachRequest {
     /// Attach name like `sdf` or `/dev/sdf`; else the first free one.
     pub name: Option<String>,
     /// The attach name as EC2 takes it: only names of EBS devices.
     pub device_name: Option<String>,
-    /// Id of the instance; none: the lab's.
+    /// Id of the instance; None for the lab's.
     pub instance: Option<String>,
-    /// Whether requests complete without the model's delays.
+    /// True if requests complete without the model's delays.
     pub unpaced: bool,
-    /// Measure the machine's own latency and ceiling.
+    /// True to measure the machine's own latency and ceiling.
     pub probe: bool,
 }
 
-/// How a volume is detached.
+/// Options of detaching a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DetachRequest {
-    /// Whether it is detached under a mounted filesystem too, and a second time.
+    /// True to detach under a mounted filesystem too, and a second time.
     pub force: bool,
     /// The instance it must be attached to, if the caller names one.
     pub instance: Option<String>,
@@ -79,8 +79,8 @@ pub struct DetachRequest {
     pub name: Option<String>,
 }
 
-/// What a modification changes; what is none stays as it is. Of an array: size is that of the
-/// array, the rest is of each member, as in the notation.
+/// Changes of a modification; fields that are None stay as they are. The size of an array is that
+/// of the whole array, the other fields are for each member, as in the notation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModifyRequest {
     /// Usable size afterwards, GiB.
@@ -113,7 +113,7 @@ pub enum Command {
     VolumeFailed {
         /// Volume.
         volume: String,
-        /// Why, in words.
+        /// Reason in words.
         reason: String,
     },
     /// Deletes a volume and its data.
@@ -128,20 +128,20 @@ pub enum Command {
     },
     /// Sets and removes tags; removing one that is not there is nothing.
     Tag(TagRequest),
-    /// Sets attributes of a volume; none: as it is.
+    /// Sets attributes of a volume; those that are None stay as they are.
     SetAttributes {
         /// Volume.
         volume: String,
-        /// Whether I/O goes on after a check that failed.
+        /// True if I/O goes on after a check that failed.
         auto_enable_io: Option<bool>,
-        /// Whether it goes with the instance; only while attached.
+        /// True if the volume is deleted with the instance; only while attached.
         delete_on_termination: Option<bool>,
     },
-    /// Makes a block device of it.
+    /// Makes a block device of a volume.
     Attach {
         /// Volume.
         volume: String,
-        /// How.
+        /// Options.
         request: AttachRequest,
     },
     /// *Daemon*: the device is there, or there again after a restart.
@@ -155,23 +155,23 @@ pub enum Command {
     AttachFailed {
         /// Volume.
         volume: String,
-        /// Why, in words.
+        /// Reason in words.
         reason: String,
     },
     /// Takes the device away.
     Detach {
         /// Volume.
         volume: String,
-        /// How.
+        /// Options.
         request: DetachRequest,
     },
-    /// *Daemon*: it is mounted or open.
+    /// *Daemon*: the volume is mounted or open, and stays attached.
     DetachBusy {
         /// Volume.
         volume: String,
-        /// What made it fail, in words.
+        /// Reason in words.
         reason: String,
-        /// Detached as soon as it is not, as EC2 does it.
+        /// True to detach as soon as it is not in use any more, as EC2 does it.
         waits: bool,
     },
     /// *Daemon*: the device is gone.
@@ -183,41 +183,41 @@ pub enum Command {
     Modify {
         /// Volume.
         volume: String,
-        /// What it becomes.
+        /// Changes.
         request: ModifyRequest,
     },
     /// *Daemon*: the device or its files could not grow.
     ModifyFailed {
         /// Volume.
         volume: String,
-        /// Why, in words.
+        /// Reason in words.
         reason: String,
     },
     /// Sets the credit balance.
     SetBalance {
         /// Volume.
         volume: String,
-        /// One member; else all that have credits.
+        /// Index of a member; None for all that have credits.
         member: Option<u32>,
-        /// 0 to 100.
+        /// Balance, percent of the capacity, 0 to 100.
         percent: f64,
     },
     /// Makes a member (0 for a single volume) slow until it is restored.
     SlowMember {
         /// Volume.
         volume: String,
-        /// Index.
+        /// Index of the member.
         member: u32,
-        /// What is left of its caps, 0.1 to 100 %; kept in thousandths.
+        /// Share of the caps that remains, 0.1 to 100 %; kept in thousandths.
         caps_percent: f64,
-        /// Added to every request, ms, up to a minute; kept in microseconds.
+        /// Latency added to every request, ms, up to a minute; kept in microseconds.
         extra_ms: f64,
     },
     /// Loses a member.
     FailMember {
         /// Volume.
         volume: String,
-        /// Index.
+        /// Index of the member.
         member: u32,
     },
     /// Ends slowness; brings back a lost member where nothing was written without it (no
@@ -225,23 +225,23 @@ pub enum Command {
     RestoreMember {
         /// Volume.
         volume: String,
-        /// Index.
+        /// Index of the member.
         member: u32,
     },
     /// Puts a new volume in the place of a member and rebuilds it.
     ReplaceMember {
         /// Volume.
         volume: String,
-        /// Index.
+        /// Index of the member.
         member: u32,
         /// Most MiB/s of the rebuild; else as fast as members allow.
         mib_s: Option<u64>,
     },
-    /// *Daemon*: how far a rebuild is.
+    /// *Daemon*: progress of a rebuild.
     MemberRebuilding {
         /// Volume.
         volume: String,
-        /// Index.
+        /// Index of the member.
         member: u32,
         /// Bytes done.
         done_bytes: u64,
@@ -250,13 +250,13 @@ pub enum Command {
     MemberRebuilt {
         /// Volume.
         volume: String,
-        /// Index.
+        /// Index of the member.
         member: u32,
     },
-    /// About keys.
+    /// A command about keys.
     Key(KeyCommand),
     /// A command for an alarm.
     Alarm(AlarmRequest),
-    /// About snapshots.
+    /// A command about snapshots.
     Snapshot(SnapshotCommand),
 }

@@ -1,5 +1,5 @@
-//! What happened. Written to the journal, so a name or a field is never changed or taken away; new
-//! fields have a default.
+//! Events of the lab. Written to the journal, so a name or a field is never changed or taken away;
+//! new fields have a default.
 
 use crate::alarms::AlarmChange;
 use crate::ids::VolumeId;
@@ -16,20 +16,20 @@ use std::collections::BTreeMap;
 pub struct Event {
     /// Lab time, Unix milliseconds.
     pub at_ms: u64,
-    /// What changed.
+    /// Change.
     pub change: Change,
 }
 
 impl Event {
-    /// The last step of making and of deleting a volume: the first is on disk, and a start of the
-    /// daemon takes the last one again where it finds the first alone. So it need not be written
-    /// before the next event that must last.
+    /// Returns true for the last step of making and of deleting a volume: the first is on disk, and
+    /// a start of the daemon takes the last one again where it finds the first alone. So it need
+    /// not be written before the next event that must last.
     pub fn is_repeated_at_start(&self) -> bool {
         matches!(self.change, Change::VolumeReady { .. } | Change::VolumeDeleted { .. })
     }
 
-    /// Whether the event must be on disk before anyone is told. Progress need not be: it is
-    /// measured again.
+    /// Returns true if the event must be on disk before any caller gets its answer. Progress need
+    /// not be: it is measured again.
     pub fn must_last(&self) -> bool {
         match &self.change {
             Change::MemberRebuilding { .. } => false,
@@ -40,22 +40,22 @@ impl Event {
     }
 }
 
-/// What changed.
+/// Changes of the lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // the fields are those of the command of the same name
 pub enum Change {
-    /// These are the settings now.
+    /// The lab has these settings from now on.
     Configured { settings: Settings },
     /// A volume begins to exist.
     VolumeCreated { volume: VolumeId, new: NewVolume },
-    /// It can be attached.
+    /// The volume can be attached.
     VolumeReady { volume: VolumeId },
-    /// It cannot be used any more.
+    /// The volume cannot be used any more.
     VolumeFailed { volume: VolumeId, reason: String },
-    /// Its files are being removed.
+    /// The files of the volume are being removed.
     VolumeDeleting { volume: VolumeId },
-    /// It is gone.
+    /// The volume is gone.
     VolumeDeleted { volume: VolumeId },
     /// Keys removed, then tags set.
     TagsChanged {
@@ -65,7 +65,7 @@ pub enum Change {
         #[serde(default)]
         remove: Vec<String>,
     },
-    /// Attributes as they are now.
+    /// The volume has these attributes from now on.
     AttributesSet { volume: VolumeId, auto_enable_io: bool, delete_on_termination: bool },
     /// A device is being made.
     AttachmentStarted {
@@ -87,14 +87,14 @@ pub enum Change {
         #[serde(default)]
         force: bool,
     },
-    /// It is in use and stays.
+    /// The device is in use and stays.
     DetachmentBusy {
         volume: VolumeId,
         reason: String,
         #[serde(default)]
         waits: bool,
     },
-    /// It is gone.
+    /// The device is gone.
     Detached { volume: VolumeId },
     /// A modification was accepted.
     ModificationStarted { volume: VolumeId, modification: Modification },
@@ -108,7 +108,7 @@ pub enum Change {
     BalanceSet { volume: VolumeId, member: u32, per_million: u32 },
     /// A member is slow.
     MemberSlowed { volume: VolumeId, member: u32, caps_per_mille: u32, extra_latency_us: u64 },
-    /// A member is as it should be.
+    /// A member performs as its limits say again.
     MemberRestored { volume: VolumeId, member: u32 },
     /// A member is lost.
     MemberFailed { volume: VolumeId, member: u32 },
@@ -120,9 +120,9 @@ pub enum Change {
         #[serde(default)]
         mib_s: Option<u64>,
     },
-    /// Progress of its rebuild.
+    /// The rebuild of the member has come this far.
     MemberRebuilding { volume: VolumeId, member: u32, done_bytes: u64 },
-    /// Its rebuild is complete.
+    /// The rebuild of the member is complete.
     MemberRebuilt { volume: VolumeId, member: u32 },
     /// A change of a client token.
     Token(TokenChange),
@@ -135,7 +135,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Id of what it is about: what a repeated call is answered with.
+    /// Returns the id of what it is about, which answers a repeated call.
     pub fn subject(&self) -> Option<String> {
         match self {
             Change::Key(change) => change.key().cloned(),
@@ -144,7 +144,7 @@ impl Change {
         }
     }
 
-    /// Whether [`crate::Lab::next_due`] may be earlier after it.
+    /// Returns true if [`crate::Lab::next_due`] may be earlier after it.
     pub fn may_become_due(&self) -> bool {
         match self {
             Change::Configured { .. }
@@ -179,7 +179,7 @@ impl Change {
         }
     }
 
-    /// The volume it belongs to; settings, tokens and snapshots belong to none.
+    /// Returns the volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
             Change::Configured { .. } | Change::Token(_) | Change::Key(_) | Change::Alarm(_) | Change::Snapshot(_) => None,

@@ -10,7 +10,7 @@ pub(crate) fn draw_id(prefix: &str, ids: &mut dyn FnMut() -> u64) -> String {
     format!("{prefix}-0{:016x}", ids())
 }
 
-/// An id for a fault: faults live in the device, which asks for one here so that all ids look
+/// Makes an id for a fault: faults live in the device, which asks for one here so that all ids look
 /// alike.
 pub fn fault_id(ids: &mut impl FnMut() -> u64) -> String {
     draw_id("fault", ids)
@@ -23,7 +23,7 @@ pub fn fault_id(ids: &mut impl FnMut() -> u64) -> String {
 pub struct VolumeId(String);
 
 impl VolumeId {
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -83,7 +83,7 @@ impl FromStr for VolumeId {
 pub struct SnapshotId(String);
 
 impl SnapshotId {
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

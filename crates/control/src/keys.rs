@@ -31,19 +31,19 @@ const MAX_POLICY: usize = 32_768;
 const MAX_ALIAS: usize = 256;
 const KMS_API: &str = "KMS API text, PyPI botocore 1.43.11";
 
-/// Where a key stands; KMS's names.
+/// State of a key, with KMS's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeyState {
     /// The key can be used.
     Enabled,
-    /// Cannot be used until it is enabled.
+    /// The key cannot be used until it is enabled.
     Disabled,
-    /// Cannot be used, and is deleted on its day.
+    /// The key cannot be used, and is deleted on its day.
     PendingDeletion,
 }
 
 impl KeyState {
-    /// KMS's name.
+    /// Returns KMS's name.
     pub fn as_str(self) -> &'static str {
         match self {
             KeyState::Enabled => "Enabled",
@@ -53,17 +53,17 @@ impl KeyState {
     }
 }
 
-/// Who may use a key for what, besides its policy: kept and told, not enforced.
+/// Permission to use a key, in addition to its policy: kept and shown, not enforced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Id.
     pub id: String,
-    /// Who may use the key.
+    /// Principal that may use the key.
     pub grantee: String,
-    /// Who may end the grant.
+    /// Principal that may end the grant.
     #[serde(default)]
     pub retiring: Option<String>,
-    /// What for.
+    /// Operations of KMS that the grant allows.
     pub operations: Vec<String>,
     /// Name.
     #[serde(default)]
@@ -86,9 +86,9 @@ pub struct NewKey {
     pub policy: String,
     /// Tags.
     pub tags: BTreeMap<String, String>,
-    /// Whether EBS made the key for itself, with [`EBS_ALIAS`].
+    /// True if EBS made the key for itself, with [`EBS_ALIAS`].
     pub managed: bool,
-    /// Where it is, when its material is in KMS elsewhere.
+    /// Key and endpoint in KMS elsewhere, when its material is there.
     pub elsewhere: Option<String>,
 }
 
@@ -97,13 +97,13 @@ pub struct NewKey {
 pub struct KeyRecord {
     /// Id: a UUID.
     pub id: String,
-    /// What it was made with, and what became of that.
+    /// Properties that the key was made with, with later changes.
     pub new: NewKey,
-    /// Its state.
+    /// State of the key.
     pub state: KeyState,
     /// Lab time of its creation, Unix milliseconds.
     pub created_ms: u64,
-    /// When it will be deleted.
+    /// Lab time of its deletion, Unix milliseconds; None if none is planned.
     #[serde(default)]
     pub deletion_ms: Option<u64>,
     /// Grants.
@@ -122,7 +122,7 @@ pub struct Alias {
     pub updated_ms: u64,
 }
 
-/// What can be asked of keys. A key is named by its id, its ARN, an alias or the ARN of one.
+/// Commands about keys. A key is named by its id, its ARN, an alias or the ARN of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // `key` names the key everywhere
@@ -137,7 +137,7 @@ pub enum KeyCommand {
     ScheduleDeletion { key: String, days: u32 },
     /// Will not be deleted; it is disabled then.
     CancelDeletion { key: String },
-    /// Gives a key another description or policy; none: as it is.
+    /// Gives a key another description or policy; a field that is None stays as it is.
     Update { key: String, description: Option<String>, policy: Option<String> },
     /// Sets and removes tags.
     Tag { key: String, request: TagRequest },
@@ -149,15 +149,15 @@ pub enum KeyCommand {
     CreateGrant { key: String, grant: Grant },
     /// No such grant any more.
     EndGrant { key: String, grant: String },
-    /// Whether new volumes are encrypted when they do not say so.
+    /// True to encrypt new volumes that do not ask for it.
     EncryptByDefault { encrypt: bool },
-    /// The key of new encrypted volumes; none: the one EBS makes for itself.
+    /// The key of new encrypted volumes; None for the one that EBS makes for itself.
     SetDefault { key: Option<String> },
     /// *Daemon*: the data key of a new volume is made.
     VolumeKey { volume: String, wrapped: String },
 }
 
-/// What changed.
+/// Changes of keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // the fields are those of the command of the same name
@@ -176,7 +176,7 @@ pub enum KeyChange {
 }
 
 impl KeyChange {
-    /// Id of the key that it is about.
+    /// Returns the id of the key that it is about.
     pub(crate) fn key(&self) -> Option<&String> {
         match self {
             KeyChange::Created { key, .. }
@@ -198,13 +198,13 @@ pub struct Keys {
     pub keys: BTreeMap<String, KeyRecord>,
     /// Aliases by name, with `alias/`.
     pub aliases: BTreeMap<String, Alias>,
-    /// The key of new encrypted volumes; none: that of [`EBS_ALIAS`].
+    /// The key of new encrypted volumes; None for that of [`EBS_ALIAS`].
     pub default_key: Option<String>,
-    /// Whether new volumes are encrypted when they do not say so.
+    /// True if new volumes are encrypted that do not ask for it.
     pub encrypt_by_default: bool,
 }
 
-/// The ARN of a key, or of an alias.
+/// Returns the ARN of a key, or of an alias.
 pub fn key_arn(settings: &Settings, key: &str) -> String {
     let kind = if key.starts_with("alias/") { "" } else { "key/" };
     format!("arn:aws:kms:{}:{ACCOUNT}:{kind}{key}", settings.region)
@@ -215,7 +215,7 @@ fn refuse(kind: ErrorKind, value: &str, rule: impl Into<String>, hint: &str, cod
 }
 
 impl Keys {
-    /// A key by id, ARN, alias, or ARN of an alias.
+    /// Returns a key by id, ARN, alias, or ARN of an alias.
     ///
     /// # Errors
     /// There is none, or it is of another region or account.
@@ -238,7 +238,7 @@ impl Keys {
         })
     }
 
-    /// A key that can be used now.
+    /// Returns a key that can be used now.
     ///
     /// # Errors
     /// There is none, or its state does not allow it.
@@ -271,13 +271,13 @@ impl Keys {
         }
     }
 
-    /// The key of new encrypted volumes that name none; none where EBS has made none yet.
+    /// Returns the key of new encrypted volumes that name none; none where EBS has made none yet.
     pub fn default_for_volumes(&self) -> Option<&KeyRecord> {
         let named = self.default_key.as_ref().or(self.aliases.get(EBS_ALIAS).map(|alias| &alias.key))?;
         self.keys.get(named)
     }
 
-    /// The key of a new volume: that which it names, or the default one.
+    /// Returns the key of a new volume: that which it names, or the default one.
     ///
     /// # Errors
     /// There is no such key, or it cannot be used, in EC2's words.
@@ -290,7 +290,7 @@ impl Keys {
         self.usable(settings, named).map(|key| Some(key.id.clone())).map_err(of_ec2)
     }
 
-    /// What is due by itself until `now_ms`, each with its lab time: keys whose day has come.
+    /// Returns the deletions of keys that are due until `now_ms`, each with its lab time.
     pub(crate) fn due(&self, now_ms: u64) -> Vec<(u64, KeyChange)> {
         let over = |key: &&KeyRecord| key.deletion_ms.is_some_and(|at_ms| at_ms <= now_ms);
         let deleted = self.keys.values().filter(over);
@@ -335,7 +335,7 @@ impl Keys {
     }
 }
 
-/// What KMS refuses, as EC2 says it of a volume's key.
+/// Turns a refusal of KMS into EC2's sentence about a volume's key.
 pub fn of_ec2(error: ControlError) -> ControlError {
     let message = error.problem().message.clone();
     match error.problem().code.as_str() {
@@ -352,7 +352,7 @@ fn pending(id: &str, arn: &str) -> ControlError {
     refuse(ErrorKind::IncorrectState, id, "is a key that will be deleted", hint, "KMSInvalidStateException", format!("{arn} is pending deletion."))
 }
 
-/// The changes a command makes.
+/// Returns the changes a command makes.
 pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let find = |key: &str| keys.find(settings, key);
     // Those that EBS made for itself are not the user's to change.
@@ -413,7 +413,7 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
             let key = key.as_deref().map(|key| keys.usable(settings, key).map_err(of_ec2)).transpose()?.map(|key| key.id.clone());
             Ok(if key == keys.default_key { Vec::new() } else { vec![KeyChange::DefaultSet { key }] })
         }
-        // Of a volume: the lab finds it.
+        // The lab finds the volume.
         KeyCommand::VolumeKey { .. } => Ok(Vec::new()),
     }
 }
@@ -526,7 +526,7 @@ fn create_grant(key: &KeyRecord, grant: &Grant) -> Result<Vec<KeyChange>, Contro
         let (rule, message) = (format!("a key has at most {MOST_GRANTS} grants"), format!("A key has at most {MOST_GRANTS} grants."));
         return Err(refuse(ErrorKind::LimitExceeded, &key.id, rule, "Revoke grants that are no longer needed.", "LimitExceededException", message));
     }
-    // The same name and content again are the same grant (KMS API, CreateGrant).
+    // A grant with the same name and content is the same grant (KMS API, CreateGrant).
     let same = |candidate: &&Grant| candidate.name.is_some() && Grant { id: grant.id.clone(), created_ms: grant.created_ms, ..(*candidate).clone() } == *grant;
     Ok(match key.grants.iter().find(same) {
         Some(_) => Vec::new(),

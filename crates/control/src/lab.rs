@@ -15,10 +15,10 @@ use crate::volumes::{self, attachments, members, modifications};
 use std::collections::BTreeSet;
 
 impl Lab {
-    /// The events a command makes; changes nothing. `now_ms` is lab time in Unix milliseconds (a
-    /// time before the last event counts as that), `ids` a source of random numbers for ids and
-    /// seeds. Apply what is [`Lab::due`] first: a rule sees the state as it was applied. No event
-    /// at all means there was nothing to do.
+    /// Returns the events a command makes; changes nothing. `now_ms` is lab time in Unix
+    /// milliseconds (a time before the last event counts as that), `ids` a source of random numbers
+    /// for ids and seeds. Apply what is [`Lab::due`] first: a rule sees the state as it was
+    /// applied. No event at all means there was nothing to do.
     ///
     /// # Errors
     /// The rule that forbids it, in words.
@@ -130,8 +130,8 @@ impl Lab {
         }
     }
 
-    /// What happens without a command, until `now_ms`: modifications that begin to optimize and
-    /// that are completed, snapshots that leave the recycle bin, fast restores that are ready.
+    /// Returns the events without a command until `now_ms`: modifications that begin to optimize
+    /// and that are completed, snapshots that leave the recycle bin, fast restores that are ready.
     /// Events are in order of time, each with the exact time at which it was due. A volume that
     /// must grow does so at its `ModificationOptimizing`; when that cannot be done, decide
     /// [`Command::ModifyFailed`] instead of applying the event, and ask again.
@@ -144,7 +144,7 @@ impl Lab {
         events
     }
 
-    /// The lab time of the next event of [`Lab::due`].
+    /// Returns the lab time of the next event of [`Lab::due`].
     pub fn next_due(&self) -> Option<u64> {
         let deletions = self.keys.keys.values().filter_map(|key| key.deletion_ms);
         modifications::next_due(&self.volumes).into_iter().chain(snapshots::next_due(&self.snapshots)).chain(deletions).min()
@@ -152,7 +152,8 @@ impl Lab {
 
     /// Adds the key of its encryption to the changes that create a volume, where it is encrypted.
     fn with_key(&self, request: &CreateRequest, mut changes: Vec<Change>) -> Result<Vec<Change>, ControlError> {
-        // Of an encrypted snapshot or volume: encrypted, and under its key where none is named.
+        // A volume from an encrypted snapshot or volume is encrypted, under the key of its source
+        // if the request names none.
         let of_snapshot = changes.iter().find_map(|change| match change {
             Change::VolumeCreated { new, .. } => new.origin.as_ref()?.encryption.as_ref().map(|encryption| encryption.key.clone()),
             _ => None,
@@ -171,7 +172,7 @@ impl Lab {
         Ok(changes)
     }
 
-    /// Tags of resources of any kind: what an id begins with says which.
+    /// Decides a command for tags of resources of any type: the beginning of an id says which.
     fn tag(&self, request: &TagRequest) -> Result<Vec<Change>, ControlError> {
         let mut changes = Vec::new();
         let mut seen = BTreeSet::new();

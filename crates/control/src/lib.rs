@@ -1,4 +1,4 @@
-//! What may happen to a volume of the lab, and when: pure state machines.
+//! Rules of the lab, and their times: pure state machines.
 //!
 //! ```text
 //!  command --> decide(now, ids) --> events --> journal --> apply --> Lab
@@ -12,9 +12,9 @@
 //! that was made when it was decided, so the same events give the same [`Lab`], on any machine and
 //! in any later version.
 //!
-//! States have EC2's names. What EC2 does in its own time (create, attach, detach, delete) has two
-//! halves here: the user's command, and a second one by which the daemon reports how its part ended
-//! ([`Command::Created`], [`Command::Attached`], ...).
+//! States have EC2's names. Calls that EC2 completes in its own time (create, attach, detach,
+//! delete) have two halves here: the user's command, and a second one by which the daemon reports
+//! how its part ended ([`Command::Created`], [`Command::Attached`], ...).
 //!
 //! Imports go down only:
 //!

@@ -1,4 +1,4 @@
-//! What holds for the whole lab: the instance all volumes are attached to, the day whose limits new
+//! Settings of the whole lab: the instance all volumes are attached to, the day whose limits new
 //! volumes get, the speed of lab time.
 
 use crate::error::{ControlError, ErrorKind, API_TEXT, LAB_RULE};
@@ -12,9 +12,9 @@ const MAX_TIME_SCALE: u32 = 1_000_000;
 /// Durations of a modification, in milliseconds of lab time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModificationTimes {
-    /// How long a modification stays in `modifying`.
+    /// Duration of the state `modifying`.
     pub modifying_ms: u64,
-    /// How long a modification stays in `optimizing`.
+    /// Duration of the state `optimizing`.
     pub optimizing_ms: u64,
 }
 
@@ -22,23 +22,23 @@ pub struct ModificationTimes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Instance type; none: volumes alone.
+    /// Instance type; None for volumes without an instance.
     pub instance_type: Option<String>,
-    /// Day of the limits of new volumes; none: the newest known.
+    /// Day of the limits of new volumes; None for the newest in the catalog.
     pub as_of: Option<NaiveDate>,
-    /// How many times as fast as the wall lab time runs.
+    /// Speed of lab time, a multiple of the wall clock's.
     pub time_scale: u32,
     /// Region, for prices and for the lab's one availability zone.
     pub region: String,
     /// EC2's id of the one instance that all volumes are attached to; "" until it was drawn.
     pub instance_id: String,
-    /// Durations of modifications; none: the model's guess by the data a volume holds.
+    /// Durations of modifications; None for the model's guess by the data a volume holds.
     pub modification_times: Option<ModificationTimes>,
-    /// URL of the object store of snapshots; none: a folder of the lab.
+    /// URL of the object store of snapshots; None for a folder of the lab.
     pub snapshot_store: Option<String>,
 }
 
-/// A change of the settings; what is none stays as it is.
+/// Change of the settings; fields that are None stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SettingsRequest {
@@ -47,7 +47,7 @@ pub struct SettingsRequest {
     pub instance_type: Option<String>,
     /// Day of the limits of new volumes, `YYYY-MM-DD`, or `newest`.
     pub as_of: Option<String>,
-    /// How many times as fast as the wall lab time runs.
+    /// Speed of lab time, a multiple of the wall clock's.
     pub time_scale: Option<u32>,
     /// Region, for prices.
     pub region: Option<String>,
@@ -72,18 +72,18 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The day of new volumes and of the instance.
+    /// Returns the day of new volumes and of the instance.
     pub fn day(&self) -> NaiveDate {
         self.as_of.unwrap_or_else(|| Catalog::embedded().newest_date())
     }
 
-    /// The lab's one availability zone.
+    /// Returns the lab's one availability zone.
     pub fn zone(&self) -> String {
         format!("{}a", self.region)
     }
 
-    /// The id of that zone, like use1-az1: AWS shortens a region's words to their first letters,
-    /// and those of two directions (northeast) to both.
+    /// Returns the id of that zone, like use1-az1: AWS shortens a region's words to their first
+    /// letters, and those of two directions (northeast) to both.
     pub fn zone_id(&self) -> String {
         let mut words = self.region.split('-');
         let area = words.next().unwrap_or_default().to_string();
@@ -101,7 +101,7 @@ impl Settings {
         format!("{short}-az1")
     }
 
-    /// Whether a caller's zone, by name or id, is the lab's.
+    /// Checks that a caller's zone, by name or id, is the lab's.
     pub(crate) fn check_zone(&self, name: Option<&str>, id: Option<&str>) -> Result<(), ControlError> {
         let (zone, zone_id) = (self.zone(), self.zone_id());
         let hint = format!("The lab has one zone: {zone}, id {zone_id}.");
@@ -120,7 +120,7 @@ impl Settings {
         }
     }
 
-    /// Whether a caller's instance is the lab's.
+    /// Checks that a caller's instance is the lab's.
     pub(crate) fn check_instance_id(&self, given: Option<&str>) -> Result<(), ControlError> {
         let Some(other) = given.filter(|given| *given != self.instance_id) else { return Ok(()) };
         let hint = format!("The lab has one instance, this machine: {}.", self.instance_id);
@@ -131,7 +131,7 @@ impl Settings {
         })
     }
 
-    /// What the instance gives its volumes.
+    /// Returns the limits that the volumes share behind the instance; None without an instance.
     ///
     /// # Errors
     /// The type is not known, or was not on the lab's day.
@@ -141,7 +141,7 @@ impl Settings {
     }
 }
 
-/// Whether a text is an id of EC2: its prefix and 8 or 17 digits.
+/// Returns true if a text is an id of EC2: its prefix and 8 or 17 digits.
 pub(crate) fn is_id(text: &str, prefix: &str) -> bool {
     let digits = text.strip_prefix(prefix).unwrap_or_default();
     [8, 17].contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
@@ -151,8 +151,8 @@ pub(crate) fn day(text: &str) -> Result<NaiveDate, ControlError> {
     text.parse().map_err(|_| ControlError::invalid(text, "must be a day, YYYY-MM-DD", "--as-of", "Write it like 2018-08-15."))
 }
 
-/// The settings after a request; none where nothing changes. `attached` names a volume that is
-/// attached.
+/// Decides the settings after a request; None where nothing changes. `attached` names a volume that
+/// is attached.
 pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached: Option<&str>) -> Result<Option<Settings>, ControlError> {
     let SettingsRequest { instance_type, as_of, time_scale, region, modification_times, snapshot_store } = request;
     let mut settings = before.clone();
@@ -188,7 +188,8 @@ pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached:
     Ok(Some(settings))
 }
 
-/// The instance is what everything attached shares: it changes only while nothing is.
+/// Checks that the instance may change: all attached volumes share it, so it changes only while
+/// none is attached.
 fn check_instance(before: &Settings, settings: &Settings, attached: Option<&str>) -> Result<(), ControlError> {
     let limits = settings.instance()?;
     if before.instance().ok() == Some(limits) {

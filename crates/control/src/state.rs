@@ -35,7 +35,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A volume by id or by name.
+    /// Returns a volume by id or by name.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], with the volumes there are.

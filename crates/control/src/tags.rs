@@ -27,7 +27,7 @@ pub struct TagRequest {
 /// Tags to set, and keys to remove before.
 pub(crate) type TagChanges = (BTreeMap<String, String>, Vec<String>);
 
-/// What changes of the tags of a resource of any kind; none where nothing does.
+/// Returns the changes of the tags of a resource of any type; None without any.
 pub(crate) fn changed_tags(tags: &BTreeMap<String, String>, request: &TagRequest) -> Result<Option<TagChanges>, ControlError> {
     let TagRequest { set, remove, remove_equal, .. } = request;
     let gone = |key: &String, value: &String| remove.contains(key) || remove_equal.get(key) == Some(value);
@@ -43,7 +43,7 @@ pub(crate) fn changed_tags(tags: &BTreeMap<String, String>, request: &TagRequest
     Ok(Some((set.clone(), removed)))
 }
 
-/// Whether tags may be set on a resource that has `total` of them afterwards.
+/// Checks that tags may be set on a resource that has `total` of them afterwards.
 pub(crate) fn check_tags(set: &BTreeMap<String, String>, total: usize) -> Result<(), ControlError> {
     let wrong = |value: &str, rule: String, hint: &str| Err(ControlError::invalid(value, rule, TAG_RULE, hint));
     for (key, value) in set {

@@ -8,7 +8,7 @@ use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How long a token counts at least, milliseconds of lab time: a day, the time EC2 names for
+/// Time for which a token counts at least, milliseconds of lab time: a day, the time EC2 names for
 /// RunInstances (EC2 API, "Ensuring idempotency").
 const KEPT_MS: u64 = 86_400_000;
 /// Tokens that are kept however old they are. A guess: more than a client has under way at once.
@@ -21,7 +21,7 @@ const MAX_TOKEN_CHARS: usize = 64;
 /// A token as it came with a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientToken {
-    /// What the client chose.
+    /// Text that the client chose.
     pub token: String,
     /// The name of the call and a digest of its arguments: what must be the same again.
     pub request: String,
@@ -37,7 +37,7 @@ pub enum TokenChange {
         token: String,
         /// Call and digest.
         request: String,
-        /// Id of what the call made or changed; none: of nothing that has an id.
+        /// Id of the thing that the call made or changed; None for a thing without an id.
         #[serde(default)]
         subject: Option<String>,
     },
@@ -63,7 +63,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// What was done under a token.
+    /// Returns the record of a token; None if it was not used yet.
     ///
     /// # Errors
     /// [`ErrorKind::IdempotentParameterMismatch`] when that was another call or had other
@@ -80,7 +80,7 @@ impl Tokens {
         }
     }
 
-    /// The change that notes a token, with what its call changed.
+    /// Makes the change that notes a token, with what its call changed.
     pub(crate) fn claim(&self, given: &ClientToken, subject: Option<String>) -> Result<TokenChange, ControlError> {
         // Used a moment ago, by a call that ran at the same time: a second look finds it.
         if self.find(given)?.is_some() {

@@ -157,7 +157,7 @@ proptest! {
             let (command, done) = match what {
                 0 | 1 => {
                     match at {
-                        // Its configuration is replaced, with actions on again; the state stays.
+                        // The configuration is replaced, with actions on again; the state stays.
                         Some(at) => list[at].2 = true,
                         None => list.push((name.clone(), State::InsufficientData, true, None, wall_ms)),
                     }
@@ -179,7 +179,7 @@ proptest! {
                     if what == 3 {
                         (AlarmCommand::SetState { name, state, reason: "by hand".into(), reason_data: None }, at.is_some())
                     } else {
-                        // What was evaluated of an alarm that is gone is nothing.
+                        // An evaluation of an alarm that is gone changes nothing.
                         (AlarmCommand::Evaluated { name, state, reason: "r".into(), reason_data: "{}".into() }, true)
                     }
                 }

@@ -120,7 +120,7 @@ fn aliases() {
     assert!(names.iter().all(|name| kms.lab.keys.find(&kms.lab.settings, name).is_ok_and(|key| key.id == ONE)));
     kms.done(set("alias/mysql", TWO, true));
     assert_eq!(kms.lab.keys.find(&kms.lab.settings, "alias/mysql").unwrap().id, TWO);
-    // Of another region, account or service, it is not this key.
+    // An alias of another region, account or service is not this key.
     for other in ["arn:aws:kms:eu-west-1:000000000000:alias/mysql", "arn:aws:kms:us-east-1:111111111111:alias/mysql", "alias/mysqll", "arn:aws:kms"] {
         assert!(kms.lab.keys.find(&kms.lab.settings, other).is_err(), "{other}");
     }
@@ -197,7 +197,7 @@ fn words_of_a_key() {
     let tags: BTreeMap<String, String> = (0..51).map(|n| (format!("k{n}"), String::new())).collect();
     let many = KeyCommand::Create { id: TWO.to_string(), new: NewKey { tags, ..NewKey::default() } };
     assert_eq!(kms.decide(Command::Key(many)).unwrap_err().0, "TagException");
-    // What a checkpoint of the journal keeps of keys comes back.
+    // A checkpoint of the journal gives the keys back.
     let text = serde_json::to_string(&kms.lab).unwrap();
     assert_eq!(serde_json::from_str::<Lab>(&text).unwrap(), kms.lab);
 }

@@ -129,7 +129,7 @@ fn cases(usual: u32) -> u32 {
 
 type Refusal = &'static str;
 
-/// The same lab with a map for everything.
+/// Naive reference of the lab: a map for everything.
 #[derive(Default)]
 struct Naive {
     shape: HashMap<String, usize>,
@@ -502,7 +502,7 @@ proptest! {
             }
             naive.assert_same(&lab);
         }
-        // What the journal would hold, through its own text, makes the same lab; and so does a
+        // Events of the journal, read back from their text, make an equal lab; and so does a
         // checkpoint half way.
         let text = serde_json::to_string(&journal).unwrap();
         let read: Vec<Event> = serde_json::from_str(&text).unwrap();
@@ -510,7 +510,8 @@ proptest! {
         for (index, event) in read.iter().enumerate() {
             let next = again.next_due();
             again.apply(event);
-            // Who remembers when something is due next misses nothing by an event that says so.
+            // A caller that remembers the next due time misses nothing, if events that may bring it
+            // forward say so.
             let sooner = again.next_due().is_some_and(|after| next.is_none_or(|before| after < before));
             prop_assert!(!sooner || event.change.may_become_due(), "{:?}", event);
             if index == read.len() / 2 {

@@ -395,7 +395,7 @@ fn members() {
     let rebuilding = |member, done_bytes| Command::MemberRebuilding { volume: data(), member, done_bytes };
     let restore = |member| Command::RestoreMember { volume: data(), member };
     bench.refuses(fail(4), NotFound, "member 4", "members 0 to 3", "lab");
-    // What the user gave comes back, in his units, whatever is wrong with it.
+    // The error repeats the user's value in the user's units, whatever is wrong with it.
     for (caps, shown) in [(0.0, "0 %"), (0.09, "0.09 %"), (-5.0, "-5 %"), (100.1, "100.1 %"), (f64::NAN, "NaN %")] {
         bench.refuses(slow(0, caps, 0.0), InvalidParameter, shown, "0.1 to 100 percent", "lab");
     }

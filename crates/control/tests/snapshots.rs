@@ -46,7 +46,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What a naive reader of AWS's documents would note of a snapshot.
+/// Notes about a snapshot by a naive reader of AWS's documents.
 #[derive(Clone, Debug)]
 struct Naive {
     id: SnapshotId,

@@ -78,7 +78,7 @@ fn grow(volume: &str, size_gib: u64) -> Command {
 fn limits_of_types() {
     let mut ec2 = Ec2::new();
     let (value, combination) = ("InvalidParameterValue", "InvalidParameterCombination");
-    // How the CSI driver asks for the limits.
+    // The CSI driver asks for the limits like this.
     let most = i32::MAX as u64;
     ec2.says(&create("gp3", 4, Some(most), None), value, "Volume iops of 2147483647 is too high; maximum is 80000.");
     ec2.says(&create("io1", 4, Some(most), None), value, "Volume iops of 2147483647 is too high; maximum is 64000.");
@@ -177,7 +177,7 @@ fn attachments() {
     ec2.says(&detach(&data, named("/dev/sdg")), "InvalidAttachment.NotFound", &message);
     ec2.done(&detach(&data, named("/dev/sdf")));
     ec2.done(&Command::Detached { volume: data.clone() });
-    // What EC2 takes: with a partition, and two letters.
+    // EC2 takes names with a partition, and with two letters.
     for name in ["/dev/sdz15", "sdh1", "/dev/xvdba", "/dev/hdb"] {
         ec2.attached(&data, name);
         ec2.done(&detach(&data, DetachRequest::default()));
@@ -266,6 +266,6 @@ fn a_token_and_what_was_done_under_it_are_one_decision() {
     let again = lab.decide_once(&command, &token("b"), START_MS, &mut || 8).unwrap_err();
     let sentence = "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).";
     assert_eq!((again.problem().code.as_str(), again.problem().message.as_str()), ("IdempotentParameterMismatch", sentence));
-    // What is refused uses no token.
+    // A refused command uses no token.
     assert!(ec2.lab.decide_once(&create("gp3", 0, None, None), &token("a"), START_MS, &mut || 7).is_err());
 }

@@ -1,4 +1,5 @@
-//! What a line asks besides its call: that it is only tried (`dry_run`), or done once (`token`).
+//! Options of a line in addition to its call: it is only decided (`dry_run`), or done once
+//! (`token`).
 //!
 //! A call is served by one thread from its line to its answer, so this is kept by thread: every
 //! decision of the call finds it, through whatever part of the engine it comes. Threads that serve
@@ -7,12 +8,12 @@
 use headrace_control::{ClientToken, ErrorKind, Problem};
 use std::cell::RefCell;
 
-/// What a line asks besides its call.
+/// Options of a line in addition to its call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// The token under which the call is done once.
     pub token: Option<ClientToken>,
-    /// Whether the call is only decided, not done.
+    /// True if the call is only decided, not done.
     pub dry_run: bool,
 }
 
@@ -33,12 +34,12 @@ pub fn under<R>(envelope: Envelope, act: impl FnOnce() -> R) -> R {
     act()
 }
 
-/// The token of this thread's call, until it was written down.
+/// Returns the token of this thread's call, until it was written down.
 pub(crate) fn token() -> Option<ClientToken> {
     ASKED.with_borrow(|asked| asked.token.clone())
 }
 
-/// The token was written down: what follows belongs to the same call.
+/// Notes that the token was written down: what follows belongs to the same call.
 pub(crate) fn written_down() {
     ASKED.with_borrow_mut(|asked| asked.token = None);
 }
@@ -53,12 +54,12 @@ pub(crate) fn put_back(token: Option<ClientToken>) {
     ASKED.with_borrow_mut(|asked| asked.token = token);
 }
 
-/// Whether this thread's call is only tried.
+/// Returns true if this thread's call is only decided.
 pub(crate) fn is_dry_run() -> bool {
     ASKED.with_borrow(|asked| asked.dry_run)
 }
 
-/// The answer to a call that was only tried and would have been done.
+/// Makes the answer to a call that was only decided and would have been done.
 pub(crate) fn dry_run_passed() -> Problem {
     let (rule, source) = ("was a dry run: it would have been done", "docs/reference/lab-protocol.md");
     Problem::new(ErrorKind::DryRun, "dry_run", rule, source, "Call again without dry_run.")

@@ -1,8 +1,8 @@
 //! Changes of state as events in EventBridge's shape, and the newest of them.
 //!
 //! Shapes are those of the EBS user guide, "Amazon EventBridge events for Amazon EBS", and of the
-//! CloudWatch user guide, "Alarm events and EventBridge" (both read 2026-08). What the lab tells
-//! and AWS does not (a volume that became unusable, a device that is busy) has the same shape.
+//! CloudWatch user guide, "Alarm events and EventBridge" (both read 2026-08). Events that the lab
+//! has and AWS does not (a volume that became unusable, a device that is busy) have the same shape.
 //!
 //! An event is made when its change is written down, from the state before the change. The journal
 //! is the truth: it is compacted, so the events have a log of their own, which a power cut may
@@ -40,7 +40,7 @@ impl EventLog {
     /// Opens the log of a lab.
     ///
     /// # Errors
-    /// Its files cannot be read.
+    /// An [`io::Error`] if the files of the log cannot be read.
     pub fn open(folder: &Path) -> io::Result<EventLog> {
         let (log, lines) = LineLog::open(&folder.join("events"), LOG_BYTES)?;
         let mut events = EventLog { log, newest: VecDeque::new(), next: 0 };
@@ -81,7 +81,7 @@ impl EventLog {
         (events.into_iter().map(|(_, event)| event.clone()).collect(), lost, next)
     }
 
-    /// The number of the next event.
+    /// Returns the number of the next event.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -91,7 +91,7 @@ fn time_of(ms: u64, digits: SecondsFormat) -> String {
     DateTime::from_timestamp_millis(ms as i64).unwrap_or_default().to_rfc3339_opts(digits, true)
 }
 
-/// What an event tells, before it has an envelope.
+/// Content of an event, before it has an envelope.
 struct Body {
     source: &'static str,
     detail_type: &'static str,
@@ -230,7 +230,7 @@ fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
     }
 }
 
-/// The detail of a change of an alarm's state: also what actions are given.
+/// Returns the detail of a change of an alarm's state: also what actions are given.
 pub(crate) fn alarm_detail(before: &AlarmRecord, state: State, reason: &str, reason_data: Option<&str>, wall_ms: u64) -> Value {
     let shown = |state: State, reason: &str, data: Option<&str>, ms: u64| {
         let mut shown = json!({"value": state.as_str(), "reason": reason, "timestamp": time_of(ms, SecondsFormat::Millis).replace('Z', "+0000")});

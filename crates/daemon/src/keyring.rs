@@ -40,7 +40,7 @@ pub(crate) const KEY_BYTES: usize = 32;
 /// Longest file of a key that is elsewhere, bytes. A guess: an address and some names.
 const MOST_REMOTE_BYTES: u64 = 8 << 10;
 
-/// What is encrypted under: names and values that must be the same to decrypt.
+/// Encryption context: names and values that must be the same to decrypt.
 pub type Context = BTreeMap<String, String>;
 
 #[derive(Clone)]
@@ -85,7 +85,7 @@ fn bytes_of(id: &str) -> Option<[u8; ID_BYTES]> {
     <[u8; ID_BYTES]>::try_from(bytes?).ok().filter(|bytes| id_of(bytes) == id)
 }
 
-/// Whether a text is the id of a key.
+/// Returns true if a text is the id of a key.
 pub(crate) fn is_id(text: &str) -> bool {
     bytes_of(text).is_some()
 }
@@ -102,7 +102,8 @@ fn invalid_ciphertext(rule: &str) -> Problem {
     crate::problem::of_control(error.says("InvalidCiphertextException", ""))
 }
 
-/// Header, then every name and value of the context with its length: no two contexts look alike.
+/// Returns the bytes that are authenticated: header, then every name and value of the context with
+/// its length, so that no two contexts look alike.
 fn authenticated(header: &[u8], context: &Context) -> Vec<u8> {
     let mut bytes = header.to_vec();
     for text in context.iter().flat_map(|(name, value)| [name, value]) {
@@ -157,7 +158,7 @@ impl Keyring {
         self.keep(id, material)
     }
 
-    /// The material of a key that is kept here; none: it is in KMS elsewhere.
+    /// Returns the material of a key that is kept here; None if it is in KMS elsewhere.
     ///
     /// # Errors
     /// It cannot be read.
@@ -236,7 +237,7 @@ impl Keyring {
     /// Encrypts under a key.
     ///
     /// # Errors
-    /// Its material cannot be read.
+    /// An error if the key's material cannot be read.
     pub fn encrypt(&self, id: &str, plaintext: &[u8], context: &Context) -> Outcome<Vec<u8>> {
         let name = bytes_of(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?;
         let material = match self.find_material(id)? {
@@ -260,7 +261,7 @@ impl Keyring {
         Ok(sealed)
     }
 
-    /// The id of the key that something was encrypted under.
+    /// Returns the id of the key that something was encrypted under.
     ///
     /// # Errors
     /// It is not of this lab's making.
@@ -298,7 +299,7 @@ fn cipher_of(material: &[u8; KEY_BYTES]) -> Outcome<Aes256Gcm> {
     Aes256Gcm::new_from_slice(material).map_err(|_| could_not("key", "has a wrong length", "Report it."))
 }
 
-/// What KMS elsewhere refuses is refused here, by its code.
+/// Turns a refusal of a KMS elsewhere into the lab's, with the same code.
 fn of_remote(id: &str, remote: &RemoteKey, error: RemoteError) -> Problem {
     let there = format!("key {id}, which is {} at {}", remote.key, remote.endpoint);
     match error {

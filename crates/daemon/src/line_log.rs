@@ -2,7 +2,7 @@
 //! the older one.
 //!
 //! Lines are written at once and not forced to disk: a `kill -9` of the daemon loses none, a power
-//! cut may lose or tear the newest. What is not a whole line is left out when they are read.
+//! cut may lose or tear the newest. An incomplete line is left out when they are read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};

@@ -18,9 +18,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// What the URL of a lab begins with; its data directory follows.
+/// Beginning of the URL of a lab; its data directory follows.
 const SCHEME: &str = "lab://";
-/// How long it may take to answer. A guess: both calls look things up in memory.
+/// Longest wait for an answer of the other lab. A guess: both calls look things up in memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest answer, bytes: an offer has some hundred.
 const MOST_ANSWER: usize = 1 << 16;
@@ -38,7 +38,7 @@ struct Reply<T> {
 }
 
 impl OtherLab {
-    /// The lab that a URL names; none where it names something else.
+    /// Returns the lab that a URL names; None where it names something else.
     pub fn of(url: &str) -> Option<OtherLab> {
         url.strip_prefix(SCHEME).map(|folder| OtherLab(PathBuf::from(folder)))
     }
@@ -57,7 +57,8 @@ impl OtherLab {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             stream.write_all(format!("{}\n", json!({"id": 1, "call": call, "args": args})).as_bytes())?;
-            // Of full length from the start: what is grown leaves copies behind.
+            // The buffer has its full length from the start: a buffer that grows leaves copies
+            // behind.
             let mut line = Zeroizing::new(vec![0; MOST_ANSWER]);
             let mut filled = 0;
             while !line[..filled].ends_with(b"\n") {
@@ -78,7 +79,7 @@ impl OtherLab {
         }
     }
 
-    /// Where a snapshot of that lab lies, and its wrapped data key.
+    /// Returns the place of a snapshot of that lab, and its wrapped data key.
     ///
     /// # Errors
     /// The lab does not answer, or has no such snapshot.
@@ -86,7 +87,7 @@ impl OtherLab {
         self.call("snapshot.offer", &json!({"snapshot": snapshot}))
     }
 
-    /// The data key of what it offered, in the clear; none where it is not encrypted.
+    /// Returns the data key of the offered snapshot, in the clear; None where it is not encrypted.
     ///
     /// # Errors
     /// The lab does not answer, or its key cannot be used.
@@ -103,7 +104,7 @@ impl OtherLab {
     }
 }
 
-/// A copy whose source cannot be read: the lab that has the key is not known.
+/// Makes the error of a copy whose source cannot be read: the lab that has the key is not known.
 pub fn unknown_key(snapshot: &str) -> Problem {
     let hint = "Name the lab that has it: lab:///ITS-DATA-DIRECTORY in place of its object store.";
     refused(ErrorKind::NotFound, snapshot, "is encrypted with a key of a lab that is not named", hint)

@@ -4,40 +4,40 @@ use crate::journal::JournalError;
 use headrace_control::{ControlError, ErrorKind, Problem};
 use std::io;
 
-/// What came of it, or an error with all its parts.
+/// Result of a call or a step of it, or an error with all its parts.
 pub type Outcome<T> = Result<T, Problem>;
 
-/// An error of the machine, not of the caller.
+/// Makes an error of the machine, not of the caller.
 pub fn could_not(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
     Problem::new(ErrorKind::Unavailable, value, rule, "operating system", hint)
 }
 
-/// A rule of the protocol that a call breaks.
+/// Makes the error of a call that breaks a rule of the protocol.
 pub fn refused(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
     Problem::new(kind, value, rule, "docs/reference/lab-protocol.md", hint)
 }
 
-/// An argument that is not what the protocol asks for.
+/// Makes the error of an argument that is not what the protocol asks for.
 pub fn bad_input(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
     refused(ErrorKind::InvalidParameter, value, rule, hint)
 }
 
-/// The volume is mounted or in an array.
+/// Makes the error of a volume that is mounted or in an array.
 pub fn in_use(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
     refused(ErrorKind::InUse, value, rule, hint)
 }
 
-/// The parts of a rule's error.
+/// Takes the parts out of a rule's error.
 pub fn of_control(error: ControlError) -> Problem {
     error.problem().clone()
 }
 
-/// An error of the journal: nothing was written.
+/// Makes an error of the journal: nothing was written.
 pub fn of_journal(error: JournalError) -> Problem {
     could_not("journal", error.to_string(), "Nothing was changed. Free space or repair the disk, then try again.")
 }
 
-/// An I/O error while doing `what`.
+/// Makes the error of an I/O error while doing `what`.
 pub fn of_io(what: impl Into<String>, error: &io::Error) -> Problem {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull => "Free space on the disk of the lab's folder, or of its object store, then try again.",

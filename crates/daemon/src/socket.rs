@@ -1,5 +1,5 @@
-//! Connections: a Unix socket, one JSON object a line. Who may call is decided by the kernel's word
-//! on who calls.
+//! Connections: a Unix socket, one JSON object a line. The kernel names the caller, and that
+//! decides if the call is allowed.
 
 use crate::calls::{self, After};
 use crate::engine::Engine;
@@ -24,7 +24,7 @@ const MOST_CALLERS: usize = 64;
 /// A caller may be silent between calls for an hour, and inside a line or an answer this long.
 const IDLE: Duration = Duration::from_secs(3_600);
 const STALLED: Duration = Duration::from_secs(30);
-/// How often the listener looks for callers and for the end. A guess: not felt by a caller.
+/// Interval at which the listener looks for callers and for the end. A guess: not felt by a caller.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ struct Request {
     /// The token under which the call is done once.
     #[serde(default)]
     token: Option<String>,
-    /// Whether the call is only decided, not done.
+    /// True if the call is only decided, not done.
     #[serde(default)]
     dry_run: bool,
 }

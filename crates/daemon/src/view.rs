@@ -1,4 +1,4 @@
-//! What callers see.
+//! Answers about volumes, as callers see them.
 
 use crate::engine::faulting::FaultSet;
 use crate::engine::{lock, Engine};
@@ -19,17 +19,18 @@ use std::time::SystemTime;
 /// Format of a saved credit balance.
 pub(crate) const BALANCE_FORMAT: &str = "headrace-balance/1";
 
-/// A lab time as text.
+/// Writes a lab time as text.
 pub fn lab_time(ms: u64) -> String {
     DateTime::from_timestamp_millis(ms as i64).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// A moment of the wall clock, to the nanosecond.
+/// Writes a moment of the wall clock as text, to the nanosecond.
 fn wall_time(at: SystemTime) -> String {
     DateTime::<Utc>::from(at).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }
 
-/// What a volume is before or after a modification. Zeros where the catalog no longer takes it.
+/// Returns the type, size and limits of a volume before or after a modification; zeros if the
+/// catalog no longer takes it.
 fn shape(record: &VolumeRecord, spec: &StorageSpec, settings: &Settings) -> VolumeShape {
     let limits = VolumeRecord { spec: spec.clone(), ..record.clone() }.limits(settings).unwrap_or_default();
     VolumeShape {
@@ -40,7 +41,7 @@ fn shape(record: &VolumeRecord, spec: &StorageSpec, settings: &Settings) -> Volu
     }
 }
 
-/// A modification of a volume.
+/// Returns a modification of a volume.
 pub fn modification(record: &VolumeRecord, modification: &Modification, settings: &Settings, now_ms: u64) -> ModificationView {
     ModificationView {
         id: modification.id.clone(),
@@ -80,7 +81,7 @@ fn attachment(attachment: &Attachment, settings: &Settings) -> AttachmentView {
     }
 }
 
-/// A member without what the model knows of it.
+/// Returns a member without what the model knows of it.
 fn member(record: &VolumeRecord, index: usize) -> MemberView {
     let spec = record.spec.members[index].to_string();
     let none = MemberView {
@@ -118,7 +119,7 @@ fn instance_balance(balances: InstanceBalances) -> InstanceBalance {
 }
 
 impl Engine {
-    /// A volume as the protocol shows it.
+    /// Returns a volume as the protocol shows it.
     pub fn view(&self, record: &VolumeRecord) -> LabVolumeView {
         let now_ms = self.lab_ms();
         let settings = &self.lab(|lab| lab.settings.clone());
@@ -168,18 +169,18 @@ impl Engine {
         }
     }
 
-    /// A modification as it is now.
+    /// Returns a modification as it is now.
     pub fn modification_view(&self, record: &VolumeRecord, entry: &Modification) -> ModificationView {
         modification(record, entry, &self.lab(|lab| lab.settings.clone()), self.lab_ms())
     }
 
-    /// A fault with its times on the wall clock.
+    /// Returns a fault with its times on the wall clock.
     pub fn fault_view(&self, set: &FaultSet) -> FaultView {
         let wall = |at: Nanos| (at > Nanos::ZERO && at < Nanos::NEVER).then(|| wall_time(self.devices.clock.wall(at)));
         FaultView { id: set.id.clone(), kind: set.kind.clone(), starts_at: wall(set.from), ends_at: wall(set.until), seed: set.seed }
     }
 
-    /// The lab as a whole.
+    /// Returns the status of the lab as a whole.
     pub fn status(&self) -> LabStatus {
         let (settings, volumes, attached) =
             self.lab(|lab| (lab.settings.clone(), lab.volumes.len(), lab.volumes.values().filter(|record| record.attachment.is_some()).count()));

@@ -103,7 +103,7 @@ fn created(lab: &Lab, counter: &mut u64, tag_chars: usize) -> Vec<Event> {
     .unwrap()
 }
 
-/// What is found in a journal of these bytes.
+/// Opens a journal of these bytes and returns what was recovered from it.
 fn opened(bytes: &[u8]) -> Result<Recovered, JournalError> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("journal"), bytes).unwrap();
@@ -257,8 +257,8 @@ fn a_hole_in_what_was_not_forced_to_disk_is_a_crash() {
     holed[begins[1]..begins[2]].fill(0);
     let recovered = opened(&holed).unwrap();
     assert_eq!((recovered.state, recovered.repair.unwrap().offset), (before, begins[1] as u64));
-    // The same hole with an acknowledged record behind it is damage: that one forced all before it
-    // first.
+    // A hole like that with an acknowledged record behind it is damage: that record forced all
+    // before it first.
     bench.create(10, true);
     let mut holed = bench.bytes();
     holed[begins[1]..begins[2]].fill(0);
@@ -474,7 +474,7 @@ fn what_was_acknowledged_survives_a_kill() {
         let mut seen = lines.map_while(Result::ok).filter_map(acknowledged);
         volumes = seen.by_ref().nth(round * 3).unwrap();
         child.kill().unwrap();
-        // What it still acknowledged before the kill reached it.
+        // Volumes that the daemon acknowledged before the kill reached it count too.
         volumes = seen.last().unwrap_or(volumes);
         child.wait().unwrap();
         let (journal, recovered) = Journal::open(folder.path()).unwrap();

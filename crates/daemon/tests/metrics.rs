@@ -51,7 +51,7 @@ fn busy(dice: &mut Dice, requests: u64) -> Sample {
     sample
 }
 
-/// What the store must hold: everything.
+/// Everything that the store must hold.
 #[derive(Default)]
 struct Reference {
     seconds: Vec<(u64, Sample, Extra)>,

@@ -12,19 +12,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows `from` now.
+    /// Makes a clock that shows `from` now.
     pub fn starting_at(from: Nanos) -> Clock {
         Clock { base: Instant::now(), begun: SystemTime::now(), offset: from.0 }
     }
 
-    /// Device time now.
+    /// Returns the device time now.
     #[inline]
     pub fn now(&self) -> Nanos {
         Nanos(self.offset + self.base.elapsed().as_nanos() as u64)
     }
 
-    /// The wall-clock time at which it shows `at`; for people: the wall clock may have been set
-    /// since.
+    /// Returns the wall-clock time at which it shows `at`; for people: the wall clock may have been
+    /// set since.
     pub fn wall(&self, at: Nanos) -> SystemTime {
         if at.0 >= self.offset {
             self.begun + Duration::from_nanos(at.0 - self.offset)

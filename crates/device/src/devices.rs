@@ -27,12 +27,13 @@ pub type DeviceNumber = usize;
 /// In `pace`: the model decides.
 const PACED: i64 = -1;
 
-/// How an attached volume answers.
+/// Pace of an attached volume's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// When the model says.
+    /// Answers leave at the model's completion time.
     Model,
-    /// This many ns after its arrival; 0: at once. Used to measure the machine's own path.
+    /// Answers leave this many ns after the request's arrival; 0 for at once. Used to measure the
+    /// machine's own path.
     Fixed(u64),
 }
 
@@ -42,9 +43,9 @@ pub struct AttachedVolume {
     pub device_number: DeviceNumber,
     /// The name of its file: the volume id.
     pub id: String,
-    /// Where its bytes live.
+    /// Bytes of the volume.
     pub backing: Arc<dyn Backing>,
-    /// What it did.
+    /// Counters of its requests.
     pub meter: Meter,
     /// Faults.
     pub faults: FaultInjector,
@@ -53,7 +54,7 @@ pub struct AttachedVolume {
 }
 
 impl AttachedVolume {
-    /// A volume that follows the model.
+    /// Makes a volume that follows the model.
     pub fn new(device_number: DeviceNumber, id: &str, backing: Arc<dyn Backing>, now: Nanos) -> AttachedVolume {
         AttachedVolume {
             device_number,
@@ -66,17 +67,17 @@ impl AttachedVolume {
         }
     }
 
-    /// The path's own time, which is part of what the model says and not added to it.
+    /// Returns the path's own time, which is part of what the model says and not added to it.
     pub fn path(&self) -> Nanos {
         Nanos(self.path_ns.load(Ordering::Relaxed))
     }
 
-    /// Sets what was measured.
+    /// Sets the path's own time, ns, as it was measured.
     pub fn set_path(&self, nanos: u64) {
         self.path_ns.store(nanos, Ordering::Relaxed);
     }
 
-    /// How it answers.
+    /// Returns the pace of its answers.
     pub fn pace(&self) -> Pace {
         match self.pace.load(Ordering::Relaxed) {
             PACED => Pace::Model,
@@ -84,7 +85,7 @@ impl AttachedVolume {
         }
     }
 
-    /// Changes how it answers.
+    /// Changes the pace of its answers.
     pub fn set_pace(&self, pace: Pace) {
         let code = match pace {
             Pace::Model => PACED,
@@ -98,7 +99,7 @@ struct Decider {
     host: Host,
     instance: Option<InstanceLimits>,
     storages: Vec<Option<StorageSpec>>,
-    /// Of the members of arrays, by device number.
+    /// Counters of the members of arrays, by device number.
     meters: Vec<Vec<Meter>>,
     recorder: Option<Recorder>,
 }
@@ -108,13 +109,13 @@ pub struct Devices {
     /// Device time.
     pub clock: Clock,
     decider: Mutex<Decider>,
-    /// Whether the decider has a recorder; set under its lock, read without.
+    /// True if the decider has a recorder; set under its lock, read without.
     recording: AtomicBool,
     attached: RwLock<Vec<Option<Arc<AttachedVolume>>>>,
 }
 
 impl Devices {
-    /// Devices in the state that `saved` holds.
+    /// Makes devices in the state that `saved` holds.
     pub fn new(saved: &SavedHost) -> Devices {
         let decider = Decider {
             host: Host::from_saved(saved),
@@ -130,18 +131,19 @@ impl Devices {
         self.decider.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another instance, its burst buckets full; none: no limits beyond the volumes'.
+    /// Sets another instance, its burst buckets full; None for no limits beyond the volumes'.
     pub fn set_instance(&self, limits: Option<&InstanceLimits>) {
         let saved = limits.map(|limits| SavedInstance { limits: limits.clone(), state: Instance::new(limits, true).state() });
         self.change(&Change::Instance { saved: saved.map(Box::new) });
     }
 
-    /// The instance with the burst buckets it had.
+    /// Sets the instance with the burst buckets it had.
     pub fn restore_instance(&self, saved: &SavedInstance) {
         self.change(&Change::Instance { saved: Some(Box::new(saved.clone())) });
     }
 
-    /// A volume as it is, to be kept over a restart. The volume is not touched by it.
+    /// Returns a volume's device as it is, to be kept over a restart. The volume is not touched by
+    /// it.
     pub fn saved_device(&self, device_number: DeviceNumber) -> Option<(Nanos, SavedDevice)> {
         let decider = self.decider();
         let now = self.clock.now();
@@ -151,7 +153,7 @@ impl Devices {
         Some((now, copy.save(&storage, now)))
     }
 
-    /// The instance's burst buckets as they are.
+    /// Returns the instance's burst buckets as they are.
     pub fn saved_instance(&self) -> Option<(Nanos, InstanceState)> {
         let decider = self.decider();
         Some((self.clock.now(), decider.host.instance.as_ref()?.state()))
@@ -271,12 +273,12 @@ impl Devices {
         Some((recorder.path().to_path_buf(), recorder.finish()))
     }
 
-    /// File of the record being written and why it broke, if it did.
+    /// Returns the file of the record being written and why it broke, if it did.
     pub fn recording(&self) -> Option<(PathBuf, Option<String>)> {
         self.decider().recorder.as_ref().map(|recorder| (recorder.path().to_path_buf(), recorder.broken()))
     }
 
-    /// Everything, to be kept over a restart. The volumes are not touched by it.
+    /// Returns everything, to be kept over a restart. The volumes are not touched by it.
     pub fn saved(&self) -> SavedHost {
         let decider = self.decider();
         let now = self.clock.now();
@@ -286,19 +288,19 @@ impl Devices {
         copy.save(now)
     }
 
-    /// Credit balances of a volume's members; none for those without credits.
+    /// Returns the credit balances of a volume's members; None for those without credits.
     pub fn balances(&self, device_number: DeviceNumber) -> Vec<Option<Balance>> {
         let decider = self.decider();
         let now = self.clock.now();
         decider.host.devices.get(device_number).map_or_else(Vec::new, |device| device.members().iter().map(|member| member.balance(now)).collect())
     }
 
-    /// Burst balances of the instance.
+    /// Returns the burst balances of the instance.
     pub fn instance_balances(&self) -> Option<InstanceBalances> {
         self.decider().host.instance.as_ref().map(|instance| instance.balances(self.clock.now()))
     }
 
-    /// Where modifications stand, by member: true while one is in progress.
+    /// Returns true while a modification of a member is in progress.
     pub fn is_modifying(&self, device_number: DeviceNumber) -> bool {
         let mut decider = self.decider();
         let now = self.clock.now();
@@ -307,7 +309,7 @@ impl Devices {
         device.members().iter().any(|member| member.modification_state(now).is_some())
     }
 
-    /// What each member of an array did since it was last asked; empty for a single volume.
+    /// Takes the counts of each member of an array since the last call; empty for a single volume.
     pub fn member_samples(&self, device_number: DeviceNumber) -> Vec<Sample> {
         let decider = self.decider();
         let now = self.clock.now();
@@ -329,17 +331,17 @@ impl Devices {
         self.attached.write().unwrap_or_else(PoisonError::into_inner).get_mut(device_number)?.take()
     }
 
-    /// The attached volume with that device number.
+    /// Returns the attached volume with that device number.
     pub fn volume(&self, device_number: DeviceNumber) -> Option<Arc<AttachedVolume>> {
         self.attached.read().unwrap_or_else(PoisonError::into_inner).get(device_number)?.clone()
     }
 
-    /// The attached volume of that id.
+    /// Returns the attached volume of that id.
     pub fn by_id(&self, id: &str) -> Option<Arc<AttachedVolume>> {
         self.attached.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().find(|volume| volume.id == id).cloned()
     }
 
-    /// All attached volumes.
+    /// Returns all attached volumes.
     pub fn attached(&self) -> Vec<Arc<AttachedVolume>> {
         self.attached.read().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }

@@ -5,7 +5,7 @@ use headrace_model::{Nanos, Op};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What a fault does.
+/// Effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// Nothing is answered before it ends.
@@ -19,11 +19,11 @@ pub enum FaultKind {
 /// A fault with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// To name it by.
+    /// Number of the fault.
     pub id: u64,
-    /// What.
+    /// Effect of the fault.
     pub kind: FaultKind,
-    /// Which operations; none: both.
+    /// Operations it strikes; None for both.
     pub op: Option<Op>,
     /// First moment.
     pub from: Nanos,
@@ -39,12 +39,12 @@ pub struct FaultInjector {
     faults: Mutex<Vec<(Fault, u64)>>,
 }
 
-/// What the faults make of a request when it comes.
+/// Effect of all faults on a request, decided when it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultVerdict {
-    /// When it may be answered.
+    /// Earliest time of its answer.
     pub at: Nanos,
-    /// Answer with an error.
+    /// True to answer with an error.
     pub fail: bool,
 }
 
@@ -55,7 +55,7 @@ impl FaultInjector {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Takes away the fault of that id, or all; how many went.
+    /// Takes away the fault of that id, or all. Returns the number of faults taken away.
     pub fn clear(&self, id: Option<u64>) -> usize {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let before = faults.len();
@@ -64,7 +64,7 @@ impl FaultInjector {
         before - faults.len()
     }
 
-    /// Those that have not ended.
+    /// Returns the faults that have not ended.
     pub fn faults(&self, now: Nanos) -> Vec<Fault> {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.retain(|(fault, _)| fault.until > now);
@@ -72,17 +72,18 @@ impl FaultInjector {
         faults.iter().map(|(fault, _)| *fault).collect()
     }
 
-    /// Power off or on. Off, every request fails at once.
+    /// Switches the power off or on. Off, every request fails at once.
     pub fn set_power(&self, on: bool) {
         self.off.store(!on, Ordering::Release);
     }
 
-    /// Whether the power is off.
+    /// Returns true if the power is off.
     pub fn is_off(&self) -> bool {
         self.off.load(Ordering::Acquire)
     }
 
-    /// A request that came at `now` and would be answered at `at`.
+    /// Decides the effect of the faults on a request that came at `now` and would be answered at
+    /// `at`.
     pub fn pass(&self, now: Nanos, op: Op, at: Nanos) -> FaultVerdict {
         if self.is_off() {
             return FaultVerdict { at: now, fail: true };
@@ -108,8 +109,8 @@ impl FaultInjector {
         passed
     }
 
-    /// Until when an answer that would leave at `now` is held by pauses; none: it may leave. Asked
-    /// again then: a pause may have been added or cleared meanwhile.
+    /// Returns the time until which pauses hold an answer that would leave at `now`; None if it may
+    /// leave. Asked again then: a pause may have been added or cleared meanwhile.
     pub fn held(&self, now: Nanos, op: Op) -> Option<Nanos> {
         if !self.any.load(Ordering::Acquire) || self.is_off() {
             return None;

@@ -82,7 +82,7 @@ fn device(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// A loop device on `file`, with direct I/O. It is /dev/loopN until [`release`].
+/// Makes a loop device on `file`, with direct I/O. It is /dev/loopN until [`release`].
 pub fn attach(file: &Path) -> io::Result<PathBuf> {
     let backing = device(file)?;
     let control = device(Path::new("/dev/loop-control"))?;
@@ -160,8 +160,8 @@ pub fn resized(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether it is in use: by a mounted file system, an md array or swap. An open file descriptor
-/// alone does not count.
+/// Returns true if a loop device is in use: by a mounted file system, an md array or swap. An open
+/// file descriptor alone does not count.
 pub fn is_busy(path: &Path) -> bool {
     let exclusive = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::EXCL.bits() as i32).open(path);
     exclusive.is_err_and(|error| error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()))
@@ -180,15 +180,15 @@ pub fn release(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file behind a loop device, none when it is free. A file that is gone has " (deleted)" behind
-/// its name.
+/// Returns the file behind a loop device, None when it is free. A file that is gone has "
+/// (deleted)" behind its name.
 pub fn file_of(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?;
     let text = std::fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()?;
     Some(PathBuf::from(text.trim_end_matches('\n')))
 }
 
-/// Loop devices whose file lies in `folder`.
+/// Returns the loop devices whose file lies in `folder`.
 pub fn under(folder: &Path) -> io::Result<Vec<PathBuf>> {
     // The kernel shows paths without links. The folder itself may be a dead mount, which cannot be
     // asked.

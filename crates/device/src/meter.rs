@@ -1,4 +1,4 @@
-//! What a volume did since it was last asked: operations, bytes, times, queue, idle time, time
+//! Counters of a volume since the last reading: operations, bytes, times, queue, idle time, time
 //! beyond each cap, latencies by size.
 
 use headrace_model::{Cap, Decision, Io, Nanos, Op, Verdict};
@@ -17,7 +17,7 @@ pub const CONSUMED_BYTES: u32 = 256 << 10;
 /// A histogram of durations.
 pub type Histogram = [u32; BUCKETS];
 
-/// The bucket of a duration.
+/// Returns the bucket of a duration.
 pub fn bucket_of(nanos: u64) -> usize {
     let Some(octave) = (nanos / 1_000).checked_ilog2() else { return 0 };
     // The octave of 2^64 ns is 54: the shift does not overflow.
@@ -25,27 +25,27 @@ pub fn bucket_of(nanos: u64) -> usize {
     (octave as usize * 4 + quarter as usize + 1).min(BUCKETS - 1)
 }
 
-/// The bounds of a bucket in ns: from, until.
+/// Returns the bounds of a bucket in ns: from, until.
 pub fn bounds_of(bucket: usize) -> (u64, u64) {
     let lower = |bucket: usize| if bucket == 0 { 0 } else { (1_000u64 << ((bucket - 1) / 4)) / 4 * (4 + (bucket as u64 - 1) % 4) };
     (lower(bucket), if bucket + 1 == BUCKETS { u64::MAX } else { lower(bucket + 1) })
 }
 
-/// The size class of a request.
+/// Returns the size class of a request.
 pub fn class_of(bytes: u32) -> usize {
     SIZE_CLASSES.iter().position(|&most| bytes <= most).unwrap_or(SIZE_CLASSES.len())
 }
 
-/// What a volume did in a stretch of time.
+/// Counts of a volume over a stretch of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Its length, ns.
+    /// Length of the stretch, ns.
     pub span_ns: u64,
     /// Requests answered: reads, writes.
     pub ops: [u64; 2],
-    /// Their bytes.
+    /// Bytes of those requests.
     pub bytes: [u64; 2],
-    /// Their times from arrival to answer, ns, summed.
+    /// Sum of their times from arrival to answer, ns.
     pub time_ns: [u64; 2],
     /// Reads and writes in units of [`CONSUMED_BYTES`].
     pub consumed: u64,
@@ -63,12 +63,12 @@ pub struct Sample {
     pub exceeded_ns: [u64; Cap::ALL.len()],
     /// Latencies by operation and size class.
     pub latency: Box<[[Histogram; 5]; 2]>,
-    /// How late answers left.
+    /// Answers by their delay behind the model's completion time.
     pub late: Box<Histogram>,
 }
 
 impl Sample {
-    /// Nothing.
+    /// Makes a sample without any request.
     pub fn empty() -> Sample {
         Sample {
             span_ns: 0,
@@ -96,7 +96,7 @@ impl Sample {
         self.latency[op as usize][class_of(bytes)][bucket_of(took_ns)] += 1;
     }
 
-    /// The latencies of an operation, all sizes together.
+    /// Returns the latencies of an operation, all sizes together.
     pub fn latency_of(&self, op: Op) -> Histogram {
         let mut sum = [0; BUCKETS];
         for class in &self.latency[op as usize] {
@@ -127,7 +127,8 @@ impl Sample {
     }
 }
 
-/// The quantile `q` (0-1) of a histogram, ns, on a line inside its bucket; none when it is empty.
+/// Returns the quantile `q` (0-1) of a histogram, ns, on a line inside its bucket; None when it is
+/// empty.
 pub fn quantile(histogram: &Histogram, q: f64) -> Option<u64> {
     let count: u64 = histogram.iter().map(|&n| u64::from(n)).sum();
     if count == 0 {
@@ -172,7 +173,7 @@ impl Meter {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A request came; `decision` where the model was asked.
+    /// Notes that a request came; `decision` where the model was asked.
     pub fn arrived(&self, now: Nanos, decision: Option<&Decision>) {
         self.with(|state| {
             state.pass(now.0);
@@ -184,7 +185,7 @@ impl Meter {
         });
     }
 
-    /// It was answered at `now`, `late_ns` after its time.
+    /// Notes that a request was answered at `now`, `late_ns` after its time.
     pub fn answered(&self, arrived: Nanos, now: Nanos, op: Op, bytes: u32, late_ns: u64, failed: bool) {
         let took = now.0.saturating_sub(arrived.0);
         self.with(|state| {
@@ -195,8 +196,8 @@ impl Meter {
         });
     }
 
-    /// A member of an array was asked at `now` and answers as decided: its arrival and answer are
-    /// not seen one by one, so both are counted at once.
+    /// Notes that a member of an array was asked at `now` and answers as decided: its arrival and
+    /// answer are not seen one by one, so both are counted at once.
     pub fn decided(&self, now: Nanos, io: &Io, decision: &Decision) {
         let took = decision.complete.since(now).0;
         self.with(|state| {
@@ -213,17 +214,17 @@ impl Meter {
         });
     }
 
-    /// A flush was done.
+    /// Notes that a flush was done.
     pub fn flushed(&self) {
         self.with(|state| state.sample.flushes += 1);
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> u32 {
         self.with(|state| state.in_flight)
     }
 
-    /// Everything since it was last taken.
+    /// Takes everything since the last call.
     pub fn take(&self, now: Nanos) -> Sample {
         self.with(|state| {
             state.pass(now.0);

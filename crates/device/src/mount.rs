@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// What /proc/mounts shows as the source of our mounts.
+/// Source of our mounts in /proc/mounts.
 pub const SOURCE: &str = "headrace";
 /// Requests in the kernel's queue at most: 64 volumes at depth 128, the loop driver's own.
 const MOST_WAITING: u16 = 8_192;
@@ -40,8 +40,8 @@ const FALLOC_KEEP_SIZE: i32 = 1;
 const FALLOC_PUNCH_HOLE: i32 = 2;
 const FALLOC_ZERO_RANGE: i32 = 16;
 
-/// Reader threads for `cores` processors: two each keeps one ready while another copies, up to
-/// eight.
+/// Returns the number of reader threads for `cores` processors: two each keeps one ready while
+/// another copies, up to eight.
 pub fn reader_threads(cores: usize) -> usize {
     (2 * cores).clamp(2, 8)
 }
@@ -75,7 +75,7 @@ impl Mount {
         }
     }
 
-    /// The file of a volume.
+    /// Returns the file of a volume.
     pub fn file(&self, id: &str) -> PathBuf {
         self.folder.join(id)
     }
@@ -182,7 +182,7 @@ impl Files {
         self.devices.volume(usize::try_from(inode.0.checked_sub(FIRST)?).ok()?)
     }
 
-    /// Arrival, when to answer, and whether with an error.
+    /// Decides a request: its arrival, the time of its answer, and true to answer with an error.
     fn decide(&self, volume: &AttachedVolume, io: Io) -> (Nanos, Nanos, bool) {
         let (now, decision) = match volume.pace() {
             Pace::Model => self.devices.decide(volume.device_number, io),

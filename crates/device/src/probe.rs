@@ -28,7 +28,7 @@ const DEPTH: usize = 16;
 const CEILING_FOR: Duration = Duration::from_millis(200);
 const NAME: &str = ".probe";
 
-/// What the path costs and carries.
+/// Latency and highest rates of the machine's path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathCost {
     /// Median time of a 16 KiB read at depth 1 beyond what it was held back, ns.

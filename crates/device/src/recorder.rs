@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Frames that may wait for the disk: some 60 MB. A disk slower than that breaks the record, not
 /// the volume.
 const MOST_WAITING: usize = 1 << 20;
-/// How often frames are written, so that writes are few and large. A guess.
+/// Interval at which frames are written, so that writes are few and large. A guess.
 const WRITE_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -36,8 +36,9 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The file of a record, which must not exist yet. This is separate from [`Recorder::start`]
-    /// because the file may lie on a volume that waits for the lock its caller holds.
+    /// Makes the file of a record, which must not exist yet. This is separate from
+    /// [`Recorder::start`] because the file may lie on a volume that waits for the lock its caller
+    /// holds.
     pub fn file(path: &Path) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     }
@@ -50,7 +51,7 @@ impl Recorder {
         Ok(Recorder { shared, thread: Some(thread), path: path.to_path_buf() })
     }
 
-    /// Where it is written.
+    /// Returns the path of the record.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -69,7 +70,7 @@ impl Recorder {
         waiting.frames.push(frame);
     }
 
-    /// Why it ended early, if it did.
+    /// Returns the reason why it ended early; None if it did not.
     pub fn broken(&self) -> Option<String> {
         self.shared.lock().broken.clone()
     }

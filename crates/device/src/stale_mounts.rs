@@ -6,7 +6,7 @@ use rustix::mount::{unmount, UnmountFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What was found and what became of it.
+/// Mounts and loop devices that were found, and the result of their release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StaleMounts {
     /// Loop devices that were released.
@@ -34,7 +34,7 @@ pub fn release(folder: &Path) -> io::Result<StaleMounts> {
     Ok(found)
 }
 
-/// Whether one of our file systems is mounted on `folder`.
+/// Returns true if one of our file systems is mounted on `folder`.
 pub fn is_ours(folder: &Path) -> io::Result<bool> {
     let table = std::fs::read_to_string("/proc/self/mountinfo")?;
     Ok(table.lines().any(|line| {
@@ -45,7 +45,8 @@ pub fn is_ours(folder: &Path) -> io::Result<bool> {
     }))
 }
 
-/// The kernel writes space, tab, newline and backslash as octal.
+/// Reads a path of a mount table, in which the kernel writes space, tab, newline and backslash as
+/// octal.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

@@ -4,9 +4,9 @@
 //! awake for another: at tens of thousands a second that halves the wake-ups, and no wait is wrong
 //! by more than the machine's own scatter.
 //!
-//! One thread sleeps until shortly before the earliest deadline and spins the rest. How long before
-//! is learnt: the kernel's wake-ups are late by an amount that changes with the machine and its
-//! load. A spin is at most [`MOST_MARGIN`] long, so an idle device costs nothing.
+//! One thread sleeps until shortly before the earliest deadline and spins the rest. The distance is
+//! learnt: the kernel's wake-ups are late by an amount that changes with the machine and its load.
+//! A spin is at most [`MOST_MARGIN`] long, so an idle device costs nothing.
 
 use crate::clock::Clock;
 use headrace_model::Nanos;
@@ -55,15 +55,16 @@ impl<T> Ord for Due<T> {
     }
 }
 
-/// Called with a thing, its deadline, and whether it must be done with now. What it gives back is
-/// asked about again, at that time or within 5 ms.
+/// Called with a thing, its deadline, and whether it must be done with now. A thing that it gives
+/// back is asked about again, at that time or within 5 ms.
 type Handle<T> = Box<dyn Fn(T, Nanos, bool) -> Option<(Nanos, T)> + Send + Sync>;
 
 struct Queue<T> {
     heap: BinaryHeap<Due<T>>,
     order: u64,
     stopping: bool,
-    /// The thread has ended: from now on `push` completes each request on the calling thread.
+    /// True if the thread has ended: from now on `push` completes each request on the calling
+    /// thread.
     ended: bool,
 }
 
@@ -121,7 +122,7 @@ impl<T: Send + 'static> Timer<T> {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of answers that wait.
     pub fn waiting(&self) -> usize {
         self.shared.lock().heap.len()
     }
@@ -210,7 +211,8 @@ impl<T: Send + 'static> Shared<T> {
     }
 }
 
-/// How long before a deadline to wake: what wake-ups were late by lately, and half of that again.
+/// Margin before a deadline at which the thread wakes, ns: the recent lateness of wake-ups, and
+/// half of that again.
 #[derive(Default)]
 struct Margin {
     late: u64,

@@ -33,7 +33,7 @@ fn requests(path: &Path) -> Vec<Io> {
     found
 }
 
-/// What the model was asked while `act` ran.
+/// Returns the requests to the model while `act` ran.
 fn recorded(lab: &Lab, act: impl FnOnce()) -> Vec<Io> {
     let path = lab.folder.path().join("record");
     let _ = std::fs::remove_file(&path);
@@ -272,7 +272,7 @@ fn a_pause_holds_what_already_waits_and_lets_it_go_when_cleared() {
         wait_for("a request waiting", || lab.mount.waiting() == 1);
         let from = lab.devices.clock.now();
         faults.add(Fault { id: 2, kind: FaultKind::Pause, op: None, from, until: from + Nanos(HOUR) });
-        // Its own time is over by then.
+        // The latency of the first fault is over by then.
         std::thread::sleep(std::time::Duration::from_millis(400));
         assert_eq!((lab.mount.waiting(), reader.is_finished()), (1, false), "held");
         assert_eq!(faults.clear(Some(2)), 1);

@@ -117,8 +117,8 @@ fn a_stop_hands_over_everything_pushed_before_and_after() {
     assert_eq!(timer.waiting(), 0);
 }
 
-/// What is given back comes again with its later deadline, or, when that is far, is asked about on
-/// the way there; the last time it cannot be given back.
+/// A thing that is given back comes again with its later deadline, or, when that is far, is asked
+/// about on the way there; the last time it cannot be given back.
 #[test]
 fn what_is_given_back_comes_again() {
     let clock = Clock::starting_at(Nanos::ZERO);

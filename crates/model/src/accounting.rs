@@ -1,4 +1,4 @@
-//! What a request costs in tokens: the 256 KiB and 1 MiB rules.
+//! Cost of a request in tokens: the 256 KiB and 1 MiB rules.
 //!
 //! SSD types (gp2, gp3, io1, io2): one I/O per started 256 KiB; bytes are bytes. HDD types (st1,
 //! sc1): throughput is what is metered. A sequential request costs its bytes, any other one at
@@ -41,23 +41,23 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// The rule of a volume's type.
+    /// Makes the rule of a volume's type.
     pub fn new(limits: &VolumeLimits) -> Accounting {
         Accounting { unit_bytes: limits.io_unit_bytes, random_charges_full_unit: limits.random_charges_full_unit }
     }
 
-    /// The rule of an instance's EBS limits: I/Os as they reach the volume, in 256 KiB units.
+    /// Makes the rule of an instance's EBS limits: I/Os as they reach the volume, in 256 KiB units.
     pub fn instance() -> Accounting {
         Accounting { unit_bytes: SSD_UNIT_BYTES, random_charges_full_unit: false }
     }
 
-    /// The rule of HDD types, for the cost of a demand before a volume is chosen.
+    /// Makes the rule of HDD types, for the cost of a demand before a volume is chosen.
     pub fn hdd() -> Accounting {
         Accounting { unit_bytes: HDD_UNIT_BYTES, random_charges_full_unit: true }
     }
 
-    /// Whether a request that begins at `offset` is charged as a continuation of the request that
-    /// ended at `end`.
+    /// Returns true if a request that begins at `offset` is charged as a continuation of the
+    /// request that ended at `end`.
     #[inline]
     pub fn continues(&self, end: u64, offset: u64) -> bool {
         let near = if self.random_charges_full_unit { self.unit_bytes } else { 0 };
@@ -78,8 +78,8 @@ impl Accounting {
         Charge { ios, bytes }
     }
 
-    /// Mean tokens of requests of `bytes` of which a share is sequential: the interval form of
-    /// [`Accounting::charge`].
+    /// Computes the mean tokens of requests of `bytes` of which a share is sequential: the interval
+    /// form of [`Accounting::charge`].
     pub fn mean_charge(&self, bytes: f64, sequential_share: f64) -> (f64, f64) {
         if bytes <= 0.0 {
             return (0.0, 0.0);
@@ -93,8 +93,8 @@ impl Accounting {
     }
 }
 
-/// What one read and one write of a storage's user become on its volumes, and the units they are
-/// counted in there.
+/// Cost of a read and of a write of a storage's user on its volumes, and the units in which the
+/// I/Os are counted there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StorageCost {
     /// Volumes.
@@ -107,20 +107,20 @@ pub struct StorageCost {
     pub ios_per_read: f64,
     /// I/Os that reach volumes for one small write, reads for parity included.
     pub ios_per_write: f64,
-    /// Those of them that are reads.
+    /// Reads among the I/Os of one small write.
     pub reads_per_write: f64,
-    /// A larger request becomes one per chunk, KiB; none for a single volume.
+    /// Chunk, KiB: a larger request becomes one per chunk; none for a single volume.
     pub chunk_kib: Option<f64>,
-    /// I/Os of SSD types and instances are counted in these, KiB.
+    /// Unit in which I/Os of SSD types and instances are counted, KiB.
     pub unit_kib: f64,
-    /// HDD types charge a request that is not sequential for whole ones of these, KiB.
+    /// Unit in which HDD types charge a request that is not sequential, KiB.
     pub hdd_unit_kib: f64,
-    /// HDD types put sequential requests together only above this size, KiB.
+    /// Size above which HDD types put sequential requests together, KiB.
     pub hdd_merge_kib: f64,
 }
 
 impl StorageCost {
-    /// Of a volume or an array.
+    /// Computes the cost for a volume or an array.
     pub fn of(storage: &StorageSpec) -> StorageCost {
         let members = storage.members.len();
         let (data, share) = storage.raid.map_or((1, 1), |level| level.data_members(members as u64));
@@ -176,7 +176,8 @@ impl Merger {
         Merger { limit_bytes, last: None, recent_starts: [Nanos::ZERO; MIN_WAITING as usize], cursor: 0 }
     }
 
-    /// The start of the I/O that `io` may join, if there is one: it costs no I/O token then.
+    /// Returns the start of the I/O that `io` may join, if there is one: it costs no I/O token
+    /// then.
     #[inline]
     pub fn joins(&mut self, now: Nanos, io: &Io) -> Option<Nanos> {
         let last = self.last.as_mut()?;
@@ -236,8 +237,8 @@ mod tests {
         }
     }
 
-    /// What a storage is said to cost is what its geometry does: mean parts of small requests, each
-    /// inside one chunk, over every chunk of many stripes.
+    /// The cost of a storage follows from its geometry: it is the mean number of parts of small
+    /// requests, each inside one chunk, over every chunk of many stripes.
     #[test]
     fn the_cost_of_a_storage_is_what_its_layout_splits_a_small_request_into() {
         use crate::array::{Layout, Part};

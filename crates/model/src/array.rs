@@ -2,8 +2,8 @@
 //!
 //! Pure geometry, as Linux md lays it out (md(4)): chunks go round the members; `raid10` is md's
 //! near-2 layout; `raid10f2` its far-2 layout, whose second copy lies in the other half of the next
-//! member; `raid5` is left-symmetric. How fast a member answers, and whether it has failed, is
-//! known to the volume alone: nothing here needs to know that a slow member slows the stripe.
+//! member; `raid5` is left-symmetric. The speed of a member, and its failure, are known to the
+//! volume alone: nothing here needs to know that a slow member slows the stripe.
 
 use crate::io::{Io, Op};
 use headrace_catalog::RaidLevel;
@@ -13,7 +13,7 @@ use headrace_catalog::RaidLevel;
 pub struct Part {
     /// Index of the member.
     pub member: usize,
-    /// What is asked of it.
+    /// Request to the member.
     pub io: Io,
     /// Another member with the same data, for a read that may go to either.
     pub mirror: Option<(usize, u64)>,
@@ -40,7 +40,7 @@ pub struct Layout {
     level: RaidLevel,
     members: u64,
     chunk: u64,
-    /// Where the far copies begin on each member.
+    /// Beginning of the far copies on each member, bytes.
     far_offset: u64,
     /// RAID 0 of unlike members: where the smaller end, the rest goes on over the others. Empty for
     /// like members.
@@ -66,14 +66,15 @@ struct ChunkRun {
 }
 
 impl Layout {
-    /// `members` members, `chunk_bytes` a chunk, each member at least `member_bytes` large.
+    /// Makes the layout of `members` members, `chunk_bytes` a chunk, each member at least
+    /// `member_bytes` large.
     pub fn new(level: RaidLevel, members: usize, chunk_bytes: u64, member_bytes: u64) -> Layout {
         let half = member_bytes / 2 / chunk_bytes * chunk_bytes;
         Layout { level, members: members as u64, chunk: chunk_bytes, far_offset: half, zones: Vec::new() }
     }
 
-    /// Members of these sizes: unlike ones matter to RAID 0 alone, on every other level md uses as
-    /// much of each member as the smallest has.
+    /// Makes the layout of members of these sizes: unlike ones matter to RAID 0 alone, on every
+    /// other level md uses as much of each member as the smallest has.
     pub fn of_sizes(level: RaidLevel, sizes: &[u64], chunk_bytes: u64) -> Layout {
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let mut layout = Layout::new(level, sizes.len(), chunk_bytes, smallest);
@@ -96,12 +97,13 @@ impl Layout {
         self.zones.get(1).map_or(u64::MAX, |zone| zone.first * self.chunk)
     }
 
-    /// Length of a chunk, bytes.
+    /// Returns the length of a chunk, bytes.
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk
     }
 
-    /// Where copy number `copy` of a chunk's data lies: the member, and the first byte on it.
+    /// Returns the place of copy number `copy` of a chunk's data: the member, and the first byte on
+    /// it.
     fn place(&self, chunk: u64, copy: u64) -> (usize, u64) {
         let n = self.members;
         let row = |chunks: u64| chunk / chunks * self.chunk;
@@ -114,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// RAID 0: the member that holds a chunk, and where.
+    /// Returns the member of a RAID 0 that holds a chunk, and the chunk's place on it.
     fn striped(&self, chunk: u64) -> (usize, u64) {
         match self.zones.iter().rev().find(|zone| zone.first <= chunk) {
             None => ((chunk % self.members) as usize, chunk / self.members * self.chunk),
@@ -133,14 +135,14 @@ impl Layout {
         })
     }
 
-    /// Where `bytes` from `at` on lie: for moving the data itself.
+    /// Returns the places of `bytes` from `at` on: for moving the data itself.
     pub fn pieces(&self, at: u64, bytes: u32) -> Vec<Piece> {
         let io = Io { op: Op::Read, offset: at, bytes };
         self.runs(&io).map(|run| self.piece(run)).collect()
     }
 
-    /// The pieces of a mirrored array that have a copy on `member` in `bytes` from `offset` on, as
-    /// the member counts; empty for RAID 0 and 5.
+    /// Returns the pieces of a mirrored array that have a copy on `member` in `bytes` from `offset`
+    /// on, as the member counts; empty for RAID 0 and 5.
     pub fn pieces_on(&self, member: usize, offset: u64, bytes: u32) -> Vec<Piece> {
         let (n, m) = (self.members, member as u64);
         let on_member = Io { op: Op::Read, offset, bytes };
@@ -163,7 +165,7 @@ impl Layout {
         Piece { at: run.chunk * self.chunk + run.within, bytes: run.bytes, copies: self.places(run).collect(), parity }
     }
 
-    /// Whether some of the data has no copy left; `failed` tells which members are lost.
+    /// Returns true if some of the data has no copy left; `failed` tells which members are lost.
     pub fn is_lost(&self, failed: impl Fn(usize) -> bool) -> bool {
         let n = self.members as usize;
         let gone = |member: usize| failed(member % n);
@@ -248,7 +250,8 @@ impl Layout {
         true
     }
 
-    /// Member that holds data chunk `index` of a stripe; `members - 1` asks for its parity.
+    /// Returns the member that holds data chunk `index` of a stripe; `members - 1` asks for its
+    /// parity.
     fn raid5_member(&self, stripe: u64, index: u64) -> usize {
         let parity = self.members - 1 - stripe % self.members;
         ((parity + 1 + index) % self.members) as usize
@@ -265,9 +268,7 @@ impl Layout {
         parts.extend(others.map(|other| part(other, Op::Read, offset, run.bytes)));
     }
 
-    /// A write to part of a stripe needs the old contents for the parity. md reads whichever is
-    /// less: the old data and parity (read-modify-write) or the rest of the stripe
-    /// (reconstruct-write), the latter on a tie (raid5.c, handle_stripe_dirtying).
+    /// Plans a write to part of a stripe, which needs the old contents for the parity.
     fn raid5_write(&self, stripe: u64, group: &[ChunkRun], failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
         let data = self.members - 1;
         let from = group.iter().map(|run| run.within).min().unwrap_or(0);
@@ -316,7 +317,7 @@ pub struct Amplification {
 }
 
 impl Amplification {
-    /// Of a level with `members` members; 1, 0, 1 for a single volume.
+    /// Computes it for a level with `members` members; 1, 0, 1 for a single volume.
     pub fn of(level: Option<RaidLevel>, members: usize) -> Amplification {
         let n = members as f64;
         let (reads_per_write, writes_per_write) = match level {

@@ -50,14 +50,14 @@ const SCALE: u128 = NANOS_PER_SECOND as u128;
 /// second. Chosen by us between those two.
 const MAIN_DEPTH_SHIFT: u32 = 6;
 
-/// The same share in seconds, for the interval form.
+/// Depth of the `main` part in seconds, for the interval form.
 pub const MAIN_DEPTH_S: f64 = 1.0 / (1u64 << MAIN_DEPTH_SHIFT) as f64;
 
 /// Share of unused tokens that goes back into the reserve, in 1/65536: 874 = 1/75, so 30 s of rest
 /// restore 0.4 s of tokens (measured 0.33-0.46 s; see the module header).
 const RESERVE_REFILL_Q16: u128 = 874;
 
-/// The same share as a number, for the interval form.
+/// Share of unused tokens that goes back into the reserve as a number, for the interval form.
 pub const RESERVE_REFILL: f64 = 874.0 / 65536.0;
 
 /// Seconds until `level` tokens are gone while `asked` a second are taken and `refill` come back;
@@ -79,8 +79,8 @@ pub struct Bucket {
     depth: u128,
     reserve: u128,
     reserve_depth: u128,
-    /// Made with a saved second. A reserve of depth 0 does not tell: at one token a second it has
-    /// none, and may get one with the next rate.
+    /// True if it was made with a saved second. A reserve of depth 0 does not tell: at one token a
+    /// second it has none, and may get one with the next rate.
     saves: bool,
     at: Nanos,
 }
@@ -116,8 +116,8 @@ impl Tokens {
 }
 
 impl Bucket {
-    /// A cap of `rate` tokens a second, rested. `saved_second` gives it the reserve; without it
-    /// only 1/64 s is saved.
+    /// Makes a cap of `rate` tokens a second, rested. `saved_second` gives it the reserve; without
+    /// it only 1/64 s is saved.
     pub fn cap(rate: u64, saved_second: bool) -> Bucket {
         let rate = rate.max(1);
         let second = u128::from(rate) * SCALE;
@@ -126,7 +126,7 @@ impl Bucket {
         Bucket { rate, level: depth, depth, reserve: reserve_depth, reserve_depth, saves: saved_second, at: Nanos::ZERO }
     }
 
-    /// A credit balance: `capacity` tokens at most, `initial` now, `refill` a second.
+    /// Makes a credit balance: `capacity` tokens at most, `initial` now, `refill` a second.
     pub fn credits(refill: u64, capacity: u64, initial: u64) -> Bucket {
         let depth = u128::from(capacity) * SCALE;
         Bucket { rate: refill.max(1), level: (u128::from(initial) * SCALE).min(depth), depth, reserve: 0, reserve_depth: 0, saves: false, at: Nanos::ZERO }
@@ -137,14 +137,14 @@ impl Bucket {
         self.rate
     }
 
-    /// Whole tokens that could be taken at `now`.
+    /// Returns the whole tokens that could be taken at `now`.
     pub fn available(&self, now: Nanos) -> u64 {
         let mut later = self.clone();
         later.advance(now);
         ((later.level + later.reserve) / SCALE) as u64
     }
 
-    /// Tokens when full.
+    /// Returns the tokens of a full bucket.
     pub fn capacity(&self) -> u64 {
         ((self.depth + self.reserve_depth) / SCALE) as u64
     }
@@ -198,7 +198,7 @@ impl Bucket {
         }
     }
 
-    /// The first instant from `now` on at which `tokens` can be taken.
+    /// Returns the first instant from `now` on at which `tokens` can be taken.
     #[inline]
     pub fn earliest(&self, now: Nanos, tokens: u64) -> Nanos {
         let from = now.max(self.at);
@@ -231,7 +231,7 @@ impl Bucket {
         }
     }
 
-    /// What changes, for saving.
+    /// Returns the state that changes in use, for saving.
     pub fn state(&self) -> BucketState {
         BucketState { level: Tokens::from_scaled(self.level), reserve: Tokens::from_scaled(self.reserve), at: self.at }
     }
@@ -260,7 +260,7 @@ const SPREAD_BITS: u32 = 10;
 /// 16 queues of 16 requests at the cap, between gp3 and io2 at 4,000 and 16,000 IOPS
 /// (miztiik/ebs-gp3-perf, 2020). Between two of them the logarithm is interpolated.
 const SPREAD_SHAPE: [(f64, f64); 8] = [(0.0, 0.06), (0.01, 0.12), (0.05, 0.36), (0.5, 0.85), (0.95, 2.22), (0.99, 3.0), (0.999, 3.9), (1.0, 5.0)];
-/// Its coefficient of variation.
+/// Coefficient of variation of `SPREAD_SHAPE`.
 const SPREAD_SHAPE_VARIATION: f64 = 0.65;
 /// Up to this coefficient the measured quantiles (io1 with 32 requests a queue: p99 2.07 and p50
 /// 0.87-0.97 of the mean) are those of a gamma distribution.
@@ -281,10 +281,10 @@ impl HoldProfile {
         HoldProfile { per_io_q32: (per_io * 4_294_967_296.0) as u64, least_ns: least_us * 1e3, mean_more_ns: mean_more_us * 1e3 }
     }
 
-    /// Fitted to p95 and p99 of the at-cap runs: on Nitro bitofsky/aws-ebs-benchmark (1 TB, depth
-    /// 16, 3,000 IOPS, r5.large, 2021), on Xen dyu/vps-comparison (gp2, depth 4, t2.micro, 2017).
-    /// Types without such a run are not held: io1 and io2 at their caps show none (p99 within 1.3 x
-    /// of the mean).
+    /// Returns the profile that was fitted to p95 and p99 of the at-cap runs: on Nitro
+    /// bitofsky/aws-ebs-benchmark (1 TB, depth 16, 3,000 IOPS, r5.large, 2021), on Xen
+    /// dyu/vps-comparison (gp2, depth 4, t2.micro, 2017). Types without such a run are not held:
+    /// io1 and io2 at their caps show none (p99 within 1.3 x of the mean).
     pub fn of(volume_type: VolumeType, op: Op, xen: bool) -> HoldProfile {
         match (volume_type, op, xen) {
             (VolumeType::Gp2, Op::Read, false) => HoldProfile::new(0.0100, 1_500.0, 350.0),
@@ -297,7 +297,7 @@ impl HoldProfile {
         }
     }
 
-    /// Length of the hold that begins with a request, for a uniform number; mostly none.
+    /// Draws the length of the hold that begins with a request, from a uniform number; mostly None.
     #[inline]
     pub fn draw(&self, uniform: u64) -> Option<Nanos> {
         if (uniform >> 32) >= self.per_io_q32 {
@@ -316,8 +316,8 @@ pub struct DeepQueueSpread {
 }
 
 impl DeepQueueSpread {
-    /// The spread of `jobs` submission queues of `depth` requests each, for a volume at its own
-    /// cap; none for one queue, or up to 64 requests in all.
+    /// Makes the spread of `jobs` submission queues of `depth` requests each, for a volume at its
+    /// own cap; None for one queue, or up to 64 requests in all.
     ///
     /// 0.65 with 16 requests a queue and 0.36 with 32 (the coefficient whose p99 is that of the
     /// single io1 at 40,000 IOPS) give the power; 0.65 is the widest measured, so it is the bound.
@@ -329,14 +329,14 @@ impl DeepQueueSpread {
         Some(DeepQueueSpread::new(variation.min(0.65)))
     }
 
-    /// The spread where the instance's cap makes requests wait: six tenths as wide (0.22-0.27
-    /// measured with 32 a queue on m5.8xlarge).
+    /// Returns the spread where the instance's cap makes requests wait: six tenths as wide
+    /// (0.22-0.27 measured with 32 a queue on m5.8xlarge).
     pub fn at_instance_cap(&self) -> DeepQueueSpread {
         DeepQueueSpread::new(0.6 * self.variation)
     }
 
-    /// A spread of mean 1 and the given coefficient of variation: a gamma distribution where it is
-    /// narrow, the measured shape where it is as wide as that, the two mixed in between.
+    /// Makes a spread of mean 1 and the given coefficient of variation: a gamma distribution where
+    /// it is narrow, the measured shape where it is as wide as that, the two mixed in between.
     pub fn new(variation: f64) -> DeepQueueSpread {
         let cells = 1 << SPREAD_BITS;
         let measured = ((variation - SPREAD_GAMMA_VARIATION) / (SPREAD_SHAPE_VARIATION - SPREAD_GAMMA_VARIATION)).clamp(0.0, 1.0);
@@ -349,7 +349,7 @@ impl DeepQueueSpread {
         DeepQueueSpread { variation, factor_q16: factors.iter().map(|factor| (factor / mean * 65_536.0) as u64).collect() }
     }
 
-    /// The wait after spreading, for a uniform number.
+    /// Computes the wait after spreading, for a uniform number.
     #[inline]
     pub fn spread(&self, wait: Nanos, uniform: u64) -> Nanos {
         let factor = self.factor_q16[(uniform >> (64 - SPREAD_BITS)) as usize];

@@ -13,36 +13,37 @@ const TWO_53: f64 = 9_007_199_254_740_992.0;
 /// the smallest number that a double holds.
 const POISSON_PIECE: f64 = 500.0;
 
-/// Uniform in [0, 1).
+/// Draws a number, uniform in [0, 1).
 #[inline]
 pub fn unit(rng: &mut impl RngCore) -> f64 {
     (rng.next_u64() >> 11) as f64 / TWO_53
 }
 
-/// Uniform in (0, 1), from 64 random bits: its logarithm exists.
+/// Makes a number, uniform in (0, 1), of 64 random bits: its logarithm exists.
 #[inline]
 pub fn open_unit(bits: u64) -> f64 {
     ((bits >> 11) as f64 + 0.5) / TWO_53
 }
 
-/// Exponential with mean 1: the time between two arrivals of a Poisson process.
+/// Draws an exponential number with mean 1: the time between two arrivals of a Poisson process.
 #[inline]
 pub fn exponential(rng: &mut impl RngCore) -> f64 {
     -libm::log(1.0 - unit(rng))
 }
 
-/// Standard normal.
+/// Draws a standard normal number.
 pub fn normal(rng: &mut impl RngCore) -> f64 {
     normal_of(open_unit(rng.next_u64()), open_unit(rng.next_u64()))
 }
 
-/// Standard normal of two uniform numbers, the first above 0 (Box and Muller; the second normal
-/// number that they would give is not used).
+/// Computes a standard normal number of two uniform numbers, the first above 0 (Box and Muller; the
+/// second normal number that they would give is not used).
 pub fn normal_of(radius: f64, angle: f64) -> f64 {
     libm::sqrt(-2.0 * libm::log(radius)) * libm::cos(TAU * angle)
 }
 
-/// Poisson with this mean: as many factors as a product of uniform numbers stays above exp(-mean).
+/// Draws a Poisson number with this mean: as many factors as a product of uniform numbers stays
+/// above exp(-mean).
 pub fn poisson(rng: &mut impl RngCore, mean: f64) -> u32 {
     let (mut left, mut number) = (mean, 0);
     while left > 0.0 {
@@ -57,7 +58,7 @@ pub fn poisson(rng: &mut impl RngCore, mean: f64) -> u32 {
     number
 }
 
-/// A whole number around `mean`: the one below it, or the next with the probability of the
+/// Draws a whole number around `mean`: the one below it, or the next with the probability of the
 /// fraction.
 #[inline]
 pub fn around(rng: &mut impl RngCore, mean: f64) -> u32 {
@@ -66,12 +67,12 @@ pub fn around(rng: &mut impl RngCore, mean: f64) -> u32 {
     whole as u32 + u32::from(fraction > 0.0 && unit(rng) < fraction)
 }
 
-/// Probability that a standard normal number is above `z`.
+/// Computes the probability that a standard normal number is above `z`.
 pub fn normal_above(z: f64) -> f64 {
     0.5 * libm::erfc(z * FRAC_1_SQRT_2)
 }
 
-/// Quantile of the standard normal, by bisection: slow, for tables.
+/// Computes a quantile of the standard normal, by bisection: slow, for tables.
 pub fn normal_quantile(p: f64) -> f64 {
     let (mut low, mut high) = (-9.0f64, 9.0f64);
     // Forty halvings of 18 leave 2e-11.
@@ -86,25 +87,25 @@ pub fn normal_quantile(p: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// The same by a logistic approximation, for draws: off by 16 % at p1 and p99, by at most 6 % from
-/// p10 to p90.
+/// Computes the quantile of the normal distribution by a logistic approximation, for draws: off by
+/// 16 % at p1 and p99, by at most 6 % from p10 to p90.
 #[inline]
 pub fn quick_normal_quantile(p: f64) -> f64 {
     libm::log(p / (1.0 - p)) / 1.702
 }
 
-/// Mean of a lognormal distribution.
+/// Computes the mean of a lognormal distribution.
 pub fn lognormal_mean(median: f64, sigma: f64) -> f64 {
     median * libm::exp(sigma * sigma / 2.0)
 }
 
-/// Probability that a lognormal number is above `x`.
+/// Computes the probability that a lognormal number is above `x`.
 pub fn lognormal_above(x: f64, median: f64, sigma: f64) -> f64 {
     0.5 * libm::erfc(libm::log(x / median) / (sigma * SQRT_2))
 }
 
-/// The number of a gamma distribution that corresponds to a standard normal number `z`, by the cube
-/// of Wilson and Hilferty; `variation` is the coefficient of variation.
+/// Returns the number of a gamma distribution that corresponds to a standard normal number `z`, by
+/// the cube of Wilson and Hilferty; `variation` is the coefficient of variation.
 pub fn gamma_of_normal(z: f64, mean: f64, variation: f64) -> f64 {
     let square = (variation * variation / 9.0).min(1.0);
     let root = (1.0 - square + square.sqrt() * z).max(0.0);

@@ -21,16 +21,16 @@ pub const FETCH_MEAN_NS: f64 = FETCH_MEDIAN_NS * 1.133_148_453;
 /// Bound of the fetches when no initialization rate is bought, bytes/s (guess).
 pub const DEFAULT_FETCH_BYTES_S: u64 = 100 << 20;
 
-/// What of a volume still lies in the snapshot.
+/// Part of a volume that still lies in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotOrigin {
     /// Written bytes of the snapshot: they are taken to be the first ones of the volume.
     pub written_bytes: u64,
-    /// Provisioned initialization rate, bytes/s; none: on demand only.
+    /// Provisioned initialization rate, bytes/s; None if blocks load on demand only.
     pub initialization_bytes_s: Option<u64>,
 }
 
-/// Which chunks have not been fetched, and how fast they can be.
+/// Chunks that have not been fetched, and the rate at which they can be.
 #[derive(Clone, Debug)]
 pub struct FirstTouch {
     // Shared with the copies that are saved: a saved one is dropped long before the next change.
@@ -40,7 +40,8 @@ pub struct FirstTouch {
     fetches: Bucket,
     // A bought rate also loads the volume from its start on, touched or not.
     background: Option<(u64, u64)>,
-    // Of a map of chunks alone: how many there were, and from which on the background goes on.
+    // For a map of chunks only: the number of chunks, and the one from which the background goes
+    // on.
     mapped: Option<(u64, u64)>,
     // Moment at which the background began.
     since: Nanos,
@@ -93,7 +94,7 @@ impl From<&SavedTouch> for FirstTouch {
 }
 
 impl FirstTouch {
-    /// A volume fresh from a snapshot.
+    /// Makes a volume fresh from a snapshot.
     pub fn new(origin: &SnapshotOrigin) -> FirstTouch {
         let chunks = origin.written_bytes.div_ceil(CHUNK_BYTES);
         let rate = origin.initialization_bytes_s.unwrap_or(DEFAULT_FETCH_BYTES_S);
@@ -113,8 +114,8 @@ impl FirstTouch {
         }
     }
 
-    /// A volume of which these chunks are still to be loaded at `since`: a bit for each chunk, the
-    /// lowest of each word first.
+    /// Makes a volume of which these chunks are still to be loaded at `since`: a bit for each
+    /// chunk, the lowest of each word first.
     pub fn of_chunks(cold: Vec<u64>, initialization_bytes_s: Option<u64>, since: Nanos) -> FirstTouch {
         let cold_chunks = cold.iter().map(|word| u64::from(word.count_ones())).sum();
         let mut fetches = Bucket::cap(initialization_bytes_s.unwrap_or(DEFAULT_FETCH_BYTES_S), false);
@@ -130,7 +131,7 @@ impl FirstTouch {
         }
     }
 
-    /// Share of the snapshot that is still cold.
+    /// Returns the share of the snapshot that is still cold.
     pub fn cold_share(&self) -> f64 {
         match self.mapped.map_or(self.chunks, |(all, _)| all) {
             0 => 0.0,
@@ -176,8 +177,8 @@ impl FirstTouch {
         words.find(|(_, word)| *word != 0).map(|(index, word)| index as u64 * 64 + u64::from(word.trailing_zeros()))
     }
 
-    /// When the chunks that `io` touches are there, if it starts at `start`; `start` itself when
-    /// they are already.
+    /// Returns the time at which the chunks that `io` touches are there, if it starts at `start`;
+    /// `start` itself when they are already.
     pub fn ready(&mut self, start: Nanos, io: &Io, uniform: u64) -> Nanos {
         if self.cold_chunks == 0 {
             return start;
@@ -197,8 +198,8 @@ impl FirstTouch {
     }
 }
 
-/// A lognormal draw with this median and sigma. The approximation of the quantile errs far less
-/// than what is known of the distribution.
+/// Draws a lognormal number with this median and sigma. The approximation of the quantile errs far
+/// less than what is known of the distribution.
 fn fetch_latency(uniform: u64) -> Nanos {
     let z = quick_normal_quantile(open_unit(uniform));
     Nanos((FETCH_MEDIAN_NS * libm::exp(FETCH_SIGMA * z)) as u64)

@@ -10,10 +10,10 @@
 //!
 //! Every instance type has EBS limits in IOPS (of 16 KiB) and bytes a second. Small sizes have a
 //! baseline and a maximum: AWS promises the maximum for at least 30 minutes once every 24 hours.
-//! How its burst bucket works is not published. Assumed is one that holds 30 minutes of (maximum -
-//! baseline), refills with the part of the baseline that is not used, and is full again after 24
-//! hours in any case. I/Os and bytes have balances of their own (CloudWatch: EBSIOBalance%,
-//! EBSByteBalance%).
+//! AWS does not publish the rules of its burst bucket. Assumed is one that holds 30 minutes of
+//! (maximum - baseline), refills with the part of the baseline that is not used, and is full again
+//! after 24 hours in any case. I/Os and bytes have balances of their own (CloudWatch:
+//! EBSIOBalance%, EBSByteBalance%).
 
 use crate::accounting::Accounting;
 use crate::array::{Layout, Part};
@@ -54,7 +54,7 @@ pub struct InstanceBalances {
     pub bytes: Option<Balance>,
 }
 
-/// What changes in an instance, for saving.
+/// State that changes in an instance, for saving.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceState {
     iops: Option<(BucketState, Option<BucketState>)>,
@@ -130,7 +130,7 @@ impl Limit {
 }
 
 impl Instance {
-    /// An instance with full burst buckets.
+    /// Makes an instance with full burst buckets.
     pub fn new(limits: &InstanceLimits, saved_second: bool) -> Instance {
         let limit = |baseline, max| Limit::new(baseline, max, limits.burst_seconds, saved_second);
         Instance {
@@ -142,7 +142,8 @@ impl Instance {
         }
     }
 
-    /// When a request that reaches the host at `now` leaves it for its volume, and what held it.
+    /// Returns the time at which a request that reaches the host at `now` leaves it for its volume,
+    /// and the cap that held it.
     #[inline]
     pub fn admit(&mut self, now: Nanos, io: &Io) -> (Nanos, Cap) {
         let charge = self.accounting.charge(io, false);
@@ -172,13 +173,13 @@ impl Instance {
         best
     }
 
-    /// The two burst balances.
+    /// Returns the two burst balances.
     pub fn balances(&self, now: Nanos) -> InstanceBalances {
         let of = |limit: &Option<Limit>| limit.as_ref().and_then(|limit| limit.balance(now));
         InstanceBalances { ios: of(&self.iops), bytes: of(&self.bytes) }
     }
 
-    /// The full burst buckets of I/Os and of bytes, where the type has them.
+    /// Returns the full burst buckets of I/Os and of bytes, where the type has them.
     pub fn credits(&self) -> [Option<&Bucket>; 2] {
         [&self.iops, &self.bytes].map(|limit| limit.as_ref().and_then(|limit| limit.credits.as_ref()))
     }
@@ -188,7 +189,7 @@ impl Instance {
         self.iops.iter_mut().chain(self.bytes.iter_mut()).for_each(|limit| limit.set_balance_percent(now, percent));
     }
 
-    /// What changes, for saving.
+    /// Returns the state that changes in use, for saving.
     pub fn state(&self) -> InstanceState {
         InstanceState {
             iops: self.iops.as_ref().map(Limit::state),
@@ -226,7 +227,7 @@ pub struct Device {
 pub struct SavedDevice {
     /// Volume or array.
     pub storage: StorageSpec,
-    /// Its members, in order.
+    /// Members in their order.
     pub members: Vec<SavedVolume>,
 }
 
@@ -240,37 +241,38 @@ pub struct Host {
 }
 
 impl Device {
-    /// A device of `spec` whose members have these limits. Each member draws from a seed of its
-    /// own, derived from `seed`.
+    /// Makes a device of `spec` whose members have these limits. Each member draws from a seed of
+    /// its own, derived from `seed`.
     pub fn new(spec: &StorageSpec, limits: &[VolumeLimits], options: &ModelOptions, seed: u64) -> Device {
         let member_seed = |index: usize| seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let members: Vec<Volume> = limits.iter().enumerate().map(|(index, limits)| Volume::new(limits.clone(), options.clone(), member_seed(index))).collect();
         Device { members, layout: layout_of(spec), parts: Vec::new(), answers: Vec::new() }
     }
 
-    /// Everything, to go on from `now` elsewhere or later; `storage` is what it was made of.
+    /// Returns everything, to go on from `now` elsewhere or later; `storage` is what it was made
+    /// of.
     pub fn save(&mut self, storage: &StorageSpec, now: Nanos) -> SavedDevice {
         SavedDevice { storage: storage.clone(), members: self.members.iter_mut().map(|member| member.save(now)).collect() }
     }
 
-    /// The device that [`Device::save`] saved at `now`.
+    /// Makes the device that [`Device::save`] saved at `now`.
     pub fn from_saved(saved: &SavedDevice, now: Nanos) -> Device {
         let members = saved.members.iter().map(|member| Volume::from_saved(member, now)).collect();
         Device { members, layout: layout_of(&saved.storage), parts: Vec::new(), answers: Vec::new() }
     }
 
-    /// Its volumes.
+    /// Returns the volumes of the device.
     pub fn members(&self) -> &[Volume] {
         &self.members
     }
 
-    /// Its volumes, to set balances, degrade, modify or lose them.
+    /// Returns the volumes of the device, to set balances, degrade, modify or lose them.
     pub fn members_mut(&mut self) -> &mut [Volume] {
         &mut self.members
     }
 
-    /// These blocks of 512 KiB of the device load on first touch from `since` on. The rate is that
-    /// of the device; its members share it.
+    /// Sets blocks of 512 KiB of the device that load on first touch from `since` on. The rate is
+    /// that of the device; its members share it.
     pub fn load_blocks(&mut self, cold: impl Iterator<Item = u64>, initialization_bytes_s: Option<u64>, since: Nanos) {
         let mut maps: Vec<Vec<u64>> = vec![Vec::new(); self.members.len()];
         let mut mark = |member: usize, from: u64, bytes: u64| {
@@ -298,7 +300,8 @@ impl Device {
         self.members.iter_mut().zip(maps).for_each(|(member, map)| member.load_chunks(map, share, since));
     }
 
-    /// Whether data are gone: a single volume is lost, or an array has too few members left.
+    /// Returns true if data are gone: a single volume is lost, or an array has too few members
+    /// left.
     pub fn is_lost(&self) -> bool {
         let failed = |member: usize| self.members[member].is_failed();
         self.layout.as_ref().map_or_else(|| failed(0), |layout| layout.is_lost(failed))
@@ -313,8 +316,8 @@ impl Device {
         }
     }
 
-    /// What the last request to an array became: member, request and answer of each part. Empty for
-    /// a single volume.
+    /// Returns the parts of the last request to an array: member, request and answer of each. Empty
+    /// for a single volume.
     pub fn last_parts(&self) -> impl Iterator<Item = (usize, Io, Decision)> + '_ {
         self.parts.iter().zip(&self.answers).map(|(part, answer)| (part.member, part.io, *answer))
     }
@@ -353,19 +356,19 @@ impl Device {
         self.members.iter_mut().for_each(|member| member.advance(now));
     }
 
-    /// The next moment at which something changes by itself.
+    /// Returns the next moment at which something changes by itself.
     pub fn next_wakeup(&self) -> Option<Nanos> {
         self.members.iter().filter_map(Volume::next_wakeup).min()
     }
 }
 
-/// How an array lays out its data; none for a single volume.
+/// Returns the data layout of an array; None for a single volume.
 pub fn layout_of(spec: &StorageSpec) -> Option<Layout> {
     let sizes: Vec<u64> = spec.members.iter().map(|member| member.size_gib << 30).collect();
     spec.raid.map(|level| Layout::of_sizes(level, &sizes, spec.chunk_kib * 1_024))
 }
 
-/// The instance's limits, then the volume's.
+/// Puts a request through the instance's limits, then the volume's.
 #[inline]
 fn through(instance: Option<&mut Instance>, volume: &mut Volume, now: Nanos, ready: Nanos, io: Io) -> Decision {
     // Local disks are not behind the instance's EBS limits.
@@ -398,12 +401,12 @@ impl Host {
         self.devices.iter_mut().for_each(|device| device.advance(now));
     }
 
-    /// The next moment at which something changes by itself.
+    /// Returns the next moment at which something changes by itself.
     pub fn next_wakeup(&self) -> Option<Nanos> {
         self.devices.iter().filter_map(Device::next_wakeup).min()
     }
 
-    /// The lowest credit balance of a device's members in percent; none where no member has
+    /// Returns the lowest credit balance of a device's members in percent; None where no member has
     /// credits.
     pub fn lowest_balance_percent(&self, device: usize, now: Nanos) -> Option<f64> {
         let percents = self.devices[device].members.iter().filter_map(|member| member.balance(now));
@@ -414,9 +417,9 @@ impl Host {
 /// An instance at rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedInstance {
-    /// Its limits.
+    /// Limits of the instance.
     pub limits: InstanceLimits,
-    /// Levels.
+    /// Levels of its buckets.
     pub state: InstanceState,
 }
 
@@ -439,26 +442,26 @@ pub enum HostChange {
     Put {
         /// Slot.
         device: usize,
-        /// What comes.
+        /// Device that takes the slot.
         saved: Box<SavedDevice>,
     },
-    /// Credits of one member, or of all.
+    /// The credits of one member, or of all, are set.
     Balance {
         /// Slot.
         device: usize,
-        /// Member; none: all.
+        /// Index of the member; None for all.
         member: Option<usize>,
-        /// 0-100.
+        /// Balance, percent of the capacity, 0-100.
         percent: f64,
     },
-    /// Another instance; none: no limits beyond the volumes'.
+    /// The instance is replaced; None for no limits beyond the volumes'.
     Instance {
-        /// What comes.
+        /// Instance from now on.
         saved: Option<Box<SavedInstance>>,
     },
-    /// Burst buckets of the instance.
+    /// The burst buckets of the instance are set.
     InstanceBalance {
-        /// 0-100.
+        /// Balance, percent of the capacity, 0-100.
         percent: f64,
     },
     /// A degradation event of a member.
@@ -467,7 +470,7 @@ pub enum HostChange {
         device: usize,
         /// Member.
         member: usize,
-        /// When and how much.
+        /// Time and amount of the degradation.
         event: Degradation,
     },
     /// A member has no degradation events any more.
@@ -483,7 +486,7 @@ pub enum HostChange {
         device: usize,
         /// Member.
         member: usize,
-        /// Lost.
+        /// True if it is lost.
         failed: bool,
     },
     /// A modification of every member, in order.
@@ -495,8 +498,8 @@ pub enum HostChange {
     },
 }
 
-/// The instance of a record, with the saved second that rested ones have: the same at its beginning
-/// and in a change.
+/// Returns the instance of a record, with the saved second that rested ones have: the same at its
+/// beginning and in a change.
 fn recorded_instance(saved: &SavedInstance) -> Instance {
     let mut instance = Instance::new(&saved.limits, true);
     instance.restore(&saved.state);
@@ -555,8 +558,8 @@ impl Host {
         }
     }
 
-    /// The host a record begins with. A record is of real devices, whose volumes and instances have
-    /// the saved second.
+    /// Makes the host a record begins with. A record is of real devices, whose volumes and
+    /// instances have the saved second.
     pub fn from_saved(saved: &SavedHost) -> Host {
         let instance = saved.instance.as_ref().map(recorded_instance);
         let mut host = Host { instance, devices: Vec::new() };

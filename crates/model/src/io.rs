@@ -5,8 +5,8 @@
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign, Sub};
 
-/// What a request does. A flush costs nothing on its own: an EBS write is durable when acknowledged
-/// (no separate flush cost was found in any published run).
+/// Operation of a request. A flush costs nothing on its own: an EBS write is durable when
+/// acknowledged (no separate flush cost was found in any published run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
@@ -69,7 +69,7 @@ impl Cap {
         Cap::Clients,
     ];
 
-    /// The name used in tables, CSV and JSON.
+    /// Returns the name used in tables, CSV and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Cap::None => "none",
@@ -86,7 +86,7 @@ impl Cap {
     }
 }
 
-/// Whether the request succeeds.
+/// Success or failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -99,18 +99,19 @@ pub enum Verdict {
 /// The answer to one request: known at once, because nothing that arrives later can change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
-    /// When the limiters let it start.
+    /// Time at which the limiters let it start.
     pub start: Nanos,
-    /// When it is answered.
+    /// Time of its answer.
     pub complete: Nanos,
-    /// Which limit made it wait longest.
+    /// Limit that made it wait longest.
     pub cap: Cap,
     /// Success or failure.
     pub verdict: Verdict,
 }
 
 impl Decision {
-    /// The later of two parts of one request (members of a stripe): done when both are done.
+    /// Returns the later of two parts of one request (members of a stripe): done when both are
+    /// done.
     pub fn join(self, other: Decision) -> Decision {
         let (late, early) = if other.complete > self.complete { (other, self) } else { (self, other) };
         let verdict = if late.verdict == Verdict::Ok && early.verdict == Verdict::Ok { Verdict::Ok } else { Verdict::Failed };
@@ -132,27 +133,27 @@ impl Nanos {
     /// Later than any event.
     pub const NEVER: Nanos = Nanos(u64::MAX);
 
-    /// Whole seconds.
+    /// Makes a time of whole seconds.
     pub const fn from_secs(seconds: u64) -> Nanos {
         Nanos(seconds * NANOS_PER_SECOND)
     }
 
-    /// Whole microseconds.
+    /// Makes a time of whole microseconds.
     pub const fn from_micros(micros: u64) -> Nanos {
         Nanos(micros * 1_000)
     }
 
-    /// From seconds, rounded down to whole nanoseconds.
+    /// Makes a time of seconds, rounded down to whole nanoseconds.
     pub fn from_secs_f64(seconds: f64) -> Nanos {
         Nanos((seconds * 1e9) as u64)
     }
 
-    /// As seconds, for people and charts; never fed back into the model.
+    /// Returns the time in seconds, for people and charts; never fed back into the model.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_SECOND as f64
     }
 
-    /// The span from `earlier` to here, zero when `earlier` is later.
+    /// Returns the span from `earlier` to here, zero when `earlier` is later.
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! How long a request takes once the limiters let it through.
+//! Latency of a request after the limiters let it through.
 //!
 //! Below its cap the latency of an EBS volume does not depend on its load (gp3: p50 0.44 ms from
 //! 800 to 14,400 IOPS; scylladb/diskplorer 2022), so it is an independent draw:
@@ -66,10 +66,10 @@ pub struct LatencyProfile {
     pub tail_median_us: f64,
     /// Lognormal sigma of the tail.
     pub tail_sigma: f64,
-    /// Added per KiB above 16 KiB, us.
+    /// Latency added per KiB above 16 KiB, us.
     pub size_us_per_kib: f64,
-    /// Taken off per KiB below 16 KiB, us. Nothing for EBS: 4 KiB and 16 KiB reads were measured
-    /// alike.
+    /// Latency taken off per KiB below 16 KiB, us. It is 0 for EBS: 4 KiB and 16 KiB reads were
+    /// measured alike.
     pub small_us_per_kib: f64,
     /// Probability of a stall.
     pub stall_per_io: f64,
@@ -77,12 +77,12 @@ pub struct LatencyProfile {
     pub stall_median_ms: f64,
     /// high, medium, low or guess.
     pub confidence: String,
-    /// Where the numbers come from.
+    /// Source of the numbers.
     pub source: String,
 }
 
 impl LatencyProfile {
-    /// Every row of `data/latency.csv`.
+    /// Returns every row of `data/latency.csv`.
     pub fn all() -> &'static [LatencyProfile] {
         static ROWS: OnceLock<Vec<LatencyProfile>> = OnceLock::new();
         ROWS.get_or_init(|| {
@@ -95,7 +95,8 @@ impl LatencyProfile {
         })
     }
 
-    /// The profile of a type and operation on a day: the newest row not after it, else the oldest.
+    /// Returns the profile of a type and operation on a day: the newest row not after it, else the
+    /// oldest.
     pub fn of(volume_type: VolumeType, op: Op, as_of: NaiveDate) -> &'static LatencyProfile {
         let rows = || Self::all().iter().filter(|row| row.volume_type == volume_type && row.op == op);
         rows()
@@ -105,7 +106,7 @@ impl LatencyProfile {
             .expect("data/latency.csv has every type and operation (tested)")
     }
 
-    /// Probability that a 16 KiB request takes longer than `latency_us`.
+    /// Computes the probability that a 16 KiB request takes longer than `latency_us`.
     pub fn exceeds(&self, latency_us: f64) -> f64 {
         let above = latency_us - self.base_us;
         if above <= 0.0 {
@@ -118,7 +119,7 @@ impl LatencyProfile {
         rest * body + self.tail_weight * tail + self.stall_per_io * stall
     }
 
-    /// Mean of a 16 KiB request, us.
+    /// Computes the mean latency of a 16 KiB request, us.
     pub fn mean_us(&self) -> f64 {
         let rest = 1.0 - self.tail_weight - self.stall_per_io;
         self.base_us
@@ -127,14 +128,15 @@ impl LatencyProfile {
             + self.stall_per_io * lognormal_mean(self.stall_median_ms * 1e3, STALL_SIGMA)
     }
 
-    /// What a size other than 16 KiB adds, us; negative where smaller is faster.
+    /// Returns the latency that a size other than 16 KiB adds, us; negative where smaller is
+    /// faster.
     pub fn size_us(&self, bytes: f64) -> f64 {
         let kib = bytes / 1_024.0 - REFERENCE_KIB;
         kib * if kib > 0.0 { self.size_us_per_kib } else { self.small_us_per_kib }
     }
 
-    /// The latency that a share `exceed` of requests exceeds, us; between `floor_us` and one
-    /// minute.
+    /// Returns the latency that a share `exceed` of requests exceeds, us; between `floor_us` and
+    /// one minute.
     fn quantile_us(&self, exceed: f64, floor_us: f64) -> f64 {
         let (mut low, mut high) = (floor_us, 60e6);
         // Each step halves the interval on a log scale; 44 steps leave a relative error near 1e-12.
@@ -188,7 +190,7 @@ impl LatencyTable {
         }
     }
 
-    /// The table of a type, operation and day, built once per process.
+    /// Returns the table of a type, operation and day, built once per process.
     pub fn cached(volume_type: VolumeType, op: Op, as_of: NaiveDate) -> Arc<LatencyTable> {
         type Key = (VolumeType, bool, NaiveDate);
         static TABLES: Mutex<BTreeMap<Key, Arc<LatencyTable>>> = Mutex::new(BTreeMap::new());
@@ -198,7 +200,7 @@ impl LatencyTable {
         Arc::clone(tables.entry(key).or_insert_with(|| Arc::new(LatencyTable::new(profile))))
     }
 
-    /// Latency of a 16 KiB request for a uniform 64-bit number, ns.
+    /// Returns the latency of a 16 KiB request for a uniform 64-bit number, ns.
     #[inline]
     pub fn at(&self, uniform: u64) -> u64 {
         let distance = !uniform;
@@ -219,7 +221,7 @@ impl LatencyTable {
         between(self.tail[cell], self.tail[cell + 1], fraction)
     }
 
-    /// Latency of a request of `bytes` for a uniform 64-bit number, ns.
+    /// Returns the latency of a request of `bytes` for a uniform 64-bit number, ns.
     #[inline]
     pub fn sample(&self, uniform: u64, bytes: u32) -> u64 {
         let above = i64::from(bytes) - (REFERENCE_KIB as i64 * 1024);
@@ -227,7 +229,7 @@ impl LatencyTable {
         (self.at(uniform) as i64 + size).max(self.floor_ns) as u64
     }
 
-    /// Latency of the quantile `q` in [0, 1) for a request of `bytes`, ns.
+    /// Returns the latency of the quantile `q` in [0, 1) for a request of `bytes`, ns.
     pub fn quantile_ns(&self, q: f64, bytes: u32) -> u64 {
         let uniform = if q <= 0.0 { 0 } else { (q.min(1.0 - 1e-12) * 18_446_744_073_709_551_616.0) as u64 };
         self.sample(uniform, bytes)

@@ -2,8 +2,8 @@
 //! request.
 //!
 //! Pure: no clock, no I/O, no threads, no hidden chance. Time is an argument in integer
-//! nanoseconds, chance a seeded generator. The same model runs behind a virtual clock
-//! (`headrace-sim`) and behind a wall clock (a block device). One file is one idea:
+//! nanoseconds, chance a seeded generator. One model serves a virtual clock (`headrace-sim`) and a
+//! wall clock (a block device). One file is one idea:
 //!
 //! | file | idea |
 //! |---|---|

@@ -38,7 +38,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The rates a volume of these limits has when nothing is wrong.
+    /// Returns the rates a volume of these limits has when nothing is wrong.
     pub fn of(limits: &VolumeLimits) -> Rates {
         let burst = limits.io_burst.as_ref();
         Rates {
@@ -49,7 +49,7 @@ impl Rates {
         }
     }
 
-    /// The lower rates of two volumes: what is promised while optimizing.
+    /// Returns the lower rates of two volumes: what is promised while optimizing.
     pub fn lower(self, other: Rates) -> Rates {
         Rates {
             iops: self.iops.zip(other.iops).map(|(a, b)| a.min(b)).or(self.iops),
@@ -62,16 +62,16 @@ impl Rates {
         }
     }
 
-    /// The caps in thousandths: what a degradation event leaves, or what Xen hosts were measured to
-    /// deliver. The refill of credits stays.
+    /// Returns the caps in thousandths: what a degradation event leaves, or what Xen hosts were
+    /// measured to deliver. The refill of credits stays.
     pub fn scaled(self, per_mille: u64) -> Rates {
         let scale = |rate: u64| (rate * per_mille / 1_000).max(1);
         Rates { iops: self.iops.map(scale), bytes_s: scale(self.bytes_s), credit_refill: self.credit_refill, reads: self.reads.map(|reads| reads.map(scale)) }
     }
 }
 
-/// How long optimizing takes, guessed around reports of 6-24 h per TiB: 6 h and 12 h per TiB in
-/// use.
+/// Returns the duration of optimizing, guessed around reports of 6-24 h per TiB: 6 h and 12 h per
+/// TiB in use.
 pub fn default_optimizing(used_gib: u64) -> Nanos {
     Nanos::from_secs(6 * 3_600 + 12 * 3_600 * used_gib / 1_024)
 }
@@ -79,11 +79,11 @@ pub fn default_optimizing(used_gib: u64) -> Nanos {
 /// Seconds spent in `modifying`; "seconds to a minute" in AWS's words.
 pub const DEFAULT_MODIFYING: Nanos = Nanos::from_secs(30);
 
-/// Where a modification stands; the names AWS uses.
+/// Phase of a modification, with AWS's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModificationPhase {
-    /// Accepted, old limits.
+    /// The modification is accepted, and the old limits hold.
     Modifying,
     /// Data is being moved, limits in between.
     Optimizing,
@@ -96,14 +96,14 @@ pub enum ModificationPhase {
 pub struct VolumeModification {
     /// Limits afterwards.
     pub target: VolumeLimits,
-    /// When `modifying` ends.
+    /// End of `modifying`.
     pub modifying_until: Nanos,
-    /// When `optimizing` ends.
+    /// End of `optimizing`.
     pub optimizing_until: Nanos,
 }
 
 impl VolumeModification {
-    /// State at `now`.
+    /// Returns the phase at `now`.
     pub fn state(&self, now: Nanos) -> ModificationPhase {
         if now < self.modifying_until {
             ModificationPhase::Modifying
@@ -114,7 +114,7 @@ impl VolumeModification {
         }
     }
 
-    /// The next change of state after `now`.
+    /// Returns the next change of state after `now`.
     pub fn next_change(&self, now: Nanos) -> Option<Nanos> {
         [self.modifying_until, self.optimizing_until].into_iter().find(|&at| at > now)
     }
@@ -127,9 +127,9 @@ pub struct Degradation {
     pub from: Nanos,
     /// First moment after it.
     pub until: Nanos,
-    /// Share of the caps that is left, in thousandths (1-1000).
+    /// Share of the caps that remains, in thousandths (1-1000).
     pub caps_per_mille: u64,
-    /// Added to every request, ns.
+    /// Latency added to every request, ns.
     pub extra_latency: Nanos,
 }
 

@@ -20,7 +20,7 @@ use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use serde::Serialize;
 use std::fmt;
 
-/// What a record begins with; the digit is the version of the format.
+/// First bytes of a record; the digit is the version of the format.
 const MAGIC: &[u8; 7] = b"HRREC1\n";
 /// Longest header or change that is read, bytes: 64 arrays of 32 members stay far below. A longer
 /// one means that the file is damaged.
@@ -39,27 +39,27 @@ pub enum Frame {
     Request {
         /// Slot of the device.
         device: u16,
-        /// Asked of one member alone (a rebuild), not of the device.
+        /// Member that was asked alone (a rebuild), in place of the device.
         member: Option<u8>,
         /// Arrival.
         now: Nanos,
-        /// What was asked.
+        /// Request.
         io: Io,
-        /// What was decided.
+        /// Decision of the model.
         decision: Decision,
     },
     /// A change.
     Change {
-        /// When.
+        /// Time of the change.
         now: Nanos,
-        /// What.
+        /// Change of the model's state.
         change: HostChange,
     },
-    /// How late one answer left the wall clock, ns.
+    /// Delay of one answer behind its completion time on the wall clock, ns.
     Late(u32),
 }
 
-/// Why bytes cannot be read as a record.
+/// Error of bytes that cannot be read as a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotARecord(String);
 
@@ -76,7 +76,7 @@ fn wrong<T>(words: impl Into<String>) -> Result<T, NotARecord> {
 }
 
 impl SavedHost {
-    /// The beginning of a record of this host.
+    /// Encodes the beginning of a record of this host.
     pub fn encode(&self) -> Vec<u8> {
         let json = json_of(self);
         let mut bytes = MAGIC.to_vec();
@@ -84,8 +84,8 @@ impl SavedHost {
         bytes
     }
 
-    /// The host a record begins with, and how many bytes that took; none while `bytes` are too few
-    /// to tell.
+    /// Decodes the host a record begins with, and returns the number of bytes that took; None while
+    /// `bytes` are too few to tell.
     pub fn decode(bytes: &[u8]) -> Result<Option<(SavedHost, usize)>, NotARecord> {
         let begun = bytes.len().min(MAGIC.len());
         if bytes[..begun] != MAGIC[..begun] {
@@ -124,7 +124,8 @@ impl Frame {
         }
     }
 
-    /// The frame that `bytes` begin with, and how many bytes it took; none while they are too few.
+    /// Decodes the frame that `bytes` begin with, and returns the number of bytes it took; None
+    /// while they are too few.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, NotARecord> {
         match bytes.first() {
             None => Ok(None),
@@ -145,7 +146,7 @@ impl Frame {
     }
 }
 
-/// Whether a device can be made of what was saved.
+/// Checks that a device can be made from its saved state.
 fn sound(saved: &SavedDevice) -> Result<(), NotARecord> {
     match saved.storage.check() {
         Ok(()) if saved.members.len() == saved.storage.members.len() => Ok(()),
@@ -172,7 +173,8 @@ fn request(bytes: &[u8]) -> Result<Frame, NotARecord> {
     })
 }
 
-/// A text with its length and check before it, and where it ends; none while `bytes` are too few.
+/// Reads a text with its length and check before it, and returns its end; None while `bytes` are
+/// too few.
 fn text_at(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, NotARecord> {
     let Some(head) = bytes.get(at..at + 8) else { return Ok(None) };
     let (length, check) = (u32_of(&head[..4]), u32_of(&head[4..]));

@@ -30,25 +30,26 @@ use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How long a request to a lost volume takes to come back as an error: not measured, but never
-/// nothing, or a client that retries would stop time.
+/// Time until a request to a lost volume comes back as an error: not measured, but never nothing,
+/// or a client that retries would stop time.
 pub const FAILURE_TAKES: Nanos = Nanos::from_micros(1_000);
 
-/// What of the model is switched on.
+/// Parts of the model that are switched on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelOptions {
-    /// Merge sequential requests that wait together.
+    /// True to merge sequential requests that wait together.
     pub merge: bool,
-    /// A rested volume delivers about a second of tokens at once.
+    /// True if a rested volume delivers about a second of tokens at once.
     pub saved_second: bool,
-    /// Uneven release at the cap, as measured.
+    /// True for uneven release at the cap, as measured.
     pub holds: bool,
-    /// Draw each request's own latency; off: requests are answered when they start (for counting).
+    /// True to draw each request's own latency; false to answer requests when they start (for
+    /// counting).
     pub latency: bool,
-    /// Delivered over nominal rate, in thousandths: 1000 on Nitro; 1021-1026 was measured on Xen
-    /// (2017-2020).
+    /// Ratio of the delivered to the nominal rate, in thousandths: 1000 on Nitro; 1021-1026 was
+    /// measured on Xen (2017-2020).
     pub rate_per_mille: u64,
-    /// The host is Xen: longer holds.
+    /// True if the host is Xen: holds are longer.
     pub xen: bool,
     /// Host queues deeper than the limiter serves evenly; not saved: only simulations ask for it.
     #[serde(skip)]
@@ -62,13 +63,13 @@ impl Default for ModelOptions {
 }
 
 impl ModelOptions {
-    /// As volumes behave behind an instance: outside the Nitro System the host is Xen.
+    /// Makes the options for volumes behind an instance: outside the Nitro System the host is Xen.
     pub fn behind(instance: Option<&InstanceLimits>) -> Self {
         ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() }
     }
 
-    /// Only what is documented: caps and credits, no saved second, no latency, no chance. For exact
-    /// counts.
+    /// Makes the options with only what is documented: caps and credits, no saved second, no
+    /// latency, no chance. For exact counts.
     pub fn counting() -> Self {
         ModelOptions { merge: false, saved_second: false, holds: false, latency: false, ..ModelOptions::default() }
     }
@@ -84,7 +85,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// 0-100, as CloudWatch's BurstBalance.
+    /// Returns the balance in percent, 0-100, as CloudWatch's BurstBalance.
     pub fn percent(&self) -> f64 {
         100.0 * self.credits as f64 / self.capacity.max(1) as f64
     }
@@ -114,13 +115,13 @@ pub struct VolumeState {
 /// A volume at rest: all of it, so that it goes on to the nanosecond where it was left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedVolume {
-    /// Its limits then.
+    /// Limits at that time.
     pub limits: VolumeLimits,
-    /// What of the model was on.
+    /// Parts of the model that were on.
     pub options: ModelOptions,
     /// Levels and chance.
     pub state: VolumeState,
-    /// Whether it was lost.
+    /// True if it was lost.
     pub failed: bool,
     /// Events that had not ended.
     pub degradations: Vec<Degradation>,
@@ -139,7 +140,7 @@ impl SavedVolume {
     }
 }
 
-/// When a request reached each stage of its path.
+/// Times at which a request reached each stage of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Came to the host.
@@ -173,7 +174,7 @@ pub struct Volume {
     iops: Option<Bucket>,
     bytes: Bucket,
     credits: Option<Bucket>,
-    // Of reads; those above are then of writes alone.
+    // Caps of reads; the caps above are then of writes only.
     reads: Option<ReadCaps>,
     latency: [Arc<LatencyTable>; 2],
     holds: [HoldProfile; 2],
@@ -193,8 +194,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A volume with full caps and its type's initial credits; `seed` decides every latency it will
-    /// ever draw.
+    /// Makes a volume with full caps and its type's initial credits; `seed` decides every latency
+    /// it will ever draw.
     pub fn new(limits: VolumeLimits, options: ModelOptions, seed: u64) -> Volume {
         let accounting = Accounting::new(&limits);
         let table = |op| LatencyTable::cached(limits.spec.volume_type, op, limits.as_of);
@@ -225,7 +226,7 @@ impl Volume {
         }
     }
 
-    /// The limits it has now (a modification's target once completed).
+    /// Returns the limits it has now (a modification's target once completed).
     pub fn limits(&self) -> &VolumeLimits {
         &self.limits
     }
@@ -337,10 +338,11 @@ impl Volume {
         }
     }
 
-    /// The limit behind which the queue stands, for a request that only waited for those before it.
+    /// Returns the limit behind which the queue stands, for a request that only waited for those
+    /// before it.
     fn waiting_cap(&self) -> Cap {
         let probe = Charge { ios: 1, bytes: 4_096 };
-        // Where reads have caps of their own, those before it may be of either kind.
+        // If reads have caps of their own, the requests before it may be reads or writes.
         let cap_of = |op| self.earliest(self.last_start, op, probe).1;
         match (cap_of(Op::Write), cap_of(Op::Read)) {
             (Cap::None, Cap::None) => Cap::VolumeThroughput,
@@ -387,7 +389,7 @@ impl Volume {
         }
     }
 
-    /// The next moment at which something changes by itself.
+    /// Returns the next moment at which something changes by itself.
     pub fn next_wakeup(&self) -> Option<Nanos> {
         (self.boundary < Nanos::NEVER).then_some(self.boundary)
     }
@@ -455,7 +457,7 @@ impl Volume {
         self.limits = fresh.limits;
     }
 
-    /// The credit balance at `now`; none for types without credits.
+    /// Returns the credit balance at `now`; None for types without credits.
     pub fn balance(&self, now: Nanos) -> Option<Balance> {
         self.credits.as_ref().map(|bucket| Balance { credits: bucket.available(now), capacity: bucket.capacity() })
     }
@@ -468,18 +470,18 @@ impl Volume {
         true
     }
 
-    /// What the volume was made from; its blocks load on first touch from now on.
+    /// Sets the snapshot that the volume was made from; its blocks load on first touch from now on.
     pub fn created_from_snapshot(&mut self, origin: &SnapshotOrigin) {
         self.touch = Some(FirstTouch::new(origin));
     }
 
-    /// These chunks of 512 KiB load on first touch from `since` on: a bit for each, the lowest of
-    /// each word first.
+    /// Sets chunks of 512 KiB that load on first touch from `since` on: a bit for each, the lowest
+    /// of each word first.
     pub fn load_chunks(&mut self, cold: Vec<u64>, initialization_bytes_s: Option<u64>, since: Nanos) {
         self.touch = cold.iter().any(|&word| word != 0).then(|| FirstTouch::of_chunks(cold, initialization_bytes_s, since));
     }
 
-    /// Share of the snapshot not loaded yet; 0 for a volume made empty.
+    /// Returns the share of the snapshot not loaded yet; 0 for a volume made empty.
     pub fn cold_share(&self) -> f64 {
         self.touch.as_ref().map_or(0.0, FirstTouch::cold_share)
     }
@@ -506,7 +508,7 @@ impl Volume {
         true
     }
 
-    /// Where a modification stands; none when nothing is in progress.
+    /// Returns the phase of the modification in progress; None without one.
     pub fn modification_state(&self, now: Nanos) -> Option<ModificationPhase> {
         self.modification.as_ref().map(|change| change.state(now))
     }
@@ -516,17 +518,17 @@ impl Volume {
         self.failed = failed;
     }
 
-    /// Whether it is lost.
+    /// Returns true if the volume is lost.
     pub fn is_failed(&self) -> bool {
         self.failed
     }
 
-    /// When a request that came now could start at the earliest: how far behind the queue is.
+    /// Returns the earliest start of a request that came now: it shows how far behind the queue is.
     pub fn queue_end(&self) -> Nanos {
         self.last_start
     }
 
-    /// What changes while it is used, for saving.
+    /// Returns the state that changes in use, for saving.
     pub fn state(&self) -> VolumeState {
         VolumeState {
             iops: self.iops.as_ref().map(Bucket::state),
@@ -539,8 +541,8 @@ impl Volume {
         }
     }
 
-    /// Everything, to go on from `now` elsewhere or later. The volume itself goes on too, from the
-    /// same state.
+    /// Returns everything, to go on from `now` elsewhere or later. The volume itself goes on too,
+    /// from the same state.
     pub fn save(&mut self, now: Nanos) -> SavedVolume {
         self.advance(now);
         // Buckets are brought to `now` at the rates that hold there; the saved volume starts with
@@ -559,7 +561,7 @@ impl Volume {
         }
     }
 
-    /// The volume that [`Volume::save`] saved at `now`.
+    /// Makes the volume that [`Volume::save`] saved at `now`.
     pub fn from_saved(saved: &SavedVolume, now: Nanos) -> Volume {
         let mut volume = Volume::new(saved.limits.clone(), saved.options.clone(), 0);
         volume.restore(&saved.state);
@@ -593,7 +595,7 @@ impl Volume {
     }
 }
 
-/// The credit balance of a new volume, if its type has one.
+/// Makes the credit balance of a new volume, if its type has one.
 pub fn credits_of(limits: &VolumeLimits) -> Option<Bucket> {
     if let Some(burst) = &limits.io_burst {
         return Some(Bucket::credits(limits.iops, burst.capacity_ios, burst.initial_ios));

@@ -1,4 +1,4 @@
-//! What the model promises, each in numbers that can be worked out by hand.
+//! Promises of the model, each in numbers that can be worked out by hand.
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec, VolumeLimits};
 use headrace_model::first_touch::SnapshotOrigin;
@@ -250,8 +250,8 @@ fn a_saved_volume_goes_on_as_if_nothing_had_happened() {
     let mut second = make();
     second.restore(&serde_json::from_str(&saved).unwrap());
     got.extend(run(&mut second, 9_000, 20_000));
-    // What a limiter's queue could merge with is not state worth saving; pages here are never
-    // sequential.
+    // The queue of a limiter, with which a request could merge, is not state worth saving; pages
+    // here are never sequential.
     assert_eq!(got, expected);
     assert_eq!(second.balance(Nanos::from_secs(9)), whole.balance(Nanos::from_secs(9)));
 }

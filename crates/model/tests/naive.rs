@@ -72,7 +72,7 @@ impl NaiveBucket {
     }
 }
 
-/// What a request takes of a bucket, by its operation, I/Os and bytes; none: the bucket does not
+/// Function from a request's operation, I/Os and bytes to its tokens; None if the bucket does not
 /// serve it.
 type Measure = fn(Op, u64, u64) -> Option<u64>;
 

@@ -107,7 +107,7 @@ fn change() -> impl Strategy<Value = HostChange> {
     ]
 }
 
-/// What happens and how long after the thing before, ns: mostly close together, now and then far
+/// Draws events and the time since the one before, ns: mostly close together, now and then far
 /// apart.
 fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     let gap = prop_oneof![6 => 0u64..2_000_000, 1 => Just(0), 1 => 0u64..60_000_000_000];

@@ -1,4 +1,4 @@
-//! What calls answer. Units are in the names; times are text in UTC, ISO 8601.
+//! Answers of calls. Units are in the names; times are text in UTC, ISO 8601.
 
 use crate::message::message;
 use crate::snapshots::InitializationView;
@@ -6,12 +6,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 message! {
-    /// Nothing more to say.
+    /// An answer without content.
     pub struct Done {}
 }
 
 message! {
-    /// Credits of the instance, percent. A kind of credit that it does not have is null.
+    /// Credits of the instance, percent. A type of credit that it does not have is null.
     pub struct InstanceBalance {
         /// I/O credits.
         pub iops_percent: Option<f64>;
@@ -23,15 +23,15 @@ message! {
 message! {
     /// A record that is being written.
     pub struct RecordStatus {
-        /// Its file.
+        /// Path of the file.
         pub path: String;
-        /// Why it is not whole, where something was lost.
+        /// Reason why it is not whole; null if nothing was lost.
         pub broken: Option<String>;
     }
 }
 
 message! {
-    /// What an earlier daemon had left and this one released at its start.
+    /// Mounts and loop devices that an earlier daemon had left and this one released at its start.
     pub struct Leftovers {
         /// Loop devices that were released.
         pub released: u64;
@@ -53,19 +53,19 @@ message! {
         pub data_dir: String;
         /// Socket.
         pub socket: String;
-        /// EC2 instance type whose limits all volumes share; null: the volumes alone.
+        /// EC2 instance type whose limits all volumes share; null for volumes without an instance.
         pub instance_type: Option<String>;
         /// EC2's id of this machine as an instance.
         pub instance_id: String;
         /// The lab's one availability zone.
         pub zone: String;
-        /// Its id.
+        /// Id of the availability zone.
         pub zone_id: String;
-        /// Whether new volumes are encrypted when they do not say so.
+        /// True if new volumes are encrypted that do not ask for it.
         pub encryption_by_default: bool;
         /// Day of the limits of new volumes.
         pub as_of: String;
-        /// How many times as fast as the wall clock lab time runs.
+        /// Speed of lab time, a multiple of the wall clock's.
         pub time_scale: u32;
         /// Region of the prices.
         pub region: String;
@@ -73,22 +73,22 @@ message! {
         pub uptime_s: f64;
         /// Lab time now.
         pub lab_time: String;
-        /// How many volumes there are.
+        /// Number of volumes.
         pub volumes: usize;
-        /// How many of them are attached.
+        /// Number of attached volumes.
         pub attached: usize;
-        /// Where Prometheus finds the metrics; null: nowhere.
+        /// URL of the metrics for Prometheus; null if they are not served.
         pub metrics_url: Option<String>;
-        /// Credits of the instance; null: no instance.
+        /// Credits of the instance; null without an instance.
         pub instance_balance: Option<InstanceBalance>;
-        /// The record that is being written; null: none.
+        /// The record that is being written; null without one.
         pub recording: Option<RecordStatus>;
         /// Size of the journal.
         pub journal_bytes: u64;
-        /// What a crash had left at the end of the journal and was cut off, in words; null:
-        /// nothing.
+        /// Sentence about the end of the journal that a crash had damaged and that was cut off;
+        /// null if it was whole.
         pub journal_repaired: Option<String>;
-        /// What an earlier daemon had left.
+        /// Mounts and loop devices that an earlier daemon had left.
         pub leftovers: Leftovers;
         /// Requests that are in the devices now.
         pub waiting: Option<usize>;
@@ -108,13 +108,13 @@ message! {
 message! {
     /// The metrics of the lab for Prometheus.
     pub struct MetricsText {
-        /// In Prometheus' text format, version 0.0.4.
+        /// Metrics in Prometheus' text format, version 0.0.4.
         pub text: String;
     }
 }
 
 message! {
-    /// What this machine can do at most, measured at attach.
+    /// Highest rates of this machine, measured at attach.
     pub struct CeilingView {
         /// Operations a second.
         pub iops: u64;
@@ -132,7 +132,7 @@ message! {
         pub state: String;
         /// EC2's id of the instance.
         pub instance: String;
-        /// Whether the volume goes with the instance.
+        /// True if the volume is deleted with the instance.
         pub delete_on_termination: bool;
         /// Attach name, like `sdf`.
         pub name: String;
@@ -142,29 +142,31 @@ message! {
         pub links: Option<Vec<String>>;
         /// Lab time since which the device is there.
         pub attached_at: Option<String>;
-        /// Latency of the machine's own path, taken out of the model's; null: not measured.
+        /// Latency of the machine's own path, taken out of the model's; null if it was not
+        /// measured.
         pub path_us: Option<f64>;
-        /// What this machine can do at most; null: not measured.
+        /// Highest rates of this machine; null if they were not measured.
         pub ceiling: Option<CeilingView>;
-        /// What the volume has beyond what this machine can do, in words.
+        /// Sentences about limits of the volume that this machine cannot reach.
         pub warnings: Vec<String>;
-        /// Without the model's delays.
+        /// True if requests complete without the model's delays.
         pub unpaced: bool;
-        /// Why it is busy; null: it is not.
+        /// Reason why it is busy; null if it is not.
         pub busy: Option<String>;
     }
 }
 
 message! {
-    /// What a modification is about, as EC2 shows it; of an array, all members together.
+    /// Type, size and limits before or after a modification, as EC2 shows them; for an array, all
+    /// members together.
     pub struct VolumeShape {
-        /// Type of its first member.
+        /// Type of the first member.
         pub r#type: String;
         /// Usable size, GiB.
         pub size_gib: u64;
-        /// Provisioned or baseline, without credits.
+        /// IOPS, provisioned or baseline, without credits.
         pub iops: u64;
-        /// Provisioned or baseline, without credits.
+        /// MiB/s, provisioned or baseline, without credits.
         pub throughput_mib_s: u64;
     }
 }
@@ -179,27 +181,27 @@ message! {
         /// `modifying` (all as before), `optimizing` (new type and size, limits in between),
         /// `completed` (new limits) or `failed` (all as before).
         pub state: String;
-        /// How much of optimizing is done, by time.
+        /// Share of optimizing that is done, by time.
         pub progress_percent: u8;
-        /// Before, in storage notation.
+        /// The volume before, in storage notation.
         pub from: String;
-        /// Afterwards, in storage notation.
+        /// The volume afterwards, in storage notation.
         pub to: String;
-        /// Before.
+        /// The volume before.
         pub original: VolumeShape;
-        /// Afterwards.
+        /// The volume afterwards.
         pub target: VolumeShape;
-        /// When it was accepted.
+        /// Time of its acceptance.
         pub start: String;
-        /// When optimizing begins.
+        /// Beginning of optimizing.
         pub optimizing_at: String;
-        /// When it is completed.
+        /// Planned time of its completion.
         pub completed_at: String;
-        /// From when on the next modification of this volume is accepted.
+        /// Time from which the next modification of this volume is accepted.
         pub next_allowed_at: String;
-        /// When it was completed or failed; null while it runs.
+        /// Time of its completion or failure; null while it runs.
         pub end: Option<String>;
-        /// Why it failed.
+        /// Reason of the failure; null if it did not fail.
         pub reason: Option<String>;
     }
 }
@@ -217,27 +219,28 @@ message! {
     pub struct MemberView {
         /// Index in the array.
         pub index: usize;
-        /// That of the volume, with -m0 and so on behind it in an array.
+        /// Id: that of the volume, with -m0 and so on behind it in an array.
         pub id: String;
         /// Storage notation.
         pub spec: String;
         /// `ok`, `slow`, `failed` or `rebuilding`.
         pub state: String;
-        /// Whether an array with redundancy loses data with it, as other members have failed.
+        /// True if an array with redundancy loses data with this member, because other members have
+        /// failed.
         pub last_copy: bool;
-        /// What is left of its caps, percent, where it is slow.
+        /// Share of its caps that remains, percent; only if it is slow.
         pub caps_percent: Option<f64>, unless "Option::is_none";
-        /// Added to each request, ms, where it is slow.
+        /// Latency added to each request, ms; only if it is slow.
         pub extra_ms: Option<f64>, unless "Option::is_none";
-        /// How much is done, percent, where it is rebuilding.
+        /// Progress of the rebuild, percent; only if it is rebuilding.
         pub done_percent: Option<f64>, unless "Option::is_none";
-        /// Most MiB/s of the rebuild, where there is such a limit.
+        /// Most MiB/s of the rebuild; only if there is such a limit.
         pub mib_s: Option<u64>, unless "Option::is_none";
-        /// What it delivers at most.
+        /// Most I/Os a second without credits.
         pub iops: Option<u64>;
-        /// What it delivers at most.
+        /// Most MiB/s without credits.
         pub throughput_mib_s: Option<u64>;
-        /// Credits, percent; null: it has none.
+        /// Credits, percent; null if it has none.
         pub balance_percent: Option<f64>;
     }
 }
@@ -247,25 +250,25 @@ message! {
     pub struct LabVolumeView with MemberView AttachmentView ModificationView InitializationView {
         /// Id.
         pub id: String;
-        /// Unique name, where it has one.
+        /// Unique name; null without one.
         pub name: Option<String>;
         /// Storage notation.
         pub spec: String;
-        /// Type of its first member.
+        /// Type of the first member.
         pub r#type: String;
         /// Usable size, GiB.
         pub size_gib: u64;
-        /// Provisioned or baseline, all members together, without credits.
+        /// IOPS, provisioned or baseline, all members together, without credits.
         pub iops: u64;
-        /// Provisioned or baseline, all members together, without credits.
+        /// MiB/s, provisioned or baseline, all members together, without credits.
         pub throughput_mib_s: u64;
-        /// RAID level; null: a single volume.
+        /// RAID level; null for a single volume.
         pub raid: Option<String>;
-        /// Its members; of a single volume, itself.
+        /// Members in the order of the array; a single volume is its own member.
         pub members: Vec<MemberView>;
         /// `creating`, `available`, `in-use`, `deleting` or `error`.
         pub state: String;
-        /// Why it is in state error.
+        /// Reason of the state error; null in other states.
         pub error: Option<String>;
         /// Lab time of its creation.
         pub created_at: String;
@@ -275,35 +278,35 @@ message! {
         pub zone: String;
         /// Id of the availability zone.
         pub zone_id: String;
-        /// Whether it is encrypted.
+        /// True if it is encrypted.
         pub encrypted: bool;
-        /// ARN of the key that wraps its data key; null: not encrypted.
+        /// ARN of the key that wraps its data key; null if it is not encrypted.
         pub kms_key: Option<String>;
-        /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+        /// EC2's AutoEnableIO: true if I/O goes on after a check that failed.
         pub auto_enable_io: bool;
         /// Tags.
         pub tags: BTreeMap<String, String>;
-        /// What its files take on the disk; null: not known.
+        /// Space of its files on the disk; null if it is not known.
         pub used_gib: Option<f64>;
-        /// Its block device; null: not attached.
+        /// Block device; null if it is not attached.
         pub attachment: Option<AttachmentView>;
-        /// The modification under way; null: none.
+        /// The modification under way; null without one.
         pub modification: Option<ModificationView>;
-        /// Credits of the member with the least, percent; null: it has none.
+        /// Credits of the member with the least, percent; null if it has none.
         pub balance_percent: Option<f64>;
         /// Faults that wait or last.
         pub faults: usize;
-        /// Path of the record that is being written; null: none.
+        /// Path of the record that is being written; null without one.
         pub recording: Option<String>;
-        /// Id of the snapshot it was made from; null: none.
+        /// Id of the snapshot it was made from; null if it was made empty.
         pub snapshot: Option<String>;
-        /// Id of the volume it is a copy of; null: of none.
+        /// Id of the volume it is a copy of; null if it is not a copy.
         pub source_volume: Option<String>;
-        /// Whether that had fast snapshot restore when it was made; null: it was made empty.
+        /// True if its snapshot had fast restore when it was made; null if it was made empty.
         pub fast_restored: Option<bool>;
-        /// Rate at which it is loaded in the background; null: on first touch alone.
+        /// Rate at which it is loaded in the background; null if blocks load on first touch alone.
         pub initialization_rate_mib_s: Option<u64>;
-        /// How far it is loaded from that; null: it was made empty.
+        /// Progress of loading its snapshot; null if it was made empty.
         pub initialization: Option<InitializationView>;
     }
 }
@@ -315,7 +318,7 @@ message! {
         pub state: String;
         /// EC2's id of the instance.
         pub instance: String;
-        /// Whether the volume goes with the instance.
+        /// True if the volume is deleted with the instance.
         pub delete_on_termination: bool;
         /// Attach name, like `sdf`.
         pub name: String;
@@ -325,17 +328,18 @@ message! {
 }
 
 message! {
-    /// What of a volume does not change with time or with I/O, only by an event. As in LabVolume.
+    /// Facts about a volume that change with an event only, not with time or I/O. Their meaning is
+    /// that of LabVolume.
     pub struct VolumeFacts with AttachmentFacts {
         /// Id.
         pub id: String;
-        /// Type of its first member.
+        /// Type of the first member.
         pub r#type: String;
         /// Usable size, GiB.
         pub size_gib: u64;
-        /// Provisioned or baseline, all members together, without credits.
+        /// IOPS, provisioned or baseline, all members together, without credits.
         pub iops: u64;
-        /// Provisioned or baseline, all members together, without credits.
+        /// MiB/s, provisioned or baseline, all members together, without credits.
         pub throughput_mib_s: u64;
         /// `creating`, `available`, `in-use`, `deleting` or `error`.
         pub state: String;
@@ -345,21 +349,21 @@ message! {
         pub zone: String;
         /// Id of the availability zone.
         pub zone_id: String;
-        /// Whether it is encrypted.
+        /// True if it is encrypted.
         pub encrypted: bool;
-        /// ARN of the key that wraps its data key; null: not encrypted.
+        /// ARN of the key that wraps its data key; null if it is not encrypted.
         pub kms_key: Option<String>;
         /// Tags.
         pub tags: BTreeMap<String, String>;
-        /// Its attachment; null: not attached.
+        /// Attachment; null if it is not attached.
         pub attachment: Option<AttachmentFacts>;
-        /// Id of the snapshot it was made from; null: none.
+        /// Id of the snapshot it was made from; null if it was made empty.
         pub snapshot: Option<String>;
-        /// Id of the volume it is a copy of; null: of none.
+        /// Id of the volume it is a copy of; null if it is not a copy.
         pub source_volume: Option<String>;
-        /// Whether that had fast snapshot restore when it was made; null: it was made empty.
+        /// True if its snapshot had fast restore when it was made; null if it was made empty.
         pub fast_restored: Option<bool>;
-        /// Rate at which it is loaded in the background; null: on first touch alone.
+        /// Rate at which it is loaded in the background; null if blocks load on first touch alone.
         pub initialization_rate_mib_s: Option<u64>;
     }
 }
@@ -367,15 +371,15 @@ message! {
 message! {
     /// Volumes that changed since a version, or all.
     pub struct VolumeChanges with VolumeFacts {
-        /// The version that this is of.
+        /// The version of this answer.
         pub version: String;
-        /// Whether these are all volumes by id, in pages: what the caller knew does not count.
+        /// True if these are all volumes by id, in pages, which replace the caller's copy.
         pub whole: bool;
         /// Volumes as they are now.
         pub volumes: Vec<VolumeFacts>;
         /// Ids of volumes that are gone.
         pub gone: Vec<String>;
-        /// The id after which the next page begins; null: there is none.
+        /// The id after which the next page begins; null on the last page.
         pub next: Option<String>;
     }
 }
@@ -403,11 +407,11 @@ message! {
 message! {
     /// Credit balances now.
     pub struct BalanceView with MemberBalance InstanceBalance {
-        /// Of each member; null: it has no credits.
+        /// Credits of each member; null if it has none.
         pub members: Vec<Option<MemberBalance>>;
-        /// Of the instance; null: no instance.
+        /// Credits of the instance; null without an instance.
         pub instance: Option<InstanceBalance>;
-        /// For `volume.restore_balance`; it means nothing else.
+        /// State for `volume.restore_balance`; it has no other use.
         pub state: Value;
     }
 }
@@ -417,13 +421,14 @@ message! {
     pub struct FaultView {
         /// Id.
         pub id: String;
-        /// Kind, as asked.
+        /// Kind of the fault, as in the request.
         pub kind: String;
-        /// When it begins.
+        /// Time at which it begins.
         pub starts_at: Option<String>;
-        /// When it ends; null: a power cut lasts until the volume is attached again.
+        /// Time at which it ends; null for a power cut, which lasts until the volume is attached
+        /// again.
         pub ends_at: Option<String>;
-        /// Seed of a power cut.
+        /// Seed of a power cut; null for other faults.
         pub seed: Option<u64>;
     }
 }
@@ -445,15 +450,15 @@ message! {
 }
 
 message! {
-    /// How many faults were ended.
+    /// Number of faults that were ended.
     pub struct Cleared {
-        /// How many.
+        /// Number of faults.
         pub cleared: usize;
     }
 }
 
 message! {
-    /// Rows of metrics, oldest first. Null in a row: not known, or nothing happened.
+    /// Rows of metrics, oldest first. A value is null if it is not known, or if nothing happened.
     pub struct MetricsRows {
         /// Names of the columns.
         pub columns: Vec<String>;
@@ -465,7 +470,7 @@ message! {
 message! {
     /// A record that was begun.
     pub struct RecordStarted {
-        /// Its file.
+        /// Path of the file.
         pub path: String;
     }
 }
@@ -473,7 +478,7 @@ message! {
 message! {
     /// A record that was ended.
     pub struct RecordStopped {
-        /// Its file.
+        /// Path of the file.
         pub path: String;
         /// Requests in it.
         pub requests: u64;

@@ -1,4 +1,4 @@
-//! What calls are given. An argument that is left out and one that is null are the same.
+//! Arguments of calls. An argument that is left out and one that is null are the same.
 
 use crate::message::message;
 use serde_json::Value;
@@ -12,10 +12,10 @@ message! {
 }
 
 message! {
-    /// How the lab ends.
+    /// Options of ending the lab.
     #[serde(deny_unknown_fields)]
     pub struct Down {
-        /// Also while something is mounted: its users then see I/O errors.
+        /// True to end it also while something is mounted: its users then see I/O errors.
         pub force: Option<bool> = "false";
     }
 }
@@ -44,22 +44,22 @@ message! {
     pub struct SomeVolumes {
         /// Ids or unique names.
         pub volumes: Option<Vec<String>> = "all";
-        /// Of all: those after this id.
+        /// Id after which the list of all volumes begins.
         pub after: Option<String> = "from the first on";
-        /// Of all: most that are answered.
+        /// Most volumes of the list of all.
         pub limit: Option<usize> = "no limit";
     }
 }
 
 message! {
-    /// What a caller knows already.
+    /// Version that a caller has.
     #[serde(deny_unknown_fields)]
     pub struct Since {
         /// The version of the last answer.
         pub since: Option<String> = "all";
-        /// Where all are answered: goes on after this id.
+        /// Id after which the list of all goes on.
         pub after: Option<String> = "the first";
-        /// Most that are answered, up to 500.
+        /// Most records of an answer, up to 500.
         pub limit: Option<usize> = "500";
     }
 }
@@ -94,11 +94,11 @@ message! {
         pub zone: Option<String> = "the lab's";
         /// Id of the availability zone.
         pub zone_id: Option<String> = "the lab's";
-        /// Encrypted; encryption by default wins over false.
+        /// True to encrypt it; encryption by default wins over false.
         pub encrypted: Option<bool> = "as encryption by default says";
         /// The key that wraps its data key: id, ARN or alias.
         pub kms_key: Option<String> = "the default key";
-        /// For several instances at once: refused, the lab has one.
+        /// True for several instances at once: refused, the lab has one.
         pub multi_attach: Option<bool> = "false";
     }
 }
@@ -121,27 +121,27 @@ message! {
         pub iops: Option<u64> = "as AWS gives";
         /// Provisioned MiB/s.
         pub throughput_mib_s: Option<u64> = "as AWS gives";
-        /// Encrypted. The copy of an encrypted volume always is.
+        /// True to encrypt it. The copy of an encrypted volume always is.
         pub encrypted: Option<bool> = "as the source, else as the lab's default says";
         /// KMS key.
         pub kms_key: Option<String> = "that of the source, else the default key";
-        /// For several instances at once: refused, the lab has one.
+        /// True for several instances at once: refused, the lab has one.
         pub multi_attach: Option<bool> = "false";
     }
 }
 
 message! {
-    /// How a volume is attached.
+    /// Options of attaching a volume.
     #[serde(deny_unknown_fields)]
     pub struct Attach {
         /// Id or unique name.
         pub volume: String;
         /// Attach name like `sdf` or `/dev/sdf`.
         pub name: Option<String> = "the first free of sdf to sdp, then xvdba and so on";
-        /// Without the model's delays: as fast as this machine goes.
+        /// True to answer without the model's delays: as fast as this machine goes.
         pub unpaced: Option<bool> = "false";
-        /// Measure the machine's own path (at most once a minute) and take it out of the model's
-        /// latency.
+        /// True to measure the machine's own path (at most once a minute) and take it out of the
+        /// model's latency.
         pub probe: Option<bool> = "true";
         /// Attach name as EC2 takes it, like `/dev/sdf` or `/dev/xvdba`; instead of `name`.
         pub device_name: Option<String> = "none";
@@ -151,19 +151,20 @@ message! {
 }
 
 message! {
-    /// How a volume is detached.
+    /// Options of detaching a volume.
     #[serde(deny_unknown_fields)]
     pub struct Detach {
         /// Id or unique name.
         pub volume: String;
-        /// Also while it is mounted or in an array of md: its users see I/O errors from then on.
+        /// True to detach it also while it is mounted or in an array of md: its users see I/O
+        /// errors from then on.
         pub force: Option<bool> = "false";
-        /// Only from this instance.
+        /// Id of the instance from which it is detached.
         pub instance: Option<String> = "the lab's";
-        /// Only where this is its attach name.
+        /// Attach name that it must have.
         pub name: Option<String> = "any";
-        /// While it is in use: not refused, but `busy`, and detached as soon as it is not used any
-        /// more, as on EC2.
+        /// True to detach a volume in use as soon as it is not used any more, as on EC2: it is
+        /// `busy` until then. Otherwise it is refused.
         pub waits: Option<bool> = "false";
     }
 }
@@ -174,9 +175,9 @@ message! {
     pub struct Attributes {
         /// Id or unique name.
         pub volume: String;
-        /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+        /// EC2's AutoEnableIO: true if I/O goes on after a check that failed.
         pub auto_enable_io: Option<bool> = "as it is";
-        /// Whether it goes with the instance; of an attached volume.
+        /// True if an attached volume is deleted with the instance.
         pub delete_on_termination: Option<bool> = "as it is";
     }
 }
@@ -210,8 +211,8 @@ message! {
 }
 
 message! {
-    /// A change of a volume; at least one property is named. Of an array, the size is that of the
-    /// array and the rest is of each member.
+    /// A change of a volume; at least one property is named. The size of an array is that of the
+    /// whole array, the rest is for each member.
     #[serde(deny_unknown_fields)]
     pub struct Modify {
         /// Id or unique name.
@@ -233,7 +234,7 @@ message! {
     pub struct SetBalance {
         /// Id or unique name.
         pub volume: String;
-        /// 0 to 100.
+        /// Balance, percent of the capacity, 0 to 100.
         pub percent: f64;
         /// Index of a member.
         pub member: Option<u32> = "all that have credits";
@@ -263,15 +264,15 @@ message! {
         pub in_s: Option<f64> = "0; power-cut 1";
         /// Seconds it lasts.
         pub seconds: Option<f64> = "60; pause 1";
-        /// Added to each request, ms.
+        /// Latency added to each request, ms.
         pub extra_ms: Option<f64> = "latency 100, degraded 300";
-        /// Every Nth request fails.
+        /// Number N: every Nth request fails.
         pub every: Option<u64> = "1";
         /// `read`, `write` or `any`.
         pub op: Option<String> = "any";
         /// Index of a member, for degraded.
         pub member: Option<u32> = "all";
-        /// What is left of the caps, percent.
+        /// Share of the caps that remains, percent.
         pub caps_percent: Option<f64> = "10";
         /// Seed of a power cut.
         pub seed: Option<u64> = "drawn";
@@ -295,22 +296,22 @@ message! {
     pub struct OneMember {
         /// Id or unique name.
         pub volume: String;
-        /// Its index.
+        /// Index of the member.
         pub member: u32;
     }
 }
 
 message! {
-    /// How slow a member becomes.
+    /// Slowness of a member.
     #[serde(deny_unknown_fields)]
     pub struct SlowMember {
         /// Id or unique name.
         pub volume: String;
-        /// Its index.
+        /// Index of the member.
         pub member: u32;
-        /// What is left of its caps, 0.1 to 100 %.
+        /// Share of its caps that remains, 0.1 to 100 %.
         pub caps_percent: Option<f64> = "100";
-        /// Added to each request, 0 to 60,000 ms.
+        /// Latency added to each request, 0 to 60,000 ms.
         pub extra_ms: Option<f64> = "0";
     }
 }
@@ -321,7 +322,7 @@ message! {
     pub struct ReplaceMember {
         /// Id or unique name.
         pub volume: String;
-        /// Its index.
+        /// Index of the member.
         pub member: u32;
         /// Most MiB/s of the rebuild.
         pub mib_s: Option<u64> = "as fast as the members allow";
@@ -336,7 +337,7 @@ message! {
         pub volume: String;
         /// `second` (an hour is kept) or `minute` (15 days are kept).
         pub resolution: Option<String> = "second";
-        /// How many rows, the newest.
+        /// Number of rows, the newest.
         pub last: Option<usize> = "all";
         /// Rows from this time on, Unix seconds.
         pub since: Option<u64> = "all";

@@ -1,4 +1,4 @@
-//! The calls: of each its name, its arguments, its answer and what it does.
+//! The calls: name, arguments, answer and description of each.
 
 use crate::answers::*;
 use crate::arguments::*;
@@ -9,24 +9,24 @@ use crate::snapshots::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
-/// What is known of a call.
+/// Table row of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallEntry {
-    /// Its name on the socket.
+    /// Name on the socket.
     pub name: &'static str,
     /// Heading of the reference page under which it is described.
     pub section: &'static str,
-    /// What it does.
+    /// Description: the doc comment of the call.
     pub doc: &'static str,
     /// Name of its method in the Python client.
     pub method: &'static str,
     /// The one key of its answer that the method returns; "" for the answer as it is.
     pub returns: &'static str,
-    /// Whether it may take minutes: it measures, writes back or frees what a volume holds.
+    /// True if it may take minutes: it measures, writes back or frees the data of a volume.
     pub long: bool,
-    /// Its arguments.
+    /// Message of its arguments.
     pub arguments: &'static Message,
-    /// Its answer.
+    /// Message of its answer.
     pub answer: &'static Message,
 }
 
@@ -78,11 +78,11 @@ calls! {
     LabDown(Down) -> Done = "lab.down" in "The lab" as down, long;
     /// Names every call of this page.
     LabCalls(NoArguments) -> CallNames = "lab.calls" in "The lab" as calls.calls;
-    /// What the Prometheus endpoint shows, named as the EBS CSI driver names it (`aws_ebs_csi_*`),
-    /// with the label `volume_id`.
+    /// The text of the Prometheus endpoint. Names are those of the EBS CSI driver
+    /// (`aws_ebs_csi_*`), with the label `volume_id`.
     MetricsText(NoArguments) -> MetricsText = "metrics.text" in "The lab" as metrics_text.text;
 
-    /// Makes a volume or array. Its files are sparse and take no space yet.
+    /// Makes a volume or array. The files are sparse and take no space yet.
     VolumeCreate(Create) -> LabVolumeView = "volume.create" in "Volumes" as create;
     /// Makes a copy of a volume as it is now, in use or not. It is `creating` until all bytes are
     /// on disk; `initialization` says how far it is.
@@ -135,7 +135,7 @@ calls! {
     /// Copies a completed snapshot, of this lab or from another lab's object store. The copy has
     /// blocks of its own.
     SnapshotCopy(CopySnapshot) -> SnapshotView = "snapshot.copy" in "Snapshots" as copy_snapshot;
-    /// What another lab needs to copy a snapshot: it asks `key.decrypt` for the data key.
+    /// Facts that another lab needs to copy a snapshot: it asks `key.decrypt` for the data key.
     SnapshotOffer(OneSnapshot) -> SnapshotOffer = "snapshot.offer" in "Snapshots" as offer_snapshot;
     /// Removes and adds accounts that may make volumes from a snapshot. It is noted; the lab has
     /// one account.
@@ -152,7 +152,7 @@ calls! {
     SnapshotRecover(OneSnapshot) -> SnapshotView = "snapshot.recover" in "Snapshots" as recover_snapshot;
     /// Adds or replaces a retention rule of the recycle bin.
     SnapshotSetRule(RetentionRuleView) -> RetentionRules = "snapshot.set_rule" in "Snapshots" as set_retention_rule.rules;
-    /// Takes a retention rule away. What it keeps stays until its time.
+    /// Takes a retention rule away. Snapshots that it keeps stay until their time.
     SnapshotDeleteRule(OneName) -> Done = "snapshot.delete_rule" in "Snapshots" as delete_retention_rule;
     /// Retention rules of the recycle bin.
     SnapshotRules(NoArguments) -> RetentionRules = "snapshot.rules" in "Snapshots" as retention_rules.rules;
@@ -212,7 +212,7 @@ calls! {
     /// limits.
     VolumeReplaceMember(ReplaceMember) -> LabVolumeView = "volume.replace_member" in "Faults" as replace_member;
 
-    /// What a volume did. Rows are written while it is attached, when their second or minute has
+    /// Metrics of a volume. Rows are written while it is attached, when their second or minute has
     /// ended.
     ///
     /// | column | meaning |
@@ -276,9 +276,9 @@ calls! {
     KeyReEncrypt(ReEncrypt) -> ReEncrypted = "key.re_encrypt" in "Keys" as re_encrypt;
     /// Draws a data key and wraps it.
     KeyGenerateDataKey(DataKeyRequest) -> DataKey = "key.generate_data_key" in "Keys" as generate_data_key;
-    /// Whether new volumes are encrypted, and under which key, when they do not say so.
+    /// Encryption of new volumes that do not ask for one: on or off, and the key.
     EncryptionDefaults(NoArguments) -> EncryptionDefaults = "encryption.defaults" in "Keys" as encryption_defaults;
-    /// Sets that.
+    /// Sets the encryption of new volumes that do not ask for one.
     EncryptionSet(SetEncryption) -> EncryptionDefaults = "encryption.set" in "Keys" as set_encryption;
     /// The NVMe statistics page (log page 0xD0) of an attached volume, laid out as
     /// `data/nvme_log_page_d0.csv` says. Counters count from the daemon's start.
@@ -309,7 +309,7 @@ calls! {
     CloudwatchEnableAlarmActions(AlarmNames) -> Done = "cloudwatch.enable_alarm_actions" in "CloudWatch" as enable_alarm_actions;
     /// Switches actions off. Names without an alarm are left out.
     CloudwatchDisableAlarmActions(AlarmNames) -> Done = "cloudwatch.disable_alarm_actions" in "CloudWatch" as disable_alarm_actions;
-    /// What happened to alarms: the last 1,000 items of all alarms together, the newest first.
+    /// History of alarms: the last 1,000 items of all alarms together, the newest first.
     CloudwatchAlarmHistory(HistoryFilter) -> AlarmHistory = "cloudwatch.alarm_history" in "CloudWatch" as alarm_history;
     /// Tags of an alarm.
     CloudwatchAlarmTags(AlarmArn) -> AlarmTags = "cloudwatch.alarm_tags" in "CloudWatch" as alarm_tags.tags;
@@ -322,7 +322,7 @@ calls! {
 }
 
 impl Call {
-    /// The call of that name with these arguments.
+    /// Reads the call of that name with these arguments.
     ///
     /// # Errors
     /// There is no such call, or its arguments are others.

@@ -1,5 +1,5 @@
-//! Arguments and answers of the calls about CloudWatch and events. Where AWS's API has a structure
-//! of its own (a query, a datum, an alarm), it stands here as one value with the API's names in it.
+//! Arguments and answers of the calls about CloudWatch and events. Structures of AWS's API (a
+//! query, a datum, an alarm) stand here as one value with the API's names in it.
 
 use crate::message::message;
 use serde_json::Value;
@@ -18,18 +18,18 @@ message! {
 }
 
 message! {
-    /// Which metrics.
+    /// Filter of metrics.
     #[serde(deny_unknown_fields)]
     pub struct MetricFilter {
         /// Namespace.
         pub namespace: Option<String> = "all";
         /// Name.
         pub name: Option<String> = "all";
-        /// Dimensions that they have: a list of `{"Name", "Value"}`; without a value, any.
+        /// Dimensions of the metrics: a list of `{"Name", "Value"}`; without a value, any.
         pub dimensions: Option<Value> = "any";
-        /// Only those with a point in the last three hours.
+        /// True for metrics with a point in the last three hours only.
         pub recently_active: Option<bool> = "false";
-        /// Where an earlier answer ended.
+        /// Token of an earlier answer, with which this one goes on.
         pub next_token: Option<String> = "from the first on";
     }
 }
@@ -42,19 +42,19 @@ message! {
         pub namespace: String;
         /// Name.
         pub name: String;
-        /// From this time on, Unix seconds.
+        /// First time, Unix seconds.
         pub start_s: f64;
-        /// Before this time, Unix seconds.
+        /// End, Unix seconds: the first time that is left out.
         pub end_s: f64;
-        /// Length of a period.
+        /// Length of a period, s.
         pub period_s: u32;
-        /// A list of `{"Name", "Value"}`.
+        /// Dimensions of the metric: a list of `{"Name", "Value"}`.
         pub dimensions: Option<Value> = "none";
         /// SampleCount, Average, Sum, Minimum or Maximum.
         pub statistics: Option<Vec<String>> = "none";
         /// Percentiles like p99.9, and trimmed means.
         pub extended: Option<Vec<String>> = "none";
-        /// Only values with this unit.
+        /// Unit of the values.
         pub unit: Option<String> = "all";
     }
 }
@@ -65,15 +65,15 @@ message! {
     pub struct DataRequest {
         /// A list of MetricDataQuery as CloudWatch's API names its members.
         pub queries: Value;
-        /// From this time on, Unix seconds.
+        /// First time, Unix seconds.
         pub start_s: f64;
-        /// Before this time, Unix seconds.
+        /// End, Unix seconds: the first time that is left out.
         pub end_s: f64;
         /// `TimestampDescending` or `TimestampAscending`.
         pub scan_by: Option<String> = "TimestampDescending";
         /// Most points of an answer.
         pub max_datapoints: Option<u32> = "100800";
-        /// Where an earlier answer ended.
+        /// Token of an earlier answer, with which this one goes on.
         pub next_token: Option<String> = "from the first on";
     }
 }
@@ -90,22 +90,22 @@ message! {
 }
 
 message! {
-    /// Which alarms.
+    /// Filter of alarms.
     #[serde(deny_unknown_fields)]
     pub struct AlarmFilter {
         /// Names.
         pub names: Option<Vec<String>> = "all";
-        /// What names begin with.
+        /// Beginning of the names.
         pub prefix: Option<String> = "all";
         /// `OK`, `ALARM` or `INSUFFICIENT_DATA`.
         pub state: Option<String> = "all";
-        /// What an action of it begins with.
+        /// Beginning of one of their actions.
         pub action_prefix: Option<String> = "all";
-        /// The members of DescribeAlarmsForMetric: alarms on that metric alone.
+        /// The members of DescribeAlarmsForMetric, for alarms on that metric only.
         pub metric: Option<Value> = "all";
         /// Most alarms of an answer, 1 to 100.
         pub most: Option<u32> = "50";
-        /// Where an earlier answer ended.
+        /// Token of an earlier answer, with which this one goes on.
         pub next_token: Option<String> = "from the first on";
     }
 }
@@ -127,30 +127,30 @@ message! {
         pub name: String;
         /// `OK`, `ALARM` or `INSUFFICIENT_DATA`.
         pub state: String;
-        /// Why.
+        /// Reason of the state.
         pub reason: String;
-        /// Why, as JSON.
+        /// Reason of the state, as JSON.
         pub reason_data: Option<String> = "none";
     }
 }
 
 message! {
-    /// Which items of history.
+    /// Filter of history.
     #[serde(deny_unknown_fields)]
     pub struct HistoryFilter {
         /// Name of an alarm.
         pub name: Option<String> = "all";
         /// `ConfigurationUpdate`, `StateUpdate` or `Action`.
         pub kind: Option<String> = "all";
-        /// From this time on, Unix seconds.
+        /// First time, Unix seconds.
         pub start_s: Option<f64> = "all";
-        /// Before this time, Unix seconds.
+        /// End, Unix seconds: the first time that is left out.
         pub end_s: Option<f64> = "all";
-        /// The oldest first.
+        /// True for the oldest first.
         pub oldest_first: Option<bool> = "false";
         /// Most items of an answer, 1 to 100.
         pub most: Option<u32> = "100";
-        /// Where an earlier answer ended.
+        /// Token of an earlier answer, with which this one goes on.
         pub next_token: Option<String> = "from the first on";
     }
 }
@@ -181,7 +181,7 @@ message! {
     /// Events after a cursor.
     #[serde(deny_unknown_fields)]
     pub struct EventsRequest {
-        /// Where an earlier answer ended; `now` for events to come.
+        /// Cursor of an earlier answer; `now` for events to come.
         pub cursor: Option<String> = "the oldest event that is kept";
         /// Most events of an answer, 1 to 1,000.
         pub most: Option<u32> = "1000";
@@ -216,7 +216,7 @@ message! {
     pub struct MetricNames with MetricName {
         /// Metrics.
         pub metrics: Vec<MetricName>;
-        /// Gives the rest; null: there is none.
+        /// Token for the rest; null without any.
         pub next_token: Option<String>;
     }
 }
@@ -224,7 +224,7 @@ message! {
 message! {
     /// A period with values.
     pub struct Datapoint {
-        /// Its beginning, Unix seconds.
+        /// Beginning of the period, Unix seconds.
         pub t_s: i64;
         /// Unit of its values.
         pub unit: String;
@@ -254,7 +254,7 @@ message! {
         pub status: String;
         /// Beginnings of the periods, Unix seconds.
         pub times_s: Vec<i64>;
-        /// A value for each.
+        /// Values of the periods.
         pub values: Vec<f64>;
     }
 }
@@ -264,7 +264,7 @@ message! {
     pub struct MetricData with MetricResult {
         /// Results in the order of the queries.
         pub results: Vec<MetricResult>;
-        /// Gives the rest; null: there is none.
+        /// Token for the rest; null without any.
         pub next_token: Option<String>;
     }
 }
@@ -278,17 +278,17 @@ message! {
         pub alarm: Value;
         /// Tags.
         pub tags: BTreeMap<String, String>;
-        /// When it was configured last.
+        /// Time of the last configuration.
         pub configured_s: f64;
         /// `OK`, `ALARM` or `INSUFFICIENT_DATA`.
         pub state: String;
-        /// Why.
+        /// Reason of the state.
         pub reason: String;
-        /// Why, as JSON; null: not known.
+        /// Reason of the state, as JSON; null if it is not known.
         pub reason_data: Option<String>;
-        /// When the state was set last.
+        /// Time at which the state was set last.
         pub state_s: f64;
-        /// When it became another.
+        /// Time at which the state became another.
         pub transitioned_s: f64;
     }
 }
@@ -298,23 +298,23 @@ message! {
     pub struct AlarmList with AlarmView {
         /// Alarms.
         pub alarms: Vec<AlarmView>;
-        /// Gives the rest; null: there is none.
+        /// Token for the rest; null without any.
         pub next_token: Option<String>;
     }
 }
 
 message! {
-    /// What happened to an alarm.
+    /// An item of the history of an alarm.
     pub struct AlarmHistoryItem {
         /// Name of the alarm.
         pub name: String;
-        /// When, Unix seconds of the wall clock.
+        /// Time, Unix seconds of the wall clock.
         pub t_s: f64;
         /// `ConfigurationUpdate`, `StateUpdate` or `Action`.
         pub kind: String;
-        /// A sentence.
+        /// Sentence about the item.
         pub summary: String;
-        /// The same as JSON.
+        /// Data about the item, as JSON.
         pub data: String;
     }
 }
@@ -324,7 +324,7 @@ message! {
     pub struct AlarmHistory with AlarmHistoryItem {
         /// Items.
         pub items: Vec<AlarmHistoryItem>;
-        /// Gives the rest; null: there is none.
+        /// Token for the rest; null without any.
         pub next_token: Option<String>;
     }
 }
@@ -342,9 +342,9 @@ message! {
     pub struct LabEvents {
         /// Events as EventBridge writes them, oldest first.
         pub events: Vec<Value>;
-        /// Gives what follows.
+        /// Cursor for the events that follow.
         pub cursor: String;
-        /// How many events after the cursor were no longer kept.
+        /// Number of events after the cursor that were no longer kept.
         pub lost: u64;
     }
 }
@@ -352,7 +352,7 @@ message! {
 message! {
     /// The NVMe statistics page.
     pub struct StatisticsPage {
-        /// Its 4,096 bytes in hexadecimal.
+        /// The page's 4,096 bytes in hexadecimal.
         pub page_hex: String;
     }
 }

@@ -75,7 +75,7 @@ fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     lines.join("\n")
 }
 
-/// A doc comment as paragraphs; the lines of a table stay lines.
+/// Splits a doc comment into paragraphs; the lines of a table stay lines.
 fn paragraphs(doc: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for line in doc.lines().map(str::trim) {
@@ -99,17 +99,18 @@ fn one_line(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The name of a message for users: without the ending by which Rust tells it from the lab's own.
+/// Returns the name of a message for users: without the ending by which Rust tells it from the
+/// lab's own.
 fn public_name(name: &str) -> &str {
     name.strip_suffix("View").unwrap_or(name)
 }
 
-/// The inside of `OUTER<...>`.
+/// Returns the inside of `OUTER<...>`.
 fn inside<'a>(rust: &'a str, outer: &str) -> Option<&'a str> {
     rust.strip_prefix(outer)?.strip_prefix('<')?.strip_suffix('>')
 }
 
-/// A type of Rust as a type of Python.
+/// Turns a type of Rust into a type of Python.
 fn python_type(rust: &str) -> String {
     let rust = rust.replace(' ', "");
     if let Some(inner) = inside(&rust, "Option") {
@@ -133,7 +134,7 @@ fn python_type(rust: &str) -> String {
     }
 }
 
-/// A type of Rust in words of JSON.
+/// Turns a type of Rust into words of JSON.
 fn json_type(rust: &str) -> String {
     let rust = rust.replace(' ', "");
     if let Some(inner) = inside(&rust, "Option") {
@@ -159,7 +160,7 @@ fn key(field: &Field) -> &'static str {
     field.name.trim_start_matches("r#")
 }
 
-/// The messages that are shown as types of their own: parts before the wholes they are in.
+/// Returns the messages that are shown as types of their own: parts before the wholes they are in.
 fn shown_types() -> Vec<&'static Message> {
     fn add(message: &'static Message, found: &mut Vec<&'static Message>) {
         message.parts.iter().for_each(|part| add(part, found));
@@ -178,7 +179,7 @@ fn shown_types() -> Vec<&'static Message> {
     found
 }
 
-/// `headrace/lab/calls.py`.
+/// Writes `headrace/lab/calls.py`.
 pub fn python() -> String {
     let mut out = PYTHON_HEAD.to_string();
     for message in shown_types() {
@@ -221,7 +222,7 @@ fn python_class(out: &mut String, message: &Message) {
     }
 }
 
-/// A docstring of paragraphs; the first stands behind the quotes.
+/// Writes a docstring of paragraphs; the first stands behind the quotes.
 fn docstring(out: &mut String, indent: &str, paragraphs: &[String]) {
     let mut body = String::new();
     for (index, paragraph) in paragraphs.iter().enumerate() {
@@ -239,7 +240,7 @@ fn docstring(out: &mut String, indent: &str, paragraphs: &[String]) {
     let _ = writeln!(out, "{body}\"\"\"");
 }
 
-/// A line of arguments, its continuation further in.
+/// Writes a line of arguments, its continuation further in.
 fn hanging(line: &str, indent: &str) -> String {
     let text = wrapped(line, "", PROSE_COLUMNS - indent.len() - 4);
     text.lines().enumerate().map(|(index, part)| format!("{indent}{}{part}", if index == 0 { "" } else { "    " })).collect::<Vec<_>>().join("\n")
@@ -263,7 +264,7 @@ fn python_method(out: &mut String, entry: &CallEntry) {
         fields => fields.iter().find(|field| key(field) == entry.returns).map(|field| python_type(field.rust_type)).expect("a key of the answer"),
     };
     let parameters = fields.iter().map(|field| {
-        // What a caller gives is sent on as it is: it may be anything that JSON has.
+        // The caller's argument is sent on unchanged: it may be anything that JSON has.
         let written = python_type(field.rust_type).replace("Any", "object");
         match field.default {
             "true" => format!("{}: bool = True", key(field)),
@@ -283,7 +284,7 @@ fn python_method(out: &mut String, entry: &CallEntry) {
         text.retain(|paragraph| !paragraph.starts_with('|'));
         text.push(format!("The table is in docs/reference/lab-protocol.md, {}.", entry.name));
     }
-    // What names a volume is said once, for the class.
+    // The class says once how a volume is named.
     let explained: Vec<&Field> = fields.iter().filter(|field| key(field) != "volume" || !field.default.is_empty()).collect();
     if !explained.is_empty() {
         text.push(explained.into_iter().map(argument_line).collect::<Vec<_>>().join("\n"));
@@ -296,7 +297,7 @@ fn python_method(out: &mut String, entry: &CallEntry) {
     let _ = writeln!(out, "{}", listed("        return self.call", &words, &key));
 }
 
-/// `before(a, b)after` in a line where it fits, else one item a line: as ruff leaves it.
+/// Writes `before(a, b)after` in a line where it fits, else one item a line: as ruff leaves it.
 fn listed(before: &str, items: &[String], after: &str) -> String {
     let line = format!("{before}({}){after}", items.join(", "));
     if line.len() <= PROSE_COLUMNS {
@@ -307,12 +308,12 @@ fn listed(before: &str, items: &[String], after: &str) -> String {
     format!("{before}(\n{items}{indent}){after}")
 }
 
-/// The reference page from [`MARKER`] on.
+/// Writes the reference page from [`MARKER`] on.
 pub fn reference() -> String {
     let mut out = format!("{MARKER}\n\n");
     out.push_str("## Errors\n\n");
     out.push_str(
-        "Each has `kind`, `value` (what was met), `rule` (what it breaks), `source` (where that is written) and `hint` (what to do next); \\
+        "Each has `kind`, `value`, `rule` (the rule that the value breaks), `source` (the document with the rule) and `hint` (advice); \
          `code` and `message` say the same as the EC2 API does.\n\n",
     );
     out.push_str("| kind | means | EC2 error code | exit code of `headrace` |\n|---|---|---|---|\n");
@@ -328,7 +329,7 @@ pub fn reference() -> String {
         }
         CALLS.iter().filter(|entry| entry.section == section).for_each(|entry| reference_call(&mut out, entry));
     }
-    out.push_str("\n## What calls answer\n\nA key whose meaning does not say otherwise always has a value. Later versions may add keys.\n");
+    out.push_str("\n## Answers\n\nA key whose meaning does not say otherwise always has a value. Later versions may add keys.\n");
     for message in shown_types() {
         let _ = write!(out, "\n### {}\n\n{}\n\n| key | | meaning |\n|---|---|---|\n", public_name(message.name), one_line(message.doc));
         for field in message.fields {

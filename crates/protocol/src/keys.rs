@@ -1,4 +1,4 @@
-//! What calls about keys are given and answer. Bytes are text in base64.
+//! Arguments and answers of calls about keys. Bytes are text in base64.
 
 use crate::message::message;
 use serde_json::Value;
@@ -10,11 +10,11 @@ message! {
     pub struct NewKey {
         /// Description.
         pub description: Option<String> = "none";
-        /// Policy document, as JSON text; kept and told, not enforced.
+        /// Policy document, as JSON text; kept and shown, not enforced.
         pub policy: Option<String> = "the account may do everything";
         /// Tags.
         pub tags: Option<BTreeMap<String, String>> = "none";
-        /// It is a key in KMS elsewhere: its endpoint, https://HOST, or http:// to this machine.
+        /// Endpoint of a key in KMS elsewhere: https://HOST, or http:// to this machine.
         pub kms_endpoint: Option<String> = "it is made here";
         /// Id, ARN or alias of that key.
         pub kms_key: Option<String> = "none";
@@ -38,9 +38,9 @@ message! {
     /// A key that another lab exported.
     #[serde(deny_unknown_fields)]
     pub struct ImportKey {
-        /// The id that it had there, a UUID: what it encrypted names it.
+        /// The id that it had there, a UUID, which is in the ciphertexts of the key.
         pub id: String;
-        /// Its 32 bytes, in base64.
+        /// The 32 bytes of the key, in base64.
         pub material: String;
         /// Description.
         pub description: Option<String> = "none";
@@ -48,18 +48,18 @@ message! {
 }
 
 message! {
-    /// When a key is deleted.
+    /// Deletion of a key.
     #[serde(deny_unknown_fields)]
     pub struct KeyDeletion {
         /// Id, ARN or alias.
         pub key: String;
-        /// In how many days of lab time, 7 to 30.
+        /// Days of lab time until it is deleted, 7 to 30.
         pub days: Option<u32> = "30";
     }
 }
 
 message! {
-    /// What changes of a key.
+    /// Changes of a key.
     #[serde(deny_unknown_fields)]
     pub struct KeyUpdate {
         /// Id, ARN or alias.
@@ -79,11 +79,11 @@ message! {
     /// An alias of a key.
     #[serde(deny_unknown_fields)]
     pub struct SetAlias {
-        /// Its name, with `alias/`.
+        /// Name of the alias, with `alias/`.
         pub alias: String;
         /// Id or ARN of the key it leads to.
         pub key: String;
-        /// Whether there is such an alias, which leads to another key from now on.
+        /// True to lead an existing alias to another key.
         pub exists: Option<bool> = "false";
     }
 }
@@ -92,22 +92,22 @@ message! {
     /// An alias.
     #[serde(deny_unknown_fields)]
     pub struct OneAlias {
-        /// Its name, with `alias/`.
+        /// Name of the alias, with `alias/`.
         pub alias: String;
     }
 }
 
 message! {
-    /// A grant; kept and told, not enforced.
+    /// A grant; kept and shown, not enforced.
     #[serde(deny_unknown_fields)]
     pub struct NewGrant {
         /// Id or ARN of the key.
         pub key: String;
-        /// Who may use it.
+        /// Principal that may use the key.
         pub grantee: String;
-        /// What for.
+        /// Operations of KMS that the grant allows.
         pub operations: Vec<String>;
-        /// Who may end the grant.
+        /// Principal that may end the grant.
         pub retiring: Option<String> = "nobody";
         /// Name.
         pub name: Option<String> = "none";
@@ -133,7 +133,7 @@ message! {
     pub struct Encrypt {
         /// Id, ARN or alias.
         pub key: String;
-        /// At most 4,096 bytes, in base64.
+        /// Bytes to encrypt, at most 4,096, in base64.
         pub plaintext: String;
         /// Encryption context: must be the same to decrypt.
         pub context: Option<BTreeMap<String, String>> = "none";
@@ -144,11 +144,11 @@ message! {
     /// Something to decrypt.
     #[serde(deny_unknown_fields)]
     pub struct Decrypt {
-        /// In base64.
+        /// Ciphertext in base64.
         pub ciphertext: String;
         /// Encryption context.
         pub context: Option<BTreeMap<String, String>> = "none";
-        /// Only under this key.
+        /// Id, ARN or alias of the key that it must be encrypted under.
         pub key: Option<String> = "that which the ciphertext names";
     }
 }
@@ -157,13 +157,13 @@ message! {
     /// Something to encrypt under another key.
     #[serde(deny_unknown_fields)]
     pub struct ReEncrypt {
-        /// In base64.
+        /// Ciphertext in base64.
         pub ciphertext: String;
         /// Id, ARN or alias of the new key.
         pub key: String;
         /// Encryption context of the ciphertext.
         pub source_context: Option<BTreeMap<String, String>> = "none";
-        /// Only from this key.
+        /// Id, ARN or alias of the key that it must be encrypted under.
         pub source_key: Option<String> = "that which the ciphertext names";
         /// New encryption context.
         pub context: Option<BTreeMap<String, String>> = "none";
@@ -176,20 +176,20 @@ message! {
     pub struct DataKeyRequest {
         /// Id, ARN or alias of the key that wraps it.
         pub key: String;
-        /// Its length, 1 to 1,024.
+        /// Length of the data key, bytes, 1 to 1,024.
         pub bytes: Option<usize> = "32";
         /// Encryption context.
         pub context: Option<BTreeMap<String, String>> = "none";
-        /// Also in the clear.
+        /// True to return it in the clear too.
         pub plaintext: Option<bool> = "true";
     }
 }
 
 message! {
-    /// What is encrypted by default.
+    /// Encryption by default.
     #[serde(deny_unknown_fields)]
     pub struct SetEncryption {
-        /// Whether new volumes are encrypted when they do not say so.
+        /// True if new volumes are encrypted that do not ask for it.
         pub by_default: Option<bool> = "as it is";
         /// The key of new encrypted volumes that name none: id, ARN or alias; "" for the one that
         /// EBS makes for itself.
@@ -198,15 +198,15 @@ message! {
 }
 
 message! {
-    /// Who may use a key for what, next to its policy.
+    /// A permission to use a key, next to its policy.
     pub struct KeyGrant {
         /// Id.
         pub id: String;
-        /// Who may use the key.
+        /// Principal that may use the key.
         pub grantee: String;
-        /// Who may end the grant.
+        /// Principal that may end the grant.
         pub retiring: Option<String>;
-        /// What for.
+        /// Operations of KMS that the grant allows.
         pub operations: Vec<String>;
         /// Name.
         pub name: Option<String>;
@@ -230,25 +230,26 @@ message! {
         pub policy: String;
         /// `Enabled`, `Disabled` or `PendingDeletion`.
         pub state: String;
-        /// Whether EBS made it for itself.
+        /// True if EBS made it for itself.
         pub managed: bool;
-        /// Which key of which KMS it is; null: it is kept here.
+        /// Key and endpoint in KMS elsewhere; null if the key is kept here.
         pub elsewhere: Option<String>;
         /// Lab time of its creation.
         pub created_at: String;
-        /// When it will be deleted.
+        /// Lab time of its deletion; null if none is planned.
         pub deletion_at: Option<String>;
         /// Tags.
         pub tags: BTreeMap<String, String>;
-        /// Its aliases.
+        /// Names of its aliases.
         pub aliases: Vec<String>;
-        /// Its grants.
+        /// Grants of the key.
         pub grants: Vec<KeyGrant>;
     }
 }
 
 message! {
-    /// A key with its material, for another lab. Who has it can read whatever the key protects.
+    /// A key with its material, for another lab. The owner of this material can read all that the
+    /// key protects.
     pub struct ExportedKey {
         /// Id: a UUID.
         pub id: String;
@@ -256,7 +257,7 @@ message! {
         pub arn: String;
         /// Description.
         pub description: String;
-        /// Its 32 bytes, in base64.
+        /// The 32 bytes of the key, in base64.
         pub material: String;
     }
 }
@@ -264,7 +265,7 @@ message! {
 message! {
     /// A name of a key.
     pub struct KeyAlias {
-        /// Its name, with `alias/`.
+        /// Name of the alias, with `alias/`.
         pub alias: String;
         /// Amazon Resource Name.
         pub arn: String;
@@ -288,9 +289,9 @@ message! {
 }
 
 message! {
-    /// What was encrypted.
+    /// A ciphertext.
     pub struct Ciphertext {
-        /// In base64.
+        /// Ciphertext in base64.
         pub ciphertext: String;
         /// ARN of the key.
         pub key: String;
@@ -298,9 +299,9 @@ message! {
 }
 
 message! {
-    /// What was decrypted.
+    /// A plaintext.
     pub struct Plaintext {
-        /// In base64.
+        /// Plaintext in base64.
         pub plaintext: String;
         /// ARN of the key.
         pub key: String;
@@ -308,9 +309,9 @@ message! {
 }
 
 message! {
-    /// What was encrypted under another key.
+    /// A ciphertext under another key.
     pub struct ReEncrypted {
-        /// In base64.
+        /// Ciphertext in base64.
         pub ciphertext: String;
         /// ARN of the key.
         pub key: String;
@@ -322,9 +323,9 @@ message! {
 message! {
     /// A data key.
     pub struct DataKey {
-        /// Wrapped, in base64.
+        /// The data key, wrapped, in base64.
         pub ciphertext: String;
-        /// In the clear, in base64; null: not asked for.
+        /// The data key in the clear, in base64; null if the request did not ask for it.
         pub plaintext: Option<String>;
         /// ARN of the key that wraps it.
         pub key: String;
@@ -332,9 +333,9 @@ message! {
 }
 
 message! {
-    /// What is encrypted by default.
+    /// Encryption by default.
     pub struct EncryptionDefaults {
-        /// Whether new volumes are encrypted when they do not say so.
+        /// True if new volumes are encrypted that do not ask for it.
         pub by_default: bool;
         /// ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` where that is
         /// the one that EBS makes for itself.

@@ -1,18 +1,18 @@
-//! How a message is written down once and known twice: as a type of Rust, and as a table of its
-//! fields from which the Python client and the reference page are generated.
+//! Messages, each with two forms from one definition: a type of Rust, and a table of its fields
+//! from which the Python client and the reference page are generated.
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its key in JSON.
+    /// Key in JSON.
     pub name: &'static str,
-    /// Its type in Rust, as written.
+    /// Type in Rust, as written.
     pub rust_type: &'static str,
-    /// What it means: its doc comment, whose lines begin with a space.
+    /// Meaning: the doc comment of the field, whose lines begin with a space.
     pub doc: &'static str,
     /// The value of an argument that is left out, in words; "" where there is none to name.
     pub default: &'static str,
-    /// Whether the key is there only when it has a value.
+    /// True if the key is left out when it has no value.
     pub only_with_value: bool,
 }
 
@@ -21,9 +21,9 @@ pub struct Field {
 pub struct Message {
     /// The type's name.
     pub name: &'static str,
-    /// What it is.
+    /// Description: the doc comment of the type.
     pub doc: &'static str,
-    /// Its fields, in order.
+    /// Fields in their order.
     pub fields: &'static [Field],
     /// The messages that its fields are made of.
     pub parts: &'static [&'static Message],
@@ -31,7 +31,7 @@ pub struct Message {
 
 /// A type that is a message.
 pub trait Described {
-    /// Its table.
+    /// Table of the message.
     const MESSAGE: Message;
 }
 

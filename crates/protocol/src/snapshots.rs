@@ -1,4 +1,4 @@
-//! What calls about snapshots are given, and what they answer.
+//! Arguments and answers of calls about snapshots.
 
 use crate::message::message;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ message! {
     pub struct CreateSnapshot {
         /// Id or unique name of the volume.
         pub volume: String;
-        /// At most 255 characters.
+        /// Description, at most 255 characters.
         pub description: Option<String> = "none";
         /// Tags: at most 50, keys up to 128 and values up to 256 characters.
         pub tags: Option<BTreeMap<String, String>> = "none";
@@ -31,17 +31,17 @@ message! {
     pub struct CreateSnapshots {
         /// Ids or unique names of the volumes.
         pub volumes: Vec<String>;
-        /// At most 255 characters.
+        /// Description, at most 255 characters.
         pub description: Option<String> = "none";
         /// Tags of each.
         pub tags: Option<BTreeMap<String, String>> = "none";
-        /// Each also gets the tags of its volume.
+        /// True if each also gets the tags of its volume.
         pub copy_tags: Option<bool> = "false";
     }
 }
 
 message! {
-    /// Which snapshots are listed.
+    /// Filter of the list of snapshots.
     #[serde(deny_unknown_fields)]
     pub struct ListSnapshots {
         /// Ids.
@@ -50,11 +50,11 @@ message! {
         pub volume: Option<String> = "any";
         /// `pending`, `completed` or `error`.
         pub state: Option<String> = "any";
-        /// Those in the recycle bin, in place of all others.
+        /// True for snapshots in the recycle bin, in place of all others.
         pub bin: Option<bool> = "false";
-        /// Goes on after this id.
+        /// Id after which the list goes on.
         pub after: Option<String> = "the first";
-        /// Most that are answered.
+        /// Most items of an answer.
         pub limit: Option<usize> = "1000";
     }
 }
@@ -65,15 +65,16 @@ message! {
     pub struct CopySnapshot {
         /// Id.
         pub snapshot: String;
-        /// Where it is: URL of an object store, or `lab:///FOLDER`, another lab's data directory.
+        /// Store of the source: URL of an object store, or `lab:///FOLDER`, another lab's data
+        /// directory.
         pub store: Option<String> = "that of the region";
         /// Region that has it: this lab's, or one whose object store is known.
         pub region: Option<String> = "this lab's";
-        /// Encrypt it; a copy of an encrypted snapshot always is.
+        /// True to encrypt it; a copy of an encrypted snapshot always is.
         pub encrypted: Option<bool> = "as the source";
         /// Id, ARN or alias of the key that wraps its data key.
         pub kms_key: Option<String> = "that of the source, or the default";
-        /// At most 255 characters.
+        /// Description, at most 255 characters.
         pub description: Option<String> = "that of the source";
         /// Tags.
         pub tags: Option<BTreeMap<String, String>> = "none";
@@ -93,15 +94,15 @@ message! {
 }
 
 message! {
-    /// What another lab needs for a copy of a snapshot.
+    /// Facts that another lab needs for a copy of a snapshot.
     pub struct SnapshotOffer {
         /// URL of the object store that has it.
         pub store: String;
-        /// ARN of the key that wraps its data key; null: it is not encrypted.
+        /// ARN of the key that wraps its data key; null if it is not encrypted.
         pub kms_key: Option<String>;
-        /// Its data key, wrapped, in base64.
+        /// Data key of the snapshot, wrapped, in base64; null if it is not encrypted.
         pub wrapped: Option<String>;
-        /// Encryption context of that: its `aws:ebs:id`.
+        /// Encryption context of the wrapped data key: its `aws:ebs:id`.
         pub context: Option<String>;
     }
 }
@@ -135,9 +136,9 @@ message! {
         pub snapshot: String;
         /// `governance` or `compliance`.
         pub mode: String;
-        /// 1 to 36,500; either this or `expires_at`.
+        /// Duration of the lock, days, 1 to 36,500; either this or `expires_at`.
         pub duration_days: Option<u32> = "none";
-        /// Lab time, ISO 8601.
+        /// End of the lock, lab time, ISO 8601.
         pub expires_at: Option<String> = "none";
         /// Hours in which a lock in compliance mode can be taken away: 1 to 72.
         pub cool_off_hours: Option<u32> = "none";
@@ -150,7 +151,7 @@ message! {
     pub struct SetFastRestore {
         /// Ids.
         pub snapshots: Vec<String>;
-        /// On or off.
+        /// True for on, false for off.
         pub enable: bool;
         /// Availability zones; the lab has one.
         pub zones: Option<Vec<String>> = "the lab's";
@@ -163,7 +164,7 @@ message! {
     pub struct RetentionRuleView {
         /// Unique name; a rule of that name is replaced.
         pub name: String;
-        /// How long, 1 to 365.
+        /// Days that deleted snapshots are kept, 1 to 365.
         pub days: u32;
         /// Snapshots with one of these tags.
         pub tags: Option<BTreeMap<String, String>> = "all snapshots";
@@ -197,9 +198,9 @@ message! {
         pub keep_days: Option<u32> = "none";
         /// Tags of its snapshots.
         pub tags: Option<BTreeMap<String, String>> = "none";
-        /// Its snapshots also get the tags of their volumes.
+        /// True if its snapshots also get the tags of their volumes.
         pub copy_tags: Option<bool> = "false";
-        /// It does not run.
+        /// True if the schedule does not run.
         pub disabled: Option<bool> = "false";
     }
 }
@@ -214,7 +215,7 @@ message! {
         pub since: Option<String> = "every block";
         /// First index.
         pub start: Option<u64> = "0";
-        /// Most that are answered, 10,000.
+        /// Most blocks of an answer, up to 10,000.
         pub limit: Option<usize> = "1000";
     }
 }
@@ -227,7 +228,7 @@ message! {
         pub snapshot: String;
         /// Index, in blocks of 512 KiB.
         pub block: u64;
-        /// Its token, as listed.
+        /// Token of the block, as listed.
         pub block_token: Option<String> = "not checked";
     }
 }
@@ -240,11 +241,11 @@ message! {
         pub size_gib: u64;
         /// The snapshot that has the blocks which are not put.
         pub parent: Option<String> = "none: they are zeros";
-        /// At most 255 characters.
+        /// Description, at most 255 characters.
         pub description: Option<String> = "none";
         /// Tags.
         pub tags: Option<BTreeMap<String, String>> = "none";
-        /// Whether it is encrypted. Refused with a parent: it is encrypted as its parent is.
+        /// True to encrypt it. Refused with a parent: it is encrypted as its parent is.
         pub encrypted: Option<bool> = "as encryption by default says";
         /// Id, ARN or alias of the key.
         pub kms_key: Option<String> = "the default key";
@@ -259,9 +260,9 @@ message! {
         pub snapshot: String;
         /// Index, in blocks of 512 KiB.
         pub block: u64;
-        /// Its 512 KiB in base64.
+        /// The 512 KiB of the block in base64.
         pub data: String;
-        /// SHA-256 of its bytes in base64.
+        /// SHA-256 of the bytes in base64.
         pub checksum: String;
     }
 }
@@ -272,7 +273,7 @@ message! {
     pub struct FinishSnapshot {
         /// Id.
         pub snapshot: String;
-        /// How many blocks were put.
+        /// Number of blocks that were put.
         pub changed_blocks: u64;
         /// SHA-256 in base64 of the blocks' checksums, in order of their index.
         pub checksum: Option<String> = "not checked";
@@ -287,7 +288,7 @@ message! {
         pub volume: String;
         /// First index.
         pub start: Option<u64> = "0";
-        /// Most that are answered.
+        /// Most items of an answer.
         pub limit: Option<usize> = "10000";
     }
 }
@@ -299,15 +300,15 @@ message! {
         pub state: String;
         /// `governance` or `compliance`.
         pub mode: String;
-        /// When it was set.
+        /// Time at which it was set.
         pub created_at: String;
-        /// When it ends.
+        /// Time at which it ends.
         pub expires_at: String;
         /// Whole days from its beginning to its end.
         pub duration_days: u64;
-        /// The cooling-off period as it was asked for; null: none.
+        /// The cooling-off period as it was asked for; null without one.
         pub cool_off_hours: Option<u32>;
-        /// End of the cooling-off period; null: none.
+        /// End of the cooling-off period; null without one.
         pub cool_off_until: Option<String>;
     }
 }
@@ -315,9 +316,9 @@ message! {
 message! {
     /// A stay in the recycle bin. Times are lab time.
     pub struct BinView {
-        /// When the snapshot was deleted.
+        /// Time of the snapshot's deletion.
         pub entered_at: String;
-        /// When it leaves the bin for good.
+        /// Time at which it leaves the bin for good.
         pub exit_at: String;
         /// The rule that keeps it.
         pub rule: String;
@@ -329,45 +330,45 @@ message! {
     pub struct SnapshotView with LockView BinView {
         /// Id.
         pub id: String;
-        /// The volume's id; null: a copy, or put block by block.
+        /// Id of the volume; null for a copy, and for a snapshot that was put block by block.
         pub volume: Option<String>;
-        /// Size of the volume then.
+        /// Size of the volume at the instant, GiB.
         pub size_gib: u64;
         /// `pending`, `completed` or `error`.
         pub state: String;
-        /// Why it is in state error.
+        /// Reason of the state error; null in other states.
         pub error: Option<String>;
-        /// How much is stored.
+        /// Progress of storing it.
         pub progress_percent: u8;
-        /// When it was asked for: the instant of its data.
+        /// Time of the request: the instant of its data.
         pub started_at: String;
-        /// When everything was stored; null: not yet.
+        /// Time at which everything was stored; null until then.
         pub completed_at: Option<String>;
         /// Description.
         pub description: String;
         /// Tags.
         pub tags: BTreeMap<String, String>;
-        /// Whether its blocks are encrypted.
+        /// True if its blocks are encrypted.
         pub encrypted: bool;
-        /// ARN of the key that wraps its data key; null: not encrypted.
+        /// ARN of the key that wraps its data key; null if it is not encrypted.
         pub kms_key: Option<String>;
         /// `volume`, `copy` or `direct`.
         pub source: String;
-        /// Of a copy: the snapshot it was made from.
+        /// The snapshot that a copy was made from; null for others.
         pub copy_of: Option<String>;
-        /// The earlier snapshot whose stored blocks it uses; null: none.
+        /// The earlier snapshot whose stored blocks it uses; null without one.
         pub parent: Option<String>;
         /// Bytes of blocks that were stored for it.
         pub stored_bytes: u64;
         /// Bytes of all its blocks.
         pub full_bytes: u64;
-        /// Lock; null: never locked.
+        /// Lock; null if it was never locked.
         pub lock: Option<LockView>;
         /// Accounts that may make volumes from it.
         pub shared_with: Vec<String>;
-        /// Recycle bin; null: not in it.
+        /// Stay in the recycle bin; null if it is not in the bin.
         pub bin: Option<BinView>;
-        /// The schedule that made it; null: none.
+        /// The schedule that made it; null without one.
         pub schedule: Option<String>;
     }
 }
@@ -377,7 +378,7 @@ message! {
     pub struct SnapshotList with SnapshotView {
         /// Snapshots.
         pub snapshots: Vec<SnapshotView>;
-        /// `after` of the next page; null: there are no more.
+        /// Argument `after` of the next page; null on the last page.
         pub next: Option<String>;
     }
 }
@@ -385,21 +386,21 @@ message! {
 message! {
     /// Snapshots that changed since a version, or all.
     pub struct SnapshotChanges with SnapshotView {
-        /// The version that this is of.
+        /// The version of this answer.
         pub version: String;
-        /// Whether these are all snapshots by id, in pages: what the caller knew does not count.
+        /// True if these are all snapshots by id, in pages, which replace the caller's copy.
         pub whole: bool;
         /// Snapshots as they are now.
         pub snapshots: Vec<SnapshotView>;
         /// Ids of snapshots that are gone.
         pub gone: Vec<String>;
-        /// The id after which the next page begins; null: there is none.
+        /// The id after which the next page begins; null on the last page.
         pub next: Option<String>;
     }
 }
 
 message! {
-    /// Fast snapshot restore in a zone. Times are lab time; null: never in that state.
+    /// Fast snapshot restore in a zone. Times are lab time, and null if it was never in that state.
     pub struct FastRestoreView {
         /// Id of the snapshot.
         pub snapshot: String;
@@ -407,15 +408,15 @@ message! {
         pub zone: String;
         /// `enabling`, `optimizing`, `enabled`, `disabling` or `disabled`.
         pub state: String;
-        /// When it was asked for.
+        /// Time of the request.
         pub enabling_at: Option<String>;
-        /// When optimizing began.
+        /// Time at which optimizing began.
         pub optimizing_at: Option<String>;
-        /// When it was ready.
+        /// Time at which it was ready.
         pub enabled_at: Option<String>;
-        /// When it was switched off.
+        /// Time at which it was switched off.
         pub disabling_at: Option<String>;
-        /// When it was gone.
+        /// Time at which it was gone.
         pub disabled_at: Option<String>;
         /// Volumes that can be made now without first touch.
         pub credits: f64;
@@ -435,7 +436,7 @@ message! {
         pub kind: String;
         /// AWS's error code.
         pub code: String;
-        /// Why.
+        /// Reason, as AWS says it.
         pub message: String;
     }
 }
@@ -443,9 +444,9 @@ message! {
 message! {
     /// Fast snapshot restores.
     pub struct FastRestores with FastRestoreView FastRestoreFailure {
-        /// By snapshot and zone.
+        /// Fast restores by snapshot and zone.
         pub fast_restores: Vec<FastRestoreView>;
-        /// What was refused.
+        /// Snapshots and zones that were refused.
         pub failures: Vec<FastRestoreFailure>;
     }
 }
@@ -453,7 +454,7 @@ message! {
 message! {
     /// Retention rules of the recycle bin.
     pub struct RetentionRules with RetentionRuleView {
-        /// By name.
+        /// Entries by name.
         pub rules: Vec<RetentionRuleView>;
     }
 }
@@ -467,19 +468,19 @@ message! {
         pub target_tags: BTreeMap<String, String>;
         /// Seconds of lab time between two runs.
         pub interval_s: u64;
-        /// Snapshots of each volume that are kept; null: by age.
+        /// Snapshots of each volume that are kept; null if they are kept by age.
         pub keep: Option<u32>;
-        /// Days that snapshots are kept; null: by count.
+        /// Days that snapshots are kept; null if they are kept by count.
         pub keep_days: Option<u32>;
         /// Tags of its snapshots.
         pub tags: BTreeMap<String, String>;
-        /// Its snapshots also get the tags of their volumes.
+        /// True if its snapshots also get the tags of their volumes.
         pub copy_tags: bool;
-        /// Whether it runs.
+        /// True if the schedule is in force.
         pub enabled: bool;
-        /// When it runs next.
+        /// Time of its next run.
         pub next_at: String;
-        /// When it ran last; null: never.
+        /// Time of its last run; null if it never ran.
         pub last_at: Option<String>;
     }
 }
@@ -487,7 +488,7 @@ message! {
 message! {
     /// Schedules.
     pub struct Schedules with ScheduleView {
-        /// By name.
+        /// Entries by name.
         pub schedules: Vec<ScheduleView>;
     }
 }
@@ -497,9 +498,9 @@ message! {
     pub struct BlockView {
         /// Index, in blocks of 512 KiB.
         pub block: u64;
-        /// Its token; null: this snapshot does not have it.
+        /// Token of the block; null if this snapshot does not have it.
         pub token: Option<String>;
-        /// Its token in the earlier snapshot; null: that does not have it.
+        /// Token of the block in the earlier snapshot; null if that does not have it.
         pub since_token: Option<String>;
     }
 }
@@ -509,11 +510,11 @@ message! {
     pub struct Blocks with BlockView {
         /// Blocks.
         pub blocks: Vec<BlockView>;
-        /// `start` of the next page; null: there are no more.
+        /// Argument `start` of the next page; null on the last page.
         pub next: Option<u64>;
-        /// Size of the snapshot's volume.
+        /// Size of the snapshot's volume, GiB.
         pub size_gib: u64;
-        /// Until when the tokens hold, Unix seconds of the wall clock.
+        /// End of the tokens' validity, Unix seconds of the wall clock.
         pub tokens_until_s: u64;
     }
 }
@@ -533,15 +534,15 @@ message! {
     pub struct ColdBlocks {
         /// Indices, in blocks of 512 KiB, in order.
         pub blocks: Vec<u64>;
-        /// `start` of the next page; null: there are no more.
+        /// Argument `start` of the next page; null on the last page.
         pub next: Option<u64>;
-        /// How many there are in all.
+        /// Number of all such blocks.
         pub left: u64;
     }
 }
 
 message! {
-    /// How far a volume is loaded from its snapshot.
+    /// Progress of loading a volume from its snapshot.
     pub struct InitializationView {
         /// `initializing` or `completed`.
         pub state: String;
@@ -551,11 +552,11 @@ message! {
         pub progress_percent: f64;
         /// Blocks of 512 KiB that are not loaded yet.
         pub blocks_left: u64;
-        /// Provisioned rate; null: on first touch alone.
+        /// Provisioned rate, MiB/s; null if blocks load on first touch alone.
         pub rate_mib_s: Option<u64>;
-        /// Seconds until everything is loaded, at that rate; null: not known.
+        /// Seconds until everything is loaded, at that rate; null if it is not known.
         pub remaining_s: Option<u64>;
-        /// Made with fast snapshot restore: first touch costs nothing.
+        /// True if it was made with fast snapshot restore: first touch costs nothing.
         pub fast: bool;
     }
 }

@@ -1,5 +1,5 @@
-//! What encryption costs at 16 KiB: a request on a plain file, on an encrypted one, and the cipher
-//! alone.
+//! Measures the cost of encryption at 16 KiB: a request on a plain file, on an encrypted one, and
+//! the cipher alone.
 //!
 //!     cargo run --release -p headrace-store --example encryption_cost [FOLDER]
 

@@ -5,8 +5,8 @@
 //! alike.
 //!
 //! A sector whose bytes on the disk are all zeros reads as zeros: so holes stay holes, and take no
-//! space. No data encrypts to such a sector but by a chance of 1 in 2^4096. What this shows to a
-//! thief is which sectors were never written, or were discarded.
+//! space. No data encrypts to such a sector but by a chance of 1 in 2^4096. A thief can see from it
+//! which sectors were never written, or were discarded.
 //!
 //! XTS keeps what is written secret; it does not say whether it was changed. The checksums of
 //! snapshots do.
@@ -33,7 +33,7 @@ const PIECE: usize = 1 << 20;
 /// Bytes of a data key: two keys of AES-256, for data and for tweaks.
 pub const DATA_KEY_BYTES: usize = 64;
 
-/// Where a sector lies: the upper half of its tweak.
+/// Location of a sector: the upper half of its tweak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The sector lies on a member of the volume; a single volume is its own member 0.
@@ -67,7 +67,7 @@ impl std::fmt::Debug for SectorCipher {
 }
 
 impl SectorCipher {
-    /// A cipher with this key.
+    /// Makes a cipher with this key.
     pub fn new(key: &[u8; DATA_KEY_BYTES]) -> SectorCipher {
         let half = |from: usize| Aes256::new_from_slice(&key[from..from + 32]).expect("32 bytes are a key of AES-256");
         SectorCipher { data: half(0), tweak: half(32) }
@@ -133,7 +133,7 @@ impl SectorCipher {
     }
 }
 
-/// Some sectors at a time, each with the number of its first.
+/// Splits data into some sectors at a time, each part with the number of its first.
 fn parts(sector: u64, data: &mut [u8]) -> impl Iterator<Item = (u64, &mut [Block])> {
     debug_assert!(data.len() % SECTOR == 0);
     let parts = data.chunks_mut(AT_ONCE * SECTOR).map(|part| Array::slice_as_chunks_mut(part).0);
@@ -141,17 +141,18 @@ fn parts(sector: u64, data: &mut [u8]) -> impl Iterator<Item = (u64, &mut [Block
 }
 
 fn xor(blocks: &mut [Block], tweaks: &[Block]) {
-    // As plain bytes, which the compiler takes many at a time.
+    // Works on plain bytes, which the compiler takes many at a time.
     let (bytes, tweaks) = (Array::slice_as_flattened_mut(blocks), Array::slice_as_flattened(tweaks));
     bytes.iter_mut().zip(tweaks).for_each(|(byte, tweak)| *byte ^= tweak);
 }
 
 thread_local! {
-    /// What is written, encrypted: kept from request to request, at most a piece for each thread.
+    /// Buffer for the encrypted bytes of a write: kept from request to request, at most a piece for
+    /// each thread.
     static SEALED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A backing whose bytes are encrypted on the way to another one. Its size is a multiple of 512.
+/// A backing whose bytes are encrypted on the way to another one. The size is a multiple of 512.
 pub struct Encrypted {
     inner: Arc<dyn Backing>,
     cipher: Arc<SectorCipher>,
@@ -161,7 +162,7 @@ pub struct Encrypted {
 }
 
 impl Encrypted {
-    /// The bytes of `inner`, which is the member `member`, behind a cipher.
+    /// Puts the bytes of `inner`, which is the member `member`, behind a cipher.
     pub fn new(inner: Arc<dyn Backing>, cipher: Arc<SectorCipher>, member: u32) -> Encrypted {
         Encrypted { inner, cipher, place: Place::Member(member), partial: Mutex::new(()) }
     }
@@ -198,7 +199,7 @@ impl Encrypted {
         self.write_sectors(&whole, sector * SECTOR as u64)
     }
 
-    /// A range of zeros: whole sectors by `clear`, parts of sectors by writing.
+    /// Zeros a range: whole sectors by `clear`, parts of sectors by writing.
     fn clear(&self, offset: u64, bytes: u64, clear: impl FnOnce(u64, u64) -> io::Result<()>) -> io::Result<()> {
         within(self.bytes(), offset, bytes)?;
         let (before, whole, after) = split(offset, bytes);
@@ -217,7 +218,7 @@ pub struct SnapshotCipher {
 }
 
 impl SnapshotCipher {
-    /// A cipher for blocks; `key_id` tells this data key from others.
+    /// Makes a cipher for blocks; `key_id` tells this data key from others.
     pub fn new(cipher: Arc<SectorCipher>, key_id: impl Into<String>) -> SnapshotCipher {
         SnapshotCipher { cipher, key_id: key_id.into() }
     }
@@ -246,7 +247,7 @@ impl BlockCipher for SnapshotCipher {
 pub struct Locked(Arc<dyn Backing>);
 
 impl Locked {
-    /// The bytes that cannot be had.
+    /// Makes bytes that cannot be had.
     pub fn new(inner: Arc<dyn Backing>) -> Locked {
         Locked(inner)
     }
@@ -290,7 +291,7 @@ impl Backing for Locked {
     }
 }
 
-/// A range as bytes of a part of a sector, of whole sectors, of a part of a sector.
+/// Splits a range into bytes of a part of a sector, of whole sectors, and of a part of a sector.
 fn split(offset: u64, bytes: u64) -> (u64, u64, u64) {
     let sector = SECTOR as u64;
     let before = (offset.next_multiple_of(sector) - offset).min(bytes);
@@ -396,7 +397,8 @@ mod tests {
         assert_eq!(data, plain);
     }
 
-    /// XTS as the standard words it: one block at a time, the tweak multiplied byte by byte.
+    /// Encrypts by XTS as the standard words it: one block at a time, the tweak multiplied byte by
+    /// byte.
     fn by_the_book(key: &[u8; DATA_KEY_BYTES], tweak: u128, sector: &mut [u8]) {
         let [data, second] = [0, 32].map(|from| Aes256::new_from_slice(&key[from..from + 32]).unwrap());
         let mut t = Block::from(tweak.to_le_bytes());

@@ -22,7 +22,7 @@ const SHORTEST_REST: Duration = Duration::from_millis(4);
 /// The longest: a slow store does not stop an upload. A guess.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// When a volume was used last.
+/// Time of the last use of a volume.
 #[derive(Debug, Default)]
 pub struct Foreground {
     /// Milliseconds since the process first asked; 0: never.
@@ -39,7 +39,7 @@ impl Foreground {
         }
     }
 
-    /// Whether there was a request just now.
+    /// Returns true if a request came within the last `USED_MS` milliseconds.
     pub fn is_used(&self) -> bool {
         let last = self.last_ms.load(Ordering::Relaxed);
         last != 0 && now_ms().saturating_sub(last) < USED_MS

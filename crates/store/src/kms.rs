@@ -20,20 +20,20 @@ use std::io;
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
 
-/// How long an answer may take. A guess: KMS answers within some 10 ms; a volume waits for this
+/// Longest wait for an answer. A guess: KMS answers within some 10 ms; a volume waits for this
 /// while it is opened.
 #[cfg(feature = "aws")]
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer: KMS encrypts at most 4,096 bytes.
 #[cfg(feature = "aws")]
 const MOST_ANSWER: usize = 64 << 10;
-/// What the protocol calls itself (KMS API, awsJson 1.1).
+/// Content type of the protocol (KMS API, awsJson 1.1).
 #[cfg(feature = "aws")]
 const CONTENT: &str = "application/x-amz-json-1.1";
 #[cfg(feature = "aws")]
 const TARGET: &str = "TrentService";
 
-/// Where a key is.
+/// Address of a key in KMS elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteKey {
@@ -43,17 +43,17 @@ pub struct RemoteKey {
     pub region: String,
     /// Id, ARN or alias of the key there.
     pub key: String,
-    /// Profile of the credentials; none: as the environment says.
+    /// Profile of the credentials; None for those of the environment.
     #[serde(default)]
     pub profile: Option<String>,
 }
 
-/// Why it was not done.
+/// Error of a call to KMS elsewhere.
 #[derive(Debug)]
 pub enum RemoteError {
     /// KMS refused: its code and its sentence.
     Refused(String, String),
-    /// It was not reached, or its answer was not understood.
+    /// KMS was not reached, or its answer was not understood.
     Away(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! Where the bytes of a volume live.
+//! Storage of the bytes of volumes.
 //!
 //! ```text
 //!  PowerCut          what is not flushed may be lost: kept, dropped or torn when the power goes
@@ -43,7 +43,7 @@ use std::io;
 /// The bytes of one volume. Offsets and lengths are in bytes and lie within [`Backing::bytes`];
 /// what lies outside is an error.
 pub trait Backing: Send + Sync {
-    /// Its size.
+    /// Returns the size of the volume, bytes.
     fn bytes(&self) -> u64;
 
     /// Fills `buffer` from `offset` on; what was never written reads as zeros.
@@ -58,22 +58,23 @@ pub trait Backing: Send + Sync {
     /// Gives the space back; the range reads as zeros.
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// The range reads as zeros; its space is kept.
+    /// Zeros a range; its space is kept.
     fn zero(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
     /// Makes it larger. Never smaller: an error then.
     fn grow(&self, bytes: u64) -> io::Result<()>;
 
-    /// Space it takes on its file system.
+    /// Returns the space it takes on its file system, bytes.
     fn allocated(&self) -> io::Result<u64>;
 
-    /// Whether any byte of a range may be other than zero. May say so of zeros, never the opposite.
+    /// Returns false if every byte of a range is zero. May return true for zeros, never the
+    /// opposite.
     fn may_hold_data(&self, _offset: u64, _bytes: u64) -> bool {
         true
     }
 }
 
-/// An error for a range outside `size`.
+/// Refuses a range outside `size`.
 pub fn within(size: u64, offset: u64, bytes: u64) -> io::Result<()> {
     match offset.checked_add(bytes) {
         Some(end) if end <= size => Ok(()),
@@ -81,7 +82,7 @@ pub fn within(size: u64, offset: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// The refusal of everything that needs the feature `aws`, in a build without it.
+/// Makes the refusal of everything that needs the feature `aws`, in a build without it.
 #[cfg(not(feature = "aws"))]
 pub(crate) fn without_aws() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "this headraced was built without S3 and KMS (Cargo feature `aws`): build it with `make lab`")

@@ -13,9 +13,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a disk writes whole, bytes: the sector that EBS volumes show.
+/// Unit that a disk writes whole, bytes: the sector that EBS volumes show.
 const SECTOR: usize = 512;
-/// What may be set aside; more is flushed first, which makes it safe.
+/// Most bytes that are set aside; more is flushed first, which makes it safe.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Writes that a cut did away with.
@@ -23,16 +23,16 @@ const MOST_BYTES: usize = 256 << 20;
 pub struct CutReport {
     /// Writes since the last flush.
     pub unflushed: u64,
-    /// How many of those writes are gone.
+    /// Number of those writes that are gone.
     pub lost: u64,
-    /// How many of those writes are there in part.
+    /// Number of those writes that are there in part.
     pub torn: u64,
 }
 
 struct Unflushed {
     offset: u64,
     old: Vec<u8>,
-    /// What it brings; none: zeros.
+    /// Bytes of the write; None stands for zeros.
     new: Option<Vec<u8>>,
 }
 
@@ -55,14 +55,14 @@ impl PowerCut {
         PowerCut { inner, armed: AtomicBool::new(false), aside: Mutex::new(Aside::default()) }
     }
 
-    /// Arms the cut: writes can be lost from now on. What was written before is flushed, so that it
-    /// cannot.
+    /// Arms the cut: writes can be lost from now on. Earlier writes are flushed, so they cannot be
+    /// lost.
     pub fn arm(&self) -> io::Result<()> {
         self.armed.store(true, Ordering::SeqCst);
         self.flush()
     }
 
-    /// Whether it is armed.
+    /// Returns true if the cut is armed.
     pub fn is_armed(&self) -> bool {
         self.armed.load(Ordering::SeqCst)
     }

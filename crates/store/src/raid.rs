@@ -14,12 +14,12 @@ pub const REBUILD_STEP: u32 = 256 << 10;
 /// Pieces are made for this many bytes at once.
 const PIECES_OF: u64 = 16 << 20;
 
-/// What the bytes of a member are good for.
+/// State of the bytes of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberData {
     /// Read and written.
     Good,
-    /// Neither.
+    /// Not read and not written.
     Failed,
     /// Written, not yet read.
     Rebuilding,
@@ -59,7 +59,7 @@ impl Rows {
         Rows { bytes: chunks * chunk, chunk, copies, end: layout.even_bytes() }
     }
 
-    /// The whole rows in a range: first byte, end.
+    /// Returns the whole rows in a range: first byte, end.
     fn whole(&self, at: u64, bytes: u64) -> (u64, u64) {
         let from = at.div_ceil(self.bytes) * self.bytes;
         (from, ((at + bytes).min(self.end) / self.bytes * self.bytes).max(from))
@@ -83,7 +83,7 @@ fn xor(into: &mut [u8], from: &[u8]) {
 }
 
 impl Raid {
-    /// An array of `bytes` usable bytes.
+    /// Makes an array of `bytes` usable bytes.
     pub fn new(level: RaidLevel, layout: Layout, members: Vec<Arc<dyn Backing>>, bytes: u64) -> Raid {
         let states = RwLock::new(vec![MemberData::Good; members.len()]);
         let rows = Rows::of(level, &layout, members.len() as u64);
@@ -94,7 +94,7 @@ impl Raid {
         self.states.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a member stands.
+    /// Returns the state of a member.
     pub fn member(&self, index: usize) -> MemberData {
         self.states()[index]
     }
@@ -126,7 +126,7 @@ impl Raid {
         }
     }
 
-    /// The exclusive or of all members but `without`, at `offset`.
+    /// Computes the exclusive or of all members but `without`, at `offset`.
     fn sum(&self, states: &[MemberData], without: &[usize], offset: u64, into: &mut [u8]) -> io::Result<()> {
         into.fill(0);
         let mut part = vec![0u8; into.len()];
@@ -203,8 +203,8 @@ impl Raid {
         parity_of.put(&*self.members[parity], offset, bytes as u64)
     }
 
-    /// Zeros over a range. Whole rows are done on each member at once: a discard may be the whole
-    /// array, which is not gone through piece by piece.
+    /// Zeros a range. Whole rows are done on each member at once: a discard may be the whole array,
+    /// which is not gone through piece by piece.
     fn clear(&self, offset: u64, bytes: u64, what: What<'_>) -> io::Result<()> {
         within(self.bytes(), offset, bytes)?;
         let (from, to) = self.rows.whole(offset, bytes);
@@ -227,7 +227,7 @@ impl Raid {
         Ok(())
     }
 
-    /// Whether every byte can be read.
+    /// Returns true if every byte can be read with members in these states.
     fn survives(&self, states: &[MemberData]) -> bool {
         let gone = |index: usize| !readable(states, index);
         let (n, mut all) = (states.len(), 0..states.len());
@@ -240,7 +240,7 @@ impl Raid {
         }
     }
 
-    /// Bytes of each member that hold data.
+    /// Returns the number of bytes of each member that hold data.
     pub fn member_bytes(&self) -> u64 {
         self.members.iter().map(|member| member.bytes()).min().unwrap_or(0)
     }
@@ -291,7 +291,7 @@ impl Raid {
     }
 }
 
-/// What is put somewhere.
+/// Content of a change of a range.
 #[derive(Clone, Copy, PartialEq)]
 enum What<'a> {
     Data(&'a [u8]),
@@ -311,7 +311,8 @@ impl What<'_> {
     }
 }
 
-/// Parts of a piece that one lock covers: its first copy ends where the lock's place does.
+/// Cuts a piece into the parts that one lock covers: its first copy ends where the lock's place
+/// does.
 fn cut_at_locks(piece: Piece) -> impl Iterator<Item = Piece> {
     let step = u64::from(REBUILD_STEP);
     let begin = piece.copies[0].1;

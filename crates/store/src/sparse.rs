@@ -46,7 +46,7 @@ impl SparseFile {
         SparseFile::over(file, path, bytes)
     }
 
-    /// The error of a file that has fewer bytes than its volume.
+    /// Makes the error of a file that has fewer bytes than its volume.
     pub fn cut(path: &Path, actual: u64, bytes: u64) -> io::Error {
         let words = format!("{} has {actual} bytes where the volume has {bytes}: it was cut", path.display());
         io::Error::new(io::ErrorKind::InvalidData, words)
@@ -59,7 +59,7 @@ impl SparseFile {
         Ok(SparseFile { file, bytes: AtomicU64::new(bytes), path: path.to_path_buf(), written })
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -124,7 +124,7 @@ impl Backing for SparseFile {
         if bytes < now {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {now}: a volume never shrinks")));
         }
-        // What an earlier, longer file left behind the end must not come back.
+        // Bytes that an earlier, longer file left behind the end must not come back.
         if self.file.metadata()?.len() > now {
             self.file.set_len(now)?;
         }
@@ -194,14 +194,14 @@ impl Written {
         }
     }
 
-    /// Whether any part of a range may have been written.
+    /// Returns true if any part of a range may have been written.
     fn any(&self, offset: u64, bytes: u64) -> bool {
         let words = self.words.read().unwrap_or_else(PoisonError::into_inner);
         masks(offset, bytes).any(|(word, bits)| words.get(word).is_none_or(|word| word.load(Ordering::Acquire) & bits != 0))
     }
 }
 
-/// The words that a range touches, and its bits in them.
+/// Returns the words that a range touches, and its bits in them.
 fn masks(offset: u64, bytes: u64) -> impl Iterator<Item = (usize, u64)> {
     let first = offset / CHUNK_BYTES;
     let end = if bytes == 0 { first } else { (offset + bytes).div_ceil(CHUNK_BYTES) };

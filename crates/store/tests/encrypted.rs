@@ -101,7 +101,7 @@ fn a_hole_takes_no_space_and_an_error_is_one() {
     volume.write(&vec![9; 4 << 20], 4 << 20).unwrap();
     volume.discard(4 << 20, 4 << 20).unwrap();
     volume.flush().unwrap();
-    // What a file system keeps for itself after a punched hole: less than a megabyte.
+    // A file system needs less than a megabyte for itself after a punched hole.
     assert!(volume.allocated().unwrap() < 1 << 20);
     for (offset, bytes) in [((1 << 30) - 1, 2), (1 << 30, 1), (u64::MAX, 1)] {
         assert!(volume.read(&mut vec![0; bytes], offset).is_err() && volume.write(&vec![0; bytes], offset).is_err());

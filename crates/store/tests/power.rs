@@ -84,7 +84,8 @@ fn run(power: &PowerCut, steps: &[Step]) -> (Stamps, Vec<(usize, usize, u8)>) {
     (flushed, since)
 }
 
-/// Whether some choice of fates leads from `state` to `end` with so many lost and torn.
+/// Returns true if some choice of fates leads from `state` to `end` with these numbers of lost and
+/// torn writes.
 fn reachable(state: &Stamps, since: &[(usize, usize, u8)], end: &Stamps, lost: u64, torn: u64) -> bool {
     let Some((&(sector, sectors, stamp), rest)) = since.split_first() else { return state == end && lost == 0 && torn == 0 };
     (0..=sectors).any(|survived| {
@@ -94,7 +95,7 @@ fn reachable(state: &Stamps, since: &[(usize, usize, u8)], end: &Stamps, lost: u
         }
         let mut next = state.clone();
         next[sector..sector + survived].fill(stamp);
-        // What no later write touches must be as the end says: cuts the search short.
+        // Sectors that no later write touches must be those of the end: cuts the search short.
         let settled = (0..SECTORS).all(|at| next[at] == end[at] || rest.iter().any(|&(first, count, _)| (first..first + count).contains(&at)));
         settled && reachable(&next, rest, end, lost - is_lost, torn - is_torn)
     })
@@ -122,7 +123,7 @@ proptest! {
         let end = stamps(&content(&fixture.power));
         prop_assert!(reachable(&flushed, &since, &end, report.lost, report.torn), "{:?} and {:?} lead to {:?}, {:?}", flushed, since, end, report);
 
-        // The same seed and steps end the same.
+        // Equal seeds and steps end equally.
         let again = make((SECTORS * SECTOR) as u64);
         again.power.arm().unwrap();
         run(&again.power, &steps);
@@ -169,7 +170,8 @@ fn nothing_is_lost_before_it_is_armed_nor_by_a_second_cut() {
     assert_eq!(content(&fixture.power)[..8_192], [[1; 4_096], [2; 4_096]].concat());
 }
 
-/// What cannot be set aside is flushed first: it can no longer be lost, and memory stays bounded.
+/// A write that cannot be set aside is flushed first: it can no longer be lost, and memory stays
+/// bounded.
 #[test]
 fn more_than_can_be_set_aside_is_safe() {
     let fixture = make(2 << 30);

@@ -99,7 +99,7 @@ enum Request {
     Zero(u64, u64),
     Read(u64, u64),
     Flush,
-    /// Which of the survivable losses.
+    /// Number of one of the survivable losses.
     Fail(usize),
     Rebuild,
 }

@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
-/// What a file system may need for a file's own book-keeping: far below the megabytes written here.
+/// Space that a file system may need for a file's own book-keeping: far below the megabytes written
+/// here.
 const BOOKS: u64 = 128 << 10;
 
 fn folder() -> tempfile::TempDir {
@@ -45,7 +46,7 @@ fn space_is_taken_when_written_and_given_back_when_discarded() {
     assert_eq!(read(&file, (5 << 30) + 3 * MIB, 512), [7; 512]);
 }
 
-/// What a file knows about its unwritten parts when it is opened again, a byte here and there on
+/// A file knows its unwritten parts again when it is opened again, with a byte here and there on
 /// both sides of a MiB.
 #[test]
 fn what_was_written_is_found_again() {

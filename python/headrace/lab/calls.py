@@ -16,7 +16,7 @@ LONG_CALL_S = 180.0
 
 
 class InstanceBalance(TypedDict):
-    """Credits of the instance, percent. A kind of credit that it does not have is null."""
+    """Credits of the instance, percent. A type of credit that it does not have is null."""
 
     iops_percent: float | None  # I/O credits.
     bytes_percent: float | None  # Byte credits.
@@ -25,12 +25,14 @@ class InstanceBalance(TypedDict):
 class RecordStatus(TypedDict):
     """A record that is being written."""
 
-    path: str  # Its file.
-    broken: str | None  # Why it is not whole, where something was lost.
+    path: str  # Path of the file.
+    broken: str | None  # Reason why it is not whole; null if nothing was lost.
 
 
 class Leftovers(TypedDict):
-    """What an earlier daemon had left and this one released at its start."""
+    """Mounts and loop devices that an earlier daemon had left and this one released at its
+    start.
+    """
 
     released: int  # Loop devices that were released.
     unmounted: int  # Mounts taken down.
@@ -44,26 +46,27 @@ class LabStatus(TypedDict):
     pid: int  # Process id.
     data_dir: str  # Data directory.
     socket: str  # Socket.
-    # EC2 instance type whose limits all volumes share; null: the volumes alone.
+    # EC2 instance type whose limits all volumes share; null for volumes without an instance.
     instance_type: str | None
     instance_id: str  # EC2's id of this machine as an instance.
     zone: str  # The lab's one availability zone.
-    zone_id: str  # Its id.
-    encryption_by_default: bool  # Whether new volumes are encrypted when they do not say so.
+    zone_id: str  # Id of the availability zone.
+    encryption_by_default: bool  # True if new volumes are encrypted that do not ask for it.
     as_of: str  # Day of the limits of new volumes.
-    time_scale: int  # How many times as fast as the wall clock lab time runs.
+    time_scale: int  # Speed of lab time, a multiple of the wall clock's.
     region: str  # Region of the prices.
     uptime_s: float  # Seconds since the start of the daemon.
     lab_time: str  # Lab time now.
-    volumes: int  # How many volumes there are.
-    attached: int  # How many of them are attached.
-    metrics_url: str | None  # Where Prometheus finds the metrics; null: nowhere.
-    instance_balance: InstanceBalance | None  # Credits of the instance; null: no instance.
-    recording: RecordStatus | None  # The record that is being written; null: none.
+    volumes: int  # Number of volumes.
+    attached: int  # Number of attached volumes.
+    metrics_url: str | None  # URL of the metrics for Prometheus; null if they are not served.
+    instance_balance: InstanceBalance | None  # Credits of the instance; null without an instance.
+    recording: RecordStatus | None  # The record that is being written; null without one.
     journal_bytes: int  # Size of the journal.
-    # What a crash had left at the end of the journal and was cut off, in words; null: nothing.
+    # Sentence about the end of the journal that a crash had damaged and that was cut off; null if
+    # it was whole.
     journal_repaired: str | None
-    leftovers: Leftovers  # What an earlier daemon had left.
+    leftovers: Leftovers  # Mounts and loop devices that an earlier daemon had left.
     waiting: int | None  # Requests that are in the devices now.
     metrics_rows_lost: int  # Rows of metrics that could not be written.
 
@@ -72,22 +75,23 @@ class Member(TypedDict):
     """A member of an array, or the one volume there is."""
 
     index: int  # Index in the array.
-    id: str  # That of the volume, with -m0 and so on behind it in an array.
+    id: str  # Id: that of the volume, with -m0 and so on behind it in an array.
     spec: str  # Storage notation.
     state: str  # `ok`, `slow`, `failed` or `rebuilding`.
-    # Whether an array with redundancy loses data with it, as other members have failed.
+    # True if an array with redundancy loses data with this member, because other members have
+    # failed.
     last_copy: bool
-    caps_percent: NotRequired[float]  # What is left of its caps, percent, where it is slow.
-    extra_ms: NotRequired[float]  # Added to each request, ms, where it is slow.
-    done_percent: NotRequired[float]  # How much is done, percent, where it is rebuilding.
-    mib_s: NotRequired[int]  # Most MiB/s of the rebuild, where there is such a limit.
-    iops: int | None  # What it delivers at most.
-    throughput_mib_s: int | None  # What it delivers at most.
-    balance_percent: float | None  # Credits, percent; null: it has none.
+    caps_percent: NotRequired[float]  # Share of its caps that remains, percent; only if it is slow.
+    extra_ms: NotRequired[float]  # Latency added to each request, ms; only if it is slow.
+    done_percent: NotRequired[float]  # Progress of the rebuild, percent; only if it is rebuilding.
+    mib_s: NotRequired[int]  # Most MiB/s of the rebuild; only if there is such a limit.
+    iops: int | None  # Most I/Os a second without credits.
+    throughput_mib_s: int | None  # Most MiB/s without credits.
+    balance_percent: float | None  # Credits, percent; null if it has none.
 
 
 class Ceiling(TypedDict):
-    """What this machine can do at most, measured at attach."""
+    """Highest rates of this machine, measured at attach."""
 
     iops: int  # Operations a second.
     mib_s: int  # MiB/s.
@@ -99,26 +103,28 @@ class Attachment(TypedDict):
     id: str  # Id.
     state: str  # `attaching`, `attached`, `detaching` or `busy`.
     instance: str  # EC2's id of the instance.
-    delete_on_termination: bool  # Whether the volume goes with the instance.
+    delete_on_termination: bool  # True if the volume is deleted with the instance.
     name: str  # Attach name, like `sdf`.
     device: str | None  # The block device, like /dev/loop3; null until it is there.
     links: list[str] | None  # Stable names of the device: by id, by attach name.
     attached_at: str | None  # Lab time since which the device is there.
-    # Latency of the machine's own path, taken out of the model's; null: not measured.
+    # Latency of the machine's own path, taken out of the model's; null if it was not measured.
     path_us: float | None
-    ceiling: Ceiling | None  # What this machine can do at most; null: not measured.
-    warnings: list[str]  # What the volume has beyond what this machine can do, in words.
-    unpaced: bool  # Without the model's delays.
-    busy: str | None  # Why it is busy; null: it is not.
+    ceiling: Ceiling | None  # Highest rates of this machine; null if they were not measured.
+    warnings: list[str]  # Sentences about limits of the volume that this machine cannot reach.
+    unpaced: bool  # True if requests complete without the model's delays.
+    busy: str | None  # Reason why it is busy; null if it is not.
 
 
 class VolumeShape(TypedDict):
-    """What a modification is about, as EC2 shows it; of an array, all members together."""
+    """Type, size and limits before or after a modification, as EC2 shows them; for an array, all
+    members together.
+    """
 
-    type: str  # Type of its first member.
+    type: str  # Type of the first member.
     size_gib: int  # Usable size, GiB.
-    iops: int  # Provisioned or baseline, without credits.
-    throughput_mib_s: int  # Provisioned or baseline, without credits.
+    iops: int  # IOPS, provisioned or baseline, without credits.
+    throughput_mib_s: int  # MiB/s, provisioned or baseline, without credits.
 
 
 # A word that Python reserves cannot be written as a field of a class.
@@ -133,66 +139,67 @@ class Modification(_ModificationKeywords):
     # `modifying` (all as before), `optimizing` (new type and size, limits in between), `completed`
     # (new limits) or `failed` (all as before).
     state: str
-    progress_percent: int  # How much of optimizing is done, by time.
-    to: str  # Afterwards, in storage notation.
-    original: VolumeShape  # Before.
-    target: VolumeShape  # Afterwards.
-    start: str  # When it was accepted.
-    optimizing_at: str  # When optimizing begins.
-    completed_at: str  # When it is completed.
-    next_allowed_at: str  # From when on the next modification of this volume is accepted.
-    end: str | None  # When it was completed or failed; null while it runs.
-    reason: str | None  # Why it failed.
+    progress_percent: int  # Share of optimizing that is done, by time.
+    to: str  # The volume afterwards, in storage notation.
+    original: VolumeShape  # The volume before.
+    target: VolumeShape  # The volume afterwards.
+    start: str  # Time of its acceptance.
+    optimizing_at: str  # Beginning of optimizing.
+    completed_at: str  # Planned time of its completion.
+    next_allowed_at: str  # Time from which the next modification of this volume is accepted.
+    end: str | None  # Time of its completion or failure; null while it runs.
+    reason: str | None  # Reason of the failure; null if it did not fail.
 
 
 class Initialization(TypedDict):
-    """How far a volume is loaded from its snapshot."""
+    """Progress of loading a volume from its snapshot."""
 
     state: str  # `initializing` or `completed`.
     type: str  # `provisioned-rate`, or `default`: on first touch.
     progress_percent: float  # Share of the snapshot's blocks that are loaded.
     blocks_left: int  # Blocks of 512 KiB that are not loaded yet.
-    rate_mib_s: int | None  # Provisioned rate; null: on first touch alone.
-    remaining_s: int | None  # Seconds until everything is loaded, at that rate; null: not known.
-    fast: bool  # Made with fast snapshot restore: first touch costs nothing.
+    rate_mib_s: int | None  # Provisioned rate, MiB/s; null if blocks load on first touch alone.
+    # Seconds until everything is loaded, at that rate; null if it is not known.
+    remaining_s: int | None
+    fast: bool  # True if it was made with fast snapshot restore: first touch costs nothing.
 
 
 class LabVolume(TypedDict):
     """A volume, or an array that is used as one."""
 
     id: str  # Id.
-    name: str | None  # Unique name, where it has one.
+    name: str | None  # Unique name; null without one.
     spec: str  # Storage notation.
-    type: str  # Type of its first member.
+    type: str  # Type of the first member.
     size_gib: int  # Usable size, GiB.
-    iops: int  # Provisioned or baseline, all members together, without credits.
-    throughput_mib_s: int  # Provisioned or baseline, all members together, without credits.
-    raid: str | None  # RAID level; null: a single volume.
-    members: list[Member]  # Its members; of a single volume, itself.
+    iops: int  # IOPS, provisioned or baseline, all members together, without credits.
+    throughput_mib_s: int  # MiB/s, provisioned or baseline, all members together, without credits.
+    raid: str | None  # RAID level; null for a single volume.
+    members: list[Member]  # Members in the order of the array; a single volume is its own member.
     state: str  # `creating`, `available`, `in-use`, `deleting` or `error`.
-    error: str | None  # Why it is in state error.
+    error: str | None  # Reason of the state error; null in other states.
     created_at: str  # Lab time of its creation.
     as_of: str  # Day of its limits.
     zone: str  # Availability zone.
     zone_id: str  # Id of the availability zone.
-    encrypted: bool  # Whether it is encrypted.
-    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
-    auto_enable_io: bool  # EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+    encrypted: bool  # True if it is encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null if it is not encrypted.
+    auto_enable_io: bool  # EC2's AutoEnableIO: true if I/O goes on after a check that failed.
     tags: dict[str, str]  # Tags.
-    used_gib: float | None  # What its files take on the disk; null: not known.
-    attachment: Attachment | None  # Its block device; null: not attached.
-    modification: Modification | None  # The modification under way; null: none.
-    # Credits of the member with the least, percent; null: it has none.
+    used_gib: float | None  # Space of its files on the disk; null if it is not known.
+    attachment: Attachment | None  # Block device; null if it is not attached.
+    modification: Modification | None  # The modification under way; null without one.
+    # Credits of the member with the least, percent; null if it has none.
     balance_percent: float | None
     faults: int  # Faults that wait or last.
-    recording: str | None  # Path of the record that is being written; null: none.
-    snapshot: str | None  # Id of the snapshot it was made from; null: none.
-    source_volume: str | None  # Id of the volume it is a copy of; null: of none.
-    # Whether that had fast snapshot restore when it was made; null: it was made empty.
+    recording: str | None  # Path of the record that is being written; null without one.
+    snapshot: str | None  # Id of the snapshot it was made from; null if it was made empty.
+    source_volume: str | None  # Id of the volume it is a copy of; null if it is not a copy.
+    # True if its snapshot had fast restore when it was made; null if it was made empty.
     fast_restored: bool | None
-    # Rate at which it is loaded in the background; null: on first touch alone.
+    # Rate at which it is loaded in the background; null if blocks load on first touch alone.
     initialization_rate_mib_s: int | None
-    # How far it is loaded from that; null: it was made empty.
+    # Progress of loading its snapshot; null if it was made empty.
     initialization: Initialization | None
 
 
@@ -201,44 +208,45 @@ class AttachmentFacts(TypedDict):
 
     state: str  # `attaching`, `attached`, `detaching` or `busy`.
     instance: str  # EC2's id of the instance.
-    delete_on_termination: bool  # Whether the volume goes with the instance.
+    delete_on_termination: bool  # True if the volume is deleted with the instance.
     name: str  # Attach name, like `sdf`.
     attached_at: str | None  # Lab time since which the device is there.
 
 
 class VolumeFacts(TypedDict):
-    """What of a volume does not change with time or with I/O, only by an event. As in LabVolume."""
+    """Facts about a volume that change with an event only, not with time or I/O. Their meaning
+    is that of LabVolume.
+    """
 
     id: str  # Id.
-    type: str  # Type of its first member.
+    type: str  # Type of the first member.
     size_gib: int  # Usable size, GiB.
-    iops: int  # Provisioned or baseline, all members together, without credits.
-    throughput_mib_s: int  # Provisioned or baseline, all members together, without credits.
+    iops: int  # IOPS, provisioned or baseline, all members together, without credits.
+    throughput_mib_s: int  # MiB/s, provisioned or baseline, all members together, without credits.
     state: str  # `creating`, `available`, `in-use`, `deleting` or `error`.
     created_at: str  # Lab time of its creation.
     zone: str  # Availability zone.
     zone_id: str  # Id of the availability zone.
-    encrypted: bool  # Whether it is encrypted.
-    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
+    encrypted: bool  # True if it is encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null if it is not encrypted.
     tags: dict[str, str]  # Tags.
-    attachment: AttachmentFacts | None  # Its attachment; null: not attached.
-    snapshot: str | None  # Id of the snapshot it was made from; null: none.
-    source_volume: str | None  # Id of the volume it is a copy of; null: of none.
-    # Whether that had fast snapshot restore when it was made; null: it was made empty.
+    attachment: AttachmentFacts | None  # Attachment; null if it is not attached.
+    snapshot: str | None  # Id of the snapshot it was made from; null if it was made empty.
+    source_volume: str | None  # Id of the volume it is a copy of; null if it is not a copy.
+    # True if its snapshot had fast restore when it was made; null if it was made empty.
     fast_restored: bool | None
-    # Rate at which it is loaded in the background; null: on first touch alone.
+    # Rate at which it is loaded in the background; null if blocks load on first touch alone.
     initialization_rate_mib_s: int | None
 
 
 class VolumeChanges(TypedDict):
     """Volumes that changed since a version, or all."""
 
-    version: str  # The version that this is of.
-    # Whether these are all volumes by id, in pages: what the caller knew does not count.
-    whole: bool
+    version: str  # The version of this answer.
+    whole: bool  # True if these are all volumes by id, in pages, which replace the caller's copy.
     volumes: list[VolumeFacts]  # Volumes as they are now.
     gone: list[str]  # Ids of volumes that are gone.
-    next: str | None  # The id after which the next page begins; null: there is none.
+    next: str | None  # The id after which the next page begins; null on the last page.
 
 
 class Lock(TypedDict):
@@ -246,18 +254,18 @@ class Lock(TypedDict):
 
     state: str  # `governance`, `compliance-cooloff`, `compliance` or `expired`.
     mode: str  # `governance` or `compliance`.
-    created_at: str  # When it was set.
-    expires_at: str  # When it ends.
+    created_at: str  # Time at which it was set.
+    expires_at: str  # Time at which it ends.
     duration_days: int  # Whole days from its beginning to its end.
-    cool_off_hours: int | None  # The cooling-off period as it was asked for; null: none.
-    cool_off_until: str | None  # End of the cooling-off period; null: none.
+    cool_off_hours: int | None  # The cooling-off period as it was asked for; null without one.
+    cool_off_until: str | None  # End of the cooling-off period; null without one.
 
 
 class Bin(TypedDict):
     """A stay in the recycle bin. Times are lab time."""
 
-    entered_at: str  # When the snapshot was deleted.
-    exit_at: str  # When it leaves the bin for good.
+    entered_at: str  # Time of the snapshot's deletion.
+    exit_at: str  # Time at which it leaves the bin for good.
     rule: str  # The rule that keeps it.
 
 
@@ -265,66 +273,69 @@ class Snapshot(TypedDict):
     """A snapshot. Times are lab time."""
 
     id: str  # Id.
-    volume: str | None  # The volume's id; null: a copy, or put block by block.
-    size_gib: int  # Size of the volume then.
+    # Id of the volume; null for a copy, and for a snapshot that was put block by block.
+    volume: str | None
+    size_gib: int  # Size of the volume at the instant, GiB.
     state: str  # `pending`, `completed` or `error`.
-    error: str | None  # Why it is in state error.
-    progress_percent: int  # How much is stored.
-    started_at: str  # When it was asked for: the instant of its data.
-    completed_at: str | None  # When everything was stored; null: not yet.
+    error: str | None  # Reason of the state error; null in other states.
+    progress_percent: int  # Progress of storing it.
+    started_at: str  # Time of the request: the instant of its data.
+    completed_at: str | None  # Time at which everything was stored; null until then.
     description: str  # Description.
     tags: dict[str, str]  # Tags.
-    encrypted: bool  # Whether its blocks are encrypted.
-    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
+    encrypted: bool  # True if its blocks are encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null if it is not encrypted.
     source: str  # `volume`, `copy` or `direct`.
-    copy_of: str | None  # Of a copy: the snapshot it was made from.
-    parent: str | None  # The earlier snapshot whose stored blocks it uses; null: none.
+    copy_of: str | None  # The snapshot that a copy was made from; null for others.
+    parent: str | None  # The earlier snapshot whose stored blocks it uses; null without one.
     stored_bytes: int  # Bytes of blocks that were stored for it.
     full_bytes: int  # Bytes of all its blocks.
-    lock: Lock | None  # Lock; null: never locked.
+    lock: Lock | None  # Lock; null if it was never locked.
     shared_with: list[str]  # Accounts that may make volumes from it.
-    bin: Bin | None  # Recycle bin; null: not in it.
-    schedule: str | None  # The schedule that made it; null: none.
+    bin: Bin | None  # Stay in the recycle bin; null if it is not in the bin.
+    schedule: str | None  # The schedule that made it; null without one.
 
 
 class SnapshotList(TypedDict):
     """Snapshots in order of their ids."""
 
     snapshots: list[Snapshot]  # Snapshots.
-    next: str | None  # `after` of the next page; null: there are no more.
+    next: str | None  # Argument `after` of the next page; null on the last page.
 
 
 class SnapshotChanges(TypedDict):
     """Snapshots that changed since a version, or all."""
 
-    version: str  # The version that this is of.
-    # Whether these are all snapshots by id, in pages: what the caller knew does not count.
-    whole: bool
+    version: str  # The version of this answer.
+    whole: bool  # True if these are all snapshots by id, in pages, which replace the caller's copy.
     snapshots: list[Snapshot]  # Snapshots as they are now.
     gone: list[str]  # Ids of snapshots that are gone.
-    next: str | None  # The id after which the next page begins; null: there is none.
+    next: str | None  # The id after which the next page begins; null on the last page.
 
 
 class SnapshotOffer(TypedDict):
-    """What another lab needs for a copy of a snapshot."""
+    """Facts that another lab needs for a copy of a snapshot."""
 
     store: str  # URL of the object store that has it.
-    kms_key: str | None  # ARN of the key that wraps its data key; null: it is not encrypted.
-    wrapped: str | None  # Its data key, wrapped, in base64.
-    context: str | None  # Encryption context of that: its `aws:ebs:id`.
+    kms_key: str | None  # ARN of the key that wraps its data key; null if it is not encrypted.
+    # Data key of the snapshot, wrapped, in base64; null if it is not encrypted.
+    wrapped: str | None
+    context: str | None  # Encryption context of the wrapped data key: its `aws:ebs:id`.
 
 
 class FastRestore(TypedDict):
-    """Fast snapshot restore in a zone. Times are lab time; null: never in that state."""
+    """Fast snapshot restore in a zone. Times are lab time, and null if it was never in that
+    state.
+    """
 
     snapshot: str  # Id of the snapshot.
     zone: str  # Zone.
     state: str  # `enabling`, `optimizing`, `enabled`, `disabling` or `disabled`.
-    enabling_at: str | None  # When it was asked for.
-    optimizing_at: str | None  # When optimizing began.
-    enabled_at: str | None  # When it was ready.
-    disabling_at: str | None  # When it was switched off.
-    disabled_at: str | None  # When it was gone.
+    enabling_at: str | None  # Time of the request.
+    optimizing_at: str | None  # Time at which optimizing began.
+    enabled_at: str | None  # Time at which it was ready.
+    disabling_at: str | None  # Time at which it was switched off.
+    disabled_at: str | None  # Time at which it was gone.
     credits: float  # Volumes that can be made now without first touch.
     credits_max: int  # Most credits.
 
@@ -336,21 +347,21 @@ class FastRestoreFailure(TypedDict):
     zone: str  # Zone.
     kind: str  # Kind of the refusal.
     code: str  # AWS's error code.
-    message: str  # Why.
+    message: str  # Reason, as AWS says it.
 
 
 class FastRestores(TypedDict):
     """Fast snapshot restores."""
 
-    fast_restores: list[FastRestore]  # By snapshot and zone.
-    failures: list[FastRestoreFailure]  # What was refused.
+    fast_restores: list[FastRestore]  # Fast restores by snapshot and zone.
+    failures: list[FastRestoreFailure]  # Snapshots and zones that were refused.
 
 
 class RetentionRule(TypedDict):
     """A rule that keeps deleted snapshots in the recycle bin."""
 
     name: str  # Unique name; a rule of that name is replaced.
-    days: int  # How long, 1 to 365.
+    days: int  # Days that deleted snapshots are kept, 1 to 365.
     tags: dict[str, str] | None  # Snapshots with one of these tags.
     description: str | None  # Description.
 
@@ -361,30 +372,31 @@ class Schedule(TypedDict):
     name: str  # Name.
     target_tags: dict[str, str]  # Volumes with one of these tags.
     interval_s: int  # Seconds of lab time between two runs.
-    keep: int | None  # Snapshots of each volume that are kept; null: by age.
-    keep_days: int | None  # Days that snapshots are kept; null: by count.
+    keep: int | None  # Snapshots of each volume that are kept; null if they are kept by age.
+    keep_days: int | None  # Days that snapshots are kept; null if they are kept by count.
     tags: dict[str, str]  # Tags of its snapshots.
-    copy_tags: bool  # Its snapshots also get the tags of their volumes.
-    enabled: bool  # Whether it runs.
-    next_at: str  # When it runs next.
-    last_at: str | None  # When it ran last; null: never.
+    copy_tags: bool  # True if its snapshots also get the tags of their volumes.
+    enabled: bool  # True if the schedule is in force.
+    next_at: str  # Time of its next run.
+    last_at: str | None  # Time of its last run; null if it never ran.
 
 
 class Block(TypedDict):
     """A block of a snapshot."""
 
     block: int  # Index, in blocks of 512 KiB.
-    token: str | None  # Its token; null: this snapshot does not have it.
-    since_token: str | None  # Its token in the earlier snapshot; null: that does not have it.
+    token: str | None  # Token of the block; null if this snapshot does not have it.
+    # Token of the block in the earlier snapshot; null if that does not have it.
+    since_token: str | None
 
 
 class Blocks(TypedDict):
     """Blocks of a snapshot, in order of their index."""
 
     blocks: list[Block]  # Blocks.
-    next: int | None  # `start` of the next page; null: there are no more.
-    size_gib: int  # Size of the snapshot's volume.
-    tokens_until_s: int  # Until when the tokens hold, Unix seconds of the wall clock.
+    next: int | None  # Argument `start` of the next page; null on the last page.
+    size_gib: int  # Size of the snapshot's volume, GiB.
+    tokens_until_s: int  # End of the tokens' validity, Unix seconds of the wall clock.
 
 
 class BlockData(TypedDict):
@@ -398,8 +410,8 @@ class ColdBlocks(TypedDict):
     """Blocks of a volume that are still in its snapshot."""
 
     blocks: list[int]  # Indices, in blocks of 512 KiB, in order.
-    next: int | None  # `start` of the next page; null: there are no more.
-    left: int  # How many there are in all.
+    next: int | None  # Argument `start` of the next page; null on the last page.
+    left: int  # Number of all such blocks.
 
 
 class MemberBalance(TypedDict):
@@ -413,23 +425,24 @@ class MemberBalance(TypedDict):
 class Balance(TypedDict):
     """Credit balances now."""
 
-    members: list[MemberBalance | None]  # Of each member; null: it has no credits.
-    instance: InstanceBalance | None  # Of the instance; null: no instance.
-    state: Any  # For `volume.restore_balance`; it means nothing else.
+    members: list[MemberBalance | None]  # Credits of each member; null if it has none.
+    instance: InstanceBalance | None  # Credits of the instance; null without an instance.
+    state: Any  # State for `volume.restore_balance`; it has no other use.
 
 
 class Fault(TypedDict):
     """A fault with its exact times on the wall clock."""
 
     id: str  # Id.
-    kind: str  # Kind, as asked.
-    starts_at: str | None  # When it begins.
-    ends_at: str | None  # When it ends; null: a power cut lasts until the volume is attached again.
-    seed: int | None  # Seed of a power cut.
+    kind: str  # Kind of the fault, as in the request.
+    starts_at: str | None  # Time at which it begins.
+    # Time at which it ends; null for a power cut, which lasts until the volume is attached again.
+    ends_at: str | None
+    seed: int | None  # Seed of a power cut; null for other faults.
 
 
 class MetricsRows(TypedDict):
-    """Rows of metrics, oldest first. Null in a row: not known, or nothing happened."""
+    """Rows of metrics, oldest first. A value is null if it is not known, or if nothing happened."""
 
     columns: list[str]  # Names of the columns.
     rows: list[list[Any]]  # A value for each column.
@@ -438,23 +451,23 @@ class MetricsRows(TypedDict):
 class RecordStarted(TypedDict):
     """A record that was begun."""
 
-    path: str  # Its file.
+    path: str  # Path of the file.
 
 
 class RecordStopped(TypedDict):
     """A record that was ended."""
 
-    path: str  # Its file.
+    path: str  # Path of the file.
     requests: int  # Requests in it.
 
 
 class KeyGrant(TypedDict):
-    """Who may use a key for what, next to its policy."""
+    """A permission to use a key, next to its policy."""
 
     id: str  # Id.
-    grantee: str  # Who may use the key.
-    retiring: str | None  # Who may end the grant.
-    operations: list[str]  # What for.
+    grantee: str  # Principal that may use the key.
+    retiring: str | None  # Principal that may end the grant.
+    operations: list[str]  # Operations of KMS that the grant allows.
     name: str | None  # Name.
     constraints: str | None  # Constraints, as JSON text.
     created_at: str  # Lab time of its creation.
@@ -468,19 +481,19 @@ class Key(TypedDict):
     description: str  # Description.
     policy: str  # Policy document, as JSON text; "": the default one.
     state: str  # `Enabled`, `Disabled` or `PendingDeletion`.
-    managed: bool  # Whether EBS made it for itself.
-    elsewhere: str | None  # Which key of which KMS it is; null: it is kept here.
+    managed: bool  # True if EBS made it for itself.
+    elsewhere: str | None  # Key and endpoint in KMS elsewhere; null if the key is kept here.
     created_at: str  # Lab time of its creation.
-    deletion_at: str | None  # When it will be deleted.
+    deletion_at: str | None  # Lab time of its deletion; null if none is planned.
     tags: dict[str, str]  # Tags.
-    aliases: list[str]  # Its aliases.
-    grants: list[KeyGrant]  # Its grants.
+    aliases: list[str]  # Names of its aliases.
+    grants: list[KeyGrant]  # Grants of the key.
 
 
 class KeyAlias(TypedDict):
     """A name of a key."""
 
-    alias: str  # Its name, with `alias/`.
+    alias: str  # Name of the alias, with `alias/`.
     arn: str  # Amazon Resource Name.
     key: str  # Id of the key.
     created_at: str  # Lab time of its creation.
@@ -495,32 +508,34 @@ class KeyList(TypedDict):
 
 
 class Ciphertext(TypedDict):
-    """What was encrypted."""
+    """A ciphertext."""
 
-    ciphertext: str  # In base64.
+    ciphertext: str  # Ciphertext in base64.
     key: str  # ARN of the key.
 
 
 class ExportedKey(TypedDict):
-    """A key with its material, for another lab. Who has it can read whatever the key protects."""
+    """A key with its material, for another lab. The owner of this material can read all that the
+    key protects.
+    """
 
     id: str  # Id: a UUID.
     arn: str  # Amazon Resource Name in this lab.
     description: str  # Description.
-    material: str  # Its 32 bytes, in base64.
+    material: str  # The 32 bytes of the key, in base64.
 
 
 class Plaintext(TypedDict):
-    """What was decrypted."""
+    """A plaintext."""
 
-    plaintext: str  # In base64.
+    plaintext: str  # Plaintext in base64.
     key: str  # ARN of the key.
 
 
 class ReEncrypted(TypedDict):
-    """What was encrypted under another key."""
+    """A ciphertext under another key."""
 
-    ciphertext: str  # In base64.
+    ciphertext: str  # Ciphertext in base64.
     key: str  # ARN of the key.
     source_key: str  # ARN of the key before.
 
@@ -528,15 +543,16 @@ class ReEncrypted(TypedDict):
 class DataKey(TypedDict):
     """A data key."""
 
-    ciphertext: str  # Wrapped, in base64.
-    plaintext: str | None  # In the clear, in base64; null: not asked for.
+    ciphertext: str  # The data key, wrapped, in base64.
+    # The data key in the clear, in base64; null if the request did not ask for it.
+    plaintext: str | None
     key: str  # ARN of the key that wraps it.
 
 
 class EncryptionDefaults(TypedDict):
-    """What is encrypted by default."""
+    """Encryption by default."""
 
-    by_default: bool  # Whether new volumes are encrypted when they do not say so.
+    by_default: bool  # True if new volumes are encrypted that do not ask for it.
     # ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` where that is the one
     # that EBS makes for itself.
     key: str
@@ -545,7 +561,7 @@ class EncryptionDefaults(TypedDict):
 class StatisticsPage(TypedDict):
     """The NVMe statistics page."""
 
-    page_hex: str  # Its 4,096 bytes in hexadecimal.
+    page_hex: str  # The page's 4,096 bytes in hexadecimal.
 
 
 class MetricName(TypedDict):
@@ -560,13 +576,13 @@ class MetricNames(TypedDict):
     """Metrics, by namespace, name and dimensions."""
 
     metrics: list[MetricName]  # Metrics.
-    next_token: str | None  # Gives the rest; null: there is none.
+    next_token: str | None  # Token for the rest; null without any.
 
 
 class Datapoint(TypedDict):
     """A period with values."""
 
-    t_s: int  # Its beginning, Unix seconds.
+    t_s: int  # Beginning of the period, Unix seconds.
     unit: str  # Unit of its values.
     values: Any  # Statistics by name.
 
@@ -585,14 +601,14 @@ class MetricResult(TypedDict):
     label: str  # Label.
     status: str  # `Complete`, or `PartialData` where the next answer goes on with it.
     times_s: list[int]  # Beginnings of the periods, Unix seconds.
-    values: list[float]  # A value for each.
+    values: list[float]  # Values of the periods.
 
 
 class MetricData(TypedDict):
     """Points of metrics and expressions."""
 
     results: list[MetricResult]  # Results in the order of the queries.
-    next_token: str | None  # Gives the rest; null: there is none.
+    next_token: str | None  # Token for the rest; null without any.
 
 
 class Alarm(TypedDict):
@@ -601,44 +617,44 @@ class Alarm(TypedDict):
     arn: str  # ARN.
     alarm: Any  # The members of PutMetricAlarm, but for tags.
     tags: dict[str, str]  # Tags.
-    configured_s: float  # When it was configured last.
+    configured_s: float  # Time of the last configuration.
     state: str  # `OK`, `ALARM` or `INSUFFICIENT_DATA`.
-    reason: str  # Why.
-    reason_data: str | None  # Why, as JSON; null: not known.
-    state_s: float  # When the state was set last.
-    transitioned_s: float  # When it became another.
+    reason: str  # Reason of the state.
+    reason_data: str | None  # Reason of the state, as JSON; null if it is not known.
+    state_s: float  # Time at which the state was set last.
+    transitioned_s: float  # Time at which the state became another.
 
 
 class AlarmList(TypedDict):
     """Alarms by name."""
 
     alarms: list[Alarm]  # Alarms.
-    next_token: str | None  # Gives the rest; null: there is none.
+    next_token: str | None  # Token for the rest; null without any.
 
 
 class AlarmHistoryItem(TypedDict):
-    """What happened to an alarm."""
+    """An item of the history of an alarm."""
 
     name: str  # Name of the alarm.
-    t_s: float  # When, Unix seconds of the wall clock.
+    t_s: float  # Time, Unix seconds of the wall clock.
     kind: str  # `ConfigurationUpdate`, `StateUpdate` or `Action`.
-    summary: str  # A sentence.
-    data: str  # The same as JSON.
+    summary: str  # Sentence about the item.
+    data: str  # Data about the item, as JSON.
 
 
 class AlarmHistory(TypedDict):
     """History of alarms."""
 
     items: list[AlarmHistoryItem]  # Items.
-    next_token: str | None  # Gives the rest; null: there is none.
+    next_token: str | None  # Token for the rest; null without any.
 
 
 class LabEvents(TypedDict):
     """Events of the lab."""
 
     events: list[Any]  # Events as EventBridge writes them, oldest first.
-    cursor: str  # Gives what follows.
-    lost: int  # How many events after the cursor were no longer kept.
+    cursor: str  # Cursor for the events that follow.
+    lost: int  # Number of events after the cursor that were no longer kept.
 
 
 class Calls(ABC):
@@ -676,7 +692,8 @@ class Calls(ABC):
         stay noted: the next start makes the devices again. Refused as `in-use` while something
         is mounted, unless forced.
 
-        force: Also while something is mounted: its users then see I/O errors. Default: false.
+        force: True to end it also while something is mounted: its users then see I/O errors.
+            Default: false.
         """
         return self.call("lab.down", max(self.timeout_s, LONG_CALL_S), force=force)
 
@@ -685,7 +702,7 @@ class Calls(ABC):
         return self.call("lab.calls")["calls"]
 
     def metrics_text(self) -> str:
-        """What the Prometheus endpoint shows, named as the EBS CSI driver names it
+        """The text of the Prometheus endpoint. Names are those of the EBS CSI driver
         (`aws_ebs_csi_*`), with the label `volume_id`.
         """
         return self.call("metrics.text")["text"]
@@ -710,7 +727,7 @@ class Calls(ABC):
         kms_key: str | None = None,
         multi_attach: bool = False,
     ) -> LabVolume:
-        """Makes a volume or array. Its files are sparse and take no space yet.
+        """Makes a volume or array. The files are sparse and take no space yet.
 
         spec: Storage notation, like `gp2:500` or `raid10:4xgp3:500`. Default: type, size, IOPS
             and MiB/s one by one.
@@ -729,10 +746,11 @@ class Calls(ABC):
         throughput_mib_s: Provisioned MiB/s. Default: what the type includes.
         zone: Availability zone; the lab has one. Default: the lab's.
         zone_id: Id of the availability zone. Default: the lab's.
-        encrypted: Encrypted; encryption by default wins over false. Default: as encryption by
-            default says.
+        encrypted: True to encrypt it; encryption by default wins over false. Default: as
+            encryption by default says.
         kms_key: The key that wraps its data key: id, ARN or alias. Default: the default key.
-        multi_attach: For several instances at once: refused, the lab has one. Default: false.
+        multi_attach: True for several instances at once: refused, the lab has one. Default:
+            false.
         """
         return self.call(
             "volume.create",
@@ -777,10 +795,11 @@ class Calls(ABC):
         size_gib: Size, GiB; never below that of the source. Default: that of the source.
         iops: Provisioned IOPS. Default: as AWS gives.
         throughput_mib_s: Provisioned MiB/s. Default: as AWS gives.
-        encrypted: Encrypted. The copy of an encrypted volume always is. Default: as the source,
-            else as the lab's default says.
+        encrypted: True to encrypt it. The copy of an encrypted volume always is. Default: as
+            the source, else as the lab's default says.
         kms_key: KMS key. Default: that of the source, else the default key.
-        multi_attach: For several instances at once: refused, the lab has one. Default: false.
+        multi_attach: True for several instances at once: refused, the lab has one. Default:
+            false.
         """
         return self.call(
             "volume.copy",
@@ -805,8 +824,8 @@ class Calls(ABC):
         """All volumes, or those named.
 
         volumes: Ids or unique names. Default: all.
-        after: Of all: those after this id. Default: from the first on.
-        limit: Of all: most that are answered. Default: no limit.
+        after: Id after which the list of all volumes begins. Default: from the first on.
+        limit: Most volumes of the list of all. Default: no limit.
         """
         return self.call("volume.list", volumes=volumes, after=after, limit=limit)["volumes"]
 
@@ -822,8 +841,8 @@ class Calls(ABC):
         complete.
 
         since: The version of the last answer. Default: all.
-        after: Where all are answered: goes on after this id. Default: the first.
-        limit: Most that are answered, up to 500. Default: 500.
+        after: Id after which the list of all goes on. Default: the first.
+        limit: Most records of an answer, up to 500. Default: 500.
         """
         return self.call("volume.changes", since=since, after=after, limit=limit)
 
@@ -849,9 +868,10 @@ class Calls(ABC):
 
         name: Attach name like `sdf` or `/dev/sdf`. Default: the first free of sdf to sdp, then
             xvdba and so on.
-        unpaced: Without the model's delays: as fast as this machine goes. Default: false.
-        probe: Measure the machine's own path (at most once a minute) and take it out of the
-            model's latency. Default: true.
+        unpaced: True to answer without the model's delays: as fast as this machine goes.
+            Default: false.
+        probe: True to measure the machine's own path (at most once a minute) and take it out of
+            the model's latency. Default: true.
         device_name: Attach name as EC2 takes it, like `/dev/sdf` or `/dev/xvdba`; instead of
             `name`. Default: none.
         instance: Id of the instance; the lab has one. Default: the lab's.
@@ -878,12 +898,12 @@ class Calls(ABC):
         """Flushes and takes the device away. Refused as `in-use` while it is mounted or in an
         array of md, unless forced.
 
-        force: Also while it is mounted or in an array of md: its users see I/O errors from then
-            on. Default: false.
-        instance: Only from this instance. Default: the lab's.
-        name: Only where this is its attach name. Default: any.
-        waits: While it is in use: not refused, but `busy`, and detached as soon as it is not
-            used any more, as on EC2. Default: false.
+        force: True to detach it also while it is mounted or in an array of md: its users see
+            I/O errors from then on. Default: false.
+        instance: Id of the instance from which it is detached. Default: the lab's.
+        name: Attach name that it must have. Default: any.
+        waits: True to detach a volume in use as soon as it is not used any more, as on EC2: it
+            is `busy` until then. Otherwise it is refused. Default: false.
         """
         return self.call(
             "volume.detach",
@@ -937,10 +957,10 @@ class Calls(ABC):
     ) -> LabVolume:
         """Sets attributes.
 
-        auto_enable_io: EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+        auto_enable_io: EC2's AutoEnableIO: true if I/O goes on after a check that failed.
             Default: as it is.
-        delete_on_termination: Whether it goes with the instance; of an attached volume.
-            Default: as it is.
+        delete_on_termination: True if an attached volume is deleted with the instance. Default:
+            as it is.
         """
         return self.call(
             "volume.attributes",
@@ -994,7 +1014,7 @@ class Calls(ABC):
         """Takes a snapshot of a volume, in use or not: of its bytes as they are at this call.
         The answer is `pending`; blocks are stored while the volume is used.
 
-        description: At most 255 characters. Default: none.
+        description: Description, at most 255 characters. Default: none.
         tags: Tags: at most 50, keys up to 128 and values up to 256 characters. Default: none.
         """
         return self.call("snapshot.create", volume=volume, description=description, tags=tags)
@@ -1009,9 +1029,9 @@ class Calls(ABC):
         """Takes snapshots of several volumes, all of one instant: all or none.
 
         volumes: Ids or unique names of the volumes.
-        description: At most 255 characters. Default: none.
+        description: Description, at most 255 characters. Default: none.
         tags: Tags of each. Default: none.
-        copy_tags: Each also gets the tags of its volume. Default: false.
+        copy_tags: True if each also gets the tags of its volume. Default: false.
         """
         return self.call(
             "snapshot.create_many",
@@ -1035,9 +1055,9 @@ class Calls(ABC):
         snapshots: Ids. Default: all.
         volume: Id or unique name of their volume, which may be gone by now. Default: any.
         state: `pending`, `completed` or `error`. Default: any.
-        bin: Those in the recycle bin, in place of all others. Default: false.
-        after: Goes on after this id. Default: the first.
-        limit: Most that are answered. Default: 1000.
+        bin: True for snapshots in the recycle bin, in place of all others. Default: false.
+        after: Id after which the list goes on. Default: the first.
+        limit: Most items of an answer. Default: 1000.
         """
         return self.call(
             "snapshot.list",
@@ -1059,8 +1079,8 @@ class Calls(ABC):
         the recycle bin. The state of a lock, which changes with time, is that of this answer.
 
         since: The version of the last answer. Default: all.
-        after: Where all are answered: goes on after this id. Default: the first.
-        limit: Most that are answered, up to 500. Default: 500.
+        after: Id after which the list of all goes on. Default: the first.
+        limit: Most records of an answer, up to 500. Default: 500.
         """
         return self.call("snapshot.changes", since=since, after=after, limit=limit)
 
@@ -1093,15 +1113,15 @@ class Calls(ABC):
         has blocks of its own.
 
         snapshot: Id.
-        store: Where it is: URL of an object store, or `lab:///FOLDER`, another lab's data
-            directory. Default: that of the region.
+        store: Store of the source: URL of an object store, or `lab:///FOLDER`, another lab's
+            data directory. Default: that of the region.
         region: Region that has it: this lab's, or one whose object store is known. Default:
             this lab's.
-        encrypted: Encrypt it; a copy of an encrypted snapshot always is. Default: as the
-            source.
+        encrypted: True to encrypt it; a copy of an encrypted snapshot always is. Default: as
+            the source.
         kms_key: Id, ARN or alias of the key that wraps its data key. Default: that of the
             source, or the default.
-        description: At most 255 characters. Default: that of the source.
+        description: Description, at most 255 characters. Default: that of the source.
         tags: Tags. Default: none.
         """
         return self.call(
@@ -1116,7 +1136,8 @@ class Calls(ABC):
         )
 
     def offer_snapshot(self, snapshot: str) -> SnapshotOffer:
-        """What another lab needs to copy a snapshot: it asks `key.decrypt` for the data key.
+        """Facts that another lab needs to copy a snapshot: it asks `key.decrypt` for the data
+        key.
 
         snapshot: Id.
         """
@@ -1149,8 +1170,9 @@ class Calls(ABC):
 
         snapshot: Id.
         mode: `governance` or `compliance`.
-        duration_days: 1 to 36,500; either this or `expires_at`. Default: none.
-        expires_at: Lab time, ISO 8601. Default: none.
+        duration_days: Duration of the lock, days, 1 to 36,500; either this or `expires_at`.
+            Default: none.
+        expires_at: End of the lock, lab time, ISO 8601. Default: none.
         cool_off_hours: Hours in which a lock in compliance mode can be taken away: 1 to 72.
             Default: none.
         """
@@ -1179,7 +1201,7 @@ class Calls(ABC):
         """Switches fast snapshot restore on or off.
 
         snapshots: Ids.
-        enable: On or off.
+        enable: True for on, false for off.
         zones: Availability zones; the lab has one. Default: the lab's.
         """
         return self.call(
@@ -1210,7 +1232,7 @@ class Calls(ABC):
         """Adds or replaces a retention rule of the recycle bin.
 
         name: Unique name; a rule of that name is replaced.
-        days: How long, 1 to 365.
+        days: Days that deleted snapshots are kept, 1 to 365.
         tags: Snapshots with one of these tags. Default: all snapshots.
         description: Description. Default: none.
         """
@@ -1223,7 +1245,7 @@ class Calls(ABC):
         )["rules"]
 
     def delete_retention_rule(self, name: str) -> dict[str, object]:
-        """Takes a retention rule away. What it keeps stays until its time.
+        """Takes a retention rule away. Snapshots that it keeps stay until their time.
 
         name: Name.
         """
@@ -1254,8 +1276,8 @@ class Calls(ABC):
             Default: none.
         keep_days: Days that snapshots are kept. Default: none.
         tags: Tags of its snapshots. Default: none.
-        copy_tags: Its snapshots also get the tags of their volumes. Default: false.
-        disabled: It does not run. Default: false.
+        copy_tags: True if its snapshots also get the tags of their volumes. Default: false.
+        disabled: True if the schedule does not run. Default: false.
         """
         return self.call(
             "snapshot.set_schedule",
@@ -1306,7 +1328,7 @@ class Calls(ABC):
         snapshot: Id.
         since: An earlier snapshot: only blocks that differ from it. Default: every block.
         start: First index. Default: 0.
-        limit: Most that are answered, 10,000. Default: 1000.
+        limit: Most blocks of an answer, up to 10,000. Default: 1000.
         """
         return self.call(
             "snapshot.blocks",
@@ -1321,7 +1343,7 @@ class Calls(ABC):
 
         snapshot: Id.
         block: Index, in blocks of 512 KiB.
-        block_token: Its token, as listed. Default: not checked.
+        block_token: Token of the block, as listed. Default: not checked.
         """
         return self.call(
             "snapshot.get_block",
@@ -1344,10 +1366,10 @@ class Calls(ABC):
         size_gib: Size, GiB.
         parent: The snapshot that has the blocks which are not put. Default: none: they are
             zeros.
-        description: At most 255 characters. Default: none.
+        description: Description, at most 255 characters. Default: none.
         tags: Tags. Default: none.
-        encrypted: Whether it is encrypted. Refused with a parent: it is encrypted as its parent
-            is. Default: as encryption by default says.
+        encrypted: True to encrypt it. Refused with a parent: it is encrypted as its parent is.
+            Default: as encryption by default says.
         kms_key: Id, ARN or alias of the key. Default: the default key.
         """
         return self.call(
@@ -1365,8 +1387,8 @@ class Calls(ABC):
 
         snapshot: Id.
         block: Index, in blocks of 512 KiB.
-        data: Its 512 KiB in base64.
-        checksum: SHA-256 of its bytes in base64.
+        data: The 512 KiB of the block in base64.
+        checksum: SHA-256 of the bytes in base64.
         """
         return self.call(
             "snapshot.put_block",
@@ -1385,7 +1407,7 @@ class Calls(ABC):
         """Completes a snapshot that was put block by block.
 
         snapshot: Id.
-        changed_blocks: How many blocks were put.
+        changed_blocks: Number of blocks that were put.
         checksum: SHA-256 in base64 of the blocks' checksums, in order of their index. Default:
             not checked.
         """
@@ -1406,7 +1428,7 @@ class Calls(ABC):
         """Blocks of a volume that are not loaded from its snapshot yet: reading them loads them.
 
         start: First index. Default: 0.
-        limit: Most that are answered. Default: 10000.
+        limit: Most items of an answer. Default: 10000.
         """
         return self.call("volume.cold", volume=volume, start=start, limit=limit)
 
@@ -1417,7 +1439,7 @@ class Calls(ABC):
     def set_balance(self, volume: str, percent: float, member: int | None = None) -> Balance:
         """Sets the balance of a member, or of all that have one. Answers the balance afterwards.
 
-        percent: 0 to 100.
+        percent: Balance, percent of the capacity, 0 to 100.
         member: Index of a member. Default: all that have credits.
         """
         return self.call("volume.set_balance", volume=volume, percent=percent, member=member)
@@ -1450,11 +1472,11 @@ class Calls(ABC):
         kind: `pause`, `latency`, `error`, `degraded` or `power-cut`.
         in_s: Seconds until it begins. Default: 0; power-cut 1.
         seconds: Seconds it lasts. Default: 60; pause 1.
-        extra_ms: Added to each request, ms. Default: latency 100, degraded 300.
-        every: Every Nth request fails. Default: 1.
+        extra_ms: Latency added to each request, ms. Default: latency 100, degraded 300.
+        every: Number N: every Nth request fails. Default: 1.
         op: `read`, `write` or `any`. Default: any.
         member: Index of a member, for degraded. Default: all.
-        caps_percent: What is left of the caps, percent. Default: 10.
+        caps_percent: Share of the caps that remains, percent. Default: 10.
         seed: Seed of a power cut. Default: drawn.
         """
         return self.call(
@@ -1487,7 +1509,7 @@ class Calls(ABC):
         """Loses a member: its data is gone for the array. Without redundancy, requests to it
         fail.
 
-        member: Its index.
+        member: Index of the member.
         """
         return self.call("volume.fail_member", volume=volume, member=member)
 
@@ -1500,9 +1522,9 @@ class Calls(ABC):
     ) -> LabVolume:
         """Leaves a member this share of its caps and adds latency, until it is restored.
 
-        member: Its index.
-        caps_percent: What is left of its caps, 0.1 to 100 %. Default: 100.
-        extra_ms: Added to each request, 0 to 60,000 ms. Default: 0.
+        member: Index of the member.
+        caps_percent: Share of its caps that remains, 0.1 to 100 %. Default: 100.
+        extra_ms: Latency added to each request, 0 to 60,000 ms. Default: 0.
         """
         return self.call(
             "volume.slow_member",
@@ -1516,7 +1538,7 @@ class Calls(ABC):
         """Ends the slowness of a member; brings back a lost one where there is no redundancy,
         because nothing was written without it.
 
-        member: Its index.
+        member: Index of the member.
         """
         return self.call("volume.restore_member", volume=volume, member=member)
 
@@ -1524,7 +1546,7 @@ class Calls(ABC):
         """Puts a new volume in the place of a member and rebuilds it, at the cost of the
         members' own limits.
 
-        member: Its index.
+        member: Index of the member.
         mib_s: Most MiB/s of the rebuild. Default: as fast as the members allow.
         """
         return self.call("volume.replace_member", volume=volume, member=member, mib_s=mib_s)
@@ -1537,13 +1559,13 @@ class Calls(ABC):
         since: int | None = None,
         member: int | None = None,
     ) -> MetricsRows:
-        """What a volume did. Rows are written while it is attached, when their second or minute
-        has ended.
+        """Metrics of a volume. Rows are written while it is attached, when their second or
+        minute has ended.
 
         The table is in docs/reference/lab-protocol.md, volume.metrics.
 
         resolution: `second` (an hour is kept) or `minute` (15 days are kept). Default: second.
-        last: How many rows, the newest. Default: all.
+        last: Number of rows, the newest. Default: all.
         since: Rows from this time on, Unix seconds. Default: all.
         member: Index of a member. Default: the volume as a whole.
         """
@@ -1582,11 +1604,11 @@ class Calls(ABC):
         """Makes a key; its material never leaves the lab.
 
         description: Description. Default: none.
-        policy: Policy document, as JSON text; kept and told, not enforced. Default: the account
-            may do everything.
+        policy: Policy document, as JSON text; kept and shown, not enforced. Default: the
+            account may do everything.
         tags: Tags. Default: none.
-        kms_endpoint: It is a key in KMS elsewhere: its endpoint, https://HOST, or http:// to
-            this machine. Default: it is made here.
+        kms_endpoint: Endpoint of a key in KMS elsewhere: https://HOST, or http:// to this
+            machine. Default: it is made here.
         kms_key: Id, ARN or alias of that key. Default: none.
         kms_region: Region of that key. Default: as its ARN says, else the lab's.
         kms_profile: Profile of the credentials for it, in a file that the daemon can read.
@@ -1633,7 +1655,7 @@ class Calls(ABC):
         what it encrypted is lost.
 
         key: Id, ARN or alias.
-        days: In how many days of lab time, 7 to 30. Default: 30.
+        days: Days of lab time until it is deleted, 7 to 30. Default: 30.
         """
         return self.call("key.schedule_deletion", key=key, days=days)
 
@@ -1672,17 +1694,16 @@ class Calls(ABC):
     def set_key_alias(self, alias: str, key: str, exists: bool = False) -> Key:
         """Gives a key a name.
 
-        alias: Its name, with `alias/`.
+        alias: Name of the alias, with `alias/`.
         key: Id or ARN of the key it leads to.
-        exists: Whether there is such an alias, which leads to another key from now on. Default:
-            false.
+        exists: True to lead an existing alias to another key. Default: false.
         """
         return self.call("key.set_alias", alias=alias, key=key, exists=exists)
 
     def delete_key_alias(self, alias: str) -> dict[str, object]:
         """Takes a name away.
 
-        alias: Its name, with `alias/`.
+        alias: Name of the alias, with `alias/`.
         """
         return self.call("key.delete_alias", alias=alias)
 
@@ -1698,9 +1719,9 @@ class Calls(ABC):
         """Notes a grant.
 
         key: Id or ARN of the key.
-        grantee: Who may use it.
-        operations: What for.
-        retiring: Who may end the grant. Default: nobody.
+        grantee: Principal that may use the key.
+        operations: Operations of KMS that the grant allows.
+        retiring: Principal that may end the grant. Default: nobody.
         name: Name. Default: none.
         constraints: Constraints, as KMS has them. Default: none.
         """
@@ -1731,7 +1752,7 @@ class Calls(ABC):
         """Encrypts up to 4 KiB.
 
         key: Id, ARN or alias.
-        plaintext: At most 4,096 bytes, in base64.
+        plaintext: Bytes to encrypt, at most 4,096, in base64.
         context: Encryption context: must be the same to decrypt. Default: none.
         """
         return self.call("key.encrypt", key=key, plaintext=plaintext, context=context)
@@ -1747,8 +1768,8 @@ class Calls(ABC):
         """Takes in a key that another lab exported: what that lab encrypted under it can be
         opened here.
 
-        id: The id that it had there, a UUID: what it encrypted names it.
-        material: Its 32 bytes, in base64.
+        id: The id that it had there, a UUID, which is in the ciphertexts of the key.
+        material: The 32 bytes of the key, in base64.
         description: Description. Default: none.
         """
         return self.call("key.import", id=id, material=material, description=description)
@@ -1761,9 +1782,10 @@ class Calls(ABC):
     ) -> Plaintext:
         """Decrypts.
 
-        ciphertext: In base64.
+        ciphertext: Ciphertext in base64.
         context: Encryption context. Default: none.
-        key: Only under this key. Default: that which the ciphertext names.
+        key: Id, ARN or alias of the key that it must be encrypted under. Default: that which
+            the ciphertext names.
         """
         return self.call("key.decrypt", ciphertext=ciphertext, context=context, key=key)
 
@@ -1777,10 +1799,11 @@ class Calls(ABC):
     ) -> ReEncrypted:
         """Decrypts and encrypts under another key or context.
 
-        ciphertext: In base64.
+        ciphertext: Ciphertext in base64.
         key: Id, ARN or alias of the new key.
         source_context: Encryption context of the ciphertext. Default: none.
-        source_key: Only from this key. Default: that which the ciphertext names.
+        source_key: Id, ARN or alias of the key that it must be encrypted under. Default: that
+            which the ciphertext names.
         context: New encryption context. Default: none.
         """
         return self.call(
@@ -1802,9 +1825,9 @@ class Calls(ABC):
         """Draws a data key and wraps it.
 
         key: Id, ARN or alias of the key that wraps it.
-        bytes: Its length, 1 to 1,024. Default: 32.
+        bytes: Length of the data key, bytes, 1 to 1,024. Default: 32.
         context: Encryption context. Default: none.
-        plaintext: Also in the clear. Default: true.
+        plaintext: True to return it in the clear too. Default: true.
         """
         return self.call(
             "key.generate_data_key",
@@ -1815,7 +1838,7 @@ class Calls(ABC):
         )
 
     def encryption_defaults(self) -> EncryptionDefaults:
-        """Whether new volumes are encrypted, and under which key, when they do not say so."""
+        """Encryption of new volumes that do not ask for one: on or off, and the key."""
         return self.call("encryption.defaults")
 
     def set_encryption(
@@ -1823,10 +1846,9 @@ class Calls(ABC):
         by_default: bool | None = None,
         key: str | None = None,
     ) -> EncryptionDefaults:
-        """Sets that.
+        """Sets the encryption of new volumes that do not ask for one.
 
-        by_default: Whether new volumes are encrypted when they do not say so. Default: as it
-            is.
+        by_default: True if new volumes are encrypted that do not ask for it. Default: as it is.
         key: The key of new encrypted volumes that name none: id, ARN or alias; "" for the one
             that EBS makes for itself. Default: as it is.
         """
@@ -1864,10 +1886,12 @@ class Calls(ABC):
 
         namespace: Namespace. Default: all.
         name: Name. Default: all.
-        dimensions: Dimensions that they have: a list of `{"Name", "Value"}`; without a value,
+        dimensions: Dimensions of the metrics: a list of `{"Name", "Value"}`; without a value,
             any. Default: any.
-        recently_active: Only those with a point in the last three hours. Default: false.
-        next_token: Where an earlier answer ended. Default: from the first on.
+        recently_active: True for metrics with a point in the last three hours only. Default:
+            false.
+        next_token: Token of an earlier answer, with which this one goes on. Default: from the
+            first on.
         """
         return self.call(
             "cloudwatch.list_metrics",
@@ -1896,13 +1920,13 @@ class Calls(ABC):
 
         namespace: Namespace.
         name: Name.
-        start_s: From this time on, Unix seconds.
-        end_s: Before this time, Unix seconds.
-        period_s: Length of a period.
-        dimensions: A list of `{"Name", "Value"}`. Default: none.
+        start_s: First time, Unix seconds.
+        end_s: End, Unix seconds: the first time that is left out.
+        period_s: Length of a period, s.
+        dimensions: Dimensions of the metric: a list of `{"Name", "Value"}`. Default: none.
         statistics: SampleCount, Average, Sum, Minimum or Maximum. Default: none.
         extended: Percentiles like p99.9, and trimmed means. Default: none.
-        unit: Only values with this unit. Default: all.
+        unit: Unit of the values. Default: all.
         """
         return self.call(
             "cloudwatch.get_metric_statistics",
@@ -1929,11 +1953,12 @@ class Calls(ABC):
         """Points of metrics and of expressions over them.
 
         queries: A list of MetricDataQuery as CloudWatch's API names its members.
-        start_s: From this time on, Unix seconds.
-        end_s: Before this time, Unix seconds.
+        start_s: First time, Unix seconds.
+        end_s: End, Unix seconds: the first time that is left out.
         scan_by: `TimestampDescending` or `TimestampAscending`. Default: TimestampDescending.
         max_datapoints: Most points of an answer. Default: 100800.
-        next_token: Where an earlier answer ended. Default: from the first on.
+        next_token: Token of an earlier answer, with which this one goes on. Default: from the
+            first on.
         """
         return self.call(
             "cloudwatch.get_metric_data",
@@ -1967,13 +1992,14 @@ class Calls(ABC):
         """Alarms, by name.
 
         names: Names. Default: all.
-        prefix: What names begin with. Default: all.
+        prefix: Beginning of the names. Default: all.
         state: `OK`, `ALARM` or `INSUFFICIENT_DATA`. Default: all.
-        action_prefix: What an action of it begins with. Default: all.
-        metric: The members of DescribeAlarmsForMetric: alarms on that metric alone. Default:
+        action_prefix: Beginning of one of their actions. Default: all.
+        metric: The members of DescribeAlarmsForMetric, for alarms on that metric only. Default:
             all.
         most: Most alarms of an answer, 1 to 100. Default: 50.
-        next_token: Where an earlier answer ended. Default: from the first on.
+        next_token: Token of an earlier answer, with which this one goes on. Default: from the
+            first on.
         """
         return self.call(
             "cloudwatch.describe_alarms",
@@ -2004,8 +2030,8 @@ class Calls(ABC):
 
         name: Name.
         state: `OK`, `ALARM` or `INSUFFICIENT_DATA`.
-        reason: Why.
-        reason_data: Why, as JSON. Default: none.
+        reason: Reason of the state.
+        reason_data: Reason of the state, as JSON. Default: none.
         """
         return self.call(
             "cloudwatch.set_alarm_state",
@@ -2039,16 +2065,16 @@ class Calls(ABC):
         most: int | None = None,
         next_token: str | None = None,
     ) -> AlarmHistory:
-        """What happened to alarms: the last 1,000 items of all alarms together, the newest
-        first.
+        """History of alarms: the last 1,000 items of all alarms together, the newest first.
 
         name: Name of an alarm. Default: all.
         kind: `ConfigurationUpdate`, `StateUpdate` or `Action`. Default: all.
-        start_s: From this time on, Unix seconds. Default: all.
-        end_s: Before this time, Unix seconds. Default: all.
-        oldest_first: The oldest first. Default: false.
+        start_s: First time, Unix seconds. Default: all.
+        end_s: End, Unix seconds: the first time that is left out. Default: all.
+        oldest_first: True for the oldest first. Default: false.
         most: Most items of an answer, 1 to 100. Default: 100.
-        next_token: Where an earlier answer ended. Default: from the first on.
+        next_token: Token of an earlier answer, with which this one goes on. Default: from the
+            first on.
         """
         return self.call(
             "cloudwatch.alarm_history",
@@ -2087,8 +2113,8 @@ class Calls(ABC):
         modifications, snapshots, keys and alarms. The newest are kept, 8 MiB at most, also over
         a restart.
 
-        cursor: Where an earlier answer ended; `now` for events to come. Default: the oldest
-            event that is kept.
+        cursor: Cursor of an earlier answer; `now` for events to come. Default: the oldest event
+            that is kept.
         most: Most events of an answer, 1 to 1,000. Default: 1000.
         """
         return self.call("events.since", cursor=cursor, most=most)

@@ -17,6 +17,16 @@ def test_nothing_to_complain_about():
     assert not tidy.complaints()
 
 
+def test_openings_of_rust_comments_are_found(tmp_path, monkeypatch):
+    path = tmp_path / "wrong.rs"
+    path.write_text(
+        "//! What it is.\n\n/// Size, bytes.\n///\n/// - Its\n///   name.\n/// ```text\n/// Of code\n/// ```\n"
+        '/// A day. Whether\n/// it rains.\nlet url = "http://a"; // As before.\n// Space of\n// Its files.\n'
+    )
+    monkeypatch.setattr(tidy, "ROOT", Path(tmp_path))
+    assert [line.split(":")[1] for line in tidy.riddles_of_rust(path)] == ["1", "5", "10", "12"]
+
+
 @pytest.mark.parametrize(
     ("check", "source"),
     [

@@ -1,5 +1,5 @@
-//! What a server costs in a month, item by item, by the formula of AWS's price pages: hours of the
-//! class, GiB, IOPS and MiB/s beyond the included ones, millions of I/Os.
+//! Monthly cost of a server, item by item, by the formula of AWS's price pages: hours of the class,
+//! GiB, IOPS and MiB/s beyond the included ones, millions of I/Os.
 
 use super::deployment::{Deployment, Service};
 use super::tables::{in_force, ClassPriceRow, StoragePriceRow};
@@ -31,9 +31,9 @@ pub struct ServiceSpec {
 /// The bill of a month.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServiceBill {
-    /// What has a price.
+    /// Items that have a price.
     pub items: Vec<CostItem>,
-    /// What has none in these tables: then there is no total.
+    /// Names of items without a price in these tables: then there is no total.
     pub missing: Vec<String>,
     /// Sum of the items, US dollars; none where a price is missing.
     pub total_usd: Option<f64>,
@@ -60,7 +60,7 @@ pub(super) fn bill(catalog: &Catalog, spec: &ServiceSpec, region: &str, date: Na
                 made.component(catalog, spec, (product, "iops", iops as f64), region, date)?;
             }
             if let Some(mib_s) = storage.throughput_mib_s {
-                // What rises by itself with IOPS above 32,000 is included.
+                // Throughput that rises by itself with IOPS above 32,000 is included.
                 let by_itself = storage.iops.unwrap_or(0) / 64;
                 if mib_s > by_itself {
                     made.component(catalog, spec, (product, "throughput", mib_s as f64), region, date)?;
@@ -77,7 +77,7 @@ pub(super) fn bill(catalog: &Catalog, spec: &ServiceSpec, region: &str, date: Na
     Ok(made)
 }
 
-/// The one volume that RDS is asked for.
+/// Returns the one volume that RDS is asked for.
 pub(super) fn single(storage: &StorageSpec) -> Result<&crate::VolumeSpec, CatalogError> {
     match storage.members.as_slice() {
         [one] => Ok(one),
@@ -130,7 +130,7 @@ impl ServiceBill {
         Ok(())
     }
 
-    /// `quantity` of a component, less what its price includes.
+    /// Adds `quantity` of a component to the bill, less what its price includes.
     fn component(
         &mut self,
         catalog: &Catalog,
@@ -167,7 +167,7 @@ impl ServiceBill {
     }
 }
 
-/// What any price of the component includes: so much needs no price.
+/// Returns the quantity of the component that any price includes: up to it, none is needed.
 fn included(tables: &super::Managed, service: Service, product: &str, component: &str) -> f64 {
     let of = |row: &&StoragePriceRow| row.service == service.as_str() && row.product == product && row.component == component;
     tables.storage_prices.iter().filter(of).map(|row| row.from_quantity as f64).fold(f64::INFINITY, f64::min).min(f64::MAX)

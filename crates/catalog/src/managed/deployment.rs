@@ -1,4 +1,4 @@
-//! Where a MySQL server can run: services and their options.
+//! Deployments of a MySQL server: services and their options.
 
 use crate::error::{did_you_mean, CatalogError, Problem};
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// Name in tables and notation.
+    /// Returns the name in tables and notation.
     pub fn as_str(self) -> &'static str {
         match self {
             Service::Ec2 => "ec2",
@@ -27,7 +27,7 @@ impl Service {
         }
     }
 
-    /// Name in sentences.
+    /// Returns the name in sentences.
     pub fn title(self) -> &'static str {
         match self {
             Service::Ec2 => "EC2",
@@ -65,7 +65,7 @@ impl Deployment {
     pub const ALL: [Deployment; 6] =
         [Deployment::Ec2, Deployment::RdsSingleAz, Deployment::RdsMultiAz, Deployment::RdsCluster, Deployment::AuroraStandard, Deployment::AuroraIoOptimized];
 
-    /// The service.
+    /// Returns the service.
     pub fn service(self) -> Service {
         match self {
             Deployment::Ec2 => Service::Ec2,
@@ -74,7 +74,7 @@ impl Deployment {
         }
     }
 
-    /// The option, as the tables name it.
+    /// Returns the option, as the tables name it.
     pub fn option(self) -> &'static str {
         match self {
             Deployment::Ec2 => "any",
@@ -86,7 +86,8 @@ impl Deployment {
         }
     }
 
-    /// Those that a name stands for: `rds` for all of RDS, `rds:multi-az` for one.
+    /// Returns the deployments that a name stands for: `rds` for all of RDS, `rds:multi-az` for
+    /// one.
     ///
     /// # Errors
     /// [`CatalogError::UnknownType`] naming the known ones.

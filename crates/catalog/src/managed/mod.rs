@@ -29,7 +29,7 @@ use crate::instance::InstanceLimits;
 use crate::{Catalog, NaiveDate, VolumeSpec, VolumeType};
 use serde::Serialize;
 
-/// What a class of a managed service runs on.
+/// Machine behind a class of a managed service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServiceClass {
     /// Name at the service: `db.r6g.2xlarge`; on EC2 the instance type.
@@ -45,7 +45,8 @@ pub struct ServiceClass {
 }
 
 impl Catalog {
-    /// What `instance_type` (an EC2 type, or a class `db.TYPE`) gives a server of a deployment.
+    /// Returns the machine of a server of a deployment. `instance_type` is an EC2 type, or a class
+    /// `db.TYPE`.
     ///
     /// # Errors
     /// [`CatalogError::UnknownInstance`] where the service does not offer the class,
@@ -77,8 +78,8 @@ impl Catalog {
         Ok(ServiceClass { class, limits, network_bytes_s, mysql, source })
     }
 
-    /// The volumes behind storage that RDS is asked for. IOPS and MiB/s that are not named, or are
-    /// below what is included, are the included ones.
+    /// Returns the volumes behind storage that RDS is asked for. IOPS and MiB/s that are not named,
+    /// or are below what is included, are the included ones.
     ///
     /// # Errors
     /// [`CatalogError::Limit`] for a type, size, IOPS or throughput that RDS does not take,
@@ -91,8 +92,8 @@ impl Catalog {
         Ok(storage)
     }
 
-    /// Ranges of sizes of a volume type at RDS, and the rules of each; empty where RDS does not
-    /// offer the type on that day.
+    /// Returns the ranges of sizes of a volume type at RDS, and the rules of each; empty where RDS
+    /// does not offer the type on that day.
     ///
     /// # Errors
     /// None but broken tables.
@@ -103,7 +104,7 @@ impl Catalog {
         Ok(self.managed_tables()?.rds_ranges(volume_type, date))
     }
 
-    /// The bill of a month of a server, item by item; what has no price is named.
+    /// Returns the bill of a month of a server, item by item; what has no price is named.
     ///
     /// # Errors
     /// Those of [`Catalog::service_class`], [`Catalog::rds_storage`] and [`Catalog::monthly_cost`].
@@ -111,28 +112,29 @@ impl Catalog {
         bill::bill(self, spec, region, date)
     }
 
-    /// A rule of a service on a day; that of the deployment before that of all of the service.
+    /// Returns a rule of a service on a day; that of the deployment before that of all of the
+    /// service.
     pub fn managed_rule(&self, deployment: Deployment, key: &str, date: NaiveDate) -> Option<ManagedRule> {
         self.managed_tables().ok()?.rule(deployment.service(), deployment.option(), key, date)
     }
 
-    /// The same under another option: `reader`, `no-reader` of Aurora.
+    /// Returns a rule of a service on a day under another option: `reader`, `no-reader` of Aurora.
     pub fn managed_rule_of(&self, service: Service, option: &str, key: &str, date: NaiveDate) -> Option<ManagedRule> {
         self.managed_tables().ok()?.rule(service, option, key, date)
     }
 
-    /// What a deployment cannot do.
+    /// Returns the operations that a deployment does not allow.
     pub fn service_limits(&self, deployment: Deployment) -> Vec<&ServiceLimit> {
         let of = |row: &&ServiceLimit| row.service == deployment.service().as_str() && (row.option == "any" || row.option == deployment.option());
         self.managed_tables().map_or_else(|_| Vec::new(), |tables| tables.cannot.iter().filter(of).collect())
     }
 
-    /// EC2, RDS and Aurora question by question, in 2017 and now.
+    /// Returns the comparison of EC2, RDS and Aurora, question by question, in 2017 and now.
     pub fn service_comparison(&self) -> &[Comparison] {
         self.managed_tables().map_or(&[], |tables| &tables.comparison)
     }
 
-    /// Published figures of Aurora and of what it was compared with.
+    /// Returns the published figures of Aurora and of what it was compared with.
     pub fn published_services(&self) -> &[PublishedRun] {
         self.managed_tables().map_or(&[], |tables| &tables.published)
     }

@@ -16,11 +16,11 @@ pub struct RdsStorage {
     pub iops: Option<u64>,
     /// MiB/s of all together, for gp3.
     pub throughput_mib_s: Option<u64>,
-    /// Allocated, GiB: what is billed.
+    /// Allocated storage, GiB, which is billed.
     pub size_gib: u64,
-    /// Its type.
+    /// Volume type.
     pub volume_type: VolumeType,
-    /// Where the rules come from, and the days they speak for.
+    /// Sources of the rules, and the days they speak for.
     pub source: String,
     /// Day of the rules.
     pub as_of: String,
@@ -50,7 +50,7 @@ impl<'a> SizeRules<'a> {
         Err(CatalogError::Limit(Box::new(Problem::new(self.asked.to_string(), rule, source, hint))))
     }
 
-    /// IOPS of all volumes together: what is asked for, at least what is included.
+    /// Returns the IOPS of all volumes together: what is asked for, at least what is included.
     fn iops(&self) -> Result<Option<f64>, CatalogError> {
         let (name, size) = (self.asked.volume_type.as_str(), self.asked.size_gib);
         let mut iops = self.asked.iops.map(|iops| iops as f64);
@@ -75,8 +75,8 @@ impl<'a> SizeRules<'a> {
         }
     }
 
-    /// MiB/s of all volumes together, where they can be named: at least what is included, and what
-    /// rises by itself with IOPS.
+    /// Returns the MiB/s of all volumes together, where they can be named: at least what is
+    /// included, and what rises by itself with IOPS.
     fn throughput(&self, iops: f64) -> Result<Option<f64>, CatalogError> {
         let asked = self.asked.throughput_mib_s.map(|mib_s| mib_s as f64);
         let Some(included) = self.value("included_mib_s") else {
@@ -93,7 +93,7 @@ impl<'a> SizeRules<'a> {
     }
 }
 
-/// What RDS's rules say of a range of sizes of a volume type.
+/// Rules of RDS for a range of sizes of a volume type.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RdsRange {
     /// Smallest size, GiB.
@@ -105,7 +105,7 @@ pub struct RdsRange {
 }
 
 impl Managed {
-    /// Ranges of sizes of a type with what holds in each, by name.
+    /// Returns the ranges of sizes of a type with what holds in each, by name.
     pub(super) fn rds_ranges(&self, volume_type: VolumeType, date: NaiveDate) -> Vec<RdsRange> {
         let name = volume_type.as_str();
         let of = || self.storage.iter().filter(|row| row.storage_type == name);

@@ -17,7 +17,7 @@ pub struct ManagedRule {
     pub option: String,
     /// Name of the rule.
     pub key: String,
-    /// Its figure, in `unit`; empty where it is nobody's promise.
+    /// Figure in `unit`; empty where it is nobody's promise.
     pub value: String,
     /// Unit of the figure.
     pub unit: String,
@@ -27,25 +27,25 @@ pub struct ManagedRule {
     pub source: String,
     /// `false`: not read in a stored source, or a guess.
     pub confirmed: bool,
-    /// What to know about it.
+    /// Remark about the rule.
     pub note: String,
 }
 
 impl ManagedRule {
-    /// The figure as a number.
+    /// Returns the figure as a number.
     pub fn number(&self) -> Option<f64> {
         self.value.parse().ok()
     }
 }
 
-/// What a service or one of its options cannot do.
+/// Operation that a service or one of its options does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceLimit {
     /// `ec2`, `rds` or `aurora`.
     pub service: String,
     /// Option it holds for; `any`: all.
     pub option: String,
-    /// What it cannot do, after "it cannot".
+    /// Operation, as words after "it cannot".
     pub what: String,
     /// The rule behind it.
     pub detail: String,
@@ -75,7 +75,7 @@ pub struct Comparison {
 pub struct PublishedRun {
     /// Experiment it belongs to; figures of one family are held out together.
     pub family: String,
-    /// What was measured: `aurora`, `rds`, `mysql`, `mirrored-mysql`.
+    /// Service that was measured: `aurora`, `rds`, `mysql`, `mirrored-mysql`.
     pub service: String,
     /// Load.
     pub benchmark: String,
@@ -85,17 +85,17 @@ pub struct PublishedRun {
     pub clients: Option<u32>,
     /// Data, GB, where they are known.
     pub data_gb: Option<f64>,
-    /// What the figure counts.
+    /// Name of the measure.
     pub metric: String,
     /// The figure.
     pub value: f64,
-    /// Its unit.
+    /// Unit of the figure.
     pub unit: String,
     /// Day of the publication.
     pub as_of: NaiveDate,
     /// Source ids, joined by `+`.
     pub source: String,
-    /// What to know about it.
+    /// Remark about the figure.
     pub note: String,
 }
 
@@ -174,12 +174,12 @@ pub(crate) struct Managed {
     pub storage_prices: Vec<StoragePriceRow>,
 }
 
-/// The row in force on a day: the newest not after it, else the oldest.
+/// Returns the row in force on a day: the newest not after it, else the oldest.
 pub(crate) fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
     rows.iter().filter(|row| first_seen(row) <= date).max_by_key(|row| first_seen(row)).or_else(|| rows.iter().min_by_key(|row| first_seen(row)))
 }
 
-/// The day a row speaks for; says so when it is later than the day asked for.
+/// Returns the day a row speaks for; says so when it is later than the day asked for.
 pub(crate) fn seen(first_seen: NaiveDate, date: NaiveDate) -> String {
     if first_seen > date {
         format!("{first_seen}, later than {date}")
@@ -241,7 +241,7 @@ impl Managed {
         self.class_prices.contains_key(&(service.as_str().to_string(), class.to_string()))
     }
 
-    /// Classes of a service, by name.
+    /// Returns the classes of a service, by name.
     pub(super) fn classes_of(&self, service: Service) -> BTreeSet<&str> {
         self.class_prices.keys().filter(|(of, _)| of == service.as_str()).map(|(_, class)| class.as_str()).collect()
     }

@@ -31,7 +31,7 @@ fn combined(operator: Operator, left: Value, right: Value, at: usize) -> Result<
 }
 
 impl Expr {
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
     /// A name that is not a query, a function that does not exist or is given the wrong arguments.

@@ -12,7 +12,7 @@ METRIC_COUNT, METRICS, MIN, MINUTE, MONTH, PERIOD, RATE, REMOVE_EMPTY, RUNNING_S
 
 type Outcome = Result<Value, MathError>;
 
-/// The value of a function.
+/// Computes the value of a function.
 pub(super) fn call(name: &str, at: usize, arguments: &[Expr], context: &Context<'_>) -> Outcome {
     let call = Call { name, at, arguments, context };
     match name {
@@ -97,7 +97,7 @@ impl Call<'_> {
         }
     }
 
-    /// A word like REPEAT, unless a query has that id.
+    /// Returns a word like REPEAT, unless a query has that id.
     fn word(&self, index: usize) -> Option<String> {
         match &self.arguments.get(index)?.tree {
             Tree::Name(name) if !self.context.values.contains_key(name) => Some(name.to_ascii_uppercase()),
@@ -105,7 +105,7 @@ impl Call<'_> {
         }
     }
 
-    /// Of a series one number; of several the series of what each time has.
+    /// Reduces a series to a number, and several series to the series over the values of each time.
     fn reduced(&self) -> Outcome {
         self.counted(1, 1)?;
         match self.argument(0)? {
@@ -259,8 +259,8 @@ impl Call<'_> {
     }
 }
 
-/// One number of several; not a number where that has no meaning. The deviation is that of all
-/// values, not of a sample: CloudWatch does not say which, so that is a guess.
+/// Reduces several numbers to one; not a number where that has no meaning. The deviation is that of
+/// all values, not of a sample: CloudWatch does not say which, so that is a guess.
 fn reduce(name: &str, values: impl Iterator<Item = f64> + Clone) -> f64 {
     let count = values.clone().count() as f64;
     let mean = || values.clone().sum::<f64>() / count;
@@ -331,7 +331,7 @@ impl Fill {
     }
 }
 
-/// Parts of the time of each point, in UTC.
+/// Returns a part of the time of each point, in UTC.
 fn calendar(name: &str, series: &Series) -> Series {
     series.with(series.points.keys().map(|&t_s| {
         let (days, second) = (t_s.div_euclid(86_400), t_s.rem_euclid(86_400));
@@ -350,8 +350,8 @@ fn calendar(name: &str, series: &Series) -> Series {
     }))
 }
 
-/// Year, month and day of a day number since 1970-01-01 in the Gregorian calendar, counted in
-/// 400-year cycles of 146,097 days from 0000-03-01.
+/// Returns year, month and day of a day number since 1970-01-01 in the Gregorian calendar, counted
+/// in 400-year cycles of 146,097 days from 0000-03-01.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let (cycle, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

@@ -19,7 +19,7 @@ use std::fmt;
 /// Longest expression, characters (service model, 2010-08-01).
 pub const MAX_EXPRESSION_CHARS: usize = 2_048;
 
-/// What is wrong with an expression, and where: the number of a character, from 1.
+/// Error of an expression, with its position: the number of a character, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MathError {
     /// Position.
@@ -33,7 +33,7 @@ impl MathError {
         MathError { at, message: message.into() }
     }
 
-    /// As a refusal of the query with this id.
+    /// Makes the refusal of the query with this id.
     pub fn of_query(&self, id: &str, expression: &str) -> Refusal {
         Refusal::validation(expression, format!("Error in expression '{id}' at position {}: {}.", self.at, self.message))
     }

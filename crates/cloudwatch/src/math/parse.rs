@@ -13,8 +13,8 @@
 
 use super::{MathError, MAX_EXPRESSION_CHARS};
 
-/// How deep brackets and calls may be nested: far beyond what is written by hand, and within the
-/// stack of any thread.
+/// Deepest nesting of brackets and calls: far beyond what is written by hand, and within the stack
+/// of any thread.
 const MAX_DEPTH: usize = 64;
 
 /// Functions that CloudWatch has and the lab does not, each with the reason.
@@ -48,12 +48,12 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// As it is written.
+    /// Returns the text of the operator.
     pub fn as_str(self) -> &'static str {
         TOKENS.iter().find(|(_, operator)| *operator == self).map_or("", |(text, _)| text)
     }
 
-    /// The result for two numbers; comparisons give 1 or 0.
+    /// Computes the result for two numbers; comparisons give 1 or 0.
     pub fn apply(self, left: f64, right: f64) -> f64 {
         let truth = |holds: bool| f64::from(u8::from(holds));
         match self {
@@ -98,11 +98,11 @@ const TOKENS: [(&str, Operator); 15] = [
 pub struct Expr {
     /// Number of its first character, from 1; of an operation, of the operator.
     pub at: usize,
-    /// What it is.
+    /// Content of the node.
     pub tree: Tree,
 }
 
-/// What an expression is made of.
+/// Content of an expression's node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tree {
     /// A number.
@@ -204,7 +204,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, MathError> {
     Ok(found)
 }
 
-/// How many characters a number has: digits, a point, an exponent.
+/// Returns the number of characters of a number: digits, a point, an exponent.
 fn number_chars(chars: &[char]) -> usize {
     let digits = |from: usize| chars[from..].iter().take_while(|c| c.is_ascii_digit() || **c == '.').count();
     let mantissa = digits(0);
@@ -216,10 +216,10 @@ fn number_chars(chars: &[char]) -> usize {
     mantissa
 }
 
-/// The tree of an expression.
+/// Parses an expression into its tree.
 ///
 /// # Errors
-/// What is wrong, and at which character.
+/// The first error, and the number of its character.
 pub fn parse(text: &str) -> Result<Expr, MathError> {
     if text.trim_start().get(..7).is_some_and(|first| first.eq_ignore_ascii_case("select ")) {
         return Err(refused("SELECT", 1).unwrap_or_else(|| MathError::new(1, "SELECT is not supported")));

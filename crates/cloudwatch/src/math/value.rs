@@ -1,4 +1,4 @@
-//! What expressions are computed with: numbers, series, arrays, and the bound on their points.
+//! Values of expressions: numbers, series, arrays, and the bound on their points.
 
 use super::MathError;
 use crate::series::{Points, Window};
@@ -41,7 +41,7 @@ impl Value {
     }
 }
 
-/// What an expression sees.
+/// Values and limits that an expression is computed with.
 pub struct Context<'a> {
     /// The values of other queries by id.
     pub values: &'a BTreeMap<String, Value>,

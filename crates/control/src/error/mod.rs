@@ -1,5 +1,5 @@
-//! What can be wrong with a command: the value, the rule, its source, what to do next, and a kind
-//! that says what the caller can do.
+//! Errors of commands: the value, the rule, its source, what to do next, and a kind that says what
+//! the caller can do.
 
 mod wording;
 
@@ -11,8 +11,8 @@ pub(crate) const LAB_RULE: &str = "rule of the lab, docs/reference/lab-protocol.
 /// Read on 2026-11-21.
 pub(crate) const API_TEXT: &str = "EC2 API text, PyPI botocore 1.43.11";
 
-/// What kind of refusal it is. The names are those of the socket protocol; each stands for an error
-/// code of the EC2 API.
+/// Types of refusals. The names are those of the socket protocol; each stands for an error code of
+/// the EC2 API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
@@ -39,7 +39,7 @@ pub enum ErrorKind {
     IdempotentParameterMismatch,
     /// Nothing is wrong: the call was a dry run, and would have been done.
     DryRun,
-    /// The machine could not: disk, kernel, devices. What was half done was undone.
+    /// The machine could not: disk, kernel, devices. Steps that were begun were undone.
     Unavailable,
 }
 
@@ -60,7 +60,7 @@ impl ErrorKind {
         ErrorKind::Unavailable,
     ];
 
-    /// The name in the protocol.
+    /// Returns the name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorKind::InvalidParameter => "invalid-parameter",
@@ -78,7 +78,7 @@ impl ErrorKind {
         }
     }
 
-    /// What it means and what the caller can do.
+    /// Returns the meaning in words, and what the caller can do.
     pub fn meaning(self) -> &'static str {
         match self {
             ErrorKind::InvalidParameter => "the call itself is wrong: correct it",
@@ -92,12 +92,12 @@ impl ErrorKind {
             ErrorKind::InsufficientPermission => "this caller may not use the lab",
             ErrorKind::IdempotentParameterMismatch => "the client token was used with other arguments: use a new one",
             ErrorKind::DryRun => "nothing is wrong: the call was a dry run and would have been done",
-            ErrorKind::Unavailable => "the machine could not: disk, kernel, devices. What was half done was undone",
+            ErrorKind::Unavailable => "the machine could not: disk, kernel, devices. Steps that were begun were undone",
         }
     }
 
-    /// The code of the EC2 API that says the same of a volume (EC2 user guide for developers,
-    /// "Error codes for the Amazon EC2 API"), where a rule does not name its own:
+    /// Returns the code of the EC2 API that says the same of a volume (EC2 user guide for
+    /// developers, "Error codes for the Amazon EC2 API"), where a rule does not name its own:
     /// [`ControlError::says`].
     pub fn ec2_code(self) -> &'static str {
         match self {
@@ -120,15 +120,15 @@ impl ErrorKind {
 /// An error as the protocol writes it: its five parts, and the same as AWS says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What kind of refusal it is.
+    /// Type of the refusal.
     pub kind: ErrorKind,
-    /// What was given.
+    /// Value that breaks the rule.
     pub value: String,
-    /// The rule it breaks.
+    /// Rule that the value breaks.
     pub rule: String,
-    /// Where the rule is written down.
+    /// Document with the rule.
     pub source: String,
-    /// What to do next.
+    /// Advice.
     pub hint: String,
     /// AWS's error code.
     #[serde(default)]
@@ -139,11 +139,11 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// An error of a rule, with the code of its kind and value and rule as its sentence.
+    /// Makes an error of a rule, with the code of its kind and value and rule as its sentence.
     pub fn new(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> Problem {
         let (value, rule) = (value.into(), rule.into());
         let message = match kind {
-            // As EC2 words them (issue trackers of its clients).
+            // The sentences are EC2's (issue trackers of its clients).
             ErrorKind::DryRun => "Request would have succeeded, but DryRun flag is set.".to_string(),
             ErrorKind::IdempotentParameterMismatch => {
                 "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).".to_string()
@@ -153,7 +153,7 @@ impl Problem {
         Problem { kind, value, rule, source: source.into(), hint: hint.into(), code: kind.ec2_code().to_string(), message }
     }
 
-    /// The same in AWS's own words.
+    /// Adds AWS's own code and sentence.
     #[must_use]
     pub fn says(mut self, code: impl Into<String>, message: impl Into<String>) -> Problem {
         self.code = code.into();
@@ -170,7 +170,7 @@ impl Problem {
 pub struct ControlError(Box<Problem>);
 
 impl ControlError {
-    /// An error of a rule.
+    /// Makes an error of a rule.
     pub fn new(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> ControlError {
         // One line, whatever was pasted in, and not a page of it.
         let value = value.into().replace(char::is_control, " ");
@@ -186,18 +186,18 @@ impl ControlError {
         ControlError::new(ErrorKind::InvalidParameter, value, rule, source, hint)
     }
 
-    /// The same in AWS's own words.
+    /// Adds AWS's own code and sentence.
     #[must_use]
     pub fn says(self, code: impl Into<String>, message: impl Into<String>) -> ControlError {
         ControlError(Box::new(self.0.says(code, message)))
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// All parts.
+    /// Returns all parts of the error.
     pub fn problem(&self) -> &Problem {
         &self.0
     }
@@ -218,7 +218,7 @@ impl From<CatalogError> for ControlError {
     }
 }
 
-/// Citation of a figure of `data/rules.toml`.
+/// Returns the citation of a figure of `data/rules.toml`.
 pub(crate) fn rule_source(section: &str, name: &str) -> String {
     let catalog = Catalog::embedded();
     catalog.rule(section, name).map_or_else(|| format!("data/rules.toml: {section}.{name}"), |rule| catalog.cite(&rule.source.joined()))

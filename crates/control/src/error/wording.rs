@@ -8,7 +8,7 @@ use headrace_catalog::{BrokenLimit, CatalogError, VolumeType};
 const VALUE: &str = "InvalidParameterValue";
 const COMBINATION: &str = "InvalidParameterCombination";
 
-/// Code and sentence of an error of the catalog, where AWS has its own.
+/// Returns the code and sentence of an error of the catalog, where AWS has its own.
 pub(crate) fn of_catalog(error: &CatalogError) -> Option<(&'static str, String)> {
     let problem = error.problem();
     match error {

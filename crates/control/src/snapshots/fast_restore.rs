@@ -38,13 +38,13 @@ impl FastRestore {
         let mut after = FastRestore { state, since_ms: at_ms, ..self.clone() };
         after.entered_ms[state as usize] = Some(at_ms);
         if state == FastRestoreState::Enabled {
-            // Whether the bucket begins full is not published: a guess.
+            // A full bucket at the beginning is a guess: AWS does not publish it.
             (after.credits_millionths, after.credits_at_ms) = (self.capacity() * MILLIONTHS, at_ms);
         }
         after
     }
 
-    /// Most credits of its bucket.
+    /// Returns the most credits of its bucket.
     pub fn capacity(&self) -> u64 {
         (GIB_PER_CREDIT / self.size_gib.max(1)).clamp(1, MOST_CREDITS)
     }
@@ -57,7 +57,7 @@ impl FastRestore {
         u64::try_from(earned).unwrap_or(full).saturating_add(self.credits_millionths).min(full)
     }
 
-    /// When its next state begins.
+    /// Returns the lab time at which its next state begins, Unix milliseconds; None without one.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         match self.state {
             FastRestoreState::Enabling | FastRestoreState::Disabling => Some(self.since_ms + STEP_MS),
@@ -132,7 +132,7 @@ pub(crate) fn take_credit(all: &Snapshots, record: &SnapshotRecord, zone: &str, 
     Some(set(&record.id, zone, FastRestore { credits_millionths: remainder, credits_at_ms: at_ms, ..fast.clone() }))
 }
 
-/// What happens by itself until `now_ms`.
+/// Returns the events of fast restore that are due until `now_ms`.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let mut events = Vec::new();
     for (snapshot, zones) in &all.fast {

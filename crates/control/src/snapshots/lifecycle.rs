@@ -69,13 +69,13 @@ pub(crate) fn create_for(
     Ok(changes)
 }
 
-/// The chain of a volume's snapshots: that of the snapshot it was made from, else its own.
+/// Returns the chain of a volume's snapshots: that of the snapshot it was made from, else its own.
 fn chain_of(record: &VolumeRecord) -> String {
     record.origin.as_ref().map_or_else(|| record.id.to_string(), |origin| origin.chain.clone())
 }
 
-/// A snapshot has the data key of its volume, so that blocks which did not change need not be
-/// stored again.
+/// Returns the data key of the volume, which its snapshots have too, so that blocks which did not
+/// change need not be stored again.
 fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
     let encryption = record.encryption.as_ref()?;
     Some(SnapshotKey { key: encryption.key.clone(), wrapped: encryption.wrapped.clone(), context: record.id.to_string() })
@@ -251,7 +251,7 @@ fn check_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Resu
     Ok(())
 }
 
-/// Whether nothing forbids to delete it.
+/// Returns true if no rule forbids to delete the snapshot.
 pub(crate) fn is_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> bool {
     check_deletable(all, record, at_ms).is_ok()
 }
@@ -281,7 +281,7 @@ pub(crate) fn share(record: &SnapshotRecord, add: &[String], remove: &[String]) 
     Ok(changed.then(|| SnapshotChange::Shared { snapshot: record.id.clone(), accounts }).into_iter().collect())
 }
 
-/// What a new volume gets from a snapshot, and the credit that it takes.
+/// Returns the origin of a new volume from a snapshot, and the credit that it takes.
 pub(crate) fn origin(
     lab: &Lab,
     snapshot: &str,

@@ -1,4 +1,4 @@
-//! What can be asked about snapshots, and what happened to them.
+//! Commands about snapshots, and changes of them.
 
 use crate::ids::{SnapshotId, VolumeId};
 use crate::snapshots::record::{Binned, FastRestore, LockMode, NewSnapshot, RetentionRule, Schedule, SnapshotKey, SnapshotLock};
@@ -15,25 +15,26 @@ pub struct SnapshotRequest {
     pub description: String,
     /// Tags of each.
     pub tags: BTreeMap<String, String>,
-    /// Whether each also gets the tags of its volume; those in `tags` win.
+    /// True if each snapshot also gets the tags of its volume; those in `tags` win.
     pub copy_tags: bool,
 }
 
-/// A copy of a snapshot. What is known of one in another object store is given with it.
+/// A copy of a snapshot. For a snapshot in another object store, the request has the facts about
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CopyRequest {
     /// The snapshot.
     pub snapshot: String,
-    /// URL of the object store of another lab; none: this lab's own.
+    /// URL of the object store of another lab; None for this lab's own.
     pub store: Option<String>,
-    /// Size of one in another store, GiB.
+    /// Size of a snapshot in another store, GiB.
     pub size_gib: Option<u64>,
-    /// Description; none: that of the source.
+    /// Description; None for that of the source.
     pub description: Option<String>,
     /// Tags.
     pub tags: BTreeMap<String, String>,
-    /// How the copy is encrypted.
+    /// Data key of the copy; None if it is not encrypted.
     pub key: Option<SnapshotKey>,
     /// The data key under which a snapshot of another store is encrypted, wrapped under a key of
     /// this lab.
@@ -52,7 +53,7 @@ pub struct DirectRequest {
     pub description: String,
     /// Tags.
     pub tags: BTreeMap<String, String>,
-    /// How it is encrypted.
+    /// Data key of the snapshot; None if it is not encrypted.
     pub key: Option<SnapshotKey>,
 }
 
@@ -63,11 +64,11 @@ pub struct LockRequest {
     pub snapshot: String,
     /// Mode.
     pub mode: LockMode,
-    /// How long, days; or `expires_ms`.
+    /// Duration of the lock, days; or `expires_ms`.
     pub duration_days: Option<u32>,
-    /// When the lock ends, lab time in Unix milliseconds.
+    /// End of the lock, lab time in Unix milliseconds.
     pub expires_ms: Option<u64>,
-    /// How long the lock can be changed and taken away, hours: of compliance mode alone.
+    /// Time in which the lock can be changed and taken away, hours: in compliance mode only.
     pub cool_off_hours: Option<u32>,
 }
 
@@ -86,18 +87,18 @@ pub struct ScheduleRequest {
     pub disabled: bool,
 }
 
-/// What can be asked about snapshots. Commands marked *daemon* report how the daemon's part ended.
+/// Commands about snapshots. Commands marked *daemon* report how the daemon's part ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // the fields say what they are
 pub enum SnapshotCommand {
     /// Creates a snapshot of one volume, or of several at one instant: all or none.
     Create(SnapshotRequest),
-    /// A copy of a completed snapshot.
+    /// Copies a completed snapshot.
     Copy(CopyRequest),
     /// A snapshot that is put block by block.
     Start(DirectRequest),
-    /// *Daemon*: how much is stored.
+    /// *Daemon*: progress of storing, percent.
     Progress { snapshot: SnapshotId, percent: u8, waits: Option<String> },
     /// *Daemon*: everything is stored.
     Completed { snapshot: SnapshotId, parent: Option<SnapshotId>, stored_bytes: u64, full_bytes: u64 },
@@ -111,7 +112,7 @@ pub enum SnapshotCommand {
     Removed { snapshot: SnapshotId },
     /// Takes a snapshot out of the recycle bin.
     Recover { snapshot: String },
-    /// Which accounts may make volumes from it.
+    /// Sets the accounts that may make volumes from a snapshot.
     Share { snapshot: String, add: Vec<String>, remove: Vec<String> },
     /// Locks it, or changes its lock.
     Lock(LockRequest),
@@ -135,22 +136,22 @@ pub enum SnapshotCommand {
     VolumeLoaded { volume: VolumeId },
 }
 
-/// What changed. Written to the journal, so a name or a field is never changed or taken away; new
-/// fields have a default.
+/// Changes of snapshots. Written to the journal, so a name or a field is never changed or taken
+/// away; new fields have a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // the fields are those of the command of the same name
 pub enum SnapshotChange {
     /// A snapshot begins to exist.
     Started { snapshot: SnapshotId, new: NewSnapshot },
-    /// How much is stored; not forced to disk.
+    /// A part of the snapshot is stored, percent; not forced to disk.
     Progress {
         snapshot: SnapshotId,
         percent: u8,
         #[serde(default)]
         waits: Option<String>,
     },
-    /// It can be used.
+    /// The snapshot can be used.
     Completed {
         snapshot: SnapshotId,
         #[serde(default)]
@@ -158,15 +159,15 @@ pub enum SnapshotChange {
         stored_bytes: u64,
         full_bytes: u64,
     },
-    /// It cannot be used.
+    /// The snapshot cannot be used.
     Failed { snapshot: SnapshotId, reason: String },
-    /// Its record is gone, its objects are being removed.
+    /// The record of the snapshot is gone, its objects are being removed.
     DeletionStarted { snapshot: SnapshotId },
-    /// Its objects are gone.
+    /// The objects of the snapshot are gone.
     Removed { snapshot: SnapshotId },
-    /// It is in the recycle bin.
+    /// The snapshot is in the recycle bin.
     Binned { snapshot: SnapshotId, bin: Binned },
-    /// It is out of the recycle bin.
+    /// The snapshot is out of the recycle bin.
     Recovered { snapshot: SnapshotId },
     /// Keys removed, then tags set.
     TagsChanged {
@@ -178,28 +179,28 @@ pub enum SnapshotChange {
     },
     /// These accounts may make volumes from it.
     Shared { snapshot: SnapshotId, accounts: Vec<String> },
-    /// It is locked; none: no longer.
+    /// The snapshot has this lock; None if it is not locked any more.
     LockSet { snapshot: SnapshotId, lock: Option<SnapshotLock> },
-    /// Fast snapshot restore in a zone; none: gone.
+    /// The snapshot has this fast restore in a zone; None if it has none any more.
     FastRestoreSet { snapshot: SnapshotId, zone: String, fast: Option<FastRestore> },
     /// A retention rule of the recycle bin.
     RuleSet { rule: RetentionRule },
-    /// It is gone.
+    /// A retention rule is gone.
     RuleDeleted { rule: String },
     /// A schedule.
     ScheduleSet { schedule: Schedule },
-    /// It is gone.
+    /// A schedule is gone.
     ScheduleDeleted { schedule: String },
-    /// The object store of another region; none: no longer known.
+    /// Another region has this object store; None if it has none any more.
     RegionSet { region: String, store: Option<String> },
-    /// It ran, and runs next at this lab time.
+    /// The schedule ran, and runs next at this lab time.
     ScheduleRan { schedule: String, next_ms: u64 },
     /// Every block of a volume's snapshot is in its own files.
     VolumeLoaded { volume: VolumeId },
 }
 
 impl SnapshotChange {
-    /// The snapshot it belongs to; rules, schedules and regions belong to none.
+    /// Returns the snapshot it belongs to; rules, schedules and regions belong to none.
     pub fn snapshot(&self) -> Option<&SnapshotId> {
         match self {
             SnapshotChange::Started { snapshot, .. }

@@ -38,7 +38,7 @@ use crate::snapshots::registry::Snapshots;
 use crate::state::Lab;
 use std::collections::BTreeMap;
 
-/// The changes a command makes.
+/// Returns the changes a command makes.
 pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
     let all = &lab.snapshots;
     let changes = match command {
@@ -70,14 +70,14 @@ pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mu
     Ok(changes?.into_iter().map(Change::Snapshot).collect())
 }
 
-/// What happens without a command, until `now_ms`.
+/// Returns the events of snapshots that need no command, until `now_ms`.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let mut events = retention::due(all, now_ms);
     events.extend(fast_restore::due(all, now_ms));
     events
 }
 
-/// The lab time of the next event of [`due`] or of the next schedule.
+/// Returns the lab time of the next event of [`due`] or of the next schedule.
 pub(crate) fn next_due(all: &Snapshots) -> Option<u64> {
     let bin = all.bin.values().map(|bin| bin.exit_ms);
     let fast = all.fast.values().flat_map(BTreeMap::values).filter_map(FastRestore::next_ms);

@@ -1,23 +1,23 @@
-//! What the lab keeps of a snapshot. No rule is here, only what follows from a state.
+//! Records of snapshots in the lab. No rule is here, only what follows from a state.
 
 use crate::ids::{SnapshotId, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where a snapshot stands; EC2's names.
+/// State of a snapshot, with EC2's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SnapshotState {
-    /// Its blocks are on their way to the object store.
+    /// The blocks are on their way to the object store.
     Pending,
     /// Every block is in the object store.
     Completed,
-    /// It cannot be used; it can be deleted.
+    /// The snapshot cannot be used; it can be deleted.
     Error,
 }
 
 impl SnapshotState {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             SnapshotState::Pending => "pending",
@@ -27,7 +27,7 @@ impl SnapshotState {
     }
 }
 
-/// Where the blocks of a snapshot come from.
+/// Source of the blocks of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SnapshotSource {
@@ -35,7 +35,7 @@ pub enum SnapshotSource {
     Volume,
     /// Another snapshot, in this lab or in the object store of another one.
     Copy {
-        /// URL of the other object store; none: this lab's own.
+        /// URL of the other object store; None for this lab's own.
         #[serde(default)]
         store: Option<String>,
         /// The snapshot that is copied.
@@ -74,7 +74,7 @@ pub struct NewSnapshot {
     pub size_gib: u64,
     /// Name of the chain: only members of one chain share stored blocks.
     pub chain: String,
-    /// Where its blocks come from.
+    /// Source of its blocks.
     pub source: SnapshotSource,
     /// Description.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct NewSnapshot {
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// How it is encrypted; none: it is not.
+    /// Data key of its blocks; None if they are not encrypted.
     #[serde(default)]
     pub encryption: Option<SnapshotKey>,
     /// The schedule that asked for it.
@@ -90,7 +90,7 @@ pub struct NewSnapshot {
     pub schedule: Option<String>,
 }
 
-/// How strictly a lock is held; EC2's names.
+/// Mode of a lock, with EC2's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockMode {
@@ -101,7 +101,7 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             LockMode::Governance => "governance",
@@ -113,11 +113,11 @@ impl LockMode {
 /// A lock against deletion. Times are lab time in Unix milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotLock {
-    /// Mode.
+    /// Mode of the lock.
     pub mode: LockMode,
-    /// When it was set.
+    /// Time at which the lock was set.
     pub created_ms: u64,
-    /// When it ends.
+    /// Time at which the lock ends.
     pub expires_ms: u64,
     /// End of the cooling-off period, where one was asked for.
     #[serde(default)]
@@ -128,7 +128,7 @@ pub struct SnapshotLock {
 }
 
 impl SnapshotLock {
-    /// EC2's name of the state: governance, compliance-cooloff, compliance or expired.
+    /// Returns EC2's name of the state: governance, compliance-cooloff, compliance or expired.
     pub fn state(&self, now_ms: u64) -> &'static str {
         match self.mode {
             _ if now_ms >= self.expires_ms => "expired",
@@ -138,7 +138,7 @@ impl SnapshotLock {
         }
     }
 
-    /// Whether it forbids deletion.
+    /// Returns true if the lock forbids deletion at this lab time.
     pub fn holds(&self, now_ms: u64) -> bool {
         now_ms < self.expires_ms
     }
@@ -149,20 +149,20 @@ impl SnapshotLock {
 pub struct SnapshotRecord {
     /// Id.
     pub id: SnapshotId,
-    /// What it was at its birth; tags and description may change later.
+    /// Properties that it was made with; tags and description may change later.
     #[serde(flatten)]
     pub of: NewSnapshot,
-    /// When it was asked for: the instant of its data.
+    /// Time of the request: the instant of its data.
     pub started_ms: u64,
-    /// Its state.
+    /// State of the snapshot.
     pub state: SnapshotState,
-    /// How much of it is stored, percent.
+    /// Progress of storing it, percent.
     #[serde(default)]
     pub progress_percent: u8,
-    /// When it was completed.
+    /// Time of its completion.
     #[serde(default)]
     pub completed_ms: Option<u64>,
-    /// Why it is in `error`; of a pending one, what it waits for, if anything.
+    /// Reason of the state `error`; for a pending snapshot the thing it waits for, if any.
     #[serde(default)]
     pub error: Option<String>,
     /// The earlier snapshot whose stored blocks it uses.
@@ -174,7 +174,7 @@ pub struct SnapshotRecord {
     /// Bytes of all blocks that a volume made from it gets.
     #[serde(default)]
     pub full_bytes: u64,
-    /// Lock.
+    /// Lock against deletion.
     #[serde(default)]
     pub lock: Option<SnapshotLock>,
     /// Accounts that may make volumes from it.
@@ -200,7 +200,7 @@ impl SnapshotRecord {
         }
     }
 
-    /// Whether it is locked now.
+    /// Returns true if it is locked at this lab time.
     pub fn is_locked(&self, now_ms: u64) -> bool {
         self.lock.as_ref().is_some_and(|lock| lock.holds(now_ms))
     }
@@ -209,38 +209,38 @@ impl SnapshotRecord {
 /// A snapshot in the recycle bin: lab times, Unix milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binned {
-    /// When it was deleted.
+    /// Time of its deletion.
     pub entered_ms: u64,
-    /// When it leaves the bin for good.
+    /// Time at which it leaves the bin for good.
     pub exit_ms: u64,
     /// The retention rule that keeps it.
     pub rule: String,
 }
 
-/// What a volume was made from.
+/// Origin of a volume that was made from a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeOrigin {
     /// The snapshot.
     pub snapshot: SnapshotId,
-    /// Its chain.
+    /// Chain of the snapshot.
     pub chain: String,
-    /// Its size, GiB.
+    /// Size of the snapshot, GiB.
     pub size_gib: u64,
-    /// Provisioned initialization rate, MiB/s; none: blocks load on first touch alone.
+    /// Provisioned initialization rate, MiB/s; None if blocks load on first touch alone.
     #[serde(default)]
     pub initialization_mib_s: Option<u64>,
-    /// How the snapshot is encrypted; none: it is not.
+    /// Data key of the snapshot's blocks; None if they are not encrypted.
     #[serde(default)]
     pub encryption: Option<SnapshotKey>,
-    /// Whether it was made with a credit of fast snapshot restore: first touch costs nothing then.
+    /// True if it was made with a credit of fast snapshot restore: first touch costs nothing then.
     #[serde(default)]
     pub fast: bool,
-    /// Every block is in the volume's own files.
+    /// True if every block is in the volume's own files.
     #[serde(default)]
     pub loaded: bool,
 }
 
-/// Where fast restore stands; EC2's names.
+/// State of fast restore, with EC2's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // EC2's names
@@ -253,7 +253,7 @@ pub enum FastRestoreState {
 }
 
 impl FastRestoreState {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             FastRestoreState::Enabling => "enabling",
@@ -268,19 +268,20 @@ impl FastRestoreState {
 /// Fast restore of a snapshot in a zone. Times are lab time in Unix milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FastRestore {
-    /// Its state.
+    /// State of fast restore.
     pub state: FastRestoreState,
     /// Size of the snapshot, GiB.
     pub size_gib: u64,
-    /// When it entered its state.
+    /// Time at which it entered its state.
     pub since_ms: u64,
-    /// When it entered `enabling`, `optimizing`, `enabled`, `disabling` and `disabled` last.
+    /// Times at which it entered `enabling`, `optimizing`, `enabled`, `disabling` and `disabled`
+    /// last.
     #[serde(default)]
     pub entered_ms: [Option<u64>; 5],
     /// Credits in millionths, at `credits_at_ms`.
     #[serde(default)]
     pub credits_millionths: u64,
-    /// When the credits were counted.
+    /// Time at which the credits were counted.
     #[serde(default)]
     pub credits_at_ms: u64,
 }
@@ -290,9 +291,9 @@ pub struct FastRestore {
 pub struct RetentionRule {
     /// Unique name.
     pub name: String,
-    /// How long, days.
+    /// Time that deleted snapshots are kept, days.
     pub days: u32,
-    /// Snapshots with one of these tags; none: all.
+    /// Tags of the snapshots, one of which they have; empty for all snapshots.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
     /// Description.
@@ -309,23 +310,23 @@ pub struct Schedule {
     pub target_tags: BTreeMap<String, String>,
     /// Seconds of lab time between two runs.
     pub interval_s: u64,
-    /// Snapshots of each volume that are kept; none: by age.
+    /// Snapshots of each volume that are kept; None if they are kept by age.
     #[serde(default)]
     pub keep: Option<u32>,
-    /// Days that snapshots are kept; none: by count.
+    /// Days that snapshots are kept; None if they are kept by count.
     #[serde(default)]
     pub keep_days: Option<u32>,
     /// Tags of its snapshots.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// Its snapshots also get the tags of their volumes.
+    /// True if its snapshots also get the tags of their volumes.
     #[serde(default)]
     pub copy_tags: bool,
-    /// Whether it runs.
+    /// True if the schedule is in force.
     pub enabled: bool,
-    /// When it runs next.
+    /// Time of its next run.
     pub next_ms: u64,
-    /// When it ran last.
+    /// Time of its last run.
     #[serde(default)]
     pub last_ms: Option<u64>,
 }

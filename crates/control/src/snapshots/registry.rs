@@ -19,7 +19,7 @@ pub struct Snapshots {
     pub records: BTreeMap<SnapshotId, SnapshotRecord>,
     /// The snapshots that are not completed yet.
     pub pending: BTreeSet<SnapshotId>,
-    /// What is in the recycle bin.
+    /// Snapshots in the recycle bin.
     pub bin: BTreeMap<SnapshotId, Binned>,
     /// Records that are gone, with their chain, until their objects are gone too.
     pub deleting: BTreeMap<SnapshotId, String>,
@@ -33,12 +33,12 @@ pub struct Snapshots {
     pub regions: BTreeMap<String, String>,
 }
 
-/// A refusal with AWS's code and AWS's own sentence.
+/// Makes a refusal with AWS's code and AWS's own sentence.
 pub(crate) fn refusal(kind: ErrorKind, code: &'static str, message: String, value: impl Into<String>, hint: impl Into<String>) -> ControlError {
     ControlError::new(kind, value, message.trim_end_matches('.'), format!("EC2 error {code}"), hint).says(code, message)
 }
 
-/// The id is not one of a snapshot.
+/// Makes the refusal of an id that is not one of a snapshot.
 pub(crate) fn malformed(snapshot: &str) -> ControlError {
     let message = format!("Invalid id: \"{snapshot}\" (expecting \"snap-...\")");
     refusal(ErrorKind::InvalidParameter, "InvalidParameterValue", message, snapshot, "Take the id from `headrace snapshot list`.")
@@ -54,7 +54,7 @@ pub(crate) fn check_completed(record: &SnapshotRecord) -> Result<(), ControlErro
 }
 
 impl Snapshots {
-    /// A snapshot that is not in the recycle bin.
+    /// Returns a snapshot that is not in the recycle bin.
     ///
     /// # Errors
     /// Not an id, or no snapshot has it.
@@ -105,7 +105,7 @@ impl Snapshots {
             }
             SnapshotChange::RegionSet { region, store: Some(store) } => drop(self.regions.insert(region.clone(), store.clone())),
             SnapshotChange::RegionSet { region, store: None } => drop(self.regions.remove(region)),
-            // Of a volume: the lab applies it.
+            // The lab applies it to the volume.
             SnapshotChange::VolumeLoaded { .. } => {}
             SnapshotChange::Progress { snapshot, .. }
             | SnapshotChange::Completed { snapshot, .. }

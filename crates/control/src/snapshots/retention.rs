@@ -16,7 +16,7 @@ const MOST_RULES: usize = 250;
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
-/// A name of a rule or of a schedule.
+/// Checks the name of a rule or of a schedule.
 pub(crate) fn check_name(name: &str) -> Result<(), ControlError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if (1..=64).contains(&name.len()) && name.chars().all(allowed) {
@@ -49,7 +49,7 @@ pub(crate) fn delete_rule(all: &Snapshots, rule: &str) -> Result<Vec<SnapshotCha
     Err(ControlError::new(ErrorKind::NotFound, rule, "is not a retention rule of this lab", LAB_RULE, "See `headrace snapshot rule`."))
 }
 
-/// The time in the bin that the rules give a snapshot; the longest where several match.
+/// Returns the time in the bin that the rules give a snapshot; the longest where several match.
 pub(crate) fn kept_by(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Option<Binned> {
     let matches = |rule: &&RetentionRule| rule.tags.is_empty() || rule.tags.iter().any(|(key, value)| record.of.tags.get(key) == Some(value));
     let rule = all.rules.values().filter(matches).max_by_key(|rule| rule.days)?;

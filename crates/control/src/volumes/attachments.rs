@@ -56,7 +56,8 @@ pub(crate) fn attach(
     Ok(vec![Change::AttachmentStarted { volume: record.id.clone(), attachment: draw_id("attach", ids), name, unpaced, probe }])
 }
 
-/// Members count one by one, as the volumes they stand for do.
+/// Checks the room for more attachments. Members count one by one, as the volumes they stand for
+/// do.
 fn check_room(record: &VolumeRecord, all: &Volumes) -> Result<(), ControlError> {
     let attached: usize = all.values().filter(|other| other.attachment.is_some()).map(|other| other.members.len()).sum();
     if attached + record.members.len() <= MAX_MEMBERS {
@@ -71,7 +72,7 @@ fn attach_name_taken<'a>(name: &str, all: &'a Volumes) -> Option<&'a VolumeRecor
     all.values().find(|record| record.attachment.as_ref().is_some_and(|attachment| attachment.name == name))
 }
 
-/// An attach name of the lab's own.
+/// Checks an attach name of the lab's own.
 fn lab_name(given: &str) -> Result<&str, ControlError> {
     let name = given.strip_prefix("/dev/").unwrap_or(given);
     // It becomes the name of a link in the folder that also holds `by-id`.
@@ -84,8 +85,8 @@ fn lab_name(given: &str) -> Result<&str, ControlError> {
     Err(ControlError::invalid(given, rule, LAB_RULE, "Use a name like sdf or /dev/sdf, or none for the first free one."))
 }
 
-/// A device name as EC2 takes it for Linux (EC2 user guide, "Device names for volumes"): sda to sdz
-/// and hda to hdz, also with a partition of 1 to 15, and xvda to xvdzz.
+/// Checks a device name as EC2 takes it for Linux (EC2 user guide, "Device names for volumes"): sda
+/// to sdz and hda to hdz, also with a partition of 1 to 15, and xvda to xvdzz.
 fn ec2_name(given: &str) -> Result<&str, ControlError> {
     let name = given.strip_prefix("/dev/").unwrap_or(given);
     let letters = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_lowercase()).len();
@@ -115,7 +116,8 @@ fn checked_attach_name(given: &str, name: &str, all: &Volumes) -> Result<String,
     Err(error.says("InvalidParameterValue", message))
 }
 
-/// sdf to sdp as EC2 recommends for EBS volumes, then xvdba to xvdzz.
+/// Returns the first free attach name: sdf to sdp as EC2 recommends for EBS volumes, then xvdba to
+/// xvdzz.
 fn free_attach_name(all: &Volumes) -> Result<String, ControlError> {
     let recommended = ('f'..='p').map(|letter| format!("sd{letter}"));
     let more = ('b'..='z').flat_map(|first| ('a'..='z').map(move |second| format!("xvd{first}{second}")));
@@ -176,7 +178,7 @@ fn attachment_of(record: &VolumeRecord) -> Result<&Attachment, ControlError> {
     record.attachment.as_ref().ok_or_else(|| not_attached(record))
 }
 
-/// What needs an attachment, asked of a volume that has none.
+/// Makes the error of a command that needs an attachment, for a volume that has none.
 pub(crate) fn not_attached(record: &VolumeRecord) -> ControlError {
     let hint = format!("`headrace volume attach {}` first.", record.label());
     let status = record.status.as_str();

@@ -10,14 +10,14 @@ use headrace_catalog::StorageSpec;
 /// of them. A guess: as many as snapshots of one volume (EBS quotas).
 const MOST_COPIES: usize = 5;
 
-/// The volume that is copied.
+/// Returns the volume that is copied.
 pub(crate) fn source_of<'a>(lab: &'a Lab, source: &str) -> Result<&'a VolumeRecord, ControlError> {
     let record = lab.find(source)?;
     lifecycle::check_volume(record)?;
     Ok(record)
 }
 
-/// Whether a copy with this specification can be made.
+/// Checks that a copy with this specification can be made.
 pub(crate) fn check(lab: &Lab, source: &VolumeRecord, spec: &StorageSpec) -> Result<(), ControlError> {
     let (size_gib, needed) = (spec.usable_gib(), source.size_gib());
     if size_gib < needed {

@@ -11,7 +11,7 @@ use headrace_catalog::{StorageSpec, VolumeLimits};
 /// Millionths in a percent.
 const PER_PERCENT: f64 = 10_000.0;
 
-/// Percent as millionths of a capacity.
+/// Turns percent into millionths of a capacity.
 pub(crate) fn per_million(percent: f64) -> Result<u32, ControlError> {
     if !(0.0..=100.0).contains(&percent) {
         return Err(ControlError::invalid(format!("{percent} %"), "a balance is 0 to 100 percent", LAB_RULE, "Use a number like 5 or 99.5."));

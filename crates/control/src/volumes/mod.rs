@@ -87,7 +87,7 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
     Ok(changes)
 }
 
-/// What is asked for: in notation, or as EC2 asks, one by one.
+/// Returns the storage that a request describes: in notation, or in EC2's separate fields.
 fn spec_of(request: &CreateRequest, lab: &Lab, source: Option<&VolumeRecord>) -> Result<StorageSpec, ControlError> {
     let CreateRequest { volume_type, iops, throughput_mib_s, .. } = request;
     let of_snapshot = request.snapshot.as_deref().filter(|_| request.spec.is_empty()).map(|snapshot| lab.snapshots.find(snapshot)).transpose()?;
@@ -176,7 +176,7 @@ fn tag_bytes(tags: &BTreeMap<String, String>) -> usize {
     tags.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
 
-/// Whether the lab has room for more tags.
+/// Checks that the lab has room for more tags.
 pub(crate) fn check_room_for_tags(all: &Volumes, added: &BTreeMap<String, String>) -> Result<(), ControlError> {
     if added.is_empty() || all.values().map(|record| tag_bytes(&record.tags)).sum::<usize>() + tag_bytes(added) <= MOST_TAG_BYTES {
         return Ok(());

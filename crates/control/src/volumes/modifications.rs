@@ -25,7 +25,7 @@ use headrace_model::rates::{default_optimizing, DEFAULT_MODIFYING};
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// See [`crate::Lab::due`].
+/// Returns the events of modifications that are due. See [`crate::Lab::due`].
 pub(crate) fn due(volumes: &Volumes, now_ms: u64) -> Vec<Event> {
     let mut events = Vec::new();
     for record in volumes.values() {
@@ -46,7 +46,7 @@ pub(crate) fn due(volumes: &Volumes, now_ms: u64) -> Vec<Event> {
     events
 }
 
-/// The lab time of the next event of [`crate::Lab::due`].
+/// Returns the lab time of the next event of [`crate::Lab::due`].
 pub(crate) fn next_due(volumes: &Volumes) -> Option<u64> {
     volumes.values().filter_map(|record| record.modification()?.next_ms()).min()
 }
@@ -171,7 +171,7 @@ pub(crate) fn modify_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<C
     }
 }
 
-/// What a modification asks of each member; what it does not name stays as it is.
+/// Change of each member by a modification; fields that are None stay as they are.
 struct MemberChange {
     member_gib: Option<u64>,
     volume_type: Option<VolumeType>,
@@ -180,9 +180,10 @@ struct MemberChange {
 }
 
 impl MemberChange {
-    /// EC2's defaults for what is not named: the same type keeps all; another type has 3,000 IOPS
-    /// where they are bought (API text, ModifyVolume), and gp3 that was gp2 the larger of the gp2
-    /// figures and the included ones (`data/rules.toml`: gp2_to_gp3_defaults).
+    /// Applies the change to a member, with EC2's defaults for what is not named: the same type
+    /// keeps all; another type has 3,000 IOPS where they are bought (API text, ModifyVolume), and
+    /// gp3 that was gp2 the larger of the gp2 figures and the included ones (`data/rules.toml`:
+    /// gp2_to_gp3_defaults).
     fn member(&self, now: &VolumeSpec, iops_now: u64, mib_s_now: u64, as_of: NaiveDate) -> Result<VolumeSpec, ControlError> {
         let volume_type = self.volume_type.unwrap_or(now.volume_type);
         // Unlike members grow to the new size; a larger one stays.
@@ -201,7 +202,7 @@ impl MemberChange {
     }
 }
 
-/// The size of each member that makes an array of `size` GiB.
+/// Returns the size of each member that makes an array of `size` GiB.
 fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
     let now = record.size_gib();
     if size < now {
@@ -247,8 +248,8 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
     ))
 }
 
-/// Which rule says how often a volume is modified: its name in `data/rules.toml`, its words, and
-/// from when on the next modification is accepted by it.
+/// Returns the rule about the rate of modifications: its name in `data/rules.toml`, its words, and
+/// the lab time from which it accepts the next modification.
 fn rate_rule(record: &VolumeRecord) -> (&'static str, String, Option<u64>) {
     let rule = |name: &str| Catalog::embedded().rule("modify_volume", name);
     let figure = |name: &str, otherwise: u64| rule(name).and_then(|rule| rule.value.as_u64()).unwrap_or(otherwise);
@@ -267,8 +268,8 @@ fn rate_rule(record: &VolumeRecord) -> (&'static str, String, Option<u64>) {
     }
 }
 
-/// The lab time from which on another modification is accepted: the last is completed, and the rule
-/// about how often allows it.
+/// Returns the lab time from which on another modification is accepted: the last is completed, and
+/// the rule about how often allows it.
 pub fn next_allowed_ms(record: &VolumeRecord) -> u64 {
     let active = record.modification().filter(|modification| modification.is_active());
     let completed = active.map_or(0, |modification| modification.optimizing_until_ms);

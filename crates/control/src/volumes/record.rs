@@ -1,5 +1,5 @@
-//! What the lab keeps of a volume: its status, members, device and modifications. No rule is here,
-//! only what follows from a state.
+//! Records of volumes in the lab: status, members, device and modifications. No rule is here, only
+//! what follows from a state.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::ids::VolumeId;
@@ -16,24 +16,24 @@ pub const MAX_HISTORY: usize = 8;
 /// The volumes of a lab by id, without the deleted.
 pub type Volumes = BTreeMap<VolumeId, VolumeRecord>;
 
-/// Where a volume stands; EC2's names. Deleted volumes are no longer in the lab.
+/// Status of a volume, with EC2's names. Deleted volumes are no longer in the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VolumeStatus {
-    /// Its files are being made.
+    /// The files of the volume are being made.
     Creating,
     /// The volume can be attached.
     Available,
-    /// Attached, or on its way to or from that.
+    /// The volume is attached, or being attached or detached.
     InUse,
-    /// Its files are being removed.
+    /// The files of the volume are being removed.
     Deleting,
-    /// Cannot be used; can be deleted.
+    /// The volume cannot be used; it can be deleted.
     Error,
 }
 
 impl VolumeStatus {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             VolumeStatus::Creating => "creating",
@@ -45,22 +45,22 @@ impl VolumeStatus {
     }
 }
 
-/// Where an attachment stands; EC2's names.
+/// State of an attachment, with EC2's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttachmentState {
     /// The device is being made.
     Attaching,
-    /// There.
+    /// The device is there.
     Attached,
     /// The device is being taken away.
     Detaching,
-    /// It should go, but is mounted or open.
+    /// The device should go, but is mounted or open.
     Busy,
 }
 
 impl AttachmentState {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             AttachmentState::Attaching => "attaching",
@@ -71,7 +71,7 @@ impl AttachmentState {
     }
 }
 
-/// What this machine can do for the device at most, measured when it was attached.
+/// Highest rates of this machine for the device, measured when it was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ceiling {
     /// Operations a second.
@@ -86,13 +86,13 @@ pub struct Ceiling {
 pub struct AttachedDevice {
     /// Path of the block device.
     pub device: String,
-    /// Stable names of it.
+    /// Stable names of the device.
     pub links: Vec<String>,
     /// Latency of the machine's own path, nanoseconds, when it was measured.
     pub path_ns: Option<u64>,
-    /// What the machine can do, when it was measured.
+    /// Highest rates of the machine, when they were measured.
     pub ceiling: Option<Ceiling>,
-    /// What it cannot, in words.
+    /// Sentences about limits of the volume that the machine cannot reach.
     pub warnings: Vec<String>,
 }
 
@@ -103,51 +103,51 @@ pub struct Attachment {
     pub id: String,
     /// Attach name, like `sdf`.
     pub name: String,
-    /// Its state.
+    /// State of the attachment.
     pub state: AttachmentState,
     /// Lab time at which it was asked for, Unix milliseconds.
     pub started_ms: u64,
-    /// Lab time since which the device was there first.
+    /// Lab time at which the device was there first, Unix milliseconds.
     #[serde(default)]
     pub attached_ms: Option<u64>,
-    /// Whether requests complete without the model's delays.
+    /// True if requests complete without the model's delays.
     #[serde(default)]
     pub unpaced: bool,
-    /// The machine's own latency and ceiling are measured.
+    /// True if the machine's own latency and highest rates are measured.
     #[serde(default)]
     pub probe: bool,
-    /// Detaching by force.
+    /// True if it is being detached by force.
     #[serde(default)]
     pub force: bool,
-    /// Why it is busy.
+    /// Reason why it is busy.
     #[serde(default)]
     pub busy: Option<String>,
-    /// Busy, and detached as soon as it is not.
+    /// True if it is busy, and is detached as soon as it is not.
     #[serde(default)]
     pub waits: bool,
-    /// Whether the volume goes with the instance.
+    /// True if the volume is deleted with the instance.
     #[serde(default)]
     pub delete_on_termination: bool,
-    /// The device, once there.
+    /// Device, once it is there.
     #[serde(default)]
     pub device: Option<AttachedDevice>,
 }
 
-/// How a member is.
+/// State of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberState {
     /// The member performs as its limits say.
     #[default]
     Ok,
-    /// Slower, until restored.
+    /// The member is slower until it is restored.
     Slow {
-        /// What is left of its caps, thousandths.
+        /// Share of the caps that remains, thousandths.
         caps_per_mille: u32,
-        /// Added to every request, microseconds.
+        /// Latency added to every request, microseconds.
         extra_latency_us: u64,
     },
-    /// Lost.
+    /// The member is lost.
     Failed,
     /// The member is new, and being filled.
     Rebuilding {
@@ -155,7 +155,7 @@ pub enum MemberState {
         done_bytes: u64,
         /// Bytes in all.
         total_bytes: u64,
-        /// Most MiB/s; none: as fast as members allow.
+        /// Most MiB/s of the rebuild; None for as fast as members allow.
         #[serde(default)]
         mib_s: Option<u64>,
     },
@@ -166,12 +166,12 @@ const LEAST_CAPS_PERCENT: f64 = 0.1;
 /// Most extra latency of a request, ms: a minute, past which a kernel gives up on it anyway.
 pub const MOST_EXTRA_MS: f64 = 60_000.0;
 
-/// How much slower than its limits a member is.
+/// Slowness of a member compared with its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slowness {
-    /// What is left of its caps, thousandths.
+    /// Share of the caps that remains, thousandths.
     pub caps_per_mille: u32,
-    /// Added to every request, microseconds.
+    /// Latency added to every request, microseconds.
     pub extra_latency_us: u64,
 }
 
@@ -208,19 +208,19 @@ pub struct BalanceSet {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
-    /// How it is.
+    /// State of the member.
     pub state: MemberState,
-    /// How often it was replaced by an empty volume.
+    /// Number of times that it was replaced by an empty volume.
     pub replaced: u32,
     /// The balance someone set last.
     pub balance: Option<BalanceSet>,
 }
 
-/// Where a modification stands; EC2's names.
+/// State of a modification, with EC2's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModificationState {
-    /// Accepted, all as before.
+    /// The modification is accepted, and all is as before.
     Modifying,
     /// The size is the new one, and the limits are in between.
     Optimizing,
@@ -231,7 +231,7 @@ pub enum ModificationState {
 }
 
 impl ModificationState {
-    /// EC2's name.
+    /// Returns EC2's name.
     pub fn as_str(self) -> &'static str {
         match self {
             ModificationState::Modifying => "modifying",
@@ -247,35 +247,36 @@ impl ModificationState {
 pub struct Modification {
     /// Id.
     pub id: String,
-    /// What the volume was.
+    /// Storage of the volume before.
     #[serde(with = "spec_text")]
     pub from: StorageSpec,
-    /// What it becomes.
+    /// Storage of the volume afterwards.
     #[serde(with = "spec_text")]
     pub to: StorageSpec,
-    /// Its state.
+    /// State of the modification.
     pub state: ModificationState,
-    /// When it was accepted.
+    /// Time of its acceptance.
     pub started_ms: u64,
-    /// When `modifying` ends.
+    /// End of `modifying`.
     pub modifying_until_ms: u64,
-    /// When `optimizing` ends.
+    /// End of `optimizing`.
     pub optimizing_until_ms: u64,
-    /// When it was completed or failed.
+    /// Time of its completion or failure.
     #[serde(default)]
     pub ended_ms: Option<u64>,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(default)]
     pub reason: Option<String>,
 }
 
 impl Modification {
-    /// Modifying or optimizing.
+    /// Returns true if it is modifying or optimizing.
     pub fn is_active(&self) -> bool {
         matches!(self.state, ModificationState::Modifying | ModificationState::Optimizing)
     }
 
-    /// 0 until optimizing, 100 when completed, between them by time.
+    /// Returns the progress in percent: 0 until optimizing, 100 when completed, between them by
+    /// time.
     pub fn progress_percent(&self, now_ms: u64) -> u8 {
         match self.state {
             ModificationState::Modifying | ModificationState::Failed => 0,
@@ -289,7 +290,7 @@ impl Modification {
         }
     }
 
-    /// When its next step is due.
+    /// Returns the lab time of its next step, Unix milliseconds; None if it has ended.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         match self.state {
             ModificationState::Modifying => Some(self.modifying_until_ms),
@@ -299,7 +300,7 @@ impl Modification {
     }
 }
 
-/// How a volume is encrypted.
+/// Encryption of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeEncryption {
     /// Id of the key that wraps its data key.
@@ -312,7 +313,7 @@ pub struct VolumeEncryption {
 /// A volume at its birth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewVolume {
-    /// What it is.
+    /// Storage of the volume.
     #[serde(with = "spec_text")]
     pub spec: StorageSpec,
     /// Day of its limits.
@@ -325,7 +326,7 @@ pub struct NewVolume {
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// How it is encrypted; none: it is not.
+    /// Encryption of the volume; None if it is not encrypted.
     #[serde(default)]
     pub encryption: Option<VolumeEncryption>,
     /// The snapshot it is made from.
@@ -344,7 +345,7 @@ pub struct VolumeRecord {
     /// Unique name.
     #[serde(default)]
     pub name: Option<String>,
-    /// What it is now: a modification's target once that is optimizing.
+    /// Storage of the volume now: a modification's target once that is optimizing.
     #[serde(with = "spec_text")]
     pub spec: StorageSpec,
     /// Day of its limits and of the rules for modifying it.
@@ -353,23 +354,23 @@ pub struct VolumeRecord {
     pub seed: u64,
     /// Lab time of its creation, Unix milliseconds.
     pub created_ms: u64,
-    /// Its state.
+    /// Status of the volume.
     pub status: VolumeStatus,
-    /// Why it is in `error`.
+    /// Reason of the status `error`.
     #[serde(default)]
     pub error: Option<String>,
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// One for a single volume; in the order of the array.
+    /// Members in the order of the array; one for a single volume.
     pub members: Vec<Member>,
-    /// Its device, from the first step of attaching to the last of detaching.
+    /// Device of the volume, from the first step of attaching to the last of detaching.
     #[serde(default)]
     pub attachment: Option<Attachment>,
     /// The last [`MAX_HISTORY`] modifications, oldest first.
     #[serde(default)]
     pub modifications: Vec<Modification>,
-    /// How it is encrypted; none: it is not.
+    /// Encryption of the volume; None if it is not encrypted.
     #[serde(default)]
     pub encryption: Option<VolumeEncryption>,
     /// The snapshot it was made from.
@@ -379,7 +380,7 @@ pub struct VolumeRecord {
     /// volume keeps its bytes of that instant, under the id of this one.
     #[serde(default)]
     pub source_volume: Option<VolumeId>,
-    /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+    /// EC2's AutoEnableIO: true if I/O goes on after a check that failed.
     #[serde(default)]
     pub auto_enable_io: bool,
 }
@@ -409,22 +410,22 @@ impl VolumeRecord {
         }
     }
 
-    /// Whether bytes of another volume are still on their way to it.
+    /// Returns true if bytes of another volume are still on their way to it.
     pub fn is_being_copied(&self) -> bool {
         self.status == VolumeStatus::Creating && self.source_volume.is_some()
     }
 
-    /// Usable size in GiB.
+    /// Returns the usable size in GiB.
     pub fn size_gib(&self) -> u64 {
         self.spec.usable_gib()
     }
 
-    /// The name people gave it, or its id.
+    /// Returns the name people gave it, or its id.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(self.id.as_str())
     }
 
-    /// Name of a member, like `vol-0123456789abcdef0-m2`; a single volume is its own.
+    /// Returns the name of a member, like `vol-0123456789abcdef0-m2`; a single volume is its own.
     pub fn member_name(&self, member: usize) -> String {
         match self.spec.raid {
             None => self.id.to_string(),
@@ -432,7 +433,7 @@ impl VolumeRecord {
         }
     }
 
-    /// The place of a member among its members.
+    /// Returns the place of a member among its members.
     ///
     /// # Errors
     /// There is no such member.
@@ -448,34 +449,34 @@ impl VolumeRecord {
         Err(ControlError::new(ErrorKind::NotFound, format!("member {member}"), rule, LAB_RULE, "See `headrace volume list`."))
     }
 
-    /// The last modification, running or ended.
+    /// Returns the last modification, running or ended.
     pub fn modification(&self) -> Option<&Modification> {
         self.modifications.last()
     }
 
-    /// What each member delivers, on the volume's day and behind the lab's instance. Worked out
-    /// from the notation each time, so that a corrected table corrects the volume, and an instance
-    /// outside the Nitro System lowers it.
+    /// Returns the limits of each member, on the volume's day and behind the lab's instance. Worked
+    /// out from the notation each time, so that a corrected table corrects the volume, and an
+    /// instance outside the Nitro System lowers it.
     ///
     /// # Errors
-    /// Of the catalog, when its tables no longer take the volume.
+    /// The catalog's error, when its tables no longer take the volume.
     pub fn limits(&self, settings: &Settings) -> Result<Vec<VolumeLimits>, ControlError> {
         limits_of(&self.spec, self.as_of, settings)
     }
 
-    /// Whether every byte can still be read: enough members of each group live. A member in rebuild
-    /// does not count.
+    /// Returns true if every byte can still be read: enough members of each group live. A member in
+    /// rebuild does not count.
     pub fn data_complete(&self) -> bool {
         (0..self.members.len()).all(|member| self.lives(member) || self.data_elsewhere(member))
     }
 
-    /// Whether a member answers, slowly or not.
+    /// Returns true if a member answers, slowly or not.
     pub(crate) fn lives(&self, member: usize) -> bool {
         self.members.get(member).is_some_and(|m| matches!(m.state, MemberState::Ok | MemberState::Slow { .. }))
     }
 
-    /// Whether what a member holds is on others too, and all of those live: what a rebuild reads
-    /// (md(4)).
+    /// Returns true if other members also have the data of a member, and all of those live: a
+    /// rebuild reads them (md(4)).
     pub(crate) fn data_elsewhere(&self, member: usize) -> bool {
         let count = self.members.len();
         let others = || (0..count).filter(|&other| other != member);
@@ -491,14 +492,14 @@ impl VolumeRecord {
         }
     }
 
-    /// Whether an array with redundancy loses data with this member: what it holds is not whole on
-    /// the others any more. False for a member that has failed, and for a volume without
+    /// Returns true if an array with redundancy loses data with this member: the others do not have
+    /// all of its data any more. False for a member that has failed, and for a volume without
     /// redundancy, whose member comes back with its data.
     pub fn holds_last_copy(&self, member: usize) -> bool {
         self.redundant() && self.lives(member) && !self.data_elsewhere(member)
     }
 
-    /// Whether a member may be lost without losing data.
+    /// Returns true if a member may be lost without losing data.
     pub(crate) fn redundant(&self) -> bool {
         !matches!(self.spec.raid, None | Some(RaidLevel::Raid0))
     }
@@ -511,12 +512,12 @@ impl VolumeRecord {
         }
     }
 
-    /// Whether a modification is in state modifying: its size may be about to change.
+    /// Returns true if a modification is in state modifying: the size may be about to change.
     pub(crate) fn is_modifying(&self) -> bool {
         self.modification().is_some_and(|modification| modification.state == ModificationState::Modifying)
     }
 
-    /// The status is not the one a command needs.
+    /// Makes the error of a status that a command cannot use.
     pub(crate) fn wrong_status(&self, needed: &str) -> ControlError {
         let rule = format!("is {}, and must be {needed} for that", self.status.as_str());
         let source = "EC2 volume states";
@@ -534,7 +535,7 @@ impl VolumeRecord {
     }
 }
 
-/// What each member of a specification delivers on a day, behind the lab's instance.
+/// Returns the limits of each member of a specification on a day, behind the lab's instance.
 pub(crate) fn limits_of(spec: &StorageSpec, as_of: NaiveDate, settings: &Settings) -> Result<Vec<VolumeLimits>, ControlError> {
     let instance = settings.instance()?;
     Ok(Catalog::embedded().storage_limits(spec, as_of, instance.as_ref())?)

@@ -28,8 +28,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Keys are in the memory of this process: no other may read it, and no core file is written of it.
-/// Its open files are as many as the machine allows, one or more for each volume in use.
+/// Keeps the memory of this process private, because keys are in it: no other process may read it,
+/// and no core file is written of it. The limit on open files is raised to the machine's, because
+/// each volume in use takes one or more.
 fn keep_memory_private() {
     use rustix::mm::{mlockall, MlockAllFlags};
     use rustix::process::{getrlimit, set_dumpable_behavior, setrlimit, DumpableBehavior, Resource, Rlimit};

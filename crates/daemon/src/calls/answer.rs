@@ -1,4 +1,4 @@
-//! What a call answers, as it goes out.
+//! The answer of a call as JSON.
 
 use crate::problem::{could_not, Outcome};
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! What of volumes and snapshots only an event of the lab changes, for callers that keep it.
+//! Calls that return the volumes and snapshots changed since a version, for callers that keep a
+//! copy. They return only facts that change with an event of the lab.
 
 use crate::calls::answer::{json, Answer};
 use crate::calls::snapshots::view as snapshot_view;

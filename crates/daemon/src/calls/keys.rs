@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 const MOST_PLAINTEXT: usize = 4_096;
 const MOST_DATA_KEY: usize = 1_024;
 
-/// Whether a call is about keys.
+/// Returns true if a call is about keys.
 pub(crate) fn are_about(call: &Call) -> bool {
     use Call::{EncryptionDefaults, EncryptionSet, KeyDecrypt, KeyEncrypt, KeyGenerateDataKey, KeyReEncrypt};
     use Call::{KeyCancelDeletion, KeyDeleteAlias, KeyEndGrant, KeyGrant, KeySetAlias, KeyUpdate};
@@ -65,7 +65,7 @@ pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
 }
 
 fn bytes_of(text: &str, what: &str) -> Outcome<Zeroizing<Vec<u8>>> {
-    // What it is does not come back: it may be a secret.
+    // The error does not repeat the text: it may be a secret.
     BASE64_STANDARD.decode(text).map(Zeroizing::new).map_err(|_| bad_input(what, "is not base64", "Encode the bytes as base64 (RFC 4648)."))
 }
 
@@ -94,7 +94,7 @@ impl Engine {
         self.lab(|lab| key_arn(&lab.settings, key))
     }
 
-    /// A key as the protocol shows it.
+    /// Returns a key as the protocol shows it.
     pub fn key_view(&self, record: &KeyRecord) -> KeyView {
         let aliases = |lab: &headrace_control::Lab| lab.keys.aliases.iter().filter(|(_, alias)| alias.key == record.id).map(|(name, _)| name.clone()).collect();
         KeyView {
@@ -144,7 +144,7 @@ impl Engine {
     pub(crate) fn change_key(&self, key: &str, command: KeyCommand) -> Outcome<KeyView> {
         let id = self.key(key)?.id;
         self.command(&Command::Key(command))?;
-        // What can be used no more is not kept in memory.
+        // A key that can no longer be used is not kept in memory.
         if self.usable_key(&id).is_err() {
             self.keyring.forget(&id);
         }
@@ -173,7 +173,7 @@ impl Engine {
         let grant = Grant { id: id.clone(), grantee, retiring, operations, name: name.clone(), constraints, created_ms: 0 };
         self.command(&Command::Key(KeyCommand::CreateGrant { key: key.clone(), grant }))?;
         let record = self.key(&key)?;
-        // The same grant again has the id it had.
+        // A grant that is created again keeps its first id.
         let grant = record.grants.iter().find(|grant| grant.id == id).or_else(|| record.grants.iter().find(|grant| grant.name == name));
         grant.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is not a grant of this key any more", "Create it again."))
     }
@@ -258,7 +258,7 @@ impl Engine {
     }
 }
 
-/// The region in the ARN of a key.
+/// Returns the region in the ARN of a key.
 fn region_of(key: &str) -> Option<String> {
     key.strip_prefix("arn:")?.split(':').nth(2).map(str::to_string)
 }

@@ -29,7 +29,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What an answer is followed by.
+/// Step of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// The next call.
@@ -66,8 +66,8 @@ pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<S
     }
 }
 
-/// What must be the same when a token comes again: the call and its arguments, as a digest. One
-/// that is null counts as left out.
+/// Makes the text that identifies a request under a token: the name of the call, and a digest of
+/// its arguments. An argument that is null counts as left out.
 fn request_of(name: &str, args: &Arguments) -> String {
     let given: BTreeMap<&String, &Arguments> = args.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).collect();
     let text = serde_json::to_string(&given).unwrap_or_default();
@@ -92,7 +92,7 @@ fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: b
     let outcome = envelope::under(Envelope { token: token.clone(), dry_run }, || dispatch(engine, call));
     match outcome {
         Ok(_) if dry_run => Err(envelope::dry_run_passed()),
-        // The same call came on another connection meanwhile, and was first.
+        // Meanwhile the same call came on another connection, and was first.
         Err(problem) if problem.kind == ErrorKind::IdempotentParameterMismatch => match used(&token)? {
             Some(used) => repeated(engine, &again, used.subject.as_deref()),
             None => Err(problem),
@@ -117,8 +117,8 @@ fn acts_without_a_decision(call: &Call) -> bool {
     )
 }
 
-/// The answer to a call that was done before under its token: what it made or changed, as it is
-/// now.
+/// Returns the answer to a call that was done before under its token: what it made or changed, as
+/// it is now.
 fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Answer> {
     let Some(subject) = subject else { return json(Done {}) };
     if subject.starts_with("snap-") {
@@ -296,7 +296,7 @@ fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Answer> 
 fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
     let Tag { volume, set, remove } = args;
     let (set, remove) = (set.unwrap_or_default(), remove.unwrap_or_default());
-    // Of a volume by its id: a name may look like the id of another kind of resource.
+    // The volume is passed by its id: a name may look like the id of another type of resource.
     let resources = vec![engine.find(&volume)?.id.to_string()];
     engine.command(&Command::Tag(TagRequest { resources, set, remove, ..TagRequest::default() }))?;
     engine.find(&volume)
@@ -385,7 +385,7 @@ fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     let hint = "Begin one with `headrace volume record VOL start`.";
     let stopped = engine.devices().stop_recording();
     let (path, outcome) = stopped.ok_or_else(|| refused(ErrorKind::IncorrectState, "record", "none is being written", hint))?;
-    let hint = "What is in it ends early, and the volumes went on. Free space there, or name another place with --to.";
+    let hint = "The record ends early, and the volumes went on. Free space there, or name another place with --to.";
     let requests = outcome.map_err(|error| could_not(path.display().to_string(), format!("the record is not whole: {error}"), hint))?;
     json(RecordStopped { path: text_of(&path), requests })
 }

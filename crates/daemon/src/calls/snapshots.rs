@@ -147,12 +147,12 @@ fn lock_request(args: LockSnapshot) -> Outcome<LockRequest> {
     Ok(LockRequest { snapshot: args.snapshot, mode, duration_days: args.duration_days, expires_ms, cool_off_hours: args.cool_off_hours })
 }
 
-/// The answer to a call that was done before under its token.
+/// Returns the answer to a call that was done before under its token.
 pub(crate) fn repeated(engine: &Engine, snapshot: &str) -> Outcome<Answer> {
     find(engine, snapshot).and_then(|id| shown(engine, &id))
 }
 
-/// A snapshot that is not in the recycle bin.
+/// Returns a snapshot that is not in the recycle bin.
 fn find(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
     engine.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(of_control)
 }
@@ -197,7 +197,7 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
         .and_then(json)
 }
 
-/// A snapshot as callers see it.
+/// Returns a snapshot as callers see it.
 pub(super) fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
     let (source, copy_of) = match &record.of.source {
         SnapshotSource::Volume => ("volume", None),
@@ -290,7 +290,7 @@ fn regions(engine: &Engine) -> Outcome<Answer> {
     json(Regions { regions: engine.lab(|lab| lab.snapshots.regions.clone()) })
 }
 
-/// The object store of a region; none: this lab's own.
+/// Returns the object store of a region; None for this lab's own.
 fn store_of(engine: &Engine, region: Option<&str>) -> Outcome<Option<String>> {
     let Some(region) = region else { return Ok(None) };
     let (own, store) = engine.lab(|lab| (lab.settings.region == region, lab.snapshots.regions.get(region).cloned()));

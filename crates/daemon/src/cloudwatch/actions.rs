@@ -33,12 +33,12 @@ use std::time::{Duration, Instant};
 const MOST_WAITING: usize = 64;
 /// Largest actions.toml, bytes: hundreds of actions.
 const MOST_FILE_BYTES: u64 = 64 << 10;
-/// How long an action may take, s: without a word of the file, and at most.
+/// Longest run of an action, s: the default, and the highest value that actions.toml may set.
 const TIMEOUT_S: u64 = 10;
 const MOST_TIMEOUT_S: u64 = 300;
 /// The user as whom a command runs without a word of the file.
 const USER: &str = "nobody";
-/// How often it is looked whether a command has ended.
+/// Interval between two looks at a running command.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Deserialize)]
@@ -183,7 +183,7 @@ impl Actions {
     }
 }
 
-/// A thread that panicked left the queue whole.
+/// Locks a mutex. A thread that panicked left the queue whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -200,7 +200,7 @@ fn check_command(name: &str, command: &CommandAction) -> Result<(), String> {
     }
 }
 
-/// User and group id of a user, from /etc/passwd.
+/// Returns the user and group id of a user, from /etc/passwd.
 fn ids_of(user: &str) -> Result<(u32, u32), String> {
     let text = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
     let ids = text.lines().find_map(|line| {
@@ -245,7 +245,7 @@ fn run(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<
     }
 }
 
-/// Address and path of `http://127.0.0.1:PORT/PATH`.
+/// Returns address and path of `http://127.0.0.1:PORT/PATH`.
 fn address(url: &str) -> Result<(SocketAddr, String), String> {
     let wrong = || format!("{url} is not http://127.0.0.1:PORT/PATH: webhooks stay on this machine");
     let rest = url.strip_prefix("http://127.0.0.1:").ok_or_else(wrong)?;

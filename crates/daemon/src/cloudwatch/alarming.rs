@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long after the end of a period it is evaluated, s: rows of a second are written when the
-/// next has begun.
+/// Delay between the end of a period and its evaluation, s: the row of a second is written when the
+/// next second has begun.
 const LAG_S: i64 = 2;
-/// How often the thread looks.
+/// Interval between two looks for alarms that are due.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Starts the threads that evaluate alarms and take their actions; they end with the lab.
@@ -59,7 +59,7 @@ fn act(engine: &Engine) {
     engine.actions.serve(&|| engine.is_stopping(), &note);
 }
 
-/// What an evaluation came to.
+/// Result of an evaluation.
 struct Verdict {
     state: State,
     reason: String,
@@ -113,8 +113,8 @@ impl Engine {
     }
 }
 
-/// Whether an alarm that ignores percentiles of few values has too few of them between two times
-/// (s). Without any, the data are missing, which has a rule of its own.
+/// Returns true if an alarm that ignores percentiles of few values has too few values between two
+/// times (s). Without any value the data are missing, which has a rule of its own.
 fn too_few_samples(spec: &AlarmSpec, reader: &mut Reader<'_>, (start_s, end_s): (i64, i64), now_s: i64) -> bool {
     let Some((least, counted)) = spec.least_samples() else { return false };
     let kept_s = now_s.min(start_s + headrace_cloudwatch::HOUR_S);

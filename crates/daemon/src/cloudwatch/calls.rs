@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 /// Most metrics in an answer of ListMetrics (API text, botocore 1.43).
 const METRICS_A_PAGE: usize = 500;
-/// How recent `recently_active` is (the same text: PT3H).
+/// Age up to which a metric is listed with `recently_active`, s (the same text: PT3H).
 const RECENT_S: i64 = 3 * HOUR_S;
 /// Most periods that GetMetricStatistics answers (CloudWatch user guide).
 const MOST_DATAPOINTS: usize = 1_440;
@@ -44,7 +44,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
 
-/// A time of a caller, rounded down to seconds.
+/// Reads a time of a caller, rounded down to seconds.
 fn time(parameter: &str, t_s: f64) -> Outcome<i64> {
     // Up to the year 9999.
     match t_s.is_finite() && (0.0..=253_402_300_799.0).contains(&t_s) {
@@ -57,7 +57,7 @@ fn refuse<T>(result: Result<T, Refusal>) -> Outcome<T> {
     result.map_err(of_refusal)
 }
 
-/// Values of metrics of your own.
+/// Adds values of metrics of the user's own.
 pub fn put_metric_data(engine: &Engine, args: PutMetrics) -> Outcome<()> {
     let data: Vec<Datum> = read("MetricData", args.data)?;
     refuse(lock(&engine.custom).put(&args.namespace, data, now_s()))
@@ -96,7 +96,7 @@ fn key(id: &headrace_cloudwatch::MetricId) -> String {
     format!("{}\u{0}{}\u{0}{}", id.namespace, id.name, dimensions.join("\u{1}"))
 }
 
-/// Statistics of a metric.
+/// Computes statistics of a metric.
 pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcome<MetricStatistics> {
     let dimensions: Vec<Dimension> = args.dimensions.map_or(Ok(Vec::new()), |dimensions| read("Dimensions", dimensions))?;
     let unit: Option<Unit> = refuse(args.unit.map(Unit::try_from).transpose())?;
@@ -145,7 +145,7 @@ pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcom
     Ok(MetricStatistics { label: args.name, datapoints })
 }
 
-/// Points of metrics and expressions.
+/// Computes points of metrics and expressions.
 pub fn get_metric_data(engine: &Engine, args: DataRequest) -> Outcome<MetricData> {
     let queries: Vec<Query> = read("MetricDataQueries", args.queries)?;
     if let Some(other) = queries.iter().filter_map(|query| query.account_id.as_deref()).find(|account| *account != ACCOUNT) {
@@ -169,7 +169,7 @@ pub fn get_metric_data(engine: &Engine, args: DataRequest) -> Outcome<MetricData
     Ok(pages(results, newest_first, most, from))
 }
 
-/// Number of a result and the last time that was given of it.
+/// Returns the number of a result, and the last time of it that an answer had.
 fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
     let wrong = || Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer.");
     let place = place(text)?;
@@ -178,7 +178,7 @@ fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
     Ok((index.parse().map_err(|_| wrong())?, t_s))
 }
 
-/// The results from a place on, as many points as an answer has.
+/// Returns the results from a place on, as many points as an answer has.
 fn pages(results: Vec<(String, String, Points)>, newest_first: bool, most: usize, from: Option<(usize, Option<i64>)>) -> MetricData {
     let (first, after) = from.unwrap_or((0, None));
     let (mut room, mut next) = (most, None);
@@ -218,7 +218,7 @@ pub fn put_alarm(engine: &Engine, args: PutAlarm) -> Outcome<()> {
         let rule = "it compares with a band of normal values, which the lab does not have; use GreaterThanThreshold or LessThanThreshold";
         return Err(of_refusal(Refusal::value("ComparisonOperator", other, rule)));
     }
-    // What is null was left out.
+    // A member that is null was left out.
     if let Some(members) = given.as_object_mut() {
         members.retain(|_, value| !value.is_null());
     }
@@ -351,7 +351,7 @@ pub fn set_alarm_state(engine: &Engine, args: AlarmState) -> Outcome<()> {
     engine.alarm_command(AlarmCommand::SetState { name, state, reason, reason_data }).map(drop)
 }
 
-/// What happened to alarms.
+/// Returns the history of alarms.
 pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHistory> {
     let kinds = ["ConfigurationUpdate", "StateUpdate", "Action"];
     if let Some(other) = args.kind.as_deref().filter(|kind| !kinds.contains(kind)) {
@@ -388,14 +388,14 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
     }))
 }
 
-/// The name in an alarm's ARN.
+/// Returns the name in an alarm's ARN.
 fn name_of(engine: &Engine, arn: &str) -> Outcome<String> {
     let prefix = format!("arn:aws:cloudwatch:{}:{ACCOUNT}:alarm:", region(engine));
     let name = arn.strip_prefix(&prefix).filter(|name| !name.is_empty());
     name.map(ToString::to_string).ok_or_else(|| of_refusal(Refusal::value("ResourceARN", arn, format_args!("an alarm of the lab has {prefix}NAME"))))
 }
 
-/// An alarm that is not there has another code where tags are asked for.
+/// Turns the error of an alarm that does not exist into the code it has where tags are asked for.
 fn tagged<T>(outcome: Outcome<T>) -> Outcome<T> {
     outcome.map_err(|problem| match problem.code.as_str() {
         "ResourceNotFound" => {
@@ -406,7 +406,7 @@ fn tagged<T>(outcome: Outcome<T>) -> Outcome<T> {
     })
 }
 
-/// Tags of an alarm.
+/// Returns the tags of an alarm.
 pub fn alarm_tags(engine: &Engine, arn: &str) -> Outcome<AlarmTags> {
     let name = name_of(engine, arn)?;
     let tags = engine.lab(|lab| lab.alarms.find(&name).map(|alarm| alarm.tags.clone())).map_err(of_control);
@@ -420,7 +420,7 @@ pub fn tag_alarm(engine: &Engine, args: AlarmTagRequest) -> Outcome<()> {
     tagged(engine.alarm_command(command)).map(drop)
 }
 
-/// Events after a cursor.
+/// Returns the events after a cursor.
 pub fn events_since(engine: &Engine, args: EventsRequest) -> Outcome<LabEvents> {
     let most = args.most.unwrap_or(MOST_EVENTS);
     if !(1..=MOST_EVENTS).contains(&most) {
@@ -439,7 +439,7 @@ pub fn events_since(engine: &Engine, args: EventsRequest) -> Outcome<LabEvents> 
     Ok(LabEvents { events, cursor: next.to_string(), lost: from.map_or(0, |_| lost) })
 }
 
-/// The NVMe statistics page of an attached volume.
+/// Returns the NVMe statistics page of an attached volume.
 pub fn nvme_statistics(engine: &Engine, args: StatisticsPageRequest) -> Outcome<StatisticsPage> {
     let record = engine.find(&args.volume)?;
     let members = record.members.len() as u32;

@@ -1,5 +1,5 @@
-//! What PutMetricData put: in memory, with a log of lines from which a new daemon reads the newest
-//! of it again.
+//! Values of PutMetricData: in memory, with a log of lines from which a new daemon reads the newest
+//! of them again.
 
 use crate::line_log::LineLog;
 use headrace_cloudwatch::{Code, Dimension, Distribution, MetricId, Refusal, Unit, MINUTE_S};
@@ -13,7 +13,7 @@ use std::path::Path;
 pub const MAX_METRICS: usize = 1_000;
 /// See [`MAX_METRICS`].
 pub const MAX_VALUES: usize = 200_000;
-/// How long values are kept, s: as long as CloudWatch keeps one-minute points, 15 days.
+/// Age up to which values are kept, s: 15 days, as CloudWatch keeps one-minute points.
 pub const KEPT_S: i64 = 15 * 86_400;
 /// Bytes of each of the log's two files.
 const LOG_BYTES: u64 = 16 << 20;
@@ -22,7 +22,7 @@ const MAX_DATA: usize = 1_000;
 const MAX_DATUM_VALUES: usize = 150;
 /// Values are within +-2^360 (the same text).
 const MAX_MAGNITUDE: f64 = 2.348_542_582_773_833_2e108;
-/// How far a timestamp may lie in the past and in the future, s (the same text).
+/// Largest distance of a timestamp from now into the past and into the future, s (the same text).
 const OLDEST_S: i64 = 14 * 86_400;
 const NEWEST_S: i64 = 2 * 3_600;
 
@@ -155,7 +155,7 @@ impl Custom {
     /// Opens the log of a lab and reads what is in it.
     ///
     /// # Errors
-    /// Its files cannot be read.
+    /// An [`io::Error`] if the files of the log cannot be read.
     pub fn open(folder: &Path, now_s: i64) -> io::Result<Custom> {
         let (log, lines) = LineLog::open(&folder.join("custom-metrics"), LOG_BYTES)?;
         let mut custom = Custom { log, metrics: BTreeMap::new(), values: 0 };
@@ -169,7 +169,7 @@ impl Custom {
     /// Adds values: all of them, or none.
     ///
     /// # Errors
-    /// What is wrong with the first that is wrong; too many metrics.
+    /// The refusal of the first datum that is not valid, or of too many metrics.
     pub fn put(&mut self, namespace: &str, data: Vec<Datum>, now_s: i64) -> Result<(), Refusal> {
         if namespace.starts_with("AWS/") {
             let words = format!("The value {namespace} for parameter Namespace is invalid: namespaces that begin with AWS/ belong to AWS.");
@@ -232,12 +232,12 @@ impl Custom {
         }
     }
 
-    /// The metrics, each with the time of its newest value.
+    /// Returns the metrics, each with the time of its newest value.
     pub fn metrics(&self) -> impl Iterator<Item = (&MetricId, i64)> {
         self.metrics.iter().filter_map(|(id, values)| Some((id, values.keys().next_back()?.0)))
     }
 
-    /// The values of a metric from `start_s` to before `end_s`.
+    /// Returns the values of a metric from `start_s` to before `end_s`.
     pub fn values(&self, id: &MetricId, start_s: i64, end_s: i64) -> Vec<(i64, Unit, Distribution)> {
         let Some(values) = self.metrics.get(id) else { return Vec::new() };
         let range = values.range((start_s, Unit::LEAST)..(end_s.max(start_s), Unit::LEAST));

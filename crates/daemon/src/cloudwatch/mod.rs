@@ -22,12 +22,12 @@ use crate::problem::Outcome;
 use headrace_cloudwatch::Refusal;
 use headrace_control::{refused_by_cloudwatch, Problem};
 
-/// A refusal with CloudWatch's code and sentence.
+/// Makes a refusal with CloudWatch's code and sentence.
 pub(crate) fn of_refusal(refusal: Refusal) -> Problem {
     refused_by_cloudwatch(refusal).problem().clone()
 }
 
-/// What the API wrote as JSON, as a type.
+/// Reads JSON that the API wrote into a type.
 pub(crate) fn read<T: serde::de::DeserializeOwned>(parameter: &str, value: serde_json::Value) -> Outcome<T> {
     serde_json::from_value(value).map_err(|error| {
         // A refusal that was made while reading says its code itself.

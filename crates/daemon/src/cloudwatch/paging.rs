@@ -2,12 +2,12 @@
 
 use headrace_cloudwatch::{Code, Refusal};
 
-/// The token of a place.
+/// Returns the token of a place.
 pub fn token(place: &str) -> String {
     place.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The place of a token.
+/// Reads the place from a token.
 ///
 /// # Errors
 /// It is not a token of [`token`].

@@ -27,7 +27,8 @@ pub struct Reader<'a> {
 /// Values with their time and unit.
 type Values = Vec<(i64, Unit, Distribution)>;
 
-/// What the metrics of a volume depend on: its own, then those of the members of an array.
+/// Returns the facts that the metrics of a volume depend on: first those of the volume itself, then
+/// those of the members of an array.
 fn facts_of_record(record: &VolumeRecord, limits: &[VolumeLimits]) -> Vec<VolumeFacts> {
     let members: Vec<VolumeFacts> = limits.iter().map(facts_of).collect();
     // An array publishes what its first member has, provisioned for all of them.
@@ -52,12 +53,12 @@ impl Engine {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at this time of the wall clock.
+    /// Makes a reader at this time of the wall clock.
     pub fn new(engine: &'a Engine, now_s: i64) -> Reader<'a> {
         Reader { engine, now_s, minutes: HashMap::new(), facts: HashMap::new() }
     }
 
-    /// The points of a metric in the periods of a window.
+    /// Returns the points of a metric in the periods of a window.
     pub fn points(&mut self, stat: &MetricStat, window: &Window) -> Points {
         let (Ok(id), Ok(statistic)) = (stat.metric.id(), stat.statistic()) else { return Points::new() };
         let values = self.values(&id, window.start_s, window.end_s);
@@ -65,8 +66,8 @@ impl<'a> Reader<'a> {
         aggregate(matching.map(|(t_s, _, distribution)| (*t_s, distribution)), window, statistic)
     }
 
-    /// The values of a metric from `start_s` to before `end_s`. Only whole minutes of the past are
-    /// published.
+    /// Returns the values of a metric from `start_s` to before `end_s`. Only whole minutes of the
+    /// past are published.
     pub fn values(&mut self, id: &MetricId, start_s: i64, end_s: i64) -> Values {
         let only = |name: &str| id.dimensions.get(name).filter(|_| id.dimensions.len() == 1);
         match id.namespace.as_str() {
@@ -79,7 +80,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The place of a dimension's value: `vol-...`, or `vol-...-m0` for a member.
+    /// Returns the place of a dimension's value: `vol-...`, or `vol-...-m0` for a member.
     fn place(&self, text: &str) -> Option<Place> {
         let count_members = |volume: &str| {
             let here = self.engine.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
@@ -119,8 +120,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The volumes whose metrics there are, with the members of arrays: those of the lab, and those
-    /// that were deleted at `since_s` or later.
+    /// Returns the volumes whose metrics there are, with the members of arrays: those of the lab,
+    /// and those that were deleted at `since_s` or later.
     fn places(&self, since_s: i64) -> Vec<Place> {
         let mut volumes: BTreeMap<String, u32> = self
             .engine
@@ -161,7 +162,7 @@ impl<'a> Reader<'a> {
         by_time.into_iter().filter_map(|(t_s, minutes)| Some((t_s, metric.unit, Distribution::single(metric.value(&minutes)?)))).collect()
     }
 
-    /// Every metric that has points, each with the time of its newest.
+    /// Returns every metric that has points, each with the time of its newest.
     pub fn metrics(&mut self) -> Vec<(MetricId, i64)> {
         let mut metrics = Vec::new();
         let mut newest_of_all = None;

@@ -12,9 +12,10 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a measurement of the path is used again: attaching many volumes measures once.
+/// Time for which a measurement of the path is used again, so that attaching many volumes measures
+/// once.
 const PATH_COUNTS_FOR: Duration = Duration::from_secs(60);
-/// How long the loop driver may take to release a device. A guess: it takes milliseconds.
+/// Longest wait for the loop driver to release a device. A guess: it takes milliseconds.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 
 impl Engine {
@@ -113,7 +114,7 @@ impl Engine {
         Ok(cost)
     }
 
-    /// What the volume has beyond what this machine can do, in words.
+    /// Returns sentences about the limits of the volume that this machine cannot reach.
     fn beyond(&self, record: &VolumeRecord, cost: &PathCost, unpaced: bool) -> Vec<String> {
         let Ok(limits) = self.lab(|lab| record.limits(&lab.settings)) else { return Vec::new() };
         if unpaced {
@@ -135,12 +136,12 @@ impl Engine {
         words
     }
 
-    /// The names by which a volume's device is found: in the lab's own folder, and, where that was
-    /// asked for, under the machine's /dev.
+    /// Returns the names by which a volume's device is found: in the lab's own folder, and, where
+    /// that was asked for, under the machine's /dev.
     fn links_of(&self, record: &VolumeRecord, name: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let dev = self.folder.join("dev");
-        // As the driver of an EC2 instance names them: the serial number is the id without its
-        // hyphen.
+        // The name is that of the driver of an EC2 instance: the serial number is the id without
+        // its hyphen.
         let by_serial = format!("nvme-Amazon_Elastic_Block_Store_{}", record.id.as_str().replace('-', ""));
         let own = vec![dev.join("by-id").join(record.id.as_str()), dev.join(name), dev.join("by-id").join(&by_serial)];
         let machine = match self.machine_links {
@@ -161,8 +162,8 @@ impl Engine {
             std::fs::rename(&fresh, link)?;
         }
         for link in machine {
-            // What this machine has under the name is not the lab's to replace, unless it leads to
-            // a loop device that is gone: an earlier daemon's.
+            // A file that this machine has under the name is not the lab's to replace, unless it is
+            // a link to a loop device that is gone, which an earlier daemon made.
             if std::fs::read_link(&link).is_ok_and(|to| is_loop(&to) && loopdev::file_of(&to).is_none()) {
                 let _ = std::fs::remove_file(&link);
             }
@@ -215,8 +216,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes away the block device, the attached volume and the links of a volume. What was
-    /// acknowledged is flushed first.
+    /// Takes away the block device, the attached volume and the links of a volume. Acknowledged
+    /// writes are flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
         let attached = lock(&self.volumes).get_mut(&record.id).and_then(|files| {
             files.used = Instant::now();
@@ -278,8 +279,8 @@ impl Engine {
         self.close_journal();
         if let Some(mount) = lock(&self.mount).take() {
             if let Err(error) = mount.unmount() {
-                // A device is still open elsewhere. Its users get I/O errors from now on; the mount
-                // is released when the last one closes it.
+                // A device is still open elsewhere. Programs that have it open get I/O errors from
+                // now on; the mount is released when the last of them closes it.
                 tracing::warn!("unmounting: {error}; detached while it is still in use");
                 if let Err(error) = stale_mounts::release(&self.folder.join("mnt")) {
                     tracing::warn!("taking the mount away: {error}");
@@ -295,7 +296,7 @@ fn is_loop(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("/dev/loop"))
 }
 
-/// The block device of an attached volume.
+/// Returns the block device of an attached volume.
 pub(crate) fn device_path(record: &VolumeRecord) -> Option<PathBuf> {
     Some(PathBuf::from(&record.attachment.as_ref()?.device.as_ref()?.device))
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long a block's token holds, seconds (EBS direct API text: 7 days).
+/// Validity of a block's token, s (EBS direct API text: 7 days).
 const TOKEN_HOLDS_S: u64 = 7 * 86_400;
 
 fn unix_s() -> u64 {
@@ -29,7 +29,8 @@ impl Engine {
         Err(refused(ErrorKind::IncorrectState, snapshot, rule, "Wait until it is completed: `headrace snapshot list`."))
     }
 
-    /// A token of a block: until when it holds, and a digest that only this daemon makes.
+    /// Makes the token of a block: the end of its validity, and a digest that only this daemon
+    /// makes.
     fn token(&self, snapshot: &SnapshotId, block: u64, until_s: u64) -> String {
         let inner = Sha256::new().chain_update(self.snapshots.secret).chain_update(format!("{snapshot}:{block}:{until_s}")).finalize();
         let outer = Sha256::new().chain_update(self.snapshots.secret).chain_update(inner).finalize();
@@ -48,7 +49,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Blocks of a snapshot, all or those that differ from an earlier one.
+    /// Returns the blocks of a snapshot, all or those that differ from an earlier one.
     pub(crate) fn snapshot_blocks(&self, snapshot: &str, since: Option<&str>, start: u64, limit: usize) -> Outcome<Blocks> {
         let record = self.completed(snapshot)?;
         let before = since.map(|since| self.completed(since)).transpose()?;
@@ -79,7 +80,7 @@ impl Engine {
         Ok(Blocks { blocks, next, size_gib: record.of.size_gib, tokens_until_s: until_s })
     }
 
-    /// The bytes of a block.
+    /// Returns the bytes of a block.
     pub(crate) fn snapshot_block(&self, snapshot: &str, block: u64, token: Option<&str>) -> Outcome<BlockData> {
         let record = self.completed(snapshot)?;
         if let Some(token) = token {

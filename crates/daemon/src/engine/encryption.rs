@@ -23,19 +23,19 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The encryption context of a volume's data key, as EBS has it (EBS user guide, "How EBS
+/// Returns the encryption context of a volume's data key, as EBS has it (EBS user guide, "How EBS
 /// encryption works").
 fn context_of(volume: &str) -> Context {
     Context::from([("aws:ebs:id".to_string(), volume.to_string())])
 }
 
 impl Engine {
-    /// A key by id, ARN or alias.
+    /// Returns a key by id, ARN or alias.
     pub fn key(&self, key: &str) -> Outcome<KeyRecord> {
         self.lab(|lab| lab.keys.find(&lab.settings, key).cloned()).map_err(of_control)
     }
 
-    /// A key that can be used now.
+    /// Returns a key that can be used now.
     pub fn usable_key(&self, key: &str) -> Outcome<KeyRecord> {
         self.lab(|lab| lab.keys.usable(&lab.settings, key).cloned()).map_err(of_control)
     }
@@ -60,7 +60,8 @@ impl Engine {
         self.key(&id)
     }
 
-    /// Whether what is encrypted under a key comes back: one that is elsewhere may not be for us.
+    /// Checks that a key decrypts a text that it encrypted: a key of another KMS may not be ours to
+    /// use.
     fn try_key(&self, id: &str) -> Outcome<()> {
         let mut drawn = [0u8; 32];
         keyring::draw(&mut drawn).map_err(|error| of_io("trying a key", &error))?;
@@ -101,16 +102,16 @@ impl Engine {
         self.command(&Command::Key(KeyCommand::VolumeKey { volume: record.id.to_string(), wrapped })).map(drop)
     }
 
-    /// The data key of a volume, unwrapped; none where the volume is not encrypted.
+    /// Returns the data key of a volume, unwrapped; None where the volume is not encrypted.
     ///
     /// # Errors
-    /// Its KMS key is disabled, will be deleted, or is gone.
+    /// An error if the KMS key is disabled, will be deleted, or is gone.
     pub fn data_key_of(&self, record: &VolumeRecord) -> Outcome<Option<Arc<SectorCipher>>> {
         let Some(encryption) = &record.encryption else { return Ok(None) };
         self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str()).map(Some)
     }
 
-    /// A data key, unwrapped. `context`: the id of what it was wrapped for.
+    /// Unwraps a data key. `context`: the id of what it was wrapped for.
     fn unwrapped(&self, key: &str, wrapped: &str, context: &str) -> Outcome<Arc<SectorCipher>> {
         self.usable_key(key).map_err(as_ec2)?;
         let wrapped =
@@ -133,7 +134,7 @@ impl Engine {
     /// Makes what seals and opens the blocks of a snapshot.
     ///
     /// # Errors
-    /// As [`Engine::data_key_of`].
+    /// The errors of [`Engine::data_key_of`].
     pub(crate) fn snapshot_cipher(&self, key: &SnapshotKey) -> Outcome<Arc<SnapshotCipher>> {
         self.cipher_known_as(key, &id_of_data_key(&key.wrapped))
     }
@@ -145,16 +146,16 @@ impl Engine {
         Ok(Arc::new(SnapshotCipher::new(cipher, id)))
     }
 
-    /// The data key of another lab's snapshot, wrapped under a key of this lab: the copy goes on
-    /// after a restart, when the other lab may be away.
+    /// Wraps the data key of another lab's snapshot under a key of this lab: the copy goes on after
+    /// a restart, when the other lab may be away.
     pub(crate) fn adopted(&self, data_key: &[u8; DATA_KEY_BYTES], kms_key: &str) -> Outcome<SnapshotKey> {
         let context = format!("source-{:016x}", random());
         let sealed = self.keyring.encrypt(kms_key, data_key, &context_of(&context))?;
         Ok(SnapshotKey { key: kms_key.to_string(), wrapped: BASE64_STANDARD.encode(sealed), context })
     }
 
-    /// The key of a copy: the one it names, else the default key of the lab, whichever key its
-    /// source has (EC2 API, CopySnapshot).
+    /// Returns the key of a copy: the one it names, else the default key of the lab, whichever key
+    /// its source has (EC2 API, CopySnapshot).
     pub(crate) fn key_of_copy(&self, is_source_encrypted: bool, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
         if encrypted == Some(false) {
             let problem = bad_input("encrypted", "cannot be false for a copy (EC2 API, CopySnapshot)", "Leave it out: the copy is encrypted as its source is.");
@@ -163,10 +164,11 @@ impl Engine {
         self.new_snapshot_key(encrypted.or(is_source_encrypted.then_some(true)), kms_key, "copy")
     }
 
-    /// The key of a snapshot that is put block by block: that of its parent, or as that of a new
-    /// volume. What is asked for with a parent, and what encryption by default does to one that is
-    /// not encrypted, are refused (EBS API, StartSnapshot, for the first; the second is the lab's
-    /// choice: the blocks of the parent are not encrypted, and the setting forbids that).
+    /// Returns the key of a snapshot that is put block by block: that of its parent, or as that of
+    /// a new volume. With a parent, an encryption or a key in the request is refused (EBS API,
+    /// StartSnapshot). Encryption by default with a parent that is not encrypted is refused too,
+    /// which is the lab's choice: the blocks of the parent are not encrypted, and the setting
+    /// forbids that.
     pub(crate) fn key_of_direct(&self, parent: Option<&str>, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
         let invalid = |value: &str, rule: &str, hint: &str| Err(bad_input(value, rule, hint).says("ValidationException", format!("{value} {rule}.")));
         let Some(parent) = parent else { return self.new_snapshot_key(encrypted, kms_key, "direct") };
@@ -196,7 +198,7 @@ impl Engine {
         key.map(|key| Ok(SnapshotKey { wrapped: self.wrapped_data_key(&key, &context)?, key, context })).transpose()
     }
 
-    /// The wrapped data key of a snapshot, as it lies next to it in the store.
+    /// Returns the wrapped data key of a snapshot, as it lies next to it in the store.
     pub(crate) fn wrapped_key(&self, snapshot: &str, key: &SnapshotKey) -> WrappedKey {
         let elsewhere = self.lab(|lab| lab.keys.keys.get(&key.key).and_then(|record| record.new.elsewhere.clone()));
         WrappedKey {
@@ -211,8 +213,8 @@ impl Engine {
         }
     }
 
-    /// The data key that a wrapped one is, where a key of this lab opens it: the same key, which
-    /// was imported, or, for one in a KMS elsewhere, any key of this lab that is that one.
+    /// Opens a wrapped data key with a key of this lab: the key that wrapped it, which was
+    /// imported, or, for a key in a KMS elsewhere, any key of this lab that stands for it.
     ///
     /// # Errors
     /// This lab does not have the key, or may not use it.
@@ -279,7 +281,7 @@ impl Engine {
     }
 }
 
-/// A wrapped data key whose KMS key this lab does not have.
+/// Makes the error of a wrapped data key whose KMS key this lab does not have.
 fn foreign_key(wrapped: &WrappedKey) -> Problem {
     let (what, hint) = match &wrapped.elsewhere {
         Some(there) => (format!("{there}, which no key of this lab is"), "Name it: `headrace lab key create --kms-endpoint URL --kms-key KEY`."),
@@ -292,12 +294,12 @@ fn foreign_key(wrapped: &WrappedKey) -> Problem {
     refused(ErrorKind::NotFound, &wrapped.snapshot, format!("is encrypted under the key {what}"), hint)
 }
 
-/// What tells a data key from others, in the manifests of snapshots.
+/// Returns the id of a data key in the manifests of snapshots: a digest of its wrapped form.
 pub(crate) fn id_of_data_key(wrapped: &str) -> String {
     Sha256::digest(wrapped.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What KMS refuses, as EC2 says it.
+/// Turns a refusal of KMS into EC2's.
 fn as_ec2(problem: headrace_control::Problem) -> headrace_control::Problem {
     match problem.code.as_str() {
         "NotFoundException" | "DisabledException" | "KMSInvalidStateException" => {

@@ -29,7 +29,7 @@ const LATENCY_MS: f64 = 100.0;
 const CUT_AFTER_S: f64 = 1.0;
 /// Faults of one volume: each is looked at for every request. A guess.
 const MOST_FAULTS: usize = 256;
-/// How often the progress of a rebuild is written down.
+/// Interval at which the progress of a rebuild is written to the journal.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// A fault that was set.
@@ -55,7 +55,7 @@ fn within(name: &str, value: Option<f64>, default: f64, least: f64, most: f64) -
     Err(bad_input(format!("{name} = {value}"), format!("must be {least} to {most}"), "Give it in the unit of its name."))
 }
 
-/// The fault injector knows faults by number, callers by name.
+/// Returns the name of a fault, by which callers know it; the fault injector knows it by number.
 fn fault_name(id: u64) -> String {
     fault_id(&mut || id)
 }
@@ -65,7 +65,7 @@ fn degradation(slow: Slowness, from: Nanos, until: Nanos) -> Degradation {
     Degradation { from, until, caps_per_mille: u64::from(caps_per_mille), extra_latency: Nanos::from_micros(extra_latency_us) }
 }
 
-/// The operations a fault is for; none: reads and writes.
+/// Returns the operations a fault is for; None for reads and writes.
 fn operation(named: Option<&str>) -> Outcome<Option<Op>> {
     match named {
         None | Some("any") => Ok(None),
@@ -154,7 +154,7 @@ impl Engine {
         Ok(FaultSet { seed: Some(seed), until: Nanos::NEVER, ..set })
     }
 
-    /// Faults of a volume's device that have not ended.
+    /// Returns the faults of a volume's device that have not ended.
     pub fn faults(&self, volume: &str) -> Outcome<Vec<FaultSet>> {
         let record = self.find(volume)?;
         let Some(attached) = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone()) else { return Ok(Vec::new()) };
@@ -284,15 +284,15 @@ impl Engine {
         Ok(true)
     }
 
-    /// What a step costs the members: a read of those it comes from, then a write of the new one,
-    /// one after the other.
+    /// Charges the members with a step of a rebuild: a read of the members that have the data, then
+    /// a write of the new member, one after the other.
     fn charge(&self, device_number: usize, record: &VolumeRecord, member: usize, offset: u64) {
         let count = record.members.len();
         let sources: Vec<usize> = match record.spec.raid {
             Some(RaidLevel::Raid5) => (0..count).filter(|&other| other != member).collect(),
             Some(RaidLevel::Raid10) => vec![member ^ 1],
-            // Its first half is also on the next member, its second half comes from the member
-            // before.
+            // The first half of a member is also on the next member, its second half comes from the
+            // member before.
             Some(RaidLevel::Raid10F2) if offset >= (record.spec.members[member].size_gib << 30) / 2 => vec![(member + count - 1) % count],
             Some(RaidLevel::Raid10F2) => vec![(member + 1) % count],
             _ => vec![(member + 1) % count],

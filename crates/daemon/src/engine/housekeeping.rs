@@ -1,4 +1,4 @@
-//! What happens without a call: modifications that are due, credits to note, rows of metrics.
+//! Work that no call asks for: modifications that are due, credits to note, rows of metrics.
 
 use crate::engine::{lock, Engine};
 use crate::metrics::{CreditUnit, Extra, Gauges, VolumeGauges};
@@ -12,10 +12,11 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often the engine looks for what is due: lab time may run much faster than the wall clock.
+/// Interval between two looks for work that is due. It is short because lab time may run much
+/// faster than the wall clock.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often rows of deleted volumes are looked at, whether they are too old: an hour, s.
+/// Interval between two looks for rows of deleted volumes that are too old, s: an hour.
 const EXPIRE_EVERY_S: u64 = 3_600;
 
 /// Starts the thread; it ends with the lab.
@@ -58,8 +59,8 @@ impl Engine {
         }
     }
 
-    /// Rows of what every attached volume did in the second that ends, and the credits of those
-    /// that did something. `next`: the second that begins.
+    /// Writes a row for every attached volume about the second that ends, and notes the credits of
+    /// those with requests. `next` is the second that begins.
     fn note_second(&self, next: u64) {
         let mut noting = lock(&self.noting);
         let second = std::mem::replace(&mut noting.second, next);
@@ -88,8 +89,8 @@ impl Engine {
         }
     }
 
-    /// The rows of a volume and its members in a second, or in a part of it. Says whether the
-    /// volume was used.
+    /// Writes the rows of a volume and its members for a second, or for a part of it. Says whether
+    /// the volume was used.
     fn note_volume(&self, second: u64, id: &VolumeId, attached: &AttachedVolume, is_part: bool) -> bool {
         let sample = attached.meter.take(self.devices.clock.now());
         let credits = self.lab(|lab| lab.volumes.get(id).map_or(CreditUnit::Ios, credit_unit));
@@ -126,8 +127,8 @@ impl Engine {
         }
     }
 
-    /// What was answered in this second to the users of a volume that was detached under them. No
-    /// time of an attachment is counted for it.
+    /// Notes the requests that were answered in this second to users of a volume that was detached
+    /// while they had it open. No time of an attachment is counted for it.
     fn note_parting(&self, second: u64, id: &VolumeId, parting: &AttachedVolume, is_part: bool) {
         let sample = Sample { span_ns: 0, idle_ns: 0, ..parting.meter.take(self.devices.clock.now()) };
         let Some(record) = self.lab(|lab| lab.volumes.get(id).cloned()).filter(|_| sample.ops != [0, 0]) else { return };
@@ -138,7 +139,7 @@ impl Engine {
         self.note_row(second, id, None, &sample, &extra, is_part);
     }
 
-    /// The lowest credit balance of a volume's members, percent.
+    /// Returns the lowest credit balance of a volume's members, percent.
     pub(crate) fn lowest_balance(&self, device_number: usize) -> Option<f64> {
         self.devices.balances(device_number).into_iter().flatten().map(|balance| balance.percent()).min_by(f64::total_cmp)
     }
@@ -148,7 +149,7 @@ impl Engine {
         (balances.ios.map(|balance| balance.percent()), balances.bytes.map(|balance| balance.percent()))
     }
 
-    /// Requests in flight at an attached volume.
+    /// Returns the number of requests in flight at an attached volume.
     pub(crate) fn queue_length(&self, record: &VolumeRecord) -> Outcome<u32> {
         let attached = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
         let hint = format!("Run `headrace volume attach {}` first.", record.label());
@@ -156,7 +157,7 @@ impl Engine {
         Ok(attached.meter.in_flight())
     }
 
-    /// What the Prometheus endpoint shows.
+    /// Returns the text of the Prometheus endpoint.
     pub fn exposition(&self) -> String {
         let attached: Vec<_> =
             lock(&self.volumes).iter().filter_map(|(id, files)| Some((id.to_string(), files.device_number, files.attached.clone()?))).collect();

@@ -14,11 +14,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a loader waits after an error of the object store. A guess.
+/// Wait of a loader after an error of the object store. A guess.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 impl Engine {
-    /// A volume's blocks that are still in its snapshot; none: it was made empty, or is loaded.
+    /// Returns a volume's blocks that are still in its snapshot; None if it was made empty, or is
+    /// loaded.
     fn restored(&self, volume: &VolumeId) -> Option<Arc<Restored>> {
         lock(&self.volumes).get(volume).and_then(|files| files.restored.clone())
     }
@@ -34,8 +35,9 @@ impl Engine {
         self.devices.change(&ModelChange::Put { device: device_number, saved });
     }
 
-    /// Where the bytes of a volume come from that is made from a snapshot and not loaded yet. Which
-    /// blocks that has is kept with the volume: it opens while the object store is away, too.
+    /// Returns the blocks that a volume is made from; None if it has no snapshot or is loaded. The
+    /// list of the snapshot's blocks is kept with the volume, so the volume opens while the object
+    /// store is away, too.
     pub(crate) fn origin_of(&self, record: &VolumeRecord) -> io::Result<Option<Origin>> {
         let Some(origin) = record.origin.as_ref().filter(|origin| !origin.loaded) else { return Ok(None) };
         let snapshot = origin.snapshot.as_str();
@@ -52,13 +54,13 @@ impl Engine {
         Ok(Some(Origin { manifest: Arc::new(manifest), objects: objects.clone(), cipher: self.cipher_of_origin(record)? }))
     }
 
-    /// Checks that a snapshot can be had before a volume is made from it. Where the object store is
-    /// away nothing is made, and the same call may be made again.
+    /// Checks that a snapshot can be had before a volume is made from it. While the object store is
+    /// away, no volume is made, and the same call may be made again.
     pub(crate) fn look_for_snapshot(&self, snapshot: Option<&str>) -> Outcome<()> {
         let record = snapshot.and_then(|snapshot| self.lab(|lab| lab.snapshots.find(snapshot).cloned()).ok());
         match record.filter(|record| record.state == SnapshotState::Completed) {
             Some(record) => self.manifest(&record.id).map(drop).map_err(|error| of_io(format!("the snapshot {}", record.id), &error)),
-            // What is wrong with it is said by the decision.
+            // The decision names the fault of another snapshot.
             None => Ok(()),
         }
     }
@@ -134,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Blocks of a volume that are still in its snapshot, page by page.
+    /// Returns the blocks of a volume that are still in its snapshot, page by page.
     pub(crate) fn cold_blocks(&self, volume: &str, start: u64, limit: usize) -> Outcome<ColdBlocks> {
         let record = self.find(volume)?;
         let Some(restored) = self.files_of(&record, |files| files.restored.clone())? else { return Ok(ColdBlocks { blocks: Vec::new(), next: None, left: 0 }) };
@@ -143,8 +145,8 @@ impl Engine {
         Ok(ColdBlocks { next: cold.next(), blocks, left: restored.cold_blocks() })
     }
 
-    /// Blocks of a volume's snapshot, and how many are not loaded. Opens a volume of which that is
-    /// not known.
+    /// Returns the number of blocks of a volume's snapshot, and of those that are not loaded. Opens
+    /// a volume of which that is not known.
     fn cold_of(&self, record: &VolumeRecord) -> (u64, u64) {
         let counts = |restored: &Arc<Restored>| (restored.manifest().blocks(), restored.cold_blocks());
         if let Some(restored) = self.restored(&record.id) {
@@ -154,7 +156,8 @@ impl Engine {
         resting.or_else(|| self.files_of(record, |files| files.restored.as_ref().map(counts)).ok().flatten()).unwrap_or((0, 0))
     }
 
-    /// How far a volume is loaded from its snapshot; none: it was made empty.
+    /// Returns the progress of loading a volume from its snapshot; None if the volume was made
+    /// empty.
     pub(crate) fn initialization(&self, record: &VolumeRecord) -> Option<InitializationView> {
         if record.source_volume.is_some() {
             return Some(self.copy_progress(record));

@@ -64,7 +64,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Where a lab of the whole machine lives.
+/// Folder of the lab that serves the whole machine.
 pub const DEFAULT_FOLDER: &str = "/var/lib/headrace";
 const DEFAULT_SOCKET: &str = "/run/headrace/lab.sock";
 
@@ -85,10 +85,10 @@ pub struct Options {
     /// Day of the limits of new volumes, YYYY-MM-DD, or `newest`. Else as it was.
     #[arg(long)]
     pub as_of: Option<String>,
-    /// How many times as fast as the wall modifications go. Device timing is never scaled.
+    /// Speed of modifications: a multiple of the wall clock's. Device timing is never scaled.
     #[arg(long)]
     pub time_scale: Option<u32>,
-    /// Where the blocks of snapshots lie: file:///FOLDER or s3://BUCKET/PREFIX. Else as it was; at
+    /// Store of the blocks of snapshots: file:///FOLDER or s3://BUCKET/PREFIX. Else as it was; at
     /// first, the folder `snapshots` of the lab.
     #[arg(long)]
     pub snapshot_store: Option<String>,
@@ -96,7 +96,7 @@ pub struct Options {
     /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
     pub metrics_port: u16,
-    /// Whether links are made under /dev too, as an instance of EC2 has them: /dev/xvdba, and
+    /// True to make links under /dev too, as an instance of EC2 has them: /dev/xvdba, and
     /// /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0...; names that exist stay as they are.
     #[arg(long)]
     pub machine_links: bool,
@@ -106,7 +106,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The socket's path.
+    /// Returns the socket's path.
     pub fn socket(&self) -> PathBuf {
         match &self.socket {
             Some(path) => path.clone(),
@@ -115,7 +115,7 @@ impl Options {
     }
 }
 
-/// The socket of a lab that was told no other.
+/// Returns the socket of a lab that was started without one of its own.
 pub(crate) fn socket_of(data_dir: &Path) -> PathBuf {
     match data_dir.as_os_str() == DEFAULT_FOLDER {
         true => PathBuf::from(DEFAULT_SOCKET),
@@ -127,11 +127,11 @@ pub(crate) fn socket_of(data_dir: &Path) -> PathBuf {
 pub struct Engine {
     /// Folder of the lab.
     pub folder: PathBuf,
-    /// Where callers reach it.
+    /// Socket of the lab.
     pub socket: PathBuf,
-    /// When it was started.
+    /// Time of the start.
     pub started: Instant,
-    /// What volumes did.
+    /// Metrics of the volumes.
     pub metrics: Store,
     /// Metrics of users.
     pub(crate) custom: Mutex<Custom>,
@@ -139,11 +139,11 @@ pub struct Engine {
     pub(crate) actions: Actions,
     /// Mounts and loop devices of an earlier daemon, released at the start.
     pub stale_mounts: StaleMounts,
-    /// Why the journal was shortened at the start, in words.
+    /// Sentence about the journal's end that was cut off at the start; None if it was whole.
     pub repaired: Option<String>,
     /// Port of 127.0.0.1 at which another process serves the metrics; 0: none does.
     pub metrics_port: u16,
-    /// Whether links are made under the machine's own /dev too.
+    /// True if links are made under the machine's own /dev too.
     pub(crate) machine_links: bool,
     pub(crate) devices: Arc<Devices>,
     pub(crate) keyring: Keyring,
@@ -176,7 +176,8 @@ impl Engine {
     pub fn open(options: &Options) -> Outcome<Arc<Engine>> {
         let folder = make_folder(&options.data_dir)?;
         if options.group.is_some() {
-            // Its members must reach the socket in it; what else is there stays closed.
+            // Members of the group must reach the socket in it; the other files in the folder stay
+            // closed.
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o711)).map_err(|error| of_io("opening the folder to the group", &error))?;
         }
         let (journal, recovered) = Journal::open(&folder).map_err(of_journal)?;
@@ -313,7 +314,7 @@ impl Engine {
 
     /// Opens a volume's files and puts it into the model.
     pub(crate) fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
-        // Its files may be made anew while others had them open.
+        // The files of a copy may be made anew while others have them open.
         if record.is_being_copied() {
             let hint = "Wait until it is available: `headrace volume list`.";
             return Err(refused(ErrorKind::IncorrectState, record.label(), "is creating: its bytes are still being copied", hint));
@@ -324,7 +325,7 @@ impl Engine {
         let key = match self.data_key_of(record) {
             Ok(Some(cipher)) => DataKey::Open(cipher),
             Ok(None) => DataKey::None,
-            // Its credits, faults and size can still be worked with.
+            // Without its key, the volume's credits, faults and size can still be worked with.
             Err(_) => DataKey::Missing,
         };
         let origin = if matches!(key, DataKey::Missing) { Ok(None) } else { self.origin_of(record) };
@@ -337,7 +338,7 @@ impl Engine {
             self.devices.change(&ModelChange::Balance { device: device_number, member: Some(member), percent });
         }
         for (index, member) in record.members.iter().enumerate() {
-            // What was saved may have it already.
+            // The saved device may have the event already.
             if device.members[index].degradations.iter().all(|event| event.until != Nanos::NEVER) {
                 self.slow_in_model(device_number, index, &member.state);
             }
@@ -418,12 +419,12 @@ impl Engine {
         Ok(events)
     }
 
-    /// What was done under a client token; none: nothing yet.
+    /// Returns the record of a client token; None if no call has used it yet.
     pub fn used_token(&self, token: &ClientToken) -> Outcome<Option<UsedToken>> {
         self.lab(|lab| lab.tokens.find(token).map(|used| used.cloned())).map_err(of_control)
     }
 
-    /// What is due, without applying it.
+    /// Returns the events that are due, without applying them.
     pub(crate) fn due_events(&self) -> Vec<Event> {
         let mut state = lock(&self.state);
         let now_ms = self.lab_ms_of(&state);
@@ -462,7 +463,7 @@ impl Engine {
         write_waiting(&mut lock(&self.state))
     }
 
-    /// Everything to disk, before the end.
+    /// Forces everything to disk, before the end.
     pub(crate) fn close_journal(&self) {
         let mut state = lock(&self.state);
         let all = Checkpoint { lab: state.lab.clone(), balances: state.balances.clone() };
@@ -475,12 +476,12 @@ impl Engine {
         state.clock.lab_ms(self.started.elapsed().as_nanos() as u64)
     }
 
-    /// Lab time.
+    /// Returns the lab time, Unix milliseconds.
     pub fn lab_ms(&self) -> u64 {
         self.lab_ms_of(&lock(&self.state))
     }
 
-    /// Device time that a stretch of lab time takes.
+    /// Returns the device time that a stretch of lab time takes.
     pub(crate) fn device_span(&self, lab_ms: u64) -> Nanos {
         let scale = self.lab(|lab| u64::from(lab.settings.time_scale));
         Nanos(lab_ms.saturating_mul(1_000_000) / scale.max(1))
@@ -495,7 +496,7 @@ impl Engine {
         look(&lock(&self.state).lab)
     }
 
-    /// A volume by id or name.
+    /// Returns a volume by id or name.
     pub fn find(&self, volume: &str) -> Outcome<VolumeRecord> {
         self.lab(|lab| lab.find(volume).cloned()).map_err(of_control)
     }
@@ -509,18 +510,18 @@ impl Engine {
         self.folder.join("volumes")
     }
 
-    /// Whether it is going down.
+    /// Returns true if the lab is going down.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Whether it is down: devices gone, everything on disk. Before that the process must not end:
-    /// a flush that waits for its own threads would never.
+    /// Returns true if the lab is down: devices gone, everything on disk. The process must not end
+    /// before: a flush that waits for its own threads would never end.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Acquire)
     }
 
-    /// The volumes as devices of the model.
+    /// Returns the volumes as devices of the model.
     pub fn devices(&self) -> &Arc<Devices> {
         &self.devices
     }

@@ -40,7 +40,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What happens by itself, as of now: volumes that grow do so as they begin to optimize.
+    /// Applies the events that are due now; volumes that grow do so as they begin to optimize.
     pub(crate) fn pass_due(&self) -> Outcome<()> {
         let _due = lock(&self.due);
         for event in self.due_events() {
@@ -50,7 +50,8 @@ impl Engine {
                     let reason = format!("{}: {}", problem.value, problem.rule);
                     self.command(&Command::ModifyFailed { volume: volume.to_string(), reason })?;
                     self.undo_in_model(volume.as_str())?;
-                    // What else was due may have changed with it: asked again in a moment.
+                    // Other due events may have changed with it: the next round asks for them
+                    // again.
                     return Ok(());
                 }
             }
@@ -88,7 +89,7 @@ impl Engine {
         result.map_err(|error| of_io(format!("telling {} its new size", device.display()), &error))
     }
 
-    /// A modification that failed leaves the limits as they were.
+    /// Restores the limits in the model after a modification that failed.
     fn undo_in_model(&self, volume: &str) -> Outcome<()> {
         let record = self.find(volume)?;
         let device_number = self.device_number(&record)?;
@@ -99,7 +100,7 @@ impl Engine {
         Ok(())
     }
 
-    /// All modifications, newest last.
+    /// Returns all modifications, newest last.
     pub fn modifications(&self, volume: Option<&str>) -> Outcome<Vec<(VolumeRecord, Modification)>> {
         let records = match volume {
             Some(volume) => vec![self.find(volume)?],

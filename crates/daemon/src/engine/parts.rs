@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often an idle worker looks whether the lab goes down.
+/// Interval at which an idle worker checks if the lab goes down.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The second whose rows are being counted, and devices that were detached while requests waited.
@@ -32,12 +32,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The wall clock, Unix milliseconds.
+/// Returns the wall clock, Unix milliseconds.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
 }
 
-/// A random number from the operating system.
+/// Draws a random number from the operating system.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
@@ -45,18 +45,19 @@ pub(crate) fn random() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// What is known of a resting volume without opening it.
+/// Facts about a resting volume that need no opening of its files.
 #[derive(Default)]
 pub(crate) struct Resting {
     /// Bytes that its files take on the disk.
     pub(crate) allocated: Option<u64>,
     /// Blocks of its snapshot, and how many of them are not loaded.
     pub(crate) cold: Option<(u64, u64)>,
-    /// Its device in the model, as it was left; made when someone first asks for its credits.
+    /// Device of the volume in the model, with the state at its last use; made at the first
+    /// question for its credits.
     pub(super) device: Option<Device>,
 }
 
-/// What limits follow from.
+/// Key of the remembered limits: storage, date, and instance type.
 type LimitsKey = (StorageSpec, NaiveDate, Option<String>);
 /// Limits that were worked out.
 pub(crate) type KnownLimits = HashMap<LimitsKey, Arc<Vec<VolumeLimits>>>;
@@ -68,7 +69,7 @@ pub(crate) struct Put {
     pub(super) checksums: Mutex<BTreeMap<u64, [u8; 32]>>,
 }
 
-/// What a worker does.
+/// Work of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Job {
     /// Stores the blocks of a pending snapshot.
@@ -86,16 +87,16 @@ pub(super) struct Jobs {
     pub(super) cancels: HashMap<SnapshotId, Arc<AtomicBool>>,
 }
 
-/// What the engine knows of snapshots in addition to their records.
+/// State of the engine about snapshots in addition to their records.
 pub(crate) struct SnapshotWork {
-    /// Where the blocks of this lab's snapshots lie.
+    /// Store of the blocks of this lab's snapshots.
     pub(crate) objects: Objects,
     pub(super) jobs: Mutex<Jobs>,
     pub(super) wake: Condvar,
     pub(super) instants: Mutex<HashMap<SnapshotId, Instant>>,
     /// The copies of volumes that are under way: the source at the instant of each.
     pub(super) copies: Mutex<HashMap<VolumeId, Instant>>,
-    /// Their blocks, and how many of them are still to come.
+    /// Blocks of those copies, and the number of blocks that are still to come.
     pub(super) to_copy: Mutex<HashMap<VolumeId, (u64, u64)>>,
     pub(super) manifests: Mutex<VecDeque<(SnapshotId, Arc<Manifest>)>>,
     /// Secret of the block tokens; they end with the daemon.
@@ -129,7 +130,7 @@ impl SnapshotWork {
         self.wake.notify_all();
     }
 
-    /// The first job whose chain has none under way; none when it waited for a while in vain.
+    /// Takes the first job whose chain has none under way; None when it waited for a while in vain.
     pub(super) fn take(&self) -> Option<(String, Job, u32)> {
         let mut jobs = lock(&self.jobs);
         let position = jobs.queue.iter().position(|(chain, ..)| !jobs.busy.contains(chain));
@@ -169,7 +170,7 @@ impl SnapshotWork {
     }
 }
 
-/// The snapshots that events begin, with their volumes.
+/// Returns the snapshots that events begin, with their volumes.
 pub(crate) fn started(events: &[Event]) -> Vec<(SnapshotId, Option<VolumeId>)> {
     let of = |event: &Event| match &event.change {
         Change::Snapshot(SnapshotChange::Started { snapshot, new }) => Some((snapshot.clone(), new.volume.clone())),

@@ -1,5 +1,6 @@
 //! Volumes that nobody uses rest: their files are closed, they have no number in the model, and
-//! they cost a record. What needs one opens it again; what only looks does not.
+//! they cost a record. A call that needs the files opens them again; a call that only reads facts
+//! does not.
 //!
 //! Credits of a resting volume flow on: they were noted when it went to rest, and a balance at any
 //! later time follows from that.
@@ -16,8 +17,8 @@ use headrace_store::{Backing, PowerCut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a volume must not have been used before it rests. A call uses the number of a device at
-/// once; ten seconds are a guess far beyond that.
+/// Time without use after which a volume rests. A call uses the number of a device at once; ten
+/// seconds are a guess far beyond that.
 const IDLE_FOR: Duration = Duration::from_secs(10);
 /// An encrypted one sooner: its key is in memory as long as it is open.
 const ENCRYPTED_IDLE_FOR: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ const MOST_LIMITS: usize = 4_096;
 type Opened = (usize, Arc<PowerCut>, Option<Arc<AttachedVolume>>);
 
 impl Engine {
-    /// The number of a volume's device in the model; opens a volume that rests.
+    /// Returns the number of a volume's device in the model; opens a volume that rests.
     pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
         let find_open = || {
             let mut volumes = lock(&self.volumes);
@@ -48,14 +49,14 @@ impl Engine {
         find_open().ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume list`."))
     }
 
-    /// An open volume; opens one that rests.
+    /// Calls a function with an open volume; opens one that rests.
     pub(crate) fn files_of<R>(&self, record: &VolumeRecord, look: impl FnOnce(&mut VolumeFiles) -> R) -> Outcome<R> {
         self.device_number(record)?;
         let mut volumes = lock(&self.volumes);
         volumes.get_mut(&record.id).map(look).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))
     }
 
-    /// A volume that is open already.
+    /// Returns a volume that is open already.
     pub(crate) fn opened(&self, id: &VolumeId) -> Option<Opened> {
         lock(&self.volumes).get(id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()))
     }
@@ -99,7 +100,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What each member of a volume delivers, remembered.
+    /// Returns the limits of each member of a volume, and remembers them.
     pub(crate) fn limits(&self, record: &VolumeRecord) -> Outcome<Arc<Vec<VolumeLimits>>> {
         let key = (record.spec.clone(), record.as_of, self.lab(|lab| lab.settings.instance_type.clone()));
         if let Some(cached) = lock(&self.known_limits).get(&key) {
@@ -114,8 +115,8 @@ impl Engine {
         Ok(limits)
     }
 
-    /// Credit balances of a volume's members as they are now; none for members without credits.
-    /// Opens nothing.
+    /// Returns the credit balances of a volume's members as they are now; None for members without
+    /// credits. Opens nothing.
     pub(crate) fn balances_of(&self, record: &VolumeRecord) -> Vec<Option<Balance>> {
         if let Some((device_number, ..)) = self.opened(&record.id) {
             return self.devices.balances(device_number);
@@ -146,7 +147,8 @@ impl Engine {
         Ok(device)
     }
 
-    /// A volume's device as it was left, and when; new, where it was never used.
+    /// Returns the device of a volume and the time of its last use; a new device if it was never
+    /// used.
     pub(crate) fn saved_as_left(&self, record: &VolumeRecord, limits: &[VolumeLimits]) -> Outcome<(SavedDevice, Nanos)> {
         let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
         let device = saved.and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));

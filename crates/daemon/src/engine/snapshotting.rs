@@ -30,7 +30,7 @@ use std::time::Duration;
 /// Uploads, copies and removals at once: one stores while another waits for its reads. A guess for
 /// the machine of a lab, where the volumes themselves need the processors.
 const WORKERS: usize = 2;
-/// How long a worker leaves a store alone that failed, before it tries the same job again.
+/// Wait of a worker after an error of a store, before it tries the same job again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// Tries of an upload before the snapshot is given up. A guess: a store that is away for some
 /// seconds does no harm.
@@ -118,7 +118,7 @@ impl Engine {
         self.begin_instants(&events)
     }
 
-    /// What a schedule makes, and what its retention deletes.
+    /// Makes the snapshots that schedules have due, and deletes those past their retention.
     pub(crate) fn run_schedules(&self) -> Outcome<()> {
         let now_ms = self.lab_ms();
         for schedule in self.lab(|lab| lab.snapshots.schedules_due(now_ms)) {
@@ -132,7 +132,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The instant of what was decided. Where it cannot be taken, nothing remains.
+    /// Takes the instant of the snapshots that events begin. If it cannot be taken, nothing
+    /// remains.
     fn begin_instants(&self, events: &[Event]) -> Outcome<Vec<SnapshotId>> {
         let snapshots = started(events);
         let ids: Vec<SnapshotId> = snapshots.iter().map(|(id, _)| id.clone()).collect();
@@ -175,7 +176,7 @@ impl Engine {
         let events = self.command(&Command::Snapshot(SnapshotCommand::Copy(request)))?;
         let (id, _) = started(&events).pop().ok_or_else(|| could_not("snapshot", "was not made", "Try again."))?;
         match refused {
-            // As at AWS: the copy is there, and says why it failed.
+            // The copy exists and says why it failed, as at AWS.
             Some(problem) => self.fail_snapshot(&id, &key_not_accessible(&problem).to_string()),
             None => self.snapshots.put(id.as_str(), Job::Store(id.clone())),
         }
@@ -187,9 +188,10 @@ impl Engine {
         Ok(CopyRequest { key: self.key_of_copy(own.of.encryption.is_some(), encrypted, kms_key)?, ..request })
     }
 
-    /// A copy from another object store, and why its source's key cannot be had. Its data key comes
-    /// from the lab that has it, or lies wrapped in the store under a key that this lab has too; it
-    /// is kept here wrapped under the key of the copy.
+    /// Makes the request for a copy from another object store, and the reason why its source's key
+    /// cannot be had. The data key of the source comes from the lab that has it, or lies wrapped in
+    /// the store under a key that this lab has too; it is kept here wrapped under the key of the
+    /// copy.
     fn copy_of_another(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<(CopyRequest, Option<Problem>)> {
         let id: SnapshotId = request.snapshot.parse().map_err(of_control)?;
         let named = request.store.clone().unwrap_or_default();
@@ -233,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// What another lab needs for a copy.
+    /// Returns the facts that another lab needs for a copy.
     pub(crate) fn offer_snapshot(&self, snapshot: &str) -> Outcome<SnapshotOffer> {
         let record = self.completed(snapshot)?;
         let key = record.of.encryption;
@@ -274,7 +276,7 @@ impl Engine {
             self.snapshots.done(&chain, &job);
             match outcome {
                 Ok(()) => self.finish_deletions(),
-                // What was interrupted goes on after the next start.
+                // An interrupted job goes on after the next start.
                 Err(_) if self.is_stopping() => {}
                 Err(error) => self.retry(&chain, job, tries + 1, &error),
             }
@@ -305,8 +307,8 @@ impl Engine {
         }
     }
 
-    /// Whether a snapshot cannot be stored because its key is disabled, or will be deleted: that
-    /// can be taken back, so it is not given up.
+    /// Returns true if a snapshot cannot be stored because its key is disabled or will be deleted.
+    /// Both can be taken back, so the snapshot is not given up.
     fn waits_for_key(&self, snapshot: &SnapshotId) -> bool {
         self.lab(|lab| {
             // A copy fails as on AWS.
@@ -366,7 +368,7 @@ impl Engine {
     }
 
     /// Opens the files of a snapshot's volume anew where they were opened without their key, and
-    /// the key can be used by now. Its instants lie on disk, and are found again.
+    /// the key can be used by now. The instants of the volume lie on disk, and are found again.
     fn open_with_key(&self, volume: &VolumeId) -> Outcome<()> {
         let _work = lock(&self.work);
         let is_locked = lock(&self.volumes).get(volume).is_some_and(|files| files.locked);
@@ -415,8 +417,8 @@ impl Engine {
         key.map_or(Ok(()), |key| self.wrapped_key(record.id.as_str(), key).store(&self.snapshots.objects))
     }
 
-    /// The snapshot whose stored blocks this one uses: that since which it is known what changed,
-    /// else the newest of the same volume, else the one the volume was made from.
+    /// Returns the snapshot whose stored blocks this one uses: that since which it is known what
+    /// changed, else the newest of the same volume, else the one the volume was made from.
     fn parent_of(&self, record: &SnapshotRecord, instant: &Instant) -> Option<Arc<Manifest>> {
         let since = instant.changes().map(|(since, _)| since.to_string());
         let candidates: Vec<SnapshotId> = self.lab(|lab| {
@@ -465,8 +467,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what only this snapshot refers to. Its own segments are looked at once more: an
-    /// upload that was given up, or a removal that a crash ended, leaves some without a manifest.
+    /// Removes what only this snapshot refers to. Segments of the snapshot are searched for once
+    /// more: an upload that was given up, or a removal that a crash ended, leaves some without a
+    /// manifest.
     fn remove_objects(&self, snapshot: &SnapshotId) -> io::Result<()> {
         let objects = &self.snapshots.objects;
         let stored: HashSet<String> = objects.list("manifests/")?.into_iter().map(|listed| listed.name).collect();
@@ -493,7 +496,7 @@ impl Engine {
         }
     }
 
-    /// Whether a volume's bytes are still needed by a snapshot or a copy.
+    /// Returns true if a snapshot or a copy still needs the bytes of a volume.
     pub(crate) fn is_being_stored(&self, volume: &VolumeId) -> bool {
         self.lab(|lab| {
             let mut pending = lab.snapshots.pending.iter().filter_map(|id| lab.snapshots.records.get(id));
@@ -517,7 +520,8 @@ impl Engine {
         }
     }
 
-    /// What is noted of changes is on disk: the next snapshot stores only what changed.
+    /// Writes the notes about changed blocks to disk, so that the next snapshot stores only the
+    /// blocks that changed.
     pub(crate) fn close_capture(&self, volume: &VolumeId) {
         let capture = lock(&self.volumes).get(volume).map(|files| files.capture.clone());
         if let Some(Err(error)) = capture.map(|capture| capture.close()) {
@@ -525,7 +529,7 @@ impl Engine {
         }
     }
 
-    /// The same of all that are open.
+    /// Closes the captures of all open volumes.
     pub(crate) fn close_captures(&self) {
         let open: Vec<VolumeId> = lock(&self.volumes).keys().cloned().collect();
         open.iter().for_each(|volume| self.close_capture(volume));
@@ -543,7 +547,7 @@ impl Engine {
         }
     }
 
-    /// The manifest of a completed snapshot.
+    /// Returns the manifest of a completed snapshot.
     pub(crate) fn manifest(&self, snapshot: &SnapshotId) -> io::Result<Arc<Manifest>> {
         if let Some((_, manifest)) = lock(&self.snapshots.manifests).iter().find(|(id, _)| id == snapshot) {
             return Ok(manifest.clone());
@@ -555,12 +559,13 @@ impl Engine {
         Ok(manifest)
     }
 
-    /// What opens the blocks of the snapshot that a volume is made from.
+    /// Returns the cipher that opens the blocks of the snapshot that a volume is made from; None if
+    /// they are not encrypted.
     pub(crate) fn cipher_of_origin(&self, record: &VolumeRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
         record.origin.as_ref().and_then(|origin| origin.encryption.as_ref()).map(|key| self.opened_key(key)).transpose()
     }
 
-    /// What seals the blocks of a snapshot; none: they are not encrypted.
+    /// Returns the cipher that seals the blocks of a snapshot; None if they are not encrypted.
     pub(crate) fn cipher_of(&self, record: &SnapshotRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
         record.of.encryption.as_ref().map(|key| self.opened_key(key)).transpose()
     }
@@ -573,7 +578,7 @@ impl Engine {
     }
 }
 
-/// A snapshot that a store does not have, and some that it has.
+/// Makes the error of a snapshot that a store does not have, with some that it has.
 fn not_in_store(objects: &Objects, snapshot: &str) -> Problem {
     const SHOWN: usize = 5;
     let names: Vec<String> = objects.list("manifests/").unwrap_or_default().into_iter().map(|listed| listed.name.replace("manifests/", "")).collect();
@@ -587,8 +592,8 @@ fn not_in_store(objects: &Objects, snapshot: &str) -> Problem {
         .says("InvalidSnapshot.NotFound", format!("The snapshot '{snapshot}' does not exist"))
 }
 
-/// Why a copy fails whose source cannot be opened: AWS's words (EBS user guide, copies of encrypted
-/// snapshots), then the reason. No use to try it again.
+/// Makes the error of a copy whose source cannot be opened: AWS's words (EBS user guide, copies of
+/// encrypted snapshots), then the reason. No use to try it again.
 fn key_not_accessible(problem: &Problem) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("Given key ID is not accessible: {}: {}", problem.value, problem.rule))
 }

@@ -23,31 +23,31 @@ pub struct VolumeFiles {
     pub raid: Option<Arc<Raid>>,
     /// All its bytes, behind what a power cut does.
     pub power: Arc<PowerCut>,
-    /// What its snapshots are taken of.
+    /// Bytes from which snapshots of the volume are taken.
     pub capture: Arc<Capture>,
-    /// What it was made from, while some of that may not be loaded.
+    /// Bytes of the snapshot that the volume was made from, while some of them may not be loaded.
     pub restored: Option<Arc<Restored>>,
     /// The device, while the volume is attached.
     pub attached: Option<Arc<AttachedVolume>>,
-    /// When its number was last asked for.
+    /// Time at which its number was last asked for.
     pub used: Instant,
-    /// Whether it is encrypted.
+    /// True if the volume is encrypted.
     pub encrypted: bool,
-    /// It is encrypted, and was opened without its key: its bytes cannot be had.
+    /// True if it is encrypted and was opened without its key: its bytes cannot be had.
     pub locked: bool,
 }
 
 /// The data key of a volume.
 pub enum DataKey {
-    /// It is not encrypted.
+    /// The volume is not encrypted.
     None,
     /// Ready for use.
     Open(Arc<SectorCipher>),
-    /// It cannot be had.
+    /// The key cannot be had.
     Missing,
 }
 
-/// The folder of a volume.
+/// Returns the folder of a volume.
 pub fn folder_of(volumes: &Path, record: &VolumeRecord) -> PathBuf {
     volumes.join(record.id.as_str())
 }
@@ -87,20 +87,20 @@ pub fn remove_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     }
 }
 
-/// Where the bytes of a volume come from that is made from a snapshot.
+/// Source of the bytes of a volume that is made from a snapshot.
 pub struct Origin {
     /// The snapshot's blocks.
     pub manifest: Arc<Manifest>,
-    /// Where they lie.
+    /// Store of the blocks.
     pub objects: Objects,
-    /// What opens them; none: they are not encrypted.
+    /// Cipher that opens the blocks; None if they are not encrypted.
     pub cipher: Option<Arc<dyn BlockCipher>>,
 }
 
 /// All bytes of a volume, and an array's data path.
 type Bytes = (Arc<dyn Backing>, Option<Arc<Raid>>);
 
-/// The bytes of a volume over its files alone.
+/// Returns the bytes of a volume over its files alone.
 pub(super) fn bytes_of(volumes: &Path, record: &VolumeRecord, key: &DataKey) -> io::Result<Bytes> {
     let mut members: Vec<Arc<dyn Backing>> = Vec::new();
     for (index, (path, bytes)) in files(&folder_of(volumes, record), record).into_iter().enumerate() {
@@ -151,7 +151,8 @@ impl VolumeFiles {
 }
 
 impl VolumeFiles {
-    /// Whether nobody but the lab itself holds its bytes: no request, no instant, no loader.
+    /// Returns true if only the lab itself holds the bytes of the volume: no request, no instant,
+    /// no loader.
     pub(crate) fn is_quiet(&self) -> bool {
         // The capture is also in the power cut, what was restored also in the capture.
         Arc::strong_count(&self.power) == 1
@@ -169,7 +170,7 @@ fn restored(whole: Arc<dyn Backing>, origin: Origin, marks: &Path) -> io::Result
     Ok(restored.with_log(|words| tracing::error!("loading from a snapshot: {words}")))
 }
 
-/// A member's state as its bytes' array has it.
+/// Returns the state of a member's bytes for its state in the lab.
 pub(crate) fn member_of(state: &MemberState) -> MemberData {
     match state {
         MemberState::Ok | MemberState::Slow { .. } => MemberData::Good,
@@ -178,7 +179,7 @@ pub(crate) fn member_of(state: &MemberState) -> MemberData {
     }
 }
 
-/// The model's device of a volume: where it was left, or new.
+/// Returns the model's device of a volume: as it was saved, or new.
 pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &ModelOptions, saved: Option<(SavedDevice, Nanos)>) -> SavedDevice {
     let mut device = Device::new(&record.spec, limits, options, record.seed);
     let mut now = Nanos::ZERO;

@@ -57,7 +57,7 @@ const COMPACT_ABOVE_BYTES: u64 = 16 << 20;
 /// milliseconds.
 const RESERVED_BYTES: u64 = 1 << 20;
 
-/// What cannot be done with a journal.
+/// Errors of a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Another daemon has the folder.
@@ -73,11 +73,11 @@ pub enum JournalError {
     Damaged {
         /// The journal.
         file: PathBuf,
-        /// Where.
+        /// Place of the damage, bytes from the beginning.
         offset: u64,
-        /// What is wrong, and how that is known.
+        /// Sentence about the damage, and the evidence for it.
         what: String,
-        /// What to do.
+        /// Advice.
         hint: String,
     },
     /// The operating system said no. Nothing was added: the journal ends where it did.
@@ -85,11 +85,11 @@ pub enum JournalError {
     Io {
         /// File or folder.
         file: PathBuf,
-        /// What was tried.
+        /// Step that failed.
         what: &'static str,
         /// The answer.
         error: io::Error,
-        /// What to do.
+        /// Advice.
         hint: &'static str,
     },
     /// A disk that failed once while it was forced is not trusted again.
@@ -97,7 +97,7 @@ pub enum JournalError {
     Stopped {
         /// The journal.
         file: PathBuf,
-        /// What failed.
+        /// Step that failed, and its error.
         since: String,
     },
     /// Larger than a record may be.
@@ -114,15 +114,15 @@ pub enum JournalError {
 pub struct Json(Box<RawValue>);
 
 impl Json {
-    /// The JSON of a value.
+    /// Writes a value as JSON.
     ///
     /// # Errors
-    /// What serde says about a value that has no JSON.
+    /// The error of serde for a value that has no JSON.
     pub fn of(value: &impl Serialize) -> Result<Json, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(Json)
     }
 
-    /// The value again.
+    /// Reads the value again.
     ///
     /// # Errors
     /// When it was written by a version whose state was another.
@@ -172,7 +172,7 @@ impl Balances {
 pub struct Checkpoint {
     /// Volumes and settings.
     pub lab: Lab,
-    /// Their balances.
+    /// Credit balances of the volumes.
     pub balances: Balances,
 }
 
@@ -216,18 +216,18 @@ pub enum Entry {
     Checkpoint(Box<Checkpoint>),
 }
 
-/// What was cut off the end.
+/// Damage that was cut off the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
-    /// Where the journal ends now.
+    /// End of the journal after the cut, bytes.
     pub offset: u64,
     /// Bytes cut off.
     pub bytes: u64,
-    /// What was wrong.
+    /// Reason of the cut.
     pub reason: &'static str,
 }
 
-/// What a journal held.
+/// Content of a journal when it was opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recovered {
     /// The state all its records make.
@@ -236,7 +236,7 @@ pub struct Recovered {
     pub records: u64,
     /// Balances of a version that cannot be read any more, and were left out.
     pub skipped: u64,
-    /// What a crash left at its end, cut off.
+    /// End that a crash left damaged and that was cut off; None if the end was good.
     pub repair: Option<Repair>,
 }
 
@@ -249,7 +249,7 @@ pub struct Journal {
     end: u64,
     /// End of the file: zeros lie between `end` and here.
     reserved: u64,
-    /// Whether space is reserved: not after it could not be had.
+    /// True if space is reserved ahead; false after a reservation failed.
     reserves: bool,
     next_sequence: u64,
     /// Sequence of the newest record known to be on disk.
@@ -270,7 +270,7 @@ impl Journal {
         fs::create_dir_all(folder).map_err(|error| io_error(folder, "making the folder", error, hint))?;
         let lock = lock(folder)?;
         let path = folder.join("journal");
-        // Of a compaction that a crash ended before it counted.
+        // The file is of a compaction that a crash ended before it counted.
         remove_if_there(&fresh_path(&path)).map_err(|error| io_error(&path, "removing journal.new", error, hint))?;
         if !path.exists() {
             begin(&path).map_err(|error| io_error(&path, "beginning a journal", error, hint))?;
@@ -291,8 +291,8 @@ impl Journal {
             stopped: None,
             _lock: lock,
         };
-        // What was read may be in memory only, of a daemon that was killed: from here on it counts,
-        // so it goes to disk with the cut.
+        // Records that were read may be in memory only, if their daemon was killed: they count from
+        // here on, so they go to disk with the cut.
         let settle = || -> io::Result<()> {
             journal.file.set_len(journal.end)?;
             journal.file.sync_all()
@@ -355,7 +355,7 @@ impl Journal {
         }
     }
 
-    /// Ends the file with its last good record. Where that fails, bytes stay behind that are not
+    /// Ends the file with its last good record. If that fails, bytes stay behind that are not
     /// valid, and the next record is written over them.
     fn cut(&mut self) {
         let _ = self.file.set_len(self.end);
@@ -365,7 +365,7 @@ impl Journal {
     /// Forces everything to disk.
     ///
     /// # Errors
-    /// As [`Journal::append`].
+    /// The errors of [`Journal::append`].
     pub fn sync(&mut self) -> Result<(), JournalError> {
         self.check_running()?;
         match self.file.sync_data() {
@@ -384,8 +384,8 @@ impl Journal {
         self.end
     }
 
-    /// Whether [`Journal::compact`] is worth it: above 16 MiB, and twice what the last checkpoint
-    /// left, so that a large lab is not written over and over.
+    /// Returns true if [`Journal::compact`] is due: the journal has above 16 MiB, and twice the
+    /// size after the last checkpoint, so that a large lab is not written over and over.
     pub fn needs_compaction(&self) -> bool {
         self.end > COMPACT_ABOVE_BYTES.max(2 * self.compacted)
     }
@@ -394,8 +394,8 @@ impl Journal {
     /// complete on disk.
     ///
     /// # Errors
-    /// As [`Journal::append`]; the journal goes on as it was, or, when it is not known which of the
-    /// two is on disk, takes no more records.
+    /// The errors of [`Journal::append`]. The journal goes on unchanged, or, when it is not known
+    /// which of the two is on disk, takes no more records.
     pub fn compact(&mut self, state: &Checkpoint) -> Result<(), JournalError> {
         self.check_running()?;
         let sequence = self.next_sequence;

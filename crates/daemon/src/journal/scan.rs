@@ -12,7 +12,7 @@ struct Raw<'a> {
     bytes: usize,
 }
 
-/// The record at the beginning of `bytes`, or what is wrong with it.
+/// Reads the record at the beginning of `bytes`, or says what is wrong with it.
 fn raw_at(bytes: &[u8]) -> Result<Raw<'_>, &'static str> {
     let word = |at: usize| bytes[at..at + 4].try_into().map(u32::from_le_bytes).unwrap_or(0);
     let long = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
@@ -30,7 +30,7 @@ fn raw_at(bytes: &[u8]) -> Result<Raw<'_>, &'static str> {
     Ok(Raw { sequence: long(8), synced: long(16), payload: &record[RECORD_HEADER_BYTES..], bytes: record.len() })
 }
 
-/// What a journal's bytes hold.
+/// Content of a journal's bytes.
 pub(super) struct Scan {
     pub(super) state: Checkpoint,
     pub(super) records: u64,
@@ -102,8 +102,8 @@ fn checked_header(bytes: &[u8], path: &Path) -> Result<u64, JournalError> {
     refuse("the header is damaged, or the file is not a journal", "Restore it from a copy, or move it away to begin an empty lab.")
 }
 
-/// What shows that the damaged record at the beginning of `rest` had been on disk, if anything
-/// does.
+/// Returns the evidence that the damaged record at the beginning of `rest` had been on disk; None
+/// without any.
 fn acknowledged(rest: &[u8], scan: &Scan) -> Option<String> {
     let damaged = scan.next_sequence;
     // Each record takes its header at least, so a sequence further on cannot be one of this file.

@@ -13,7 +13,7 @@ pub struct Latencies {
     /// The counts by operation (read, write), size class, bucket
     /// ([`headrace_device::meter::bounds_of`]).
     pub counts: Box<[[[u64; BUCKETS]; CLASSES]; 2]>,
-    /// How late answers left.
+    /// Answers by their delay behind the model's completion time.
     pub late: Box<[u64; BUCKETS]>,
     /// Rows they come from.
     pub rows: u64,
@@ -37,7 +37,7 @@ impl Latencies {
         self.error = self.error.max(stretch.error);
     }
 
-    /// The buckets of an operation: one size class, or all together.
+    /// Returns the buckets of an operation: one size class, or all together.
     pub fn of(&self, op: Op, class: Option<usize>) -> [u64; BUCKETS] {
         let mut sum = [0; BUCKETS];
         for (number, counts) in self.counts[op as usize].iter().enumerate() {
@@ -48,14 +48,15 @@ impl Latencies {
         sum
     }
 
-    /// The quantile `q` (0-1), ns, on a line inside its bucket; none when nothing was counted.
+    /// Returns the quantile `q` (0-1), ns, on a line inside its bucket; None when nothing was
+    /// counted.
     pub fn quantile(&self, op: Op, class: Option<usize>, q: f64) -> Option<u64> {
         wide_quantile(&self.of(op, class), q)
     }
 }
 
-/// [`quantile`] of 64-bit counts: divided until they fit, which moves no rank by more than 113 of
-/// 2^32.
+/// Computes [`quantile`] of 64-bit counts: divided until they fit, which moves no rank by more than
+/// 113 of 2^32.
 fn wide_quantile(counts: &[u64; BUCKETS], q: f64) -> Option<u64> {
     let divisor = counts.iter().max().map_or(1, |&most| most / u64::from(u32::MAX) + 1);
     let mut narrow: Histogram = [0; BUCKETS];

@@ -10,7 +10,7 @@ use headrace_cloudwatch::ebs::{Minute, VolumeFacts};
 /// A minute, us.
 const MINUTE_US: u64 = 60_000_000;
 
-/// What a row says of its minute.
+/// Returns CloudWatch's view of a minute, from its row.
 pub fn minute_of(row: &Row) -> Minute {
     // Rows end some milliseconds after their second, so sixty of them may span more than a minute.
     let span_us = row.span_us.min(MINUTE_US);
@@ -31,10 +31,10 @@ pub fn minute_of(row: &Row) -> Minute {
     }
 }
 
-/// Which metrics a volume with these limits has. Only io1 and io2 count as provisioned here: the
-/// metrics of provisioned operations are not published for gp3. A type with credits whose baseline
-/// reaches its burst has none in the model, and on an instance of the Nitro System it publishes no
-/// BurstBalance (EBS user guide).
+/// Returns the facts that decide which metrics a volume with these limits has. Only io1 and io2
+/// count as provisioned here: the metrics of provisioned operations are not published for gp3. A
+/// type with credits whose baseline reaches its burst has none in the model, and on an instance of
+/// the Nitro System it publishes no BurstBalance (EBS user guide).
 pub fn facts_of(limits: &VolumeLimits) -> VolumeFacts {
     let volume_type = limits.spec.volume_type;
     VolumeFacts {

@@ -1,5 +1,5 @@
-//! What volumes did: a row a second kept for an hour, a row a minute kept for 15 days, counters for
-//! Prometheus.
+//! Metrics of volumes: a row a second kept for an hour, a row a minute kept for 15 days, counters
+//! for Prometheus.
 //!
 //! | file | idea |
 //! |---|---|
@@ -66,13 +66,13 @@ type Key = (String, Option<u32>);
 /// The rows and counters of a volume or member, as far as they are known.
 #[derive(Default)]
 struct VolumeMetrics {
-    /// Its rows; none until its files were looked at.
+    /// Rows of the volume; None until its files were looked at.
     series: Option<Series>,
-    /// Its counters; none until something was recorded.
+    /// Counters of the volume; None until a second was recorded.
     totals: Option<Totals>,
     /// Rows lost because its files could not be looked at.
     dropped: u64,
-    /// A row that came while it was deleted must not bring it back.
+    /// True if it was forgotten: a row that came while it was deleted must not bring it back.
     forgotten: bool,
 }
 
@@ -127,7 +127,7 @@ impl Store {
     /// in that second is added to the same row.
     ///
     /// # Errors
-    /// As [`Store::record`].
+    /// The errors of [`Store::record`].
     pub fn record_part(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra) -> io::Result<()> {
         self.take(volume, member, unix_s, sample, extra, true)
     }
@@ -151,8 +151,8 @@ impl Store {
         written.map_err(|error| named(&folder, error))
     }
 
-    /// The newest `last` of the rows from `since_unix_s` on; without them, all that are kept. A
-    /// volume nothing was recorded of has none.
+    /// Returns the newest `last` of the rows from `since_unix_s` on; without them, all that are
+    /// kept. A volume nothing was recorded of has none.
     ///
     /// # Errors
     /// The files cannot be read; [`ErrorKind::InvalidInput`] for a volume's id that is not
@@ -161,21 +161,21 @@ impl Store {
         self.read(volume, member, |series| series.rows(resolution, since_unix_s.unwrap_or(0), last.unwrap_or(usize::MAX))).map(Option::unwrap_or_default)
     }
 
-    /// The rows of minutes from `since_unix_s` to before `until_unix_s`, as they happened. Looks
-    /// no further back than an hour before the first: where the clock was set back by more, rows
-    /// from before that are not found.
+    /// Returns the rows of minutes from `since_unix_s` to before `until_unix_s`, as they happened.
+    /// Looks no further back than an hour before the first: where the clock was set back by more,
+    /// rows from before that are not found.
     ///
     /// # Errors
-    /// As of [`Store::rows`].
+    /// The errors of [`Store::rows`].
     pub fn minutes(&self, volume: &str, member: Option<u32>, since_unix_s: u64, until_unix_s: u64) -> io::Result<Vec<Row>> {
         self.read(volume, member, |series| series.minutes(since_unix_s, until_unix_s)).map(Option::unwrap_or_default)
     }
 
-    /// The latencies, by operation and size class, of the rows from `since_unix_s` to before
-    /// `until_unix_s`; without them, of all that are kept.
+    /// Returns the latencies, by operation and size class, of the rows from `since_unix_s` to
+    /// before `until_unix_s`; without them, of all that are kept.
     ///
     /// # Errors
-    /// As of [`Store::rows`].
+    /// The errors of [`Store::rows`].
     pub fn histogram(
         &self,
         volume: &str,
@@ -213,7 +213,7 @@ impl Store {
         }
     }
 
-    /// The folders of a volume's members and its own, which comes last.
+    /// Returns the folders of a volume's members and its own, which comes last.
     fn folders_of(&self, volume: &str) -> Vec<PathBuf> {
         let Ok(whole) = self.folder_of(volume, None) else { return Vec::new() };
         let members = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| {
@@ -229,14 +229,14 @@ impl Store {
         live + self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Everything counted since the daemon's start, in the text format of Prometheus (version
-    /// 0.0.4), with the present values of the gauges.
+    /// Returns everything counted since the daemon's start, in the text format of Prometheus
+    /// (version 0.0.4), with the present values of the gauges.
     pub fn exposition(&self, gauges: &Gauges) -> String {
         let totals: Vec<(Key, Totals)> = self.all().into_iter().filter_map(|(key, shared)| Some((key, lock(&shared).totals.clone()?))).collect();
         prometheus::text(&totals, gauges, self.dropped())
     }
 
-    /// The NVMe statistics page of a volume or member, as bytes.
+    /// Returns the NVMe statistics page of a volume or member, as bytes.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a volume's id that is not well-formed.
@@ -286,7 +286,7 @@ fn named(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// A thread that panicked left nothing half-done that matters: sums at most.
+/// Locks a mutex. A thread that panicked left nothing half-done that matters: sums at most.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -21,7 +21,7 @@ const BUCKETS_OF_BIN: usize = 2;
 
 const LAYOUT: &str = include_str!("../../../../data/nvme_log_page_d0.csv");
 
-/// Where a field lies, from the table.
+/// Returns the offset and length of a field, bytes, from the table.
 fn place_of(field: &str) -> (usize, usize) {
     let row = LAYOUT.lines().find_map(|line| {
         let mut cells = line.splitn(4, ',');
@@ -54,7 +54,7 @@ fn put_histogram(page: &mut [u8], field: &str, counts: &[u64; BUCKETS]) {
     }
 }
 
-/// The page of what was counted, with the requests outstanding now.
+/// Writes the page of the counters, with the requests outstanding now.
 pub(crate) fn page(totals: &Totals, queue_length: u32) -> Vec<u8> {
     let mut page = vec![0; PAGE_BYTES];
     put(&mut page, "magic", u64::from(MAGIC));

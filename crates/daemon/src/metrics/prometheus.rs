@@ -1,10 +1,10 @@
 //! The text format of Prometheus, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>, read 2026-08).
 //!
-//! What the EBS CSI driver exports too has its names (`aws_ebs_csi_*`), what it does not have
-//! begins with `headrace_`. Base units: seconds, bytes, ratios from 0 to 1. An array has a series
-//! of its own and one for each member, told apart by the label `member`: sum over `member=""` or
-//! over `member!=""`, not over both.
+//! Metrics that the EBS CSI driver exports too have its names (`aws_ebs_csi_*`); names of others
+//! begin with `headrace_`. Base units: seconds, bytes, ratios from 0 to 1. An array has a series of
+//! its own and one for each member, told apart by the label `member`: sum over `member=""` or over
+//! `member!=""`, not over both.
 
 use super::totals::Totals;
 use super::Key;
@@ -85,7 +85,7 @@ const HISTOGRAMS: [Histogram; 3] = [
     }),
     (
         "headrace_late_seconds",
-        "How late answers left, after the time the model gave them. The sum is estimated from the middles of the meter's buckets.",
+        "Delay of answers behind the time that the model gave them. The sum is estimated from the middles of the meter's buckets.",
         |totals| (&totals.late, estimated_sum_ns(&totals.late)),
     ),
 ];
@@ -98,7 +98,7 @@ fn estimated_sum_ns(counts: &[u64; BUCKETS]) -> u64 {
     counts.iter().enumerate().fold(0u64, |sum, (bucket, &count)| sum.saturating_add(count.saturating_mul(middle(bucket))))
 }
 
-/// The exposition of counters and gauges.
+/// Returns the exposition of counters and gauges.
 pub(crate) fn text(totals: &[(Key, Totals)], gauges: &Gauges, dropped: u64) -> String {
     let mut out = Exposition::default();
     for (name, help, number) in COUNTERS {
@@ -196,7 +196,7 @@ impl Exposition {
     }
 }
 
-/// Nanoseconds as seconds, exactly.
+/// Writes nanoseconds as seconds, exactly.
 fn seconds(nanos: u64) -> String {
     let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_string()

@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// How long rows outlive their volume, s: 15 days, as CloudWatch keeps values of a minute
+/// Time for which rows outlive their volume, s: 15 days, as CloudWatch keeps values of a minute
 /// (CloudWatch user guide, "Metrics retention").
 pub(super) const KEPT_FOR_S: u64 = 15 * 86_400;
 /// Most bytes of all files of deleted volumes, and most volumes. Guesses: five volumes with 15 days
@@ -24,25 +24,26 @@ const FILE: &str = "retired.json";
 /// A volume that was deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retired {
-    /// When it was deleted, Unix seconds.
+    /// Time of its deletion, Unix seconds.
     pub deleted_s: u64,
-    /// What its metrics depend on: the volume's own, then those of the members of an array.
+    /// Facts that the metrics depend on: first those of the volume, then those of the members of an
+    /// array.
     pub facts: Vec<VolumeFacts>,
 }
 
 impl Retired {
-    /// The facts of the volume, or of a member; none where it has no such member.
+    /// Returns the facts of the volume, or of a member; None where it has no such member.
     pub fn facts_of(&self, member: Option<u32>) -> Option<VolumeFacts> {
         self.facts.get(member.map_or(0, |member| member as usize + 1)).copied()
     }
 
-    /// Members of the array; 0 of a single volume.
+    /// Returns the number of members of the array; 0 for a single volume.
     pub fn members(&self) -> u32 {
         self.facts.len().saturating_sub(1) as u32
     }
 }
 
-/// The deleted volumes of a folder. A file that cannot be understood is of none.
+/// Reads the deleted volumes of a folder. A file that cannot be understood counts for no volume.
 pub(super) fn read(folder: &Path) -> io::Result<BTreeMap<String, Retired>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -67,7 +68,7 @@ impl Store {
     /// Keeps the rows of a volume that is deleted now; a volume without rows leaves nothing.
     ///
     /// # Errors
-    /// What is kept cannot be noted.
+    /// An [`io::Error`] if the note about the volume cannot be written.
     pub fn retire(&self, volume: &str, retired: Retired) -> io::Result<()> {
         let folder = self.folder_of(volume, None)?;
         if !folder.exists() {
@@ -84,12 +85,12 @@ impl Store {
         Ok(())
     }
 
-    /// A deleted volume whose rows are kept.
+    /// Returns a deleted volume whose rows are kept.
     pub fn retired(&self, volume: &str) -> Option<Retired> {
         lock(&self.retired).get(volume).cloned()
     }
 
-    /// All deleted volumes whose rows are kept.
+    /// Returns all deleted volumes whose rows are kept.
     pub fn all_retired(&self) -> Vec<(String, Retired)> {
         lock(&self.retired).iter().map(|(volume, retired)| (volume.clone(), retired.clone())).collect()
     }

@@ -72,7 +72,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Sequence the next row gets, unless it joins the run before it.
+    /// Returns the sequence the next row gets, unless it joins the run before it.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -159,7 +159,7 @@ impl Ring {
         }
     }
 
-    /// The bytes of [`CHUNK_SLOTS`] slots, less at the file's end.
+    /// Returns the bytes of [`CHUNK_SLOTS`] slots, less at the file's end.
     fn chunk(&self, file: &File, first: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; CHUNK_SLOTS as usize * self.shape.slot_bytes];
         let mut filled = 0;
@@ -177,15 +177,15 @@ impl Ring {
 }
 
 impl Slot {
-    /// Whether an idle row may join this run.
+    /// Returns true if an idle row may join this run.
     fn continues(&self, t_s: u64, stretch: &Stretch, shape: &Shape) -> bool {
         self.stretch.balances == stretch.balances
             && self.rows.checked_mul(shape.step_s).and_then(|long| self.t_s.checked_add(long)) == Some(t_s)
             && t_s % shape.run_s != 0
     }
 
-    /// The rows of a run, newest first; a run's time is shared out evenly. Any other slot is one
-    /// row.
+    /// Returns the rows of a run, newest first; a run's time is shared out evenly. Any other slot
+    /// is one row.
     pub fn newest_first(&self, step_s: u64) -> impl Iterator<Item = (u64, Stretch)> + '_ {
         (0..self.rows).rev().map(move |nth| {
             let mut stretch = self.stretch.clone();

@@ -4,7 +4,7 @@ use headrace_device::meter::{quantile, Histogram, Sample};
 use headrace_model::{Cap, Op};
 use serde_json::{json, Value};
 
-/// The columns of a row, in order; units stand in the names. What is not known is null in JSON and
+/// The columns of a row, in order; units stand in the names. Unknown values are null in JSON and
 /// empty in CSV.
 ///
 /// Times are sums over requests, so they may be longer than the row. `*_exceeded_us` is time during
@@ -45,14 +45,13 @@ pub const COLUMNS: [&str; 27] = [
     "consumed_ops",
 ];
 
-/// How exactly durations are known: the most by which the upper bound of a bucket exceeds the
-/// lower.
+/// Precision of durations: the largest ratio between the upper and the lower bound of a bucket.
 ///
-/// A stored row holds histograms in little space. Where they do not fit, neighbouring buckets are
-/// joined, the same for the whole row and no further than needed: halves of an octave (factor 1.5),
-/// octaves (2), two octaves (4), four (16). On reading, a joined bucket's count is spread evenly
-/// over what it joined. The number of requests stays exact. The factor holds from 1 us on, to 235
-/// s.
+/// A stored row holds histograms in little space. If a row does not fit its slot, neighbouring
+/// buckets are joined, in the whole row alike and no further than needed: halves of an octave
+/// (factor 1.5), octaves (2), two octaves (4), four (16). On reading, a joined bucket's count is
+/// spread evenly over what it joined. The number of requests stays exact. The factor holds from 1
+/// us on, to 235 s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ErrorFactor(pub(crate) u8);
 
@@ -60,13 +59,13 @@ impl ErrorFactor {
     /// The error of durations as they are counted: four buckets an octave.
     pub const FINEST: ErrorFactor = ErrorFactor(0);
 
-    /// The factor.
+    /// Returns the factor.
     pub fn factor(self) -> f64 {
         [1.25, 1.5, 2.0, 4.0, 16.0][usize::from(self.0.min(4))]
     }
 }
 
-/// What the credits of a volume are counted in.
+/// Unit of a volume's credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CreditUnit {
     /// I/Os: gp2. Waiting for them is waiting for IOPS.
@@ -76,7 +75,7 @@ pub enum CreditUnit {
     Bytes,
 }
 
-/// What a [`Sample`] does not know.
+/// Measures of a stretch that a [`Sample`] does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extra {
     /// Credits of the volume at the end of the stretch, 0-100; none where its type has none. Values
@@ -86,7 +85,7 @@ pub struct Extra {
     pub instance_ios_percent: Option<f64>,
     /// Byte credits of the instance, 0-100 (EBSByteBalance%).
     pub instance_bytes_percent: Option<f64>,
-    /// What the volume's credits are.
+    /// Unit of the volume's credits.
     pub credits: CreditUnit,
 }
 
@@ -98,7 +97,7 @@ pub(crate) struct Stretch {
     pub exceeded_ns: [u64; 4],
     /// Volume, instance I/Os, instance bytes: balances in percent at the end.
     pub balances: [Option<f64>; 3],
-    /// How exactly its latencies are known.
+    /// Precision of its latencies.
     pub error: ErrorFactor,
 }
 
@@ -132,7 +131,7 @@ impl Stretch {
         self.error = self.error.max(next.error);
     }
 
-    /// Whether nothing at all happened.
+    /// Returns true if the stretch has no request and no wait.
     pub fn is_idle(&self) -> bool {
         let sample = &self.sample;
         let counts = sample.ops.iter().chain(&sample.bytes).chain(&sample.time_ns).chain(&sample.exceeded_ns);
@@ -143,7 +142,7 @@ impl Stretch {
     }
 }
 
-/// What a volume did in a second or a minute. The fields are the [`COLUMNS`], with their units.
+/// Metrics of a volume over a second or a minute. The fields are the [`COLUMNS`], with their units.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // The names say it; what needs words has them at COLUMNS.
 pub struct Row {
@@ -174,7 +173,7 @@ pub struct Row {
     pub flushes: u64,
     pub span_us: u64,
     pub consumed_ops: u64,
-    /// How exactly the percentiles are known: a factor, no column.
+    /// Precision of the percentiles, a factor; not a column.
     pub latency_error: ErrorFactor,
 }
 
@@ -184,7 +183,7 @@ enum Cell {
 }
 
 impl Row {
-    /// The row of one sample, for the second `t_s` (Unix seconds).
+    /// Makes the row of one sample, for the second `t_s` (Unix seconds).
     pub fn new(t_s: u64, sample: &Sample, extra: &Extra) -> Row {
         Row::of(t_s, &Stretch::new(sample, extra))
     }
@@ -226,7 +225,7 @@ impl Row {
         }
     }
 
-    /// The row as a JSON array in the order of [`COLUMNS`].
+    /// Returns the row as a JSON array in the order of [`COLUMNS`].
     pub fn to_json(&self) -> Vec<Value> {
         self.cells()
             .into_iter()
@@ -237,7 +236,7 @@ impl Row {
             .collect()
     }
 
-    /// The row as a line of CSV in the order of [`COLUMNS`], without its end.
+    /// Returns the row as a line of CSV in the order of [`COLUMNS`], without its end.
     pub fn to_csv(&self) -> String {
         let texts = self.cells().map(|cell| match cell {
             Cell::Count(count) => count.to_string(),
@@ -246,7 +245,7 @@ impl Row {
         texts.join(",")
     }
 
-    /// The first line of a CSV file.
+    /// Returns the first line of a CSV file.
     pub fn csv_header() -> String {
         COLUMNS.join(",")
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 /// Seconds a minute takes at most: a clock that stands still must not let its sums run over.
 const MINUTE_ROWS: u32 = 600;
 
-/// How far before the rows that are asked for [`Series::minutes`] looks, s.
+/// Distance that [`Series::minutes`] looks back before the rows that are asked for, s.
 const LOOK_BACK_S: u64 = 3_600;
 
 /// The minute that is being counted.
@@ -57,7 +57,7 @@ impl Series {
 
     fn count_again(&mut self, newest_first: Vec<Slot>) {
         for slot in newest_first.into_iter().rev() {
-            // What cannot be written now is counted as dropped, as it is in `record`.
+            // A minute that cannot be written now is counted as dropped, as it is in `record`.
             let _ = self.close_minute(slot.t_s, slot.sequence);
             let rows = u32::try_from(slot.rows).unwrap_or(u32::MAX);
             self.count(slot.t_s, rows, &slot.stretch);
@@ -122,7 +122,7 @@ impl Series {
         })
     }
 
-    /// The newest `last` rows of those from `since` on, in the order they happened.
+    /// Returns the newest `last` rows of those from `since` on, in the order they happened.
     pub fn rows(&self, resolution: Resolution, since: u64, last: usize) -> io::Result<Vec<Row>> {
         let mut rows = Vec::new();
         if last == 0 {
@@ -141,7 +141,7 @@ impl Series {
         Ok(rows)
     }
 
-    /// The rows of minutes from `since` to before `until`, in the order they happened.
+    /// Returns the rows of minutes from `since` to before `until`, in the order they happened.
     pub fn minutes(&self, since: u64, until: u64) -> io::Result<Vec<Row>> {
         let mut rows = Vec::new();
         self.walk(Resolution::Minute, |slot, newest, step_s| {
@@ -156,7 +156,7 @@ impl Series {
         Ok(rows)
     }
 
-    /// The latencies of the rows from `since` to before `until`.
+    /// Returns the latencies of the rows from `since` to before `until`.
     pub fn latencies(&self, resolution: Resolution, since: u64, until: u64) -> io::Result<Latencies> {
         let mut latencies = Latencies::default();
         self.walk(resolution, |slot, newest, step_s| {

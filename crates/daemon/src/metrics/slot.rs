@@ -18,7 +18,7 @@ use headrace_device::meter::{Histogram, Sample, BUCKETS};
 
 /// Raised when an older daemon could not read what a newer one writes.
 const VERSION: u8 = 1;
-/// What precedes the columns: checksum, length, version, sequence.
+/// Bytes before the columns: checksum, length, version, sequence.
 const HEAD_BYTES: usize = 16;
 /// Joined 16 to one, eleven full histograms are 11 x (1 + 8 groups x 7) bytes, the largest counters
 /// 342: together less than the smaller slot.
@@ -28,7 +28,7 @@ const COARSEST: u8 = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Slot {
     pub sequence: u64,
-    /// Its time, of a run the first, Unix seconds.
+    /// Time of the row, in a run that of the first row, Unix seconds.
     pub t_s: u64,
     /// 1, or how many idle rows follow each other; their spans are summed in `stretch`.
     pub rows: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The bytes, at most `most`.
+    /// Encodes the slot in at most `most` bytes.
     pub fn encode(&self, most: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(most);
         for coarse in self.stretch.error.0..=COARSEST {
@@ -82,7 +82,7 @@ impl Slot {
         balances.iter().flatten().for_each(|balance| to.extend(balance.to_le_bytes()));
     }
 
-    /// The sequence of a whole slot, without reading the rest.
+    /// Returns the sequence of a whole slot, without reading the rest.
     pub fn sequence_of(slot: &[u8]) -> Option<u64> {
         let used = usize::from(u16::from_le_bytes(slot.get(4..6)?.try_into().ok()?));
         if used < HEAD_BYTES {
@@ -93,7 +93,7 @@ impl Slot {
         (crc32c::crc32c(covered) == sum && slot[6] == VERSION).then(|| u64::from_le_bytes(slot[8..16].try_into().expect("eight bytes")))
     }
 
-    /// What the bytes say; none if they do not hold a slot.
+    /// Reads a slot from its bytes; None if they do not hold one.
     pub fn decode(slot: &[u8]) -> Option<Slot> {
         let sequence = Slot::sequence_of(slot)?;
         let coarse = Some(slot[7]).filter(|&coarse| coarse <= COARSEST)?;
@@ -141,7 +141,7 @@ fn requests(sample: &Sample) -> u64 {
     sample.ops.iter().fold(0, |sum, &ops| sum.saturating_add(ops))
 }
 
-/// The buckets a group joins: bucket 0 alone, then 2^coarse at a time.
+/// Returns the buckets a group joins: bucket 0 alone, then 2^coarse at a time.
 fn group(number: usize, coarse: u8) -> std::ops::Range<usize> {
     if number == 0 {
         return 0..1;
@@ -236,7 +236,7 @@ mod tests {
         let mut slot = fullest();
         (slot.stretch.sample.ops, slot.stretch.sample.consumed) = ([70, 30], 1);
         let mut bytes = slot.encode(16_384);
-        // As it was written before: without the last integer, here one byte.
+        // An older daemon wrote it without the last integer, here one byte.
         bytes.pop();
         let used = bytes.len() as u16;
         bytes[4..6].copy_from_slice(&used.to_le_bytes());

@@ -4,8 +4,8 @@ use super::row::Stretch;
 use headrace_device::meter::BUCKETS;
 use headrace_model::Cap;
 
-/// What was counted since the daemon's start, for Prometheus, which takes a counter that begins at
-/// 0 again for a restart.
+/// Counters since the daemon's start, for Prometheus, which takes a counter that begins at 0 again
+/// for a restart.
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
     pub ops: [u64; 2],

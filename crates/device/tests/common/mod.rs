@@ -96,7 +96,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Its block device, past the page cache.
+    /// Opens its block device, past the page cache.
     pub fn direct(&self) -> File {
         direct(&self.device)
     }
@@ -118,7 +118,7 @@ pub struct Lab {
     pub devices: Arc<Devices>,
     pub mount: Mount,
     loops: Vec<PathBuf>,
-    /// Where file systems were mounted by the test.
+    /// Folders on which the test mounted file systems.
     pub used: Vec<PathBuf>,
     pub folder: tempfile::TempDir,
 }
@@ -146,7 +146,7 @@ impl Lab {
         let size = bytes.unwrap_or(device.storage.usable_gib() << 30);
         let file = |index: usize, bytes: u64| -> Arc<dyn Backing> {
             let path = self.folder.path().join(format!("{id}-{index}"));
-            // Of a volume that had the number before.
+            // The file is of a volume that had the number before.
             let _ = std::fs::remove_file(&path);
             Arc::new(SparseFile::create(&path, bytes).expect("a file"))
         };

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where files lie until they are whole.
+/// Folder of files until they are whole.
 const INCOMING: &str = ".incoming";
 /// An incoming file that was not touched for as long is what a crash left. A guess: no put takes a
 /// day.
@@ -26,7 +26,7 @@ pub(super) struct Folder {
     serial: AtomicU64,
 }
 
-/// The path of a URL.
+/// Returns the path of a URL.
 fn checked(path: &str) -> io::Result<PathBuf> {
     let root = PathBuf::from(path);
     if !root.is_absolute() || path.contains(['?', '#', '%']) {
@@ -36,7 +36,7 @@ fn checked(path: &str) -> io::Result<PathBuf> {
 }
 
 impl Folder {
-    /// A folder that is there, to be read: nothing is made.
+    /// Opens a folder that is there, to be read: nothing is made.
     pub(super) fn open_existing(path: &str) -> io::Result<Folder> {
         let root = checked(path)?;
         match root.is_dir() {

@@ -25,13 +25,13 @@ const MOST_NAME_BYTES: usize = 512;
 /// One object as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listed {
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its size.
+    /// Size of the object, bytes.
     pub bytes: u64,
 }
 
-/// What a store of objects can do. Names have been checked.
+/// Operations of a store of objects. Names have been checked.
 pub trait Bucket: Send + Sync {
     /// Writes an object whole, or not at all. It is durable when this returns.
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()>;
@@ -46,14 +46,14 @@ pub trait Bucket: Send + Sync {
     fn settle(&self, _names: &[String], _rest: &dyn Fn()) -> io::Result<()> {
         Ok(())
     }
-    /// Whether an object may be other than it was written when the machine stopped before it was
-    /// settled.
+    /// Returns true if an object may differ from what was written when the machine stopped before
+    /// it was settled.
     fn is_lazy(&self) -> bool {
         false
     }
     /// Removes an object. One that does not exist counts as removed.
     fn delete(&self, name: &str) -> io::Result<()>;
-    /// All objects whose names begin with `prefix`, in order of name. A prefix ends with `/`.
+    /// Lists all objects whose names begin with `prefix`, in order of name. A prefix ends with `/`.
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>>;
 }
 
@@ -96,12 +96,12 @@ impl Objects {
         Ok(Objects { url: url.to_string(), bucket })
     }
 
-    /// A store of one's own making, under a name for its errors.
+    /// Makes a store over a bucket of the caller's, under a name for its errors.
     pub fn over(url: &str, bucket: Arc<dyn Bucket>) -> Objects {
         Objects { url: url.to_string(), bucket }
     }
 
-    /// Its URL. Never has credentials in it.
+    /// Returns the URL of the store. It never has credentials in it.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -123,7 +123,7 @@ impl Objects {
         self.bucket.settle(names, rest).map_err(|error| explain(&self.url, "put", names.first().map_or("", String::as_str), &error))
     }
 
-    /// Whether an object that was put lazily and not settled may be damaged.
+    /// Returns true if an object that was put lazily and not settled may be damaged.
     pub(crate) fn is_lazy(&self) -> bool {
         self.bucket.is_lazy()
     }
@@ -167,7 +167,8 @@ impl Objects {
         self.bucket.delete(name).map_err(|error| explain(&self.url, "delete", name, &error))
     }
 
-    /// All objects whose names begin with `prefix` (a folder: it ends with `/`), in order of name.
+    /// Lists all objects whose names begin with `prefix` (a folder: it ends with `/`), in order of
+    /// name.
     pub fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
         self.checked("list", prefix.trim_end_matches('/'))?;
         let mut listed = self.bucket.list(prefix).map_err(|error| explain(&self.url, "list", prefix, &error))?;
@@ -180,8 +181,8 @@ impl Objects {
     }
 }
 
-/// A name is made of parts of letters, digits, `.`, `_` and `-` with `/` between them; a part does
-/// not begin with a dot. Nothing else reaches a file system or a server.
+/// Checks that a name is made of parts of letters, digits, `.`, `_` and `-` with `/` between them;
+/// a part does not begin with a dot. Nothing else reaches a file system or a server.
 fn check_name(name: &str) -> io::Result<()> {
     let good = |part: &str| !part.is_empty() && !part.starts_with('.') && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     if name.len() <= MOST_NAME_BYTES && name.split('/').all(good) {
@@ -191,7 +192,7 @@ fn check_name(name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, words))
 }
 
-/// Whether a snapshot may have this name: one part of an object's name.
+/// Checks that a name may be that of a snapshot: one part of an object's name.
 pub(crate) fn check_part(name: &str) -> io::Result<()> {
     if check_name(name).is_ok() && !name.contains('/') {
         return Ok(());

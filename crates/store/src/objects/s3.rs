@@ -148,7 +148,7 @@ fn options_of(query: &str) -> io::Result<BTreeMap<String, String>> {
     Ok(options)
 }
 
-/// Whether HTTP without TLS must be allowed: only to this machine.
+/// Returns true if HTTP without TLS must be allowed, which it is only to this machine.
 pub(crate) fn check_endpoint(endpoint: &str) -> io::Result<bool> {
     if endpoint.starts_with("https://") {
         return Ok(false);

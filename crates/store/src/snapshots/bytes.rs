@@ -5,7 +5,7 @@ use std::io;
 /// Reads from the front of some bytes.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
-/// Damage, said in words.
+/// Makes the error of damage, said in words.
 pub(crate) fn damaged(words: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, words.into())
 }
@@ -69,7 +69,7 @@ pub(crate) fn framed(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
 /// Bytes in front of a framed body: magic, length, checksum.
 pub(crate) const FRAME_BYTES: usize = 8 + 8 + 4;
 
-/// How many bytes a framed body has with its frame, by its first bytes.
+/// Returns the size of a framed body with its frame, bytes, from its first bytes.
 pub(crate) fn framed_bytes(magic: &[u8; 8], bytes: &[u8]) -> io::Result<u64> {
     let mut reader = Reader(bytes);
     if reader.take(8)? != magic {
@@ -78,7 +78,8 @@ pub(crate) fn framed_bytes(magic: &[u8; 8], bytes: &[u8]) -> io::Result<u64> {
     reader.u64()?.checked_add(FRAME_BYTES as u64).ok_or_else(|| damaged("its length is damaged"))
 }
 
-/// The body that [`framed`] was given, and what follows it. An error when a bit of it is wrong.
+/// Returns the body that [`framed`] was given, and what follows it. An error when a bit of it is
+/// wrong.
 pub(crate) fn unframed<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> io::Result<(&'a [u8], &'a [u8])> {
     let length = framed_bytes(magic, bytes)? - FRAME_BYTES as u64;
     let mut reader = Reader(&bytes[16..]);

@@ -6,8 +6,7 @@
 //!
 //! The point in time is a flag. A write takes its blocks' locks, shared, and looks at the flag; it
 //! belongs to the instant when the flag was not set. A beginning sets the flag, and then takes
-//! every lock once: all writes that belong are done then. What one flag does for one volume it does
-//! for several.
+//! every lock once: all writes that belong are done then. One flag can serve several volumes.
 
 use super::changes::Changes;
 use super::side::{self, blocks, AsideKey, Side};
@@ -26,7 +25,7 @@ const STRIPES: u64 = 256;
 /// The longest part of a discard or zeroing that is done at once while something may have to be set
 /// aside, bytes: how much is read and written before others get a turn.
 const CLEARED_AT_ONCE: u64 = 8 * BLOCK_BYTES as u64;
-/// The same when nothing has to be: how long a beginning may wait for it.
+/// The longest part when nothing has to be set aside, bytes: a beginning may wait for it.
 const CLEARED_IDLE: u64 = 16 << 30;
 
 /// Instants under way.
@@ -34,7 +33,7 @@ struct Active {
     sides: Vec<Arc<Side>>,
     /// Notes what changes.
     now: Arc<Changes>,
-    /// One that begins: from the moment on that it did, it counts.
+    /// Instant that is beginning: it counts from the moment its flag is set.
     begins: Option<Begins>,
 }
 
@@ -46,8 +45,8 @@ struct Begins {
 }
 
 impl Active {
-    /// Whether the one that begins has begun. Asked once for each write, so that everything about
-    /// it follows from one answer.
+    /// Returns the instant that is beginning, if its flag is set. A write asks once, so that
+    /// everything about the write follows from one answer.
     fn begun(&self) -> Option<&Begins> {
         self.begins.as_ref().filter(|begins| begins.begun.load(Ordering::SeqCst))
     }
@@ -75,8 +74,8 @@ struct Locks<'a> {
 }
 
 impl Capture {
-    /// Over a volume, with a folder of its own for what is set aside. Instants that a process left
-    /// there are under way again ([`Capture::instants`]).
+    /// Opens a capture over a volume, with a folder of its own for what is set aside. Instants that
+    /// a process left there are under way again ([`Capture::instants`]).
     pub fn new(inner: Arc<dyn Backing>, folder: PathBuf) -> io::Result<Arc<Capture>> {
         Capture::open(inner, folder, None, AsideKey::Plain)
     }
@@ -130,7 +129,7 @@ impl Capture {
         begun.pop().ok_or_else(|| io::Error::other("nothing was captured"))
     }
 
-    /// The instants that are not finished, those of an earlier process included.
+    /// Returns the instants that are not finished, those of an earlier process included.
     pub fn instants(self: &Arc<Self>) -> Vec<Instant> {
         self.active().sides.iter().map(|side| Instant { capture: self.clone(), side: side.clone() }).collect()
     }
@@ -205,7 +204,7 @@ impl Capture {
         }
     }
 
-    /// A discard or zeroing, which may be the whole volume, in parts.
+    /// Discards or zeros a range, which may be the whole volume, in parts.
     fn clear(&self, offset: u64, bytes: u64, make: &dyn Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
         within(self.bytes(), offset, bytes)?;
         let end = offset + bytes;
@@ -314,13 +313,13 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// The name it was begun with.
+    /// Returns the name it was begun with.
     pub fn name(&self) -> &str {
         &self.side.name
     }
 
-    /// An error once it is lost: the disk was full when something had to be set aside, or the
-    /// machine stopped. The volume is not affected.
+    /// Returns an error once the instant is lost: the disk was full when something had to be set
+    /// aside, or the machine stopped. The volume is not affected.
     pub fn check(&self) -> io::Result<()> {
         self.side.check()
     }

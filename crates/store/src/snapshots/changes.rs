@@ -1,4 +1,4 @@
-//! Which blocks changed since a capture: a set in memory, and a byte for each block in a file that
+//! Blocks that changed since a capture: a set in memory, and a byte for each block in a file that
 //! is written before the block is. The file is trusted after the process died, and after the
 //! machine died only when it was closed in order.
 
@@ -26,7 +26,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Nothing is known: this volume was never captured, or what was noted is lost.
+    /// Makes the set of a volume that was never captured, or whose notes are lost: nothing is
+    /// known.
     pub(crate) fn unknown() -> Changes {
         Changes { since: None, set: BlockSet::default(), file: None, lost: AtomicBool::new(false) }
     }
@@ -74,12 +75,12 @@ impl Changes {
         file.write_all_at(&header, 0)
     }
 
-    /// The capture since which it is known what changed.
+    /// Returns the capture since which it is known what changed.
     pub fn since(&self) -> Option<&str> {
         self.since.as_deref()
     }
 
-    /// What changed.
+    /// Returns the blocks that changed.
     pub fn set(&self) -> &BlockSet {
         &self.set
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Locks for puts: two of one block come one after the other.
 const LOCKS: u64 = 16;
 
-/// A block of a stored snapshot, opened. `None`: it is zeros.
+/// Reads a block of a stored snapshot, opened. `None`: it is zeros.
 pub fn read_block(objects: &Objects, manifest: &Manifest, index: u64, cipher: Option<&dyn BlockCipher>) -> io::Result<Option<Vec<u8>>> {
     let key = cipher.map_or("", BlockCipher::key_id);
     if manifest.key() != key {
@@ -32,11 +32,11 @@ pub fn read_block(objects: &Objects, manifest: &Manifest, index: u64, cipher: Op
 
 /// A stored snapshot as the source of another: a copy, to another store or under another key.
 pub struct Stored<'a> {
-    /// Where it lies.
+    /// Store of the snapshot.
     pub objects: &'a Objects,
-    /// Its manifest.
+    /// Manifest of the snapshot.
     pub manifest: &'a Manifest,
-    /// What opens its blocks.
+    /// Cipher that opens the blocks; None if they are not encrypted.
     pub cipher: Option<&'a dyn BlockCipher>,
 }
 
@@ -71,7 +71,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Opens a new snapshot, or one that was begun. What is not put is as in the parent, or zeros.
+    /// Opens a new snapshot, or one that was begun. Blocks that are not put are those of the
+    /// parent, or zeros.
     pub fn open(objects: Objects, name: &str, bytes: u64, parent: Option<Manifest>, cipher: Option<Arc<dyn BlockCipher>>) -> io::Result<Builder> {
         check_part(name)?;
         let key = cipher.as_ref().map_or("", |cipher| cipher.key_id());
@@ -117,7 +118,7 @@ impl Builder {
         Ok(())
     }
 
-    /// How many blocks were put.
+    /// Returns the number of blocks that were put.
     pub fn changed_blocks(&self) -> u64 {
         self.put.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
     }

@@ -22,8 +22,8 @@ const INDEX_MAGIC: &[u8; 8] = b"HRINDX01";
 const SEGMENTS_MAGIC: &[u8; 8] = b"HRHELD01";
 /// Bytes that are read first: head and index of most snapshots.
 const FIRST_BYTES: u64 = 64 << 10;
-/// Blocks of a page: 4 GiB of the volume. Its checksums take 128 KiB, a quarter of a block, so that
-/// a first read is not much more than its block.
+/// Blocks of a page: 4 GiB of the volume. The checksums of a page take 128 KiB, a quarter of a
+/// block, so that a first read is not much more than its block.
 const PAGE_BLOCKS: u64 = 8_192;
 /// Pages of a manifest that are kept: at most 5 MiB. A guess: readers at as many places.
 const KEPT_PAGES: usize = 16;
@@ -32,14 +32,14 @@ const AS_BITS: u32 = u32::MAX;
 /// Bytes that are read at once when what was written is compared.
 const COMPARED_AT_ONCE: usize = 32 << 20;
 
-/// Where a block lies, and its checksum as it is stored.
+/// Place of a block in the store, and its checksum as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which snapshot stored it: its number among [`Manifest::owners`].
+    /// Snapshot that stored the block: its number among [`Manifest::owners`].
     pub owner: u32,
     /// Number of the segment of that snapshot.
     pub segment: u32,
-    /// Which block of the segment.
+    /// Number of the block in the segment.
     pub slot: u32,
     /// The checksum of its bytes as they are stored.
     pub digest: Digest,
@@ -53,7 +53,7 @@ struct Run {
     owner: u32,
     segment: u32,
     slot: u32,
-    /// Where the digest of the first stands.
+    /// Index of the digest of the first block of the run.
     digests: usize,
 }
 
@@ -69,7 +69,7 @@ struct Page {
 struct PageRef {
     number: u32,
     blocks: u32,
-    /// Where it stands in the object, and its length.
+    /// Offset of the page in the object, bytes, and its length.
     at: u64,
     bytes: u32,
     digest: Digest,
@@ -119,7 +119,7 @@ impl PartialEq for Manifest {
     }
 }
 
-/// The object of a snapshot's manifest.
+/// Returns the name of the object of a snapshot's manifest.
 pub(crate) fn object_of(snapshot: &str) -> String {
     format!("manifests/{snapshot}")
 }
@@ -162,28 +162,28 @@ impl Manifest {
         Manifest::of_front(&all, objects)
     }
 
-    /// The snapshot's name.
+    /// Returns the snapshot's name.
     pub fn name(&self) -> &str {
         &self.0.head.name
     }
 
-    /// Size of the volume at the instant.
+    /// Returns the size of the volume at the instant.
     pub fn bytes(&self) -> u64 {
         self.0.head.bytes
     }
 
-    /// Which key its blocks are sealed with ([`super::BlockCipher::key_id`]); empty when they are
-    /// not.
+    /// Returns the id of the key that its blocks are sealed with ([`super::BlockCipher::key_id`]);
+    /// empty when they are not.
     pub fn key(&self) -> &str {
         &self.0.head.key
     }
 
-    /// The snapshots that stored its blocks.
+    /// Returns the snapshots that stored its blocks.
     pub fn owners(&self) -> &[String] {
         &self.0.head.owners
     }
 
-    /// Blocks of 512 KiB that are not zeros.
+    /// Returns the number of blocks of 512 KiB that are not zeros.
     pub fn blocks(&self) -> u64 {
         self.0.head.blocks
     }
@@ -193,12 +193,12 @@ impl Manifest {
         self.0.head.own_blocks
     }
 
-    /// Which blocks it has. Reads nothing.
+    /// Returns the set of its blocks. Reads nothing.
     pub fn set(&self) -> &BlockSet {
         &self.0.set
     }
 
-    /// The object in which a block lies.
+    /// Returns the object in which a block lies.
     pub(crate) fn segment_of(&self, place: &Place) -> String {
         segment::name_of(&self.0.head.owners[place.owner as usize], place.segment)
     }
@@ -213,7 +213,7 @@ impl Manifest {
         page.place(index).map(Some).ok_or_else(|| self.wrong(&damaged(format!("its page has no block {index}"))))
     }
 
-    /// Its blocks in order, those from `first` on. Reads page after page.
+    /// Returns the blocks in order, from `first` on. Reads page after page.
     pub fn from(&self, first: u64) -> impl Iterator<Item = io::Result<(u64, Place)>> + '_ {
         let from = self.0.pages.partition_point(|page| (u64::from(page.number) + 1) * PAGE_BLOCKS <= first);
         (from..self.0.pages.len()).flat_map(move |at| match self.page(at) {
@@ -276,12 +276,12 @@ impl Manifest {
         self.from(0).try_for_each(|block| block.map(drop))
     }
 
-    /// The objects that it refers to.
+    /// Returns the objects that it refers to.
     pub fn segments(&self) -> io::Result<Vec<String>> {
         read_segments(&self.0.objects, &self.0.head).map_err(|error| self.wrong(&error))
     }
 
-    /// The objects that a snapshot refers to, without reading which blocks it has.
+    /// Returns the objects that a snapshot refers to, without reading which blocks it has.
     pub fn segments_of(objects: &Objects, snapshot: &str) -> io::Result<Vec<String>> {
         let (front, bytes) = head_of(objects, snapshot)?;
         let (head, _) = Head::read(&front[..bytes as usize]).map_err(|error| wrong(objects, snapshot, &error))?;
@@ -319,7 +319,7 @@ impl Manifest {
     }
 }
 
-/// The first bytes of an object with its whole head, and how many that has.
+/// Reads the first bytes of an object with its whole head, and returns the number of them too.
 fn head_of(objects: &Objects, snapshot: &str) -> io::Result<(Vec<u8>, u64)> {
     check_part(snapshot)?;
     let name = object_of(snapshot);
@@ -331,7 +331,7 @@ fn head_of(objects: &Objects, snapshot: &str) -> io::Result<(Vec<u8>, u64)> {
     Ok((front, needed))
 }
 
-/// Head and index of a manifest.
+/// Reads head and index of a manifest.
 fn front_of(objects: &Objects, snapshot: &str) -> io::Result<Vec<u8>> {
     let (mut front, _) = head_of(objects, snapshot)?;
     let (head, _) = Head::read(&front).map_err(|error| wrong(objects, snapshot, &error))?;
@@ -551,16 +551,17 @@ fn read_set(from: &mut Reader<'_>, page: &PageRef, set: &BlockSet) -> io::Result
 /// A block that is not the same in two snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// Which block.
+    /// Number of the block.
     pub index: u64,
-    /// Whether the first snapshot has it; otherwise it is zeros there.
+    /// True if the first snapshot has the block; otherwise it is zeros there.
     pub in_first: bool,
-    /// Whether the second has it.
+    /// True if the second snapshot has the block.
     pub in_second: bool,
 }
 
-/// The blocks from `first_block` on that are not the same in two snapshots, in order. Snapshots
-/// sealed with two keys differ in every block. Pages that are the same in both are not read.
+/// Returns the blocks from `first_block` on that are not the same in two snapshots, in order.
+/// Snapshots sealed with two keys differ in every block. Pages that are the same in both are not
+/// read.
 pub fn changed_blocks<'a>(first: &'a Manifest, second: &'a Manifest, first_block: u64) -> impl Iterator<Item = io::Result<Changed>> + 'a {
     let numbers: BTreeSet<u32> = [first, second].into_iter().flat_map(|manifest| manifest.0.pages.iter().map(|page| page.number)).collect();
     let later = numbers.into_iter().filter(move |&number| (u64::from(number) + 1) * PAGE_BLOCKS > first_block);

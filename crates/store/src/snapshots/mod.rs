@@ -48,8 +48,8 @@ use std::sync::OnceLock;
 /// Bytes of a block: what the EBS direct API calls a block, and what a snapshot is made of.
 pub const BLOCK_BYTES: usize = 512 << 10;
 
-/// The first 16 bytes of the BLAKE3 hash of a block as it is stored. As long as that because equal
-/// digests are taken for equal blocks when it is not known what changed.
+/// The first 16 bytes of the BLAKE3 hash of a block as it is stored. The digest has this length
+/// because equal digests are taken for equal blocks when it is not known what changed.
 pub type Digest = [u8; 16];
 
 pub(crate) fn digest_of(data: &[u8]) -> Digest {
@@ -58,7 +58,8 @@ pub(crate) fn digest_of(data: &[u8]) -> Digest {
     digest
 }
 
-/// How many blocks a volume of `bytes` has. The last may be a part of one; the rest of it is zeros.
+/// Returns the number of blocks of a volume of `bytes`. The last may be a part of one; the rest of
+/// it is zeros.
 pub fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64)
 }
@@ -68,11 +69,11 @@ fn is_zero(data: &[u8]) -> bool {
     data.chunks(ZEROS.len()).all(|part| part == &ZEROS[..part.len()])
 }
 
-/// What seals blocks before they are stored, and opens them again.
+/// Cipher that seals blocks before they are stored, and opens them again.
 pub trait BlockCipher: Send + Sync {
     /// Seals the block with this number in place.
     fn seal(&self, block_index: u64, data: &mut [u8]);
-    /// The opposite.
+    /// Opens the block with this number in place.
     fn open(&self, block_index: u64, data: &mut [u8]);
     /// Tells keys apart without giving them away. Blocks are only taken from a parent that was
     /// sealed with the same.
@@ -81,7 +82,7 @@ pub trait BlockCipher: Send + Sync {
     }
 }
 
-/// What this start of the machine is called: files whose writes were not flushed are whole after
+/// Returns the id of this start of the machine: files whose writes were not flushed are whole after
 /// the process died, but not after the machine did.
 fn boot_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();

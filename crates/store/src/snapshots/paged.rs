@@ -18,7 +18,7 @@ impl Words {
         Words { pages: (0..most.div_ceil(PAGE)).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The word at an index; 0 behind the end.
+    /// Returns the word at an index; 0 behind the end.
     pub(crate) fn get(&self, index: u64) -> u64 {
         let page = self.pages.get((index / PAGE) as usize).and_then(OnceLock::get);
         page.map_or(0, |page| page[(index % PAGE) as usize].load(Ordering::SeqCst))
@@ -41,7 +41,8 @@ impl Words {
         }
     }
 
-    /// The first word from `first` on that is not 0. Pages that were never used are not looked at.
+    /// Returns the first word from `first` on that is not 0. Pages that were never used are not
+    /// looked at.
     pub(crate) fn next(&self, first: u64) -> Option<(u64, u64)> {
         let mut word = first;
         while let Some(page) = self.pages.get((word / PAGE) as usize) {
@@ -59,7 +60,7 @@ impl Words {
         None
     }
 
-    /// Every word that is not 0, in order.
+    /// Returns every word that is not 0, in order.
     pub(crate) fn set(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.pages.iter().enumerate().flat_map(|(number, page)| {
             let words = page.get().map_or(&[][..], |page| page);
@@ -84,12 +85,12 @@ impl Default for BlockSet {
 }
 
 impl BlockSet {
-    /// Whether a block is in it.
+    /// Returns true if a block is in the set.
     pub fn contains(&self, block: u64) -> bool {
         self.words.get(block / 64) >> (block % 64) & 1 == 1
     }
 
-    /// Whether any of `blocks` from `first` on is in it.
+    /// Returns true if any of `blocks` from `first` on is in the set.
     pub fn any(&self, first: u64, blocks: u64) -> bool {
         words_of(first, blocks).any(|(word, bits)| self.words.get(word) & bits != 0)
     }
@@ -104,7 +105,7 @@ impl BlockSet {
         self.words.and_not(block / 64, 1 << (block % 64));
     }
 
-    /// The first block from `first` on that is in it.
+    /// Returns the first block from `first` on that is in it.
     pub fn next(&self, first: u64) -> Option<u64> {
         let bits = self.words.get(first / 64) >> (first % 64);
         if bits != 0 {
@@ -113,12 +114,13 @@ impl BlockSet {
         self.words.next(first / 64 + 1).map(|(word, bits)| word * 64 + u64::from(bits.trailing_zeros()))
     }
 
-    /// Its blocks in order, from `first` on. Each is looked for when it is asked for.
+    /// Returns the blocks of the set in order, from `first` on. Each is looked for when it is asked
+    /// for.
     pub fn from(&self, first: u64) -> impl Iterator<Item = u64> + '_ {
         std::iter::successors(self.next(first), |block| self.next(block + 1))
     }
 
-    /// 64 blocks at once, as bits: those from `64 * word` on.
+    /// Puts 64 blocks at once into it, as bits: those from `64 * word` on.
     pub(crate) fn insert_word(&self, word: u64, bits: u64) {
         self.words.or(word, bits);
     }
@@ -130,13 +132,13 @@ impl BlockSet {
         set
     }
 
-    /// How many there are.
+    /// Returns the number of blocks in the set.
     pub fn count(&self) -> u64 {
         self.words.set().map(|(_, word)| u64::from(word.count_ones())).sum()
     }
 }
 
-/// The words that a run of blocks touches, and its bits in them.
+/// Returns the words that a run of blocks touches, and its bits in them.
 fn words_of(first: u64, blocks: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = first.saturating_add(blocks);
     (first / 64..end.div_ceil(64)).filter_map(move |word| {

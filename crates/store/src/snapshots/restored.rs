@@ -32,7 +32,7 @@ const FLUSHED: u8 = 2;
 /// Blocks of a discard that are done at once: 512 MiB.
 const CLEARED_AT_ONCE: u64 = 1_024;
 
-/// Who is told, in words, why a block could not be fetched.
+/// Function that takes a sentence about a block that could not be fetched.
 type Log = Box<dyn Fn(&str) + Send + Sync>;
 
 /// A volume whose blocks come from a snapshot.
@@ -145,17 +145,17 @@ impl Restored {
         self
     }
 
-    /// The snapshot it is made of.
+    /// Returns the snapshot it is made of.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// How many blocks are still to be fetched.
+    /// Returns the number of blocks that are still to be fetched.
     pub fn cold_blocks(&self) -> u64 {
         self.cold_count.load(Ordering::SeqCst)
     }
 
-    /// How many blocks that a range touches are still to be fetched.
+    /// Returns the number of blocks in a range that are still to be fetched.
     pub fn cold_in(&self, offset: u64, bytes: u64) -> u64 {
         if self.cold_blocks() == 0 {
             return 0;
@@ -163,17 +163,17 @@ impl Restored {
         blocks(offset, bytes).filter(|&block| self.is_cold(block)).count() as u64
     }
 
-    /// Whether a block is still to be fetched.
+    /// Returns true if a block is still to be fetched.
     pub fn is_cold(&self, block: u64) -> bool {
         self.cold.contains(block)
     }
 
-    /// The first block from `block` on that is cold.
+    /// Returns the first block from `block` on that is cold.
     pub fn next_cold(&self, block: u64) -> Option<u64> {
         self.cold.next(block)
     }
 
-    /// Fetches a block if it is cold. Whether it was.
+    /// Fetches a block if it is cold. Returns true if it was.
     pub fn initialize(&self, block: u64) -> io::Result<bool> {
         if !self.is_cold(block) {
             return Ok(false);
@@ -192,7 +192,8 @@ impl Restored {
         Ok(true)
     }
 
-    /// Where a block lies in the volume, and how many bytes of it the snapshot has.
+    /// Returns the offset of a block in the volume, bytes, and the number of bytes that the
+    /// snapshot has of it.
     fn extent(&self, block: u64) -> (u64, u64) {
         let at = block * BLOCK_BYTES as u64;
         (at, (BLOCK_BYTES as u64).min(self.manifest.bytes() - at))
@@ -272,7 +273,7 @@ fn write_header(file: &File, manifest: &Manifest) -> io::Result<()> {
     file.write_all_at(&header, 0)
 }
 
-/// The start of the machine that the marks are of.
+/// Reads the start of the machine that the marks are of.
 fn read_header(file: &mut File, manifest: &Manifest) -> io::Result<String> {
     let mut header = vec![0; HEADER_BYTES as usize];
     file.read_exact(&mut header)?;

@@ -20,17 +20,17 @@ const ENTRY_BYTES: usize = 8 + 16;
 /// Bytes behind the table: checksum, number of blocks, magic.
 const TAIL_BYTES: usize = 4 + 4 + 8;
 
-/// Where the objects of a snapshot's segments lie.
+/// Returns the prefix of the names of a snapshot's segments.
 pub fn folder_of(snapshot: &str) -> String {
     format!("segments/{snapshot}/")
 }
 
-/// The name of an object with the blocks of a snapshot.
+/// Returns the name of an object with the blocks of a snapshot.
 pub(crate) fn name_of(snapshot: &str, number: u32) -> String {
     format!("segments/{snapshot}/{number:08}")
 }
 
-/// The number in a segment's name.
+/// Returns the number in a segment's name.
 pub(crate) fn number_of(name: &str) -> Option<u32> {
     name.rsplit('/').next()?.parse().ok()
 }
@@ -65,8 +65,8 @@ impl Segment {
         self.blocks.len() >= SEGMENT_BLOCKS as usize
     }
 
-    /// Writes it as an object, and is empty again. What it held, in order of their places.
-    /// `lazily`: durable once it is settled, and this is called between parts of the work.
+    /// Writes it as an object, and is empty again. Returns the blocks it had, in order of their
+    /// places. `lazily`: durable once it is settled, and this is called between parts of the work.
     pub(crate) fn put(&mut self, objects: &Objects, name: &str, lazily: Option<&dyn Fn()>) -> io::Result<Vec<(u64, Digest)>> {
         let blocks = std::mem::take(&mut self.blocks);
         self.data.truncate(blocks.len() * BLOCK_BYTES);
@@ -85,7 +85,7 @@ impl Segment {
     }
 }
 
-/// Bytes of a segment's object with as many blocks.
+/// Returns the size of a segment's object with as many blocks, bytes.
 pub(crate) fn object_bytes(blocks: u32) -> u64 {
     blocks as u64 * (BLOCK_BYTES + ENTRY_BYTES) as u64 + TAIL_BYTES as u64
 }

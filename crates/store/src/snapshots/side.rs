@@ -1,6 +1,6 @@
-//! What was set aside for an instant: a sparse file with the old bytes, each at its own place, and
-//! a file of marks that say which chunks are in it. Bytes first, then the mark, then the write that
-//! replaces them: a process may die at any point in between.
+//! Bytes that were set aside for an instant: a sparse file with the old bytes, each at its own
+//! place, and a file of marks that say which chunks are in it. Bytes first, then the mark, then the
+//! write that replaces them: a process may die at any point in between.
 
 use super::bytes::{framed, put_text, put_u64, unframed, Reader};
 use super::changes::{each_mark, Changes};
@@ -21,8 +21,8 @@ const HEADER_BYTES: u64 = 4_096;
 /// Bytes of an instant in one file: the largest file of ext4 has 16 TiB, and an array may have
 /// more.
 const PART_BYTES: u64 = 8 << 40;
-/// What is set aside at once: a page of InnoDB. A whole block for each first write would cost a
-/// database 32 times the bytes.
+/// Unit in which bytes are set aside: a page of InnoDB. A whole block for each first write would
+/// cost a database 32 times the bytes.
 const CHUNK_BYTES: u64 = 16 << 10;
 /// Chunks of a block, each a bit of its mark.
 const CHUNKS: u64 = BLOCK_BYTES as u64 / CHUNK_BYTES;
@@ -39,7 +39,7 @@ pub(super) struct Side {
     pub(super) name: String,
     /// Size of the volume at the instant.
     pub(super) bytes: u64,
-    /// What changed up to the instant.
+    /// Blocks that changed up to the instant.
     pub(super) changes: Arc<Changes>,
     since: String,
     data: Aside,
@@ -65,12 +65,12 @@ impl Header {
     }
 }
 
-/// How what is set aside lies on the disk: as the volume it belongs to does.
+/// Encryption of the bytes that are set aside: that of their volume.
 #[derive(Clone)]
 pub enum AsideKey {
     /// The bytes are set aside as they are.
     Plain,
-    /// Encrypted with the data key of the volume.
+    /// The bytes are encrypted with the data key of the volume.
     Sealed(Arc<SectorCipher>),
     /// The volume is encrypted, and its key cannot be used now.
     Locked,
@@ -153,7 +153,7 @@ pub(super) fn remove(folder: &Path, name: &str) {
     (0..).map(|part| aside_path(folder, name, part)).take_while(|path| std::fs::remove_file(path).is_ok()).for_each(drop);
 }
 
-/// The file of what changed after a capture.
+/// Returns the file of what changed after a capture.
 pub(super) fn changes_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.after"))
 }
@@ -182,8 +182,9 @@ impl Side {
         Side { name: name.to_string(), bytes, changes, since, data, marks, words, broken: AtomicBool::new(false), reason: Mutex::new(String::new()) }
     }
 
-    /// The files that a process left. What they do not hold can still be read from the volume, as
-    /// nothing was written to it since. Files that cannot be read are those of a lost instant.
+    /// Opens the files that a process left. Chunks that they do not have can still be read from the
+    /// volume, because nothing was written to them since. Files that cannot be read are those of a
+    /// lost instant.
     pub(super) fn open(folder: &Path, name: &str, key: AsideKey) -> io::Result<Side> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -213,7 +214,7 @@ impl Side {
         Ok(side)
     }
 
-    /// The capture that it follows, as its file says.
+    /// Returns the capture that it follows, as its file says.
     pub(super) fn since(&self) -> &str {
         &self.since
     }
@@ -238,7 +239,7 @@ impl Side {
         self.broken.store(true, Ordering::SeqCst);
     }
 
-    /// The instant is lost: the volume goes on, the snapshot does not.
+    /// Notes that the instant is lost: the volume goes on, the snapshot does not.
     fn fail(&self, reason: &str) {
         self.note_broken(reason);
         if self.write_header().is_err() {
@@ -247,7 +248,7 @@ impl Side {
         }
     }
 
-    /// An error once the instant is lost.
+    /// Returns an error once the instant is lost.
     pub(super) fn check(&self) -> io::Result<()> {
         if !self.broken.load(Ordering::SeqCst) {
             return Ok(());
@@ -256,7 +257,8 @@ impl Side {
         Err(io::Error::new(io::ErrorKind::InvalidData, format!("the bytes of {} are lost: {reason}", self.name)))
     }
 
-    /// The chunks of a block that a range touches, as bits; those of the volume at the instant.
+    /// Returns the chunks of a block that a range touches, as bits; those of the volume at the
+    /// instant.
     fn chunks(&self, block: u64, offset: u64, bytes: u64) -> u64 {
         let begin = block * BLOCK_BYTES as u64;
         let from = offset.max(begin);
@@ -276,7 +278,7 @@ impl Side {
         self.chunks(block, offset, bytes) & !word
     }
 
-    /// Whether a change of the range must set something aside first.
+    /// Returns true if a change of the range must set something aside first.
     pub(super) fn needs(&self, offset: u64, bytes: u64) -> bool {
         !self.broken.load(Ordering::SeqCst) && blocks(offset, bytes).any(|block| self.missing(block, offset, bytes) != 0)
     }
@@ -317,7 +319,7 @@ impl Side {
         Ok(())
     }
 
-    /// A block as of the instant; zeros behind the end of the volume.
+    /// Reads a block as of the instant; zeros behind the end of the volume.
     pub(super) fn read_block(&self, volume: &dyn Backing, block: u64, into: &mut [u8]) -> io::Result<()> {
         let at = block * BLOCK_BYTES as u64;
         let length = self.bytes.saturating_sub(at).min(BLOCK_BYTES as u64) as usize;
@@ -339,7 +341,7 @@ impl Side {
         self.check()
     }
 
-    /// Whether a block may be anything but zeros.
+    /// Returns false if the blocks are zeros.
     pub(super) fn may_hold_data(&self, volume: &dyn Backing, first: u64, count: u64) -> bool {
         let at = first * BLOCK_BYTES as u64;
         let length = (count * BLOCK_BYTES as u64).min(volume.bytes().min(self.bytes).saturating_sub(at));
@@ -347,7 +349,7 @@ impl Side {
         volume.may_hold_data(at, length) || (first..first + count).any(|block| self.words.get(block) != 0)
     }
 
-    /// A block is stored elsewhere: writes to it need not set anything aside.
+    /// Notes that a block is stored elsewhere: writes to it need not set anything aside.
     pub(super) fn release(&self, block: u64) {
         // In the file first: when the process dies the volume's bytes must not be taken for those
         // of the instant.
@@ -358,7 +360,7 @@ impl Side {
     }
 }
 
-/// The blocks that a range touches.
+/// Returns the blocks that a range touches.
 pub(super) fn blocks(offset: u64, bytes: u64) -> std::ops::Range<u64> {
     let first = offset / BLOCK_BYTES as u64;
     first..if bytes == 0 { first } else { blocks_of(offset.saturating_add(bytes)) }

@@ -6,8 +6,9 @@ use crate::objects::{check_part, Objects};
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 
-/// The objects that only the deleted snapshot refers to: what goes when it is deleted. `others` are
-/// the segments of all other snapshots of the store, and those of the parents of uploads under way.
+/// Returns the objects that only the deleted snapshot refers to: what goes when it is deleted.
+/// `others` are the segments of all other snapshots of the store, and those of the parents of
+/// uploads under way.
 pub fn unreferenced<'a>(deleted: &[String], others: impl IntoIterator<Item = &'a [String]>) -> Vec<String> {
     let mut alone: BTreeSet<&str> = deleted.iter().map(String::as_str).collect();
     for segment in others.into_iter().flatten() {
@@ -18,7 +19,7 @@ pub fn unreferenced<'a>(deleted: &[String], others: impl IntoIterator<Item = &'a
 
 /// Deletes a snapshot. `others` are all snapshots that may share blocks with it: those of the same
 /// volume, of volumes made of its snapshots, and so on; all others of the store will do. No upload
-/// that has it as its parent may be under way. How many objects went.
+/// that has it as its parent may be under way. Returns the number of objects removed.
 ///
 /// The manifest goes first: when this ends early, the rest is found by [`sweep`].
 pub fn delete_snapshot(objects: &Objects, name: &str, others: &[String]) -> io::Result<usize> {
@@ -42,8 +43,9 @@ pub fn forget_upload(objects: &Objects, name: &str) -> io::Result<()> {
     objects.list(&segment::folder_of(name))?.iter().try_for_each(|listed| objects.delete(&listed.name))
 }
 
-/// Removes every segment that no snapshot refers to, except those of the uploads in `pending`. How
-/// many went. When a manifest cannot be read, nothing is removed: it may refer to any of them.
+/// Removes every segment that no snapshot refers to, except those of the uploads in `pending`.
+/// Returns the number of segments removed. When a manifest cannot be read, nothing is removed: it
+/// may refer to any of them.
 pub fn sweep(objects: &Objects, pending: &[String]) -> io::Result<usize> {
     let segments = objects.list("segments/")?;
     let mut referenced = HashSet::new();

@@ -1,9 +1,9 @@
 //! Stores an instant: its blocks go into segments, by several threads that each read one segment
 //! and write it, and at the end the manifest is written. Until then the snapshot does not exist.
 //!
-//! What is not stored: zeros; blocks that did not change since the parent when that is known;
-//! blocks whose digest is the parent's when it is not. An upload that was interrupted finds in the
-//! store what it had written, and goes on.
+//! Blocks that are not stored are zeros, blocks that did not change since the parent when that is
+//! known, and blocks whose digest is the parent's when it is not. An upload that was interrupted
+//! finds in the store what it had written, and goes on.
 
 use super::manifest::{Manifest, Place};
 use super::segment::{self, Segment, SEGMENT_BLOCKS};
@@ -18,35 +18,35 @@ use std::sync::{Mutex, PoisonError};
 /// Threads of an upload. One reads and hashes while another writes; each holds a segment, so 64 MiB
 /// in all. A guess that suits a local disk; a store far away gains from more.
 const THREADS: usize = 4;
-/// How far the threads of an upload stand back when processors are scarce: a weight of a tenth of
+/// Niceness of the threads of an upload: when processors are scarce, their weight is a tenth of
 /// that of the threads that serve the volume.
 const NICENESS: i32 = 10;
 /// Blocks that are looked at together for holes: 2 GiB.
 const HOLE_BLOCKS: u64 = 4_096;
 
-/// Where the blocks of a snapshot come from.
+/// Source of the blocks of a snapshot.
 pub trait BlockSource: Send + Sync {
-    /// Size of the volume.
+    /// Returns the size of the volume.
     fn bytes(&self) -> u64;
     /// Fills `into` with a block; zeros behind the end of the volume.
     fn read_block(&self, index: u64, into: &mut [u8]) -> io::Result<()>;
-    /// Whether any of `count` blocks from `first` on may be other than zeros, or is stored.
+    /// Returns false if all of `count` blocks from `first` on are zeros, and none is stored.
     fn may_hold_data(&self, _first: u64, _count: u64) -> bool {
         true
     }
-    /// The capture since which it is known what changed, and what did.
+    /// Returns the capture since which it is known what changed, and the changed blocks.
     fn changes(&self) -> Option<(&str, &BlockSet)> {
         None
     }
-    /// Who uses the volume meanwhile, and goes first.
+    /// Returns the load of the volume, which goes before the upload; None without any.
     fn foreground(&self) -> Option<&Foreground> {
         None
     }
-    /// A block is stored and is not asked for again.
+    /// Notes that a block is stored and is not asked for again.
     fn stored(&self, _index: u64) {}
 }
 
-/// How far an upload is.
+/// Progress of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Blocks that were looked at or skipped.
@@ -58,17 +58,17 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress in percent; 100 only when all is done.
+    /// Returns the progress in percent; 100 only when all is done.
     pub fn percent(&self) -> u64 {
         (self.done * 100).checked_div(self.blocks).unwrap_or(100)
     }
 }
 
-/// What became of a block.
+/// Result of the look at a block.
 enum Outcome {
-    /// It is as in the parent.
+    /// The block is as in the parent.
     Kept,
-    /// It is stored in the segment with this number.
+    /// The block is stored in the segment with this number.
     New { segment: u32, slot: u32, digest: Digest },
 }
 
@@ -77,10 +77,10 @@ struct Job<'a> {
     objects: &'a Objects,
     name: &'a str,
     parent: Option<&'a Manifest>,
-    /// What changed since the parent, when that is known.
+    /// Blocks that changed since the parent, when that is known.
     changed: Option<&'a BlockSet>,
     cipher: Option<&'a dyn BlockCipher>,
-    /// Stored by an earlier try.
+    /// Blocks that an earlier try stored.
     had: HashMap<u64, (u32, u32, Digest)>,
     blocks: u64,
     next: Mutex<u64>,
@@ -150,11 +150,11 @@ fn cancelled(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, format!("the upload of {name} was cancelled"))
 }
 
-/// Where each block lies that an earlier try stored: segment, place, digest.
+/// Places of the blocks that an earlier try stored: segment, slot, digest.
 type Had = HashMap<u64, (u32, u32, Digest)>;
 
-/// Finds what an earlier try stored, and the first number for a segment that is free. What is
-/// damaged is removed.
+/// Finds what an earlier try stored, and the first number for a segment that is free. Damaged
+/// segments are removed.
 fn stored_before(objects: &Objects, name: &str) -> io::Result<(Had, u32)> {
     let (mut had, mut next) = (HashMap::new(), 0);
     for listed in objects.list(&segment::folder_of(name))? {
@@ -185,7 +185,8 @@ impl Job<'_> {
     }
 
     fn work(&self) -> io::Result<Vec<(u64, Outcome)>> {
-        // Of this thread alone. Where it is not allowed, it goes on as it is.
+        // The niceness is that of this thread alone. If the machine does not allow it, the thread
+        // goes on without.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut outcomes = Vec::new();
         let mut segment = Segment::default();
@@ -220,7 +221,7 @@ impl Job<'_> {
         (self.progress)(Progress { done: self.done.load(Ordering::Relaxed), blocks: self.blocks, stored: self.stored.load(Ordering::Relaxed) });
     }
 
-    /// The next blocks to look at: at most a segment's, none of them known to need nothing.
+    /// Takes the next blocks to look at: at most a segment's, none of them known to need nothing.
     fn take(&self) -> Option<(u64, u64)> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         while *next < self.blocks {

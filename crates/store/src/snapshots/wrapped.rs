@@ -23,21 +23,21 @@ pub struct WrappedKey {
     pub snapshot: String,
     /// ARN of the KMS key that wraps the data key, as the lab has it that made the snapshot.
     pub kms_key: String,
-    /// Where the KMS key is, when it is not kept by the lab: which key, at which endpoint.
+    /// Key and endpoint of the KMS key, when it is not kept by the lab.
     #[serde(default)]
     pub elsewhere: Option<String>,
-    /// How it is wrapped: `AES_256_GCM` by the lab, `KMS` by a KMS elsewhere.
+    /// Algorithm of the wrapping: `AES_256_GCM` by the lab, `KMS` by a KMS elsewhere.
     pub algorithm: String,
     /// The encryption context under which it was wrapped.
     pub context: BTreeMap<String, String>,
     /// The wrapped data key, in base64: a header of the lab with the id of its key, then what the
     /// algorithm gave.
     pub ciphertext: String,
-    /// How the manifest names the data key.
+    /// Id of the data key in the manifest.
     pub data_key: String,
 }
 
-/// The object of a snapshot's wrapped data key.
+/// Returns the name of the object of a snapshot's wrapped data key.
 fn object_of(snapshot: &str) -> String {
     format!("keys/{snapshot}")
 }
@@ -55,7 +55,7 @@ impl WrappedKey {
         objects.put(&object_of(&self.snapshot), &serde_json::to_vec_pretty(self)?)
     }
 
-    /// Reads that of a snapshot; none: the store has none.
+    /// Reads the wrapped key of a snapshot; None if the store has none.
     ///
     /// # Errors
     /// The store cannot be read, or the object is damaged.

@@ -27,7 +27,7 @@ fn all_volumes_are_captured_at_one_point_in_time() {
     let volumes = [capture("a"), capture("b")];
     // Between the two come others: the longer it takes to reach the last, the more may go wrong.
     let others: Vec<_> = (0..30).map(|number| capture(&format!("other-{number}"))).collect();
-    // The same block for all, and blocks of their own.
+    // Every thread writes one common block, and blocks of its own.
     let places = |thread: u64| [(0, thread * 512), (1, (1 + thread) * BLOCK), (1, thread * 512), (0, (5 + thread) * BLOCK + 40_000)];
     let stop = AtomicBool::new(false);
     let rounds = AtomicU64::new(0);
@@ -262,7 +262,7 @@ fn an_array_is_captured_as_one_volume() {
     }
 }
 
-/// What is set aside of an array that is larger than a file may be.
+/// Bytes are set aside for an array that is larger than a file may be.
 #[test]
 fn an_array_larger_than_a_file_is_captured() {
     let folder = tempfile::tempdir().unwrap();
@@ -352,7 +352,7 @@ impl BlockSource for Counted<'_> {
     }
 }
 
-/// What an encrypted volume sets aside can be read with its key, and with nothing else.
+/// Bytes that an encrypted volume sets aside can be read with its key, and with nothing else.
 #[test]
 fn what_is_set_aside_of_an_encrypted_volume_is_encrypted() {
     const SECRET: &[u8; 16] = b"plain text of it";

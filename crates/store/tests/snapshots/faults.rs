@@ -51,9 +51,9 @@ impl Bucket for EndsEarly {
 struct Faulty {
     inner: Memory,
     random: Mutex<ChaCha8Rng>,
-    /// How many of 100 requests fail.
+    /// Share of requests that fail, percent.
     failing: AtomicUsize,
-    /// How many of 100 puts leave half an object without a word.
+    /// Share of puts that leave half an object without an error, percent.
     lying: AtomicUsize,
 }
 
@@ -182,7 +182,7 @@ fn a_fetch_that_fails_is_an_error_and_is_tried_again() {
     let messages = Arc::new(Mutex::new(Vec::new()));
     let log = messages.clone();
     let restored = restore(folder.path(), "restored", &manifest, &objects, None).with_log(move |words| log.lock().unwrap().push(words.to_string()));
-    // Where its blocks lie is read with the first.
+    // Places of its blocks are read with the first.
     restored.initialize(7).unwrap();
     faulty.failing.store(100, Ordering::SeqCst);
     let mut buffer = vec![0; 4_096];
@@ -285,11 +285,11 @@ fn a_full_disk_ends_the_snapshot_and_not_the_volume() {
     assert!(capture.instants().is_empty());
 }
 
-/// What becomes of an object; none: it is gone.
+/// Content of an object after the damage; None if it is gone.
 type Damage = dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
-/// What was stored and released is not there any more when the upload goes on: its bytes may have
-/// been written over since. The snapshot ends in words, at every try, and the volume goes on.
+/// Blocks that were stored and released are gone when the upload goes on: their bytes may have been
+/// written over since. The snapshot ends in words, at every try, and the volume goes on.
 #[test]
 fn a_segment_that_is_damaged_after_its_blocks_were_released() {
     let cut = |data: &[u8]| Some(data[..data.len() / 2].to_vec());
@@ -309,7 +309,7 @@ fn a_segment_that_is_damaged_after_its_blocks_were_released() {
         again(&instant, &ends_early).expect_err("the line is cut");
         let stored = objects.list("segments/snap/").unwrap();
         assert_eq!(stored.len(), 2, "{damage}");
-        // Of those that were released the old bytes are nowhere else.
+        // The old bytes of released blocks are nowhere else.
         (0..200).for_each(|block| capture.write(&[0xee; BLOCK_BYTES], block * BLOCK).unwrap());
         if restarts {
             drop((instant, capture));

@@ -43,7 +43,7 @@ fn what_is_restored_is_what_was_there_at_the_instant() {
     assert_eq!(files, ["first.after"], "only what changed since is noted");
 }
 
-/// Whether the process lived on, died, or closed the volume in order: one block is stored.
+/// One block is stored, if the process lived on, if it died, and if it closed the volume in order.
 #[test]
 fn an_incremental_snapshot_costs_what_changed() {
     let folder = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ fn after_the_machine_stopped_only_what_was_closed_counts() {
     first.write(&[1; 512], 0).unwrap();
     let instant = first.begin("snap-1").unwrap();
     drop((instant, first));
-    // As a file that another start of the machine wrote.
+    // The files are made those of another start of the machine.
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let boot = boot.trim();
     let other_boot = |name: &str| {
@@ -199,8 +199,8 @@ fn a_cancelled_upload_leaves_nothing() {
     instant.finish().unwrap();
 }
 
-/// What an upload stored that was interrupted is not stored again, and what nobody goes on with is
-/// found.
+/// Blocks that an interrupted upload stored are not stored again, and those that nobody goes on
+/// with are found.
 #[test]
 fn an_interrupted_upload_goes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ fn sealed_blocks_are_not_in_the_store_in_the_clear() {
     assert!(clear(&copies));
     assert_eq!(read_block(&copies, &open, 1, None).unwrap().unwrap(), [0x5a; BLOCK_BYTES]);
     assert_eq!(read_block(&copies, &open, 2, None).unwrap(), None);
-    // The same snapshot again under the same key costs nothing.
+    // A second upload of the snapshot under the key costs nothing.
     assert_eq!(stored(&source, "again", &copies, Some(&open)).own_blocks(), 0);
 }
 

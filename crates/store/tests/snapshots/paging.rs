@@ -109,7 +109,7 @@ fn opening_and_a_first_read_fetch_a_bounded_part_of_the_manifest() {
         volume.read(&mut buffer, block * BLOCK + 8_192).unwrap();
         assert_eq!(buffer, [if full { FILL } else { 0 }; 4_096], "{block}");
         let (requests, bytes) = bucket.taken();
-        // A page: 20 bytes for each run of blocks, 16 for each block. What is zeros needs none.
+        // A page: 20 bytes for each run of blocks, 16 for each block. Zeros need none.
         assert!(requests == u64::from(full) && bytes <= 36 * PAGE_BLOCKS + 4, "{requests} requests, {bytes} bytes");
     }
     assert_eq!(volume.cold_blocks(), blocks - 2);
@@ -142,7 +142,7 @@ fn a_kept_index_opens_while_the_store_is_away() {
     assert_eq!((buffer, volume.cold_blocks()), ([FILL; 512], 3));
     let good = |objects: &Objects| Manifest::load_from(&copies, objects, "snap").unwrap().from(0).collect::<io::Result<Vec<_>>>().map(|blocks| blocks.len());
     assert_eq!(good(&objects).unwrap(), 5);
-    // That of another snapshot in its place is not taken for it.
+    // The index of another snapshot in its place is not taken for it.
     let (_, other) = written("snap", 0..5);
     assert!(good(&other).unwrap_err().to_string().contains("snap"));
 }

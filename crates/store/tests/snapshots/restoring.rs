@@ -195,7 +195,7 @@ fn after_the_machine_stopped_what_was_not_flushed_is_fetched_again() {
     let checksum = crc32c::crc32c(&bytes[20..20 + length]);
     bytes[16..20].copy_from_slice(&checksum.to_le_bytes());
     std::fs::write(fixture.marks(), &bytes).unwrap();
-    // What a disk may have of a write that was not flushed: anything.
+    // A disk may have anything of a write that was not flushed.
     let file = SparseFile::open(&fixture.folder.path().join("restored"), BLOCKS * BLOCK).unwrap();
     file.write(&[0x77; 1_000], 2 * BLOCK).unwrap();
     drop(file);

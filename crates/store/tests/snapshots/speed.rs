@@ -35,7 +35,7 @@ fn processors() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What `cp` and `sync` do.
+/// Copies a file as `cp` and `sync` do, and returns the time it took.
 fn copy(from: &Path, to: &Path) -> Duration {
     let clock = Clock::now();
     let (mut from, mut to) = (File::open(from).unwrap(), File::create(to).unwrap());

@@ -1,4 +1,4 @@
-//! What the tests share: volumes, stores in a folder or in memory, a cipher, and comparisons.
+//! Parts that the tests share: volumes, stores in a folder or in memory, a cipher, and comparisons.
 
 use headrace_store::objects::{Bucket, Listed};
 use headrace_store::snapshots::{upload, BlockCipher, BlockSource, Manifest, Restored, BLOCK_BYTES};
@@ -42,7 +42,7 @@ pub fn restore(folder: &Path, name: &str, manifest: &Manifest, objects: &Objects
     Restored::create(inner, Arc::new(manifest.clone()), objects.clone(), cipher, &marks).unwrap()
 }
 
-/// Where two contents differ, instead of megabytes in a message.
+/// Returns the place where two contents differ, instead of megabytes in a message.
 pub fn difference(actual: &[u8], expected: &[u8]) -> Option<String> {
     if actual == expected {
         return None;

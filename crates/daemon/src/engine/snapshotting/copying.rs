@@ -66,7 +66,8 @@ impl Engine {
         begin_all(&[(capture, id.as_str())])?.pop().ok_or_else(|| io::Error::other("nothing was captured"))
     }
 
-    /// An instant that an earlier daemon left: of a copy that is under way, or of nothing.
+    /// Adopts an instant that an earlier daemon left: it is of a copy that is under way, or of
+    /// nothing.
     pub(super) fn adopt_copy(&self, instant: Instant) {
         let id: Option<VolumeId> = instant.name().parse().ok();
         match id.filter(|id| self.lab(|lab| lab.volumes.get(id).is_some_and(VolumeRecord::is_being_copied))) {
@@ -106,7 +107,7 @@ impl Engine {
         match done {
             Ok(_) => {
                 lock(&self.snapshots.to_copy).remove(id);
-                // What its files took while they grew.
+                // The remembered bytes on disk are those of the files while they grew.
                 lock(&self.resting).remove(id);
                 instant.finish()
             }
@@ -180,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// How far a copy is.
+    /// Returns the progress of a copy.
     pub(crate) fn copy_progress(&self, record: &VolumeRecord) -> InitializationView {
         let blocks = record.size_gib() * ((1 << 30) / BLOCK_BYTES as u64);
         let (all, remaining) = match record.is_being_copied() {

@@ -1,5 +1,5 @@
-//! Which volumes or snapshots changed since a version that a caller knows, so that one who keeps
-//! what it was told asks for the rest alone.
+//! Volumes or snapshots that changed since a version that a caller has, so that a caller with a
+//! copy asks for the changes only.
 //!
 //! A version counts the changes of this run of the daemon. It is raised where a change is written
 //! down and applied, under the same lock, so that what is read under that lock is of that version.
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 /// Changes that are kept: at most one of each volume there is, twice as many as a lab has volumes
-/// for those that are gone. Who knows less is told all anew.
+/// for those that are gone. A caller whose version is older gets everything anew.
 const MOST: usize = 2 * headrace_control::MAX_VOLUMES;
 
-/// What changed, by version: of each thing its last change.
+/// Last change of each volume or snapshot, by version.
 pub(crate) struct Changes<Id> {
     /// Tells this run's versions from those of another.
     run: u64,
@@ -28,7 +28,7 @@ impl<Id: Clone + Eq + Hash> Changes<Id> {
         Changes { run, version: 0, oldest: 0, by_version: BTreeMap::new(), last: HashMap::new() }
     }
 
-    /// This one changed, begins to exist, or is gone.
+    /// Notes that a volume or snapshot changed, begins to exist, or is gone.
     pub(crate) fn note(&mut self, id: &Id) {
         self.version += 1;
         if let Some(before) = self.last.insert(id.clone(), self.version) {
@@ -43,7 +43,7 @@ impl<Id: Clone + Eq + Hash> Changes<Id> {
         }
     }
 
-    /// All may have changed.
+    /// Notes that all may have changed.
     pub(crate) fn note_all(&mut self) {
         self.version += 1;
         self.oldest = self.version;
@@ -51,12 +51,13 @@ impl<Id: Clone + Eq + Hash> Changes<Id> {
         self.last.clear();
     }
 
-    /// The version that is now.
+    /// Returns the current version.
     pub(crate) fn version(&self) -> String {
         format!("{:016x}-{}", self.run, self.version)
     }
 
-    /// What changed since a version; none: that is not known any more, or never was.
+    /// Returns the ids that changed since a version; None if their changes are not kept any more,
+    /// or the version is not of this run.
     pub(crate) fn since(&self, version: &str) -> Option<Vec<&Id>> {
         let (run, number) = version.split_once('-')?;
         let number: u64 = number.parse().ok()?;

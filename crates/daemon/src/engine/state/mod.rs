@@ -1,4 +1,4 @@
-//! What is written down: the lab, its journal, and how an event gets into both.
+//! State that the journal keeps: the lab, and the way of an event into both.
 
 pub(crate) mod changes;
 
@@ -13,7 +13,7 @@ use headrace_control::{Change, Event, Lab, LabClock, SnapshotChange, SnapshotId,
 /// Events that wait to be written down at most. A guess: some are there for a tenth of a second.
 const MOST_WAITING: usize = 1_000;
 
-/// What is written down.
+/// State that the journal keeps, and the journal.
 pub(crate) struct State {
     pub(crate) lab: Lab,
     pub(crate) journal: Journal,
@@ -22,20 +22,21 @@ pub(crate) struct State {
     pub(crate) events: EventLog,
     pub(crate) changed_volumes: Changes<VolumeId>,
     pub(crate) changed_snapshots: Changes<SnapshotId>,
-    /// Applied, and written down with the next event, or soon: the start of a daemon repeats them.
+    /// Events that are applied, and written down with the next event, or soon: the start of a
+    /// daemon repeats them.
     waiting: Vec<Event>,
-    /// Nothing is due before this lab time, milliseconds; none: to be worked out.
+    /// Lab time before which nothing is due, milliseconds; None if it is to be worked out.
     next_due_ms: Option<u64>,
 }
 
 impl State {
-    /// What was read at the start.
+    /// Makes the state from the parts that were read at the start.
     pub(crate) fn new(lab: Lab, journal: Journal, clock: LabClock, balances: Balances, events: EventLog) -> State {
         let (changed_volumes, changed_snapshots) = (Changes::new(random()), Changes::new(random()));
         State { lab, journal, clock, balances, events, changed_volumes, changed_snapshots, waiting: Vec::new(), next_due_ms: None }
     }
 
-    /// What is due until now, without applying it.
+    /// Returns the events that are due until now, without applying them.
     pub(crate) fn due(&mut self, now_ms: u64) -> Vec<Event> {
         let next_ms = self.next_due_ms.unwrap_or_else(|| self.lab.next_due().unwrap_or(u64::MAX));
         self.next_due_ms = Some(next_ms);

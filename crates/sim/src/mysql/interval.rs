@@ -532,13 +532,16 @@ impl<B: Backend> ScenarioState<B> {
     /// response time in s, and what binds.
     fn served(&mut self, scenario: &Course<'_>, step: usize, (storage, bound): (f64, Binding), unloaded_s: f64) -> (f64, f64, Binding) {
         let (database, seconds, sharpness) = (scenario.database, scenario.step_s, self.clients.sharpness);
-        let (processors, serial) = (self.contention.processors_rate(), self.contention.serial_rate());
+        let asking = match scenario.load {
+            TransactionLoad::Clients(clients) => f64::from(*clients),
+            TransactionLoad::Arrivals(_) => f64::INFINITY,
+        };
+        let (processors, serial) = (self.contention.processors_rate(), self.contention.serial_rate(asking));
         let commit_share = self.commit_share(database, unloaded_s);
         let server = processors.min(serial);
         let of_server = if processors <= serial { Binding::Cpu } else { Binding::Contention };
         match scenario.load {
-            TransactionLoad::Clients(clients) => {
-                let asking = f64::from(*clients);
+            TransactionLoad::Clients(_) => {
                 let clients = database.running(asking, commit_share);
                 let io_s = unloaded_s - self.clients.base_ms / 1e3;
                 let disk = (self.devices.queues() && storage > 0.0 && storage.is_finite()).then_some(DiskQueue { io_s, most_tps: storage });

@@ -406,7 +406,8 @@ impl<'a> ClientsSim<'a> {
         let client = &mut self.clients[id as usize];
         if client.phase == Phase::Processor && client.serial > Nanos::ZERO {
             client.phase = Phase::Serial;
-            let (done, waited) = self.serial.take(now, client.serial);
+            let speed = self.processors.as_ref().map_or(1.0, |processors| processors.speed(now));
+            let (done, waited) = self.serial.take(now, Nanos::from_secs_f64(client.serial.as_secs_f64() / speed));
             self.recorder.waited_for_others(waited);
             return self.push(done, EventSlot::Client(id));
         }

@@ -4,7 +4,8 @@
 //!   R(X) = own time and I/O, nothing to wait for
 //!        + slowdown by the other thread of a core, and by a lower clock
 //!        + waiting for a processor          many servers (Sakasegawa 1977), as many as threads
-//!        + waiting for the serial resource  one server: the contention of the universal scaling law
+//!        + waiting for the serial resource  one server, among the threads at work: the contention of
+//!                                           the universal scaling law
 //!        + waiting for a local disk         one server: its I/O takes 1 / (1 - use) times as long
 //! ```
 //!
@@ -173,8 +174,9 @@ pub(crate) struct Contention {
     lost_by_others: f64,
     /// Processor time of a transaction on a core by itself, s.
     core_s: f64,
-    /// Time of a transaction on the serial resource, s.
-    serial_s: f64,
+    /// Share of its processor time that a transaction has the serial resource, whose work is as
+    /// much slower as all: with so many threads at work one of them has it always.
+    serial_share: f64,
     /// Of Sakasegawa's queue: sqrt(2 (threads + 1)).
     exponent: f64,
 }
@@ -188,7 +190,7 @@ impl Contention {
             threads,
             lost_by_others: processors.map_or(0.0, Processors::lost_by_others),
             core_s,
-            serial_s: clients.serial_share * clients.core_ms() / 1e3,
+            serial_share: clients.serial_share,
             exponent: libm::sqrt(2.0 * (threads + 1.0)),
         }
     }
@@ -198,16 +200,21 @@ impl Contention {
         self.threads * (1.0 - self.lost_by_others) / self.core_s
     }
 
-    /// The same of the serial resource.
-    pub fn serial_rate(&self) -> f64 {
-        1.0 / self.serial_s
+    /// The same of the serial resource with a number of clients: where one of the threads at work
+    /// has it always. Of more threads than there are, as much more as they would be.
+    pub fn serial_rate(&self, clients: f64) -> f64 {
+        if self.serial_share <= 0.0 {
+            return f64::INFINITY;
+        }
+        let most = 1.0 / self.serial_share;
+        most * (1.0 - self.slowing(clients) * most.min(self.threads)) / self.core_s
     }
 
     /// Transactions a second of `clients` that each wait for their answer, where one alone takes
     /// `alone_s`, some of it on a `disk` that queues; `busy`: threads at work where the search
     /// begins (0: anywhere), and where it ended.
     pub fn closed_rate(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, busy: &mut f64) -> f64 {
-        if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0 && disk.is_none()) {
+        if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_share <= 0.0 && disk.is_none()) {
             return disk.map_or(clients / alone_s, |disk| disk.closed_rate(clients, alone_s));
         }
         let alone_s = alone_s.max(self.core_s);
@@ -220,11 +227,11 @@ impl Contention {
         if tps <= 0.0 || self.core_s <= 0.0 {
             return 0.0;
         }
-        let tps = tps.min(MOST_BUSY * self.processors_rate().min(self.serial_rate()));
+        let tps = tps.min(MOST_BUSY * self.processors_rate().min(self.serial_rate(f64::INFINITY)));
         let busy = busy_at(tps * self.core_s, self.slowing(f64::INFINITY));
         let used = busy / self.threads;
         let queued = if self.threads.is_finite() { libm::pow(used, self.exponent) / (1.0 - used) } else { 0.0 };
-        let serial = tps * self.serial_s;
+        let serial = busy * self.serial_share;
         (busy - tps * self.core_s + queued + serial * serial / (1.0 - serial)) / tps
     }
 
@@ -244,9 +251,9 @@ impl Contention {
         let think_s = alone_s - self.core_s;
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0);
         // The same of the serial resource, with one server.
-        let sharing = (1.0 - self.serial_s / alone_s).max(0.0) * (1.0 - 1.0 / clients);
+        let sharing = (1.0 - self.serial_share * self.core_s / alone_s).max(0.0) * (1.0 - 1.0 / clients);
         let mut most = busy_without_queue(clients, think_s / self.core_s, slowing).min(self.threads);
-        if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) && disk.is_none() {
+        if queueing <= 0.0 && (self.serial_share <= 0.0 || sharing <= 0.0) && disk.is_none() {
             return most;
         }
         if let Some(disk) = disk {
@@ -289,11 +296,10 @@ impl Contention {
             let used = if clients < slots { libm::pow(clients / slots, self.exponent) } else { 1.0 };
             busy = busy.min(self.threads * first_root(slots, clients, queueing * used));
         }
-        if self.serial_s > 0.0 {
-            let slots = alone_s / self.serial_s;
+        if self.serial_share > 0.0 {
+            let slots = (1.0 - slowing * busy) * (alone_s / self.core_s - 1.0) / self.serial_share + 1.0 / self.serial_share;
             let used = (clients / slots).min(1.0);
-            let at = first_root(slots, clients, sharing * used * used) * self.core_s / self.serial_s;
-            busy = busy.min(busy_at(at, slowing));
+            busy = busy.min(first_root(slots, clients, sharing * used * used) / self.serial_share);
         }
         busy
     }
@@ -310,11 +316,11 @@ impl Contention {
             inside += queued;
             rise += queued * (self.exponent / used + stretch) / self.threads;
         }
-        let serial = tps * self.serial_s;
+        let serial = busy * self.serial_share;
         if serial > 0.0 {
             let stretch = 1.0 / (1.0 - serial);
             inside += sharing * serial * serial * stretch;
-            rise += sharing * serial * stretch * (2.0 + serial * stretch) * self.serial_s * slope;
+            rise += sharing * serial * stretch * (2.0 + serial * stretch) * self.serial_share;
         }
         // Beyond a queue that is full there is no end of clients.
         if inside.is_finite() && serial < 1.0 && (busy < self.threads || queueing <= 0.0) {
@@ -447,16 +453,16 @@ mod tests {
                             let rate = contention.closed_rate(many, base_ms / 1e3, None, &mut busy);
                             let what = format!("{threads} processors, shared {shared}, {base_ms} {cpu_ms} {serial_share}, {many} clients: {rate}");
                             assert!(rate >= before * (1.0 - 1e-9), "{what} below {before}");
-                            assert!(rate <= contention.processors_rate().min(contention.serial_rate()) * (1.0 + 1e-9), "{what}");
+                            assert!(rate <= contention.processors_rate().min(contention.serial_rate(many)) * (1.0 + 1e-9), "{what}");
                             before = rate;
                             let core_s = processors.core_ms(&load) / 1e3;
                             let alone_s = (base_ms / 1e3f64).max(core_s);
                             let queueing = (1.0 - core_s / alone_s) * (1.0 - f64::from(threads) / many).max(0.0);
                             let inside = |rate: f64| {
                                 let busy = busy_at(rate * core_s, contention.slowing(many));
-                                let (used, serial) = (busy / f64::from(threads), rate * contention.serial_s);
+                                let (used, serial) = (busy / f64::from(threads), busy * serial_share);
                                 let queued = if queueing > 0.0 { queueing * used.powf((2.0 * (f64::from(threads) + 1.0)).sqrt()) / (1.0 - used) } else { 0.0 };
-                                let waiting = (1.0 - contention.serial_s / alone_s) * (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
+                                let waiting = (1.0 - serial_share * core_s / alone_s) * (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
                                 let full = used > 1.0 || serial >= 1.0 || (used >= 1.0 && queueing > 0.0);
                                 if full {
                                     f64::INFINITY

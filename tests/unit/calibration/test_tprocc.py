@@ -126,7 +126,7 @@ def test_another_flavor_flushes_by_its_own_rule():
         headrace.predict(shop, "gp3:200", seconds=10, release=release, draws=0)
         for release in ("mysql-9.7.0", "mariadb-12.2.2")
     )
-    assert here.workload == shop and there.workload == moved
+    assert [each.workload and each.workload.database for each in (here, there)] == [shop.database, moved.database]
 
 
 def test_few_warehouses_hold_their_clients():

@@ -179,7 +179,7 @@ fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
 
 /// Processor time of a transaction as a database has it, ms: from the time that its processors were
 /// busy with it, ms of one virtual CPU, while `busy_share` of them were at work, `threads_per_core`
-/// of them in a core; `own_vcpus`: how many there are on a machine that is no instance.
+/// of them in a core; `own_vcpus`: how many there are on a machine of one's own.
 #[pyfunction]
 #[pyo3(signature = (busy_ms, busy_share, threads_per_core, own_vcpus=None))]
 fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32, own_vcpus: Option<u32>) -> f64 {

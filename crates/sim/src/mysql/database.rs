@@ -290,8 +290,8 @@ pub struct Database {
     pub compaction: Option<Compaction>,
     /// Clients and processors.
     pub clients: Clients,
-    /// Rows that transactions wait for, kind after kind in the order in which they are locked; none:
-    /// they wait for no row (files before they were kept).
+    /// Rows that transactions wait for, kind after kind in the order in which they are locked;
+    /// empty: they wait for no row (files before they were kept).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot_rows: Vec<HotRows>,
     /// One-second scatter.

@@ -79,7 +79,8 @@ impl Database {
             let sum = 1.0 + clients * c;
             2.0 * clients / (sum + libm::sqrt((sum * sum - 4.0 * c * (1.0 - locked) * clients).max(0.0)))
         };
-        // With the other kinds fewer run, and what waits grows ever faster: Newton's steps come down.
+        // With the other kinds fewer run, and what waits grows ever faster: Newton's steps come
+        // down.
         let mut running = self.hot_rows.iter().map(alone).fold(clients, f64::min);
         for _ in 0..MOST_STEPS {
             let (queued, slope) = waiting(&self.hot_rows, commit_share, running, others);

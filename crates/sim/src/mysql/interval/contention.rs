@@ -110,7 +110,7 @@ impl Clients {
         self.at_speed(processors.core_speed).slower(1.0 / processors.alone_faster())
     }
 
-    /// Makes the clients with processor times so many times as long.
+    /// Makes the clients with processor times that are longer by the factor `times`.
     fn slower(&self, times: f64) -> Clients {
         let base_ms = (self.base_ms + (times - 1.0) * self.core_ms()).max(0.0);
         Clients { base_ms, cpu_ms: self.cpu_ms * times, ..*self }
@@ -175,7 +175,7 @@ pub(crate) struct Contention {
     /// Processor time of a transaction on a core by itself, s.
     core_s: f64,
     /// Share of its processor time that a transaction has the serial resource, whose work is as
-    /// much slower as all: with so many threads at work one of them has it always.
+    /// much slower as all: where 1 / share threads are at work one of them has it always.
     serial_share: f64,
     /// Of Sakasegawa's queue: sqrt(2 (threads + 1)).
     exponent: f64,
@@ -494,8 +494,8 @@ mod tests {
     }
 
     /// By hand: times of 1 ms hold while all cores work, so that one client of 80 threads of one's
-    /// own takes 1 / 1.2 ms. All 80 do 80 x 0.65 = 52 a millisecond, on an instance too. Two virtual
-    /// CPUs are a twentieth of a chip: 1 % of the clock is theirs.
+    /// own takes 1 / 1.2 ms. All 80 do 80 x 0.65 = 52 a millisecond, on an instance too. Two
+    /// virtual CPUs are a twentieth of a chip: 1 % of the clock is theirs.
     #[test]
     fn a_core_that_works_alone_clocks_faster() {
         let rate = |threads: u32, own: bool, many: f64| {

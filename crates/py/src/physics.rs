@@ -10,6 +10,7 @@ use headrace_model::rates::default_optimizing;
 use headrace_model::volume::credits_of;
 use headrace_model::Instance;
 use headrace_sim::measure;
+use headrace_sim::mysql::costs::Flavor;
 use headrace_sim::mysql::interval::Processors;
 use headrace_sim::mysql::settings::{self, ServerSettings};
 use headrace_sim::mysql::{database, interval, pauses, purge, CheckpointLaw, Clients, Noise, PageCleaner};
@@ -86,6 +87,21 @@ fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: 
     to_python(py, &settings.on(&database_of(database)?).map_err(sim_error)?)
 }
 
+/// A database of HammerDB's TPROC-C, calibrated on a server of the flavor `from_flavor`, on one of
+/// another flavor and version: with its page cleaner, its redo and binary log; flavors are mysql
+/// and mariadb.
+#[pyfunction]
+fn mysql_on_flavor<'py>(
+    py: Python<'py>,
+    database: &Bound<'py, PyAny>,
+    from_flavor: &Bound<'py, PyAny>,
+    flavor: &Bound<'py, PyAny>,
+    version: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (from, to): (Flavor, Flavor) = (pythonize::depythonize(from_flavor)?, pythonize::depythonize(flavor)?);
+    to_python(py, &settings::on_flavor(&database_of(database)?, from, (to, version)).map_err(sim_error)?)
+}
+
 /// A database calibrated with a cache of `cache_bytes` behind one of `other_bytes`; `changed`: per
 /// class of pages the share of touches that change one, where known.
 #[pyfunction]
@@ -150,6 +166,7 @@ fn processors_tps(clients: &Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> Py
         threads: instance.get_item("vcpus")?.extract()?,
         shared: instance.get_item("threads_per_core")?.extract::<u32>()? != 1,
         core_speed: instance.get_item("core_speed")?.extract()?,
+        own: false,
     };
     let clients: Clients = pythonize::depythonize(clients)?;
     Ok(interval::processors_rate(&clients, &processors))
@@ -177,10 +194,12 @@ fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
 
 /// Processor time of a transaction as a database has it, ms: from the time that its processors were
 /// busy with it, ms of one virtual CPU, while `busy_share` of them were at work, `threads_per_core`
-/// of them in a core.
+/// of them in a core; `own_vcpus`: how many there are on a machine of one's own.
 #[pyfunction]
-fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32) -> f64 {
-    interval::processor_ms(busy_ms, busy_share, threads_per_core)
+#[pyo3(signature = (busy_ms, busy_share, threads_per_core, own_vcpus=None))]
+fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32, own_vcpus: Option<u32>) -> f64 {
+    let processors = Processors { threads: own_vcpus.unwrap_or(2), shared: threads_per_core != 1, core_speed: None, own: own_vcpus.is_some() };
+    interval::processor_ms(busy_ms, busy_share, &processors)
 }
 
 /// (I/Os, bytes) of a page written back, with the doublewrite area or without.
@@ -261,6 +280,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool_pauses, module)?)?;
     module.add_function(wrap_pyfunction!(noise_of_mean, module)?)?;
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
+    module.add_function(wrap_pyfunction!(mysql_on_flavor, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
     module.add_function(wrap_pyfunction!(least_responses, module)?)?;
     module.add_function(wrap_pyfunction!(processors_tps, module)?)?;

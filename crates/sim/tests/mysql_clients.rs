@@ -12,8 +12,8 @@ use headrace_sim::events::quiet;
 use headrace_sim::mysql::clients::{self, ClientsRun, PAGES_BEHIND};
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{
-    interval, Binding, Clients, Compaction, Database, Log, Noise, PageClass, PageWrites, Popularity, Scenario, Second, Start, StorageEngine, TransactionLoad,
-    WarmUp,
+    interval, Binding, Clients, Compaction, Database, HotRows, Log, Noise, PageClass, PageWrites, Popularity, Scenario, Second, Start, StorageEngine,
+    TransactionLoad, WarmUp,
 };
 use headrace_sim::{Setup, SimError};
 
@@ -485,6 +485,33 @@ fn the_two_forms_agree_on_waits_of_the_server() {
                 interval::run(&scenario, &mut |second: &Second| tps = second.tps).unwrap();
                 assert_near(&format!("{name}, base {base_ms} ms, serial {serial_share}, {clients} clients"), tps, events, 0.085);
             }
+        }
+    }
+}
+
+/// Rows that transactions lock: the interval form against queues that are simulated, with lengths
+/// whose deviation is their mean (95th percentile 2.8 times it), as the law's exponential ones have.
+/// 3 % for what the first kind waits while it waits for the second (`hot_rows`), 3 % for how long
+/// lognormal lengths are at their ends, and three standard errors of 10,000 transactions and more.
+#[test]
+fn the_two_forms_agree_on_waits_for_rows() {
+    for (warehouses, most) in [(40.0, 0.95), (1_000.0, 1.0)] {
+        let mut busy = database();
+        busy.popularity = Popularity { classes: vec![PageClass { pages: 1e5, touches_per_tx: 1e-2 }] };
+        busy.writes = PageWrites { flush_per_tx: 0.0, first_dirty: 0.0, later_dirty: 0.0, ..busy.writes };
+        busy.clients = Clients { base_ms: 8.0, p95_over_mean: 2.8, ..busy.clients };
+        let kind = |rows, at_work, at_commit| HotRows { rows, at_work, at_commit };
+        busy.hot_rows = vec![kind(warehouses, 0.15, 0.5), kind(10.0 * warehouses, 0.8, 0.95)];
+        let plain = Bench::new(Database { hot_rows: Vec::new(), ..busy.clone() }, "io2:500:30000", Some(LOG));
+        let bench = Bench::new(busy, "io2:500:30000", Some(LOG));
+        for clients in [1, 8, 32, 64] {
+            let run = clients::run(&bench.scenario(TransactionLoad::Clients(clients), 20, 1), &mut quiet).unwrap();
+            assert_accounts(&run);
+            let (events, tps) = (mean_tps(&run), bench.interval(clients, 4.0));
+            let tolerance = 0.06 + 3.0 / (events * 15.0).sqrt();
+            assert_near(&format!("{warehouses} warehouses, {clients} clients"), tps, events, tolerance);
+            let share = tps / plain.interval(clients, 4.0);
+            assert!(share <= 1.0 && (clients < 64 || share < most), "{warehouses} warehouses, {clients} clients: {share}");
         }
     }
 }

@@ -29,6 +29,19 @@ fn a_call_touches_what_its_statements_say() {
     assert!((dirtying.flush_per_tx - database.writes.flush_per_tx).abs() < 1e-12);
 }
 
+/// By hand, statements of 23 calls: 10 x 45 of new orders, 10 x 7.6 of payments, 2.6, 70 and 2 of
+/// the others, 600.6 in all. A payment has its warehouse for all of its 7.6 and its district for
+/// 5.6, a new order its district for 44; of 21 commits 10 are of each.
+#[test]
+fn payments_and_new_orders_lock_their_rows() {
+    let rows = database(100.0).hot_rows;
+    let by_hand = [(100.0, 76.0 / 600.6, 10.0 / 21.0), (1_000.0, 496.0 / 600.6, 20.0 / 21.0)];
+    assert_eq!(rows.len(), 2);
+    for (kind, (count, at_work, at_commit)) in rows.iter().zip(by_hand) {
+        assert!((kind.rows - count).abs() < 1e-9 && (kind.at_work - at_work).abs() < 1e-12 && (kind.at_commit - at_commit).abs() < 1e-12, "{kind:?}");
+    }
+}
+
 /// data/mysql/standards.csv, MySQL: the call, and of the 66 statements of 23 calls those besides
 /// them, half of them brackets and half point selects; 0.013 ms of a core for each round trip, and
 /// 0.06 and 0.084 of waiting over a network.

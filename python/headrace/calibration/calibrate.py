@@ -16,7 +16,7 @@ from headrace.calibration import cycle, popularity, scatter
 from headrace.calibration.fit import Fit, Objective, fit
 from headrace.calibration.misfit import measure_misfits
 from headrace.calibration.observations import Observation, observe
-from headrace.calibration.prior import build_start
+from headrace.calibration.prior import build_prior
 from headrace.calibration.processor_time import ProcessorTime, has_foreign_load, measure_processor_time
 from headrace.calibration.response import derive_response_curve
 from headrace.calibration.runs import Run
@@ -74,7 +74,7 @@ def calibrate(
     first = runs[0]
     engine = first.engine
     observations = [observe(run) for run in runs]
-    begin = build_start(first)
+    begin = build_prior(first)
     # a script that only reads does not, in MyRocks either
     if begin["compaction"] is not None:
         _expect_cycle(begin, first)

@@ -86,18 +86,6 @@ def build_prior(run: Run) -> dict:
     return database
 
 
-def build_start(run: Run) -> dict:
-    """Returns the database that a fit to a run begins at: its prior, of TPROC-C without the page
-    cleaner.
-
-    With it a run of 8 clients is told to read less, since its writes need no further pages, and 64
-    clients are then 60 % too fast: they wait for more than the model has (published runs of 2026).
-    Raises InputError.
-    """
-    database = build_prior(run)
-    return database | {"cleaner": None} if run.benchmark.name == "hammerdb-tprocc" else database
-
-
 def find_local_disk(run: Run, database: dict) -> core.LocalDisk | None:
     """Returns how fast the local disk of a run is, as its kind, its server's settings and its load
     tell before it is measured; None where the catalog has its figures or there is none."""

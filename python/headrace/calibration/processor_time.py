@@ -3,7 +3,8 @@ CPUs at work over transactions a second.
 
 busy_ms = share of processors at work x virtual CPUs x 1,000 / tps
 
-How much work that is depends on how many threads of a core were at work, and on its speed.
+How much work that is depends on how many threads of a core were at work, and on its speed and
+clock.
 """
 
 from __future__ import annotations
@@ -79,5 +80,6 @@ def _measure_run(run: Run, speed: float | None) -> tuple[float, float] | None:
     scatter = float(np.std(np.log(of_parts), ddof=1) / math.sqrt(len(of_parts))) if len(of_parts) > 1 else SYSTEMATIC
     busy_ms = float(busy[good].sum() / tps[good].sum() * run.vcpus * 1e3)
     faster = run.core_speed / speed if run.core_speed and speed else 1.0
-    cpu_ms = core.processor_ms(busy_ms, float(busy[good].mean()), run.threads_per_core)
+    own_vcpus = None if run.instance else run.vcpus
+    cpu_ms = core.processor_ms(busy_ms, float(busy[good].mean()), run.threads_per_core, own_vcpus)
     return cpu_ms * faster, max(scatter, 1e-3)

@@ -143,7 +143,7 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
         growth=growth,
         draws=draws,
     )
-    database_of = workload.grown(growth) if growth != 1.0 else workload
+    database_of = (workload.grown(growth) if growth != 1.0 else workload).on_release(release)
     rows, response_ms = _run(database_of, run, form, settings.progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum()) if start == "cold" else None

@@ -137,8 +137,10 @@ LAST_ORDERS = ModelParameter(
 TPCC_BLOCKS_SPREAD = math.hypot(0.05, 0.05, 0.25 / math.sqrt(12.0))
 
 
-# Of sysbench's own scripts rows and statements are known, so pages and touches of a transaction in
-# InnoDB are to 5 % each (SPREADS of the core's sysbench standard): what is left, the disk tells.
+# Of sysbench's own scripts and of HammerDB's TPROC-C rows and statements are known, so pages and
+# touches of a transaction in InnoDB are to 5 % each (SPREADS of the core's sysbench standard): what
+# is left, the disk tells.
+SIZED_BENCHMARKS = ("sysbench-oltp", "hammerdb-tprocc")
 SIZED_PAGES_SPREAD = math.hypot(0.05, 0.05)
 
 
@@ -172,7 +174,7 @@ def of_engine(
     if database is None:
         return parameters
     spreads = {}
-    if engine == "innodb" and benchmark == "sysbench-oltp":
+    if engine == "innodb" and benchmark in SIZED_BENCHMARKS:
         spreads["pages_touched"] = SIZED_PAGES_SPREAD
     if cache_bytes is not None and (pages := estimate_pages_spread(engine, database, benchmark, cache_bytes)):
         spreads["pages_touched"] = pages

@@ -147,6 +147,16 @@ class TransactionWorkload(Shown):
         )
         return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
+    def on_release(self, release: str | None) -> TransactionWorkload:
+        """Returns the same on a server of this flavor and release, such as mariadb-12.2.2: of
+        HammerDB's TPROC-C with what another flavor flushes and logs. Others, and where a flavor is
+        not known, stay as they are."""
+        flavor, _, version = (release or "").partition("-")
+        source, _, _ = (self.server.release or "").partition("-")
+        if self.benchmark != "hammerdb-tprocc" or not flavor or not source or flavor == source:
+            return self
+        return replace(self, database=core.mysql_on_flavor(self.database, source, flavor, version))
+
     def least_responses(self) -> dict[str, float]:
         """Gives what the percentiles of response times (RESPONSES) are of their mean at the
         least, wherever it runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from headrace.calibration.observations import core_run, observe
 from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import load_run
 from headrace.errors import InputError
+from headrace.workload.server import SourceServer
 
 SECONDS, THREADS = 600, 64
 RUN = f"""\
@@ -52,7 +54,8 @@ def test_a_standard_that_can_be_written_in_a_line_saved_and_read(call, tmp_path)
     shop = headrace.hammerdb_tprocc(warehouses=100, cache_gib=2, threads=16, redo_gib=8)
     headrace.save(shop, tmp_path / "shop.toml")
     again = headrace.load_database(tmp_path / "shop.toml")
-    assert again.database["dirtying"] == shop.database["dirtying"]
+    for name in ("dirtying", "hot_rows"):
+        assert again.database[name] == shop.database[name]
     assert again.database["log"]["redo_capacity_bytes"] == 8 * 2**30
     # 100 MB a warehouse.
     assert shop.size_gib == pytest.approx(100 * 100e6 / 2**30)
@@ -110,6 +113,37 @@ def test_settings_of_the_page_cleaner_are_asked():
         )
 
 
+def test_another_flavor_flushes_by_its_own_rule():
+    shop = replace(
+        headrace.hammerdb_tprocc(warehouses=100, cache_gib=2, threads=16, redo_gib=8),
+        server=SourceServer("mysql", "9.7.0"),
+    )
+    assert shop.on_release("mysql-8.4.0") is shop and shop.on_release(None) is shop
+    moved = shop.on_release("mariadb-12.2.2")
+    assert moved.database["cleaner"]["holds_age"] and moved.server == shop.server
+    assert moved.database["log"]["redo_bytes_per_tx"] > shop.database["log"]["redo_bytes_per_tx"]
+    here, there = (
+        headrace.predict(shop, "gp3:200", seconds=10, release=release, draws=0)
+        for release in ("mysql-9.7.0", "mariadb-12.2.2")
+    )
+    assert [each.workload and each.workload.database for each in (here, there)] == [shop.database, moved.database]
+
+
+def test_few_warehouses_hold_their_clients():
+    """By the law of crates/sim/src/mysql/hot_rows.rs: 64 clients that lock 0.13 to 0.48 rows of a warehouse and 0.83 to 0.95 of a
+    district, of 10 and 100: less than two thirds of them run, 98 % and more in 1,000 warehouses. In memory and without processors
+    the rate goes with those."""
+
+    def find_rate(warehouses: int, hot: bool) -> float:
+        shop = headrace.hammerdb_tprocc(warehouses=warehouses, cache_gib=200, threads=64, redo_gib=64)
+        database = shop.database if hot else shop.database | {"hot_rows": []}
+        shop = replace(shop, database=database)
+        return headrace.predict(shop, "io2:500:60000", start="warm", seconds=20, seed=None, draws=0).summary["tps"]
+
+    shares = [find_rate(warehouses, True) / find_rate(warehouses, False) for warehouses in (10, 1_000)]
+    assert shares[0] < 0.67 and 0.98 < shares[1] < 1.0
+
+
 def test_pages_that_the_benchmarks_rows_count_are_read(tmp_path):
     write_run(tmp_path, "gp3:200:6000:500", [300.0] * SECONDS)
     rows = "".join(f"{t},{THREADS},300,{600 + t % 2}\n" for t in range(1, SECONDS + 1))
@@ -150,6 +184,8 @@ def test_a_local_disk_without_a_figure_is_as_fast_as_the_run_says(storage, speed
 def test_reads_and_writes_of_a_local_disk_have_caps_of_their_own():
     """A load that only reads gains by reads alone: 67,700 a second at the catalog's guess, which it reaches to 2 %."""
     database = headrace.hammerdb_tprocc(warehouses=1000, cache_gib=2, threads=4000).database
+    # Nothing but reads: the page cleaner's own rule would write.
+    database["cleaner"] = None
     database["clients"]["cpu_ms"] = 0.0
     database["log"] |= {"redo_bytes_per_tx": 0.0, "binlog_bytes_per_tx": 0.0, "syncs_per_commit": 0.0}
     quiet = {"flush_per_tx": 0.0, "first_dirty": 0.0, "later_dirty": 0.0, "background_per_s": 0.0}

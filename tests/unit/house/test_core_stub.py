@@ -204,7 +204,7 @@ ANSWERS = {
     "clients_at_speed": [(INNODB["clients"], 2.0), (INNODB["clients"], None)],
     "core_ms": [(INNODB["clients"],)],
     "least_responses": [(INNODB["clients"],)],
-    "processor_ms": [(4.0, 0.5, 2)],
+    "processor_ms": [(4.0, 0.5, 2), (4.0, 0.5, 2, 80)],
     "processors_tps": [(INNODB["clients"], core.instance("m5.large", None))],
     "sources": [()],
     "monthly_cost": [("gp3:100:4000", "us-east-1")],
@@ -218,6 +218,7 @@ ANSWERS = {
     "mysql_check": [(INNODB,)],
     "mysql_warm_up": [(INNODB, 1e8), (INNODB, 1e12)],
     "mysql_grown": [(INNODB, 2.0)],
+    "mysql_on_flavor": [(INNODB, "mysql", "mariadb", "12.2.2")],
     "mysql_local_disk": [
         (INNODB, 2.0**30, None, 1_920.0, None, None),
         (INNODB, 2.0**30, "sata-ssd", 960.0, (8_000.0, 0.7), "2021-02-23"),

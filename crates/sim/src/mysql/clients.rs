@@ -2,7 +2,7 @@
 //! queue, in nanoseconds.
 //!
 //! ```text
-//!  client: own time -> processor -> serial resource -> page reads, one after the other -> commit -> next transaction
+//!  client: rows -> own time -> processor -> serial resource -> page reads, one after the other -> commit -> next transaction
 //!                                     |                                  |
 //!                     dirty pages that make room                one sync under way per log;
 //!                                     v                         commits that come meanwhile share the next
@@ -19,6 +19,8 @@
 //!   around the cache curve.
 //! * A transaction waits for its read-ahead runs like for other reads. With two syncs a commit the
 //!   first is the redo log's, the second the binary log's.
+//! * A transaction locks its hot rows when it begins and has them to its end, with the chance that
+//!   makes the mean number of locked ones right.
 //! * One-second scatter comes from queues and draws alone; the database's measured noise is not
 //!   added.
 //! * An open load is served by at most 1,024 transactions at once; the rest wait to begin.
@@ -26,6 +28,7 @@
 mod background;
 mod draws;
 mod recorder;
+mod row_locks;
 mod sim;
 
 use super::database::RUN_BYTES;

@@ -23,6 +23,16 @@ pub enum Flavor {
     Mariadb,
 }
 
+impl Flavor {
+    /// Its name as releases and runs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Flavor::Mysql => "mysql",
+            Flavor::Mariadb => "mariadb",
+        }
+    }
+}
+
 /// Where the clients run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -2,6 +2,7 @@
 //! certainty, the workload file says) or taken from a standard benchmark; nothing here knows a
 //! volume.
 
+use super::hot_rows::HotRows;
 use super::last_orders::LastOrders;
 use super::popularity::Popularity;
 use crate::error::SimError;
@@ -80,7 +81,8 @@ pub struct Dirtying {
     /// Transactions within which a changed page is written, since its redo is about to be
     /// overwritten.
     pub window_tx: f64,
-    /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes.
+    /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes, or of what
+    /// the page cleaner's rule asks for.
     pub flush_per_tx: f64,
 }
 
@@ -302,6 +304,10 @@ pub struct Database {
     pub compaction: Option<Compaction>,
     /// Clients and processors.
     pub clients: Clients,
+    /// Rows that transactions wait for, kind after kind in the order in which they are locked;
+    /// empty: they wait for no row (files before they were kept).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot_rows: Vec<HotRows>,
     /// One-second scatter.
     pub noise: Noise,
     /// Left unexplained.
@@ -384,6 +390,7 @@ impl Database {
     pub fn grown(&self, factor: f64) -> Database {
         let mut grown = Database { popularity: self.popularity.grown(factor), last_orders: self.last_orders.map(|last| last.grown(factor)), ..self.clone() };
         grown.writes.flush_ramp_tx *= factor;
+        grown.hot_rows.iter_mut().for_each(|kind| kind.rows = (kind.rows * factor).max(1.0));
         grown.shape.filling.iter_mut().for_each(|point| point.0 *= factor);
         grown
     }
@@ -478,6 +485,7 @@ impl Database {
             dirtying.check(self.popularity.classes.len())?;
         }
         self.cleaner.as_ref().map_or(Ok(()), PageCleaner::check)?;
+        self.hot_rows.iter().try_for_each(HotRows::check)?;
         self.last_orders.as_ref().map_or(Ok(()), LastOrders::check)?;
         self.checkpoint.as_ref().map_or(Ok(()), CheckpointLaw::check)?;
         self.compaction.as_ref().map_or(Ok(()), Compaction::check)

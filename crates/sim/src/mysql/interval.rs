@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The response time has the waits for processors and for each other in it (`contention`). Closed
-//! loads wait in their clients; open ones leave a backlog.
+//! loads wait in their clients; open ones leave a backlog. Clients that wait for a row that another
+//! has locked ask nothing of storage and processors meanwhile (`hot_rows`).
 
 mod backend;
 mod contention;
@@ -46,6 +47,10 @@ const MOST_FOLLOWS: f64 = 0.4;
 /// Coefficient of variation from which the scatter is no longer drawn from a normal distribution:
 /// its tail would reach below zero.
 const NORMAL_UP_TO: f64 = 0.15;
+/// Where fewer of the clients than this share run, rows that they wait for hold them (chosen).
+const MOSTLY_RUNNING: f64 = 0.5;
+/// Open loads near what rows allow wait as at this share of it.
+const MOST_BUSY_ROWS: f64 = 0.999;
 /// Largest share of a device that compaction takes from the clients, since its threads wait in the
 /// same queue. Guess: eight background jobs among a few dozen clients.
 const COMPACTION_SHARE: f64 = 0.85;
@@ -211,6 +216,14 @@ pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(),
     run_checked(scenario, each)
 }
 
+/// Of the time of a transaction with nothing to wait for, at the start of a scenario, that of its
+/// commit.
+pub(crate) fn commit_share(scenario: &Scenario<'_>) -> f64 {
+    let state = ScenarioState::new(&Course::of(scenario), Devices::new(scenario, Path::default()));
+    let at = scenario.warm_up.at(scenario.start_tx(), &mut 0);
+    state.commit_share(scenario.database, state.unloaded_s(scenario.database, &at, 1.0))
+}
+
 /// Runs a scenario of a database that was checked, as a search does once for all its candidates.
 pub(crate) fn run_checked(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     run_on(&Course::of(scenario), Devices::new(scenario, Path::default()), each)
@@ -365,7 +378,7 @@ impl Backend for Devices {
 
 struct ScenarioState<B> {
     devices: B,
-    /// At the speed of the processors.
+    /// As they are alone on the processors.
     clients: Clients,
     spread: ResponseSpread,
     contention: Contention,
@@ -394,7 +407,7 @@ impl<B: Backend> ScenarioState<B> {
     fn new(scenario: &Course<'_>, devices: B) -> ScenarioState<B> {
         let tx = scenario.start.tx(scenario.warm_up);
         let processors = scenario.processors.as_ref();
-        let clients = scenario.database.clients.at_speed(processors.and_then(|processors| processors.core_speed));
+        let clients = scenario.database.clients.alone_on(processors);
         ScenarioState {
             devices,
             clients,
@@ -424,7 +437,7 @@ impl<B: Backend> ScenarioState<B> {
         let pace = self.cleaner_pace(scenario, t_s - seconds);
         let mut at = scenario.warm_up.at_pace(self.tx, &mut self.hint, pace);
         let due = at.flushed;
-        at.flushed = self.checkpoint.flushed(&database.writes, due, self.pace, seconds);
+        at.flushed = self.checkpoint.flushed(&database.page_writes(at.full >= 1.0), due, self.pace, seconds);
         let spare = |bytes: (f64, f64)| self.devices.spare(database, bytes, seconds);
         let (reads_by, compacted) = compact(&mut self.compaction, database.compaction.as_ref(), self.tx, seconds, &spare);
         let unloaded_s = self.unloaded_s(database, &at, reads_by);
@@ -519,12 +532,17 @@ impl<B: Backend> ScenarioState<B> {
     /// response time in s, and what binds.
     fn served(&mut self, scenario: &Course<'_>, step: usize, (storage, bound): (f64, Binding), unloaded_s: f64) -> (f64, f64, Binding) {
         let (database, seconds, sharpness) = (scenario.database, scenario.step_s, self.clients.sharpness);
-        let (processors, serial) = (self.contention.processors_rate(), self.contention.serial_rate());
+        let asking = match scenario.load {
+            TransactionLoad::Clients(clients) => f64::from(*clients),
+            TransactionLoad::Arrivals(_) => f64::INFINITY,
+        };
+        let (processors, serial) = (self.contention.processors_rate(), self.contention.serial_rate(asking));
+        let commit_share = self.commit_share(database, unloaded_s);
         let server = processors.min(serial);
         let of_server = if processors <= serial { Binding::Cpu } else { Binding::Contention };
         match scenario.load {
-            TransactionLoad::Clients(clients) => {
-                let clients = f64::from(*clients);
+            TransactionLoad::Clients(_) => {
+                let clients = database.running(asking, commit_share);
                 let io_s = unloaded_s - self.clients.base_ms / 1e3;
                 let disk = (self.devices.queues() && storage > 0.0 && storage.is_finite()).then_some(DiskQueue { io_s, most_tps: storage });
                 if self.closed.0 != (unloaded_s, disk) {
@@ -535,22 +553,29 @@ impl<B: Backend> ScenarioState<B> {
                 let clients_alone = clients / unloaded_s;
                 let tightest = if storage <= clients_alone && storage <= server {
                     bound
-                } else if clients_alone <= server {
-                    Binding::Clients
-                } else {
+                } else if clients_alone > server {
                     of_server
+                } else if clients < MOSTLY_RUNNING * asking {
+                    Binding::Contention
+                } else {
+                    Binding::Clients
                 };
                 let tps = self.scatter(database, mean, seconds);
                 // A second without an answer must not give an infinite response time.
-                (tps, clients / tps.max(0.25 * mean).max(1e-6), tightest)
+                (tps, asking / tps.max(0.25 * mean).max(1e-6), tightest)
             }
             TransactionLoad::Arrivals(rates) => {
                 let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
+                let most_running = database.most_running(commit_share);
+                let by_rows = most_running / unloaded_s;
+                let (server, of_server) = if by_rows < server { (by_rows, Binding::Contention) } else { (server, of_server) };
                 let possible = weakest_limit(&[storage, server], sharpness);
                 let mean = asked.min(possible);
                 self.backlog = (asked - mean) * seconds;
                 let busy = (mean / storage).min(0.999);
-                let waiting_s = unloaded_s + self.contention.open_wait_s(mean);
+                let running_s = unloaded_s + self.contention.open_wait_s(mean);
+                let running = (mean * running_s).min(MOST_BUSY_ROWS * most_running);
+                let waiting_s = running_s + database.waiting_for_rows(commit_share, running) / mean.max(1e-6);
                 let response_s = waiting_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
                 let binding = if asked < possible {
                     Binding::Demand
@@ -568,8 +593,21 @@ impl<B: Backend> ScenarioState<B> {
     /// then the commit.
     fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
         let reads_ms = at.reads * at.shape * reads_by * self.devices.read_ms();
-        let commit_ms = database.log.syncs_per_commit * self.devices.log_write_ms() + database.log.commits() * self.devices.commit_ms();
-        (self.clients.base_ms + reads_ms + commit_ms) / 1e3
+        (self.clients.base_ms + reads_ms + self.commit_ms(database)) / 1e3
+    }
+
+    /// Time of a transaction's commits with nothing to wait for but their own I/O, ms.
+    fn commit_ms(&self, database: &Database) -> f64 {
+        database.log.syncs_per_commit * self.devices.log_write_ms() + database.log.commits() * self.devices.commit_ms()
+    }
+
+    /// Of a transaction that takes `unloaded_s`, the share of its commits.
+    fn commit_share(&self, database: &Database, unloaded_s: f64) -> f64 {
+        if unloaded_s > 0.0 {
+            self.commit_ms(database) / 1e3 / unloaded_s
+        } else {
+            0.0
+        }
     }
 
     /// Log writes of one commit: those that come while one is under way share the next. At a cap a

@@ -10,6 +10,7 @@
 //! | `cleaner` | how many dirty pages the page cleaner writes, by flavor, version and settings |
 //! | `checkpoint` | its age: what a full redo log does to flushing and to clients |
 //! | `warmup` | the cache followed over transactions, once per database and cache size |
+//! | `hot_rows` | rows that transactions lock until they have committed, and wait for |
 //! | `pauses` | pauses of a small pool, which come with the transactions |
 //! | `purge` | pages that purge reads again, where a small cache lost them before it came |
 //! | `settings` | what server settings and memory do to a database |
@@ -32,6 +33,7 @@ pub mod clients;
 pub mod costs;
 pub mod database;
 pub mod demand;
+pub mod hot_rows;
 pub mod interval;
 pub mod last_orders;
 pub mod local_disk;
@@ -48,6 +50,7 @@ pub mod tprocc;
 pub mod warmup;
 
 pub use database::{CheckpointLaw, Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageCleaner, PageWrites, StorageEngine};
+pub use hot_rows::HotRows;
 pub use interval::{Binding, Scenario, Second, Start, TransactionLoad};
 pub use last_orders::LastOrders;
 pub use popularity::{PageClass, Popularity};

@@ -4,7 +4,8 @@
 //! setting would bring), by proofs (the same data behind another cache), by the planner and the
 //! lab's servers (how large a cache an instance has room for). Decided in docs/decisions/0006.
 
-use super::database::{Database, PageCleaner, StorageEngine, DIRTIED_SHARE, MOST_REDO_BYTES};
+use super::costs::{Costs, Flavor};
+use super::database::{CheckpointLaw, Database, PageCleaner, StorageEngine, DIRTIED_SHARE, MOST_REDO_BYTES};
 use crate::error::SimError;
 use serde::Deserialize;
 
@@ -298,6 +299,33 @@ fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
     }
 }
 
+/// The database of HammerDB's TPROC-C, calibrated on a server of the flavor `from`, on one of the
+/// flavor and version `to`: with its page cleaner, under the capacities that are set, with what it
+/// does when its redo log fills, and with what a call logs there (`data/mysql/standards.csv`).
+///
+/// Processor time stays as it was measured: between the flavors of the table it differs by more
+/// than between those of published runs. Where the flavors are the same, nothing changes.
+///
+/// # Errors
+/// A table that cannot be read.
+pub fn on_flavor(database: &Database, from: Flavor, to: (Flavor, &str)) -> Result<Database, SimError> {
+    let mut moved = database.clone();
+    let (Some(cleaner), Some(dirtying)) = (&mut moved.cleaner, &mut moved.dirtying) else { return Ok(moved) };
+    if to.0 == from {
+        return Ok(moved);
+    }
+    *cleaner = PageCleaner { io_capacity: cleaner.io_capacity, io_capacity_max: cleaner.io_capacity_max, ..PageCleaner::of(to.0.name(), to.1) };
+    // The correction is one of the other server's rule.
+    moved.writes.flush_per_tx = dirtying.flush_per_tx;
+    let call = |flavor| Costs::of(StorageEngine::Innodb, flavor)?.find("tprocc_call");
+    let (before, after) = (call(from)?, call(to.0)?);
+    moved.log.redo_bytes_per_tx *= after.log_bytes / before.log_bytes;
+    moved.log.binlog_bytes_per_tx *= after.binlog_bytes / before.binlog_bytes;
+    dirtying.window_tx *= before.log_bytes / after.log_bytes;
+    moved.checkpoint = moved.checkpoint.map(|_| CheckpointLaw::of(to.0.name(), to.1));
+    Ok(moved)
+}
+
 /// The database, calibrated with a cache of `from_bytes`, behind one of `to_bytes`. InnoDB only.
 ///
 /// What of a pool holds no data is mostly a number of pages, kept free for reads to come
@@ -365,6 +393,23 @@ mod tests {
             }
             assert_eq!(after.flush_per_tx, before.flush_per_tx);
         }
+    }
+
+    /// By the table: a call of MariaDB logs 6,797 bytes, one of MySQL 3,652, so that its log holds
+    /// as many fewer calls; it writes at the low water of its log's age. And back again.
+    #[test]
+    fn another_flavor_flushes_and_logs_as_it_does() {
+        let mysql = crate::mysql::tprocc::Tprocc { warehouses: 10.0, ..Default::default() }.database().unwrap();
+        let mariadb = on_flavor(&mysql, Flavor::Mysql, (Flavor::Mariadb, "12.2.2")).unwrap();
+        assert!((mariadb.log.redo_bytes_per_tx - 6_797.0).abs() < 1e-6 && mariadb.cleaner.unwrap().holds_age);
+        let windows = [&mysql, &mariadb].map(|database| database.dirtying.as_ref().unwrap().window_tx * database.log.redo_bytes_per_tx);
+        assert!((windows[0] / windows[1] - 1.0).abs() < 1e-12);
+        assert_eq!(mariadb.cleaner.unwrap().io_capacity, mysql.cleaner.unwrap().io_capacity);
+        let back = on_flavor(&mariadb, Flavor::Mariadb, (Flavor::Mysql, "8.4.0")).unwrap();
+        assert_eq!((back.cleaner, back.clients), (mysql.cleaner, mysql.clients));
+        assert_eq!(on_flavor(&mysql, Flavor::Mysql, (Flavor::Mysql, "9.7.0")).unwrap(), mysql);
+        let plain = tpcc(StorageEngine::Innodb, 1.0).unwrap();
+        assert_eq!(on_flavor(&plain, Flavor::Mysql, (Flavor::Mariadb, "12.2.2")).unwrap(), plain);
     }
 
     /// Nothing changes where no cache is given, and where dirty pages are followed class by class.

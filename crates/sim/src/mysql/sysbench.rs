@@ -497,6 +497,7 @@ impl Oltp {
             // for sysbench.
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),
+            hot_rows: Vec::new(),
             checkpoint: None,
             local_disk: None,
             local_disk_reads: None,

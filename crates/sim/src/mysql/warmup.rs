@@ -200,7 +200,7 @@ impl WarmUp {
             let next = (*hint + 1).min(self.points.len() - 1);
             let (from, to) = (self.points[*hint].tx, self.points[next].tx);
             let share = if to > from { ((tx - from) / (to - from)).clamp(0.0, 1.0) } else { 0.0 };
-            if let Some(DirtyPages { evicted, flushed, of_pool }) = cleaning.settle((*hint, next, share), tx, pace) {
+            if let Some(DirtyPages { evicted, flushed, of_pool }) = cleaning.settle((*hint, next, share), (tx, at.full >= 1.0), pace) {
                 (at.evicted_dirty, at.flushed) = (evicted, flushed);
                 at.dirty_share = (of_pool / at.cached_share.max(1e-12)).clamp(0.0, 1.0);
             }
@@ -262,10 +262,10 @@ impl Stock {
 /// What a window makes of dirty pages, times how far the parameters are off what they stand for.
 fn dirty_pages(database: &Database, cache: &Cache, window: usize, reads: f64, written: Written) -> DirtyPages {
     let writes = &database.writes;
-    let usual = database.dirtying.as_ref().map_or(1.0, |dirtying| dirtying.flush_per_tx.max(1e-12));
+    let flushed_by = if database.is_asked_by_rule() { 1.0 } else { database.flushed_over_usual() };
     DirtyPages {
         evicted: (written.evicted_first * writes.first_dirty + written.evicted_later * writes.later_dirty).min(reads),
-        flushed: written.flushed * writes.flush_per_tx / usual,
+        flushed: written.flushed * flushed_by,
         of_pool: cache.dirty_share(window).unwrap_or(0.0) * cache.page_count() / cache.capacity(),
     }
 }

@@ -36,6 +36,7 @@ pub fn plain_database(sharpness: f64) -> Database {
         clients: Clients { base_ms: 20.0, cpu_ms: 2.0, sharpness, p95_over_mean: 1.6, serial_share: 0.0, core_speed: None, threads_per_core: None },
         noise: Noise { fano: 0.0, cv: 0.0 },
         shape: IoShape::default(),
+        hot_rows: Vec::new(),
         checkpoint: None,
         local_disk: None,
         local_disk_reads: None,

@@ -20,6 +20,7 @@ pub enum Stream {
     Transactions = 1,
     Places = 2,
     Arrivals = 3,
+    Rows = 4,
 }
 
 /// Draws of transactions and places.
@@ -61,7 +62,8 @@ impl Draws {
     }
 }
 
-fn stream(scenario: &Scenario<'_>, stream: Stream) -> ChaCha8Rng {
+/// Chance of one stream.
+pub fn stream(scenario: &Scenario<'_>, stream: Stream) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(scenario.seed.unwrap_or(0));
     rng.set_stream(stream as u64);
     rng

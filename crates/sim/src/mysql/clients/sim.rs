@@ -2,13 +2,14 @@
 //! they waited for is done.
 
 use super::background::{Cleaner, CompactionRuns, LogWriter, CLEANER_DEPTH, COMPACTION_DEPTH, RUN, TICK};
-use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, FIRST_PAGE, LOG_AREA_BYTES};
+use super::draws::{stream, Draws, PoissonArrivals, Stream, DOUBLEWRITE_BYTES, FIRST_PAGE, LOG_AREA_BYTES};
 use super::recorder::{ClientsRecorder, ClientsRun, RowState};
+use super::row_locks::RowLocks;
 use crate::demand::load::whole_sectors;
 use crate::mysql::checkpoint::CheckpointAge;
 use crate::mysql::cleaner::{taken_up, CleanerPace};
 use crate::mysql::database::{Clients, RUN_BYTES};
-use crate::mysql::interval::{Scenario, Start, TransactionLoad};
+use crate::mysql::interval::{commit_share, Scenario, Start, TransactionLoad};
 use crate::mysql::warmup::At;
 use crate::setup::Setup;
 use headrace_model::chance::poisson;
@@ -48,6 +49,7 @@ struct Client {
     arrived: Nanos,
     begun: Nanos,
     stalled: Nanos,
+    own: Nanos,
     work: Nanos,
     serial: Nanos,
     reads: u32,
@@ -64,6 +66,7 @@ const IDLE: Client = Client {
     arrived: Nanos::ZERO,
     begun: Nanos::ZERO,
     stalled: Nanos::ZERO,
+    own: Nanos::ZERO,
     work: Nanos::ZERO,
     serial: Nanos::ZERO,
     reads: 0,
@@ -120,12 +123,12 @@ impl EventSlot {
 /// known when a job comes.
 struct Servers {
     free_at: BinaryHeap<Reverse<Nanos>>,
-    lost_by_sharing: f64,
+    lost_by_others: f64,
 }
 
 impl Servers {
-    fn new(count: u32, lost_by_sharing: f64) -> Servers {
-        Servers { free_at: (0..count).map(|_| Reverse(Nanos::ZERO)).collect(), lost_by_sharing }
+    fn new(count: u32, lost_by_others: f64) -> Servers {
+        Servers { free_at: (0..count).map(|_| Reverse(Nanos::ZERO)).collect(), lost_by_others }
     }
 
     /// When a job is done that is handed over at `now`, and how long it waited to be begun. It is
@@ -133,7 +136,7 @@ impl Servers {
     fn take(&mut self, now: Nanos, work: Nanos) -> (Nanos, Nanos) {
         let Some(Reverse(first)) = self.free_at.pop() else { return (now + work, Nanos::ZERO) };
         let begun = now.max(first);
-        let work = if self.lost_by_sharing > 0.0 { Nanos::from_secs_f64(work.as_secs_f64() / self.speed(begun)) } else { work };
+        let work = if self.lost_by_others > 0.0 { Nanos::from_secs_f64(work.as_secs_f64() / self.speed(begun)) } else { work };
         self.free_at.push(Reverse(begun + work));
         (begun + work, begun - now)
     }
@@ -141,7 +144,7 @@ impl Servers {
     /// Speed of one more job from `begun` on: any of the others may share its core.
     fn speed(&self, begun: Nanos) -> f64 {
         let others = self.free_at.iter().filter(|free| free.0 > begun).count() as f64;
-        1.0 - self.lost_by_sharing * others / (self.free_at.len() as f64).max(1.0)
+        1.0 - self.lost_by_others * others / (self.free_at.len() as f64).max(1.0)
     }
 }
 
@@ -192,8 +195,9 @@ pub struct ClientsSim<'a> {
     count: u32,
     idle: Vec<u32>,
     stalled: VecDeque<u32>,
+    row_locks: RowLocks,
     draws: Draws,
-    /// At the speed of the processors.
+    /// As they are alone on the processors.
     behaviour: Clients,
     processors: Option<Servers>,
     /// Processor time of a transaction on a core by itself, ms; none where processors never bind.
@@ -235,7 +239,7 @@ impl<'a> ClientsSim<'a> {
             }
         };
         let processors = scenario.processors();
-        let behaviour = database.clients.at_speed(processors.and_then(|processors| processors.core_speed));
+        let behaviour = database.clients.alone_on(processors.as_ref());
         let processors = processors.filter(|_| behaviour.cpu_ms > 0.0);
         let tx = scenario.start_tx();
         let area = |log: usize| if log_device == 0 { DOUBLEWRITE_BYTES + log as u64 * LOG_AREA_BYTES } else { log as u64 * LOG_AREA_BYTES };
@@ -251,10 +255,11 @@ impl<'a> ClientsSim<'a> {
             count,
             idle: if arrivals.is_some() { (0..count).rev().collect() } else { Vec::new() },
             stalled: VecDeque::new(),
+            row_locks: RowLocks::new(database, count, commit_share(scenario), stream(scenario, Stream::Rows)),
             draws: Draws::new(scenario),
             behaviour,
             core_ms: processors.map_or(0.0, |processors| processors.core_ms(&behaviour)),
-            processors: processors.map(|processors| Servers::new(processors.threads, processors.lost_by_sharing())),
+            processors: processors.map(|processors| Servers::new(processors.threads, processors.lost_by_others())),
             serial: Servers::new(1, 0.0),
             logs: [0, 1, 2].map(|log| LogWriter { start: area(log), ..LogWriter::default() }),
             cleaner: Cleaner::new(database),
@@ -362,6 +367,7 @@ impl<'a> ClientsSim<'a> {
             arrived,
             begun: now,
             stalled: Nanos::ZERO,
+            own,
             work: Nanos::from_secs_f64(self.core_ms / 1e3 * length),
             serial: Nanos::from_secs_f64(serial_ms / 1e3 * length),
             reads: pages + pages_ahead,
@@ -371,9 +377,11 @@ impl<'a> ClientsSim<'a> {
             syncs: self.draws.whole(database.log.syncs_per_commit),
             synced: 0,
         };
-        self.push(now + own, EventSlot::Client(id));
+        if self.row_locks.begin(id) {
+            self.push(now + own, EventSlot::Client(id));
+        }
         let due = self.cache.flushed;
-        let flushed = self.checkpoint.flushed(&database.writes, due, self.pace, self.step.as_secs_f64());
+        let flushed = self.checkpoint.flushed(&database.page_writes(self.cache.full >= 1.0), due, self.pace, self.step.as_secs_f64());
         self.cleaner.owe((self.cache.evicted_dirty + flushed) * self.cache.shape);
         let at_once = self.checkpoint.begin(due, flushed, self.pace);
         if at_once > 0.0 {
@@ -398,7 +406,8 @@ impl<'a> ClientsSim<'a> {
         let client = &mut self.clients[id as usize];
         if client.phase == Phase::Processor && client.serial > Nanos::ZERO {
             client.phase = Phase::Serial;
-            let (done, waited) = self.serial.take(now, client.serial);
+            let speed = self.processors.as_ref().map_or(1.0, |processors| processors.speed(now));
+            let (done, waited) = self.serial.take(now, Nanos::from_secs_f64(client.serial.as_secs_f64() / speed));
             self.recorder.waited_for_others(waited);
             return self.push(done, EventSlot::Client(id));
         }
@@ -499,6 +508,11 @@ impl<'a> ClientsSim<'a> {
         self.tx += 1.0;
         self.update_rates();
         self.recorder.answered(client.arrived, client.begun, now, client.reads);
+        for next in self.row_locks.release(id) {
+            let waiting = self.clients[next as usize];
+            self.recorder.waited_for_others(now.since(waiting.begun));
+            self.push(now + waiting.own, EventSlot::Client(next));
+        }
         if self.arrivals.is_none() {
             return self.begin(id, now, now);
         }

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   R(X) = own time and I/O, nothing to wait for
-//!        + slowdown by the other thread of a core
+//!        + slowdown by the other thread of a core, and by a lower clock
 //!        + waiting for a processor          many servers (Sakasegawa 1977), as many as threads
-//!        + waiting for the serial resource  one server: the contention of the universal scaling law
+//!        + waiting for the serial resource  one server, among the threads at work: the contention of
+//!                                           the universal scaling law
 //!        + waiting for a local disk         one server: its I/O takes 1 / (1 - use) times as long
 //! ```
 //!
@@ -22,6 +23,14 @@ use headrace_catalog::InstanceLimits;
 /// Architecture and Microarchitecture, Intel Technology Journal 2002) measured 21 % for
 /// transactions and up to 30 % for other servers, on the first of them; today's cores are wider.
 pub const SECOND_THREAD: f64 = 0.3;
+/// How much faster a core clocks while it is alone at work than while all of its chip are. Makers'
+/// clocks, from memory: Xeon Gold 6230 3.9 over 2.8 GHz, 6248 3.9 over 3.2, Platinum 8280 4.0 over
+/// 3.3, 8380 3.4 over 3.0, Gold 6338 3.2 over 2.6, Platinum 8480+ 3.8 over 3.0; EPYC 7742 3.4 over
+/// 3.1, 7763 3.5 over 3.1, 9654 3.7 over 3.55. The mean is 1.2, 1.04 to 1.39.
+const ALONE_FASTER: f64 = 0.2;
+/// Threads of a chip of a server. A guess: 20 cores, where 8 to 64 are sold. Fewer virtual CPUs are
+/// a part of one, whose clock the others decide too.
+const THREADS_OF_CHIP: f64 = 40.0;
 /// Share of its speed that a thread loses while the other one of its core is at work.
 const LOST_BY_SHARING: f64 = (1.0 - SECOND_THREAD) / 2.0;
 /// Open loads near what processors allow wait as at this share of it.
@@ -40,6 +49,9 @@ pub struct Processors {
     pub shared: bool,
     /// See [`InstanceLimits::core_speed`].
     pub core_speed: Option<f64>,
+    /// A machine of one's own, whose cores clock faster while few of them work; those of instances
+    /// share their chips with others and are told at the clock of all of them.
+    pub own: bool,
 }
 
 impl Processors {
@@ -49,16 +61,23 @@ impl Processors {
     pub fn of(instance: Option<&InstanceLimits>, vcpus: Option<u32>, threads_per_core: Option<u32>) -> Option<Processors> {
         let threads = vcpus.or(instance.map(|limits| limits.vcpus)).filter(|threads| *threads > 0)?;
         let shared = instance.map_or(threads_per_core, |limits| Some(limits.threads_per_core)) != Some(1);
-        Some(Processors { threads, shared, core_speed: instance.and_then(|limits| limits.core_speed) })
+        Some(Processors { threads, shared, core_speed: instance.and_then(|limits| limits.core_speed), own: instance.is_none() })
     }
 
-    /// Share of its speed that a thread loses while the others of all cores are at work. One
-    /// virtual CPU alone shares its core with somebody else's, always.
-    pub fn lost_by_sharing(&self) -> f64 {
-        if self.shared && self.threads > 1 {
-            LOST_BY_SHARING
+    /// Share of its speed alone that a thread loses while all others are at work: it shares its
+    /// core, and its chip has the clock of all cores. One virtual CPU alone shares its core with
+    /// somebody else's, always.
+    pub fn lost_by_others(&self) -> f64 {
+        let by_sharing = if self.shared && self.threads > 1 { LOST_BY_SHARING } else { 0.0 };
+        1.0 - (1.0 - by_sharing) / self.alone_faster()
+    }
+
+    /// Speed of a core alone at work over that while all cores are.
+    fn alone_faster(&self) -> f64 {
+        if self.own && self.threads > 1 {
+            1.0 + ALONE_FASTER * (f64::from(self.threads) / THREADS_OF_CHIP).min(1.0)
         } else {
-            0.0
+            1.0
         }
     }
 
@@ -82,9 +101,19 @@ impl Clients {
     /// They stay as they are where one of the two is not known.
     pub fn at_speed(&self, core_speed: Option<f64>) -> Clients {
         let Some((own, other)) = self.core_speed.zip(core_speed) else { return *self };
-        let slower = own / other;
-        let base_ms = (self.base_ms + (slower - 1.0) * self.core_ms()).max(0.0);
-        Clients { base_ms, cpu_ms: self.cpu_ms * slower, core_speed: Some(other), ..*self }
+        Clients { core_speed: Some(other), ..self.slower(own / other) }
+    }
+
+    /// Makes the clients on some processors, with the times of one that is alone at work there.
+    pub fn alone_on(&self, processors: Option<&Processors>) -> Clients {
+        let Some(processors) = processors else { return *self };
+        self.at_speed(processors.core_speed).slower(1.0 / processors.alone_faster())
+    }
+
+    /// Makes the clients with processor times that are longer by the factor `times`.
+    fn slower(&self, times: f64) -> Clients {
+        let base_ms = (self.base_ms + (times - 1.0) * self.core_ms()).max(0.0);
+        Clients { base_ms, cpu_ms: self.cpu_ms * times, ..*self }
     }
 }
 
@@ -94,15 +123,14 @@ pub(crate) fn shared_ms(core_ms: f64) -> f64 {
 }
 
 /// [`Clients::cpu_ms`] by the time that virtual CPUs were busy with a transaction, ms, while
-/// `busy_share` of them were at work: the more, the slower each of two in a core.
-pub fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32) -> f64 {
-    let lost = if threads_per_core == 1 { 0.0 } else { LOST_BY_SHARING };
-    busy_ms * (1.0 - lost * busy_share.clamp(0.0, 1.0)) / (1.0 - LOST_BY_SHARING)
+/// `busy_share` of them were at work: the more, the slower each of them.
+pub fn processor_ms(busy_ms: f64, busy_share: f64, processors: &Processors) -> f64 {
+    shared_ms(busy_ms * processors.alone_faster() * (1.0 - processors.lost_by_others() * busy_share.clamp(0.0, 1.0)))
 }
 
 /// Transactions a second that processors allow, at their speed.
 pub fn processors_rate(clients: &Clients, processors: &Processors) -> f64 {
-    Contention::new(&clients.at_speed(processors.core_speed), Some(processors)).processors_rate()
+    Contention::new(&clients.alone_on(Some(processors)), Some(processors)).processors_rate()
 }
 
 /// A local disk that transactions share.
@@ -143,44 +171,50 @@ impl DiskQueue {
 pub(crate) struct Contention {
     /// Virtual CPUs; infinite where they never bind.
     threads: f64,
-    lost_by_sharing: f64,
+    lost_by_others: f64,
     /// Processor time of a transaction on a core by itself, s.
     core_s: f64,
-    /// Time of a transaction on the serial resource, s.
-    serial_s: f64,
+    /// Share of its processor time that a transaction has the serial resource, whose work is as
+    /// much slower as all: where 1 / share threads are at work one of them has it always.
+    serial_share: f64,
     /// Of Sakasegawa's queue: sqrt(2 (threads + 1)).
     exponent: f64,
 }
 
 impl Contention {
-    /// Of clients at the speed of these processors; none: they never bind.
+    /// Of clients as they are alone on these processors; none: they never bind.
     pub fn new(clients: &Clients, processors: Option<&Processors>) -> Contention {
         let threads = processors.map_or(f64::INFINITY, |processors| f64::from(processors.threads));
         let core_s = processors.map_or(clients.core_ms(), |processors| processors.core_ms(clients)) / 1e3;
         Contention {
             threads,
-            lost_by_sharing: processors.map_or(0.0, Processors::lost_by_sharing),
+            lost_by_others: processors.map_or(0.0, Processors::lost_by_others),
             core_s,
-            serial_s: clients.serial_share * clients.core_ms() / 1e3,
+            serial_share: clients.serial_share,
             exponent: libm::sqrt(2.0 * (threads + 1.0)),
         }
     }
 
     /// Transactions a second that processors allow.
     pub fn processors_rate(&self) -> f64 {
-        self.threads * (1.0 - self.lost_by_sharing) / self.core_s
+        self.threads * (1.0 - self.lost_by_others) / self.core_s
     }
 
-    /// The same of the serial resource.
-    pub fn serial_rate(&self) -> f64 {
-        1.0 / self.serial_s
+    /// The same of the serial resource with a number of clients: where one of the threads at work
+    /// has it always. Of more threads than there are, as much more as they would be.
+    pub fn serial_rate(&self, clients: f64) -> f64 {
+        if self.serial_share <= 0.0 {
+            return f64::INFINITY;
+        }
+        let most = 1.0 / self.serial_share;
+        most * (1.0 - self.slowing(clients) * most.min(self.threads)) / self.core_s
     }
 
     /// Transactions a second of `clients` that each wait for their answer, where one alone takes
     /// `alone_s`, some of it on a `disk` that queues; `busy`: threads at work where the search
     /// begins (0: anywhere), and where it ended.
     pub fn closed_rate(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, busy: &mut f64) -> f64 {
-        if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_s <= 0.0 && disk.is_none()) {
+        if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_share <= 0.0 && disk.is_none()) {
             return disk.map_or(clients / alone_s, |disk| disk.closed_rate(clients, alone_s));
         }
         let alone_s = alone_s.max(self.core_s);
@@ -193,22 +227,22 @@ impl Contention {
         if tps <= 0.0 || self.core_s <= 0.0 {
             return 0.0;
         }
-        let tps = tps.min(MOST_BUSY * self.processors_rate().min(self.serial_rate()));
+        let tps = tps.min(MOST_BUSY * self.processors_rate().min(self.serial_rate(f64::INFINITY)));
         let busy = busy_at(tps * self.core_s, self.slowing(f64::INFINITY));
         let used = busy / self.threads;
         let queued = if self.threads.is_finite() { libm::pow(used, self.exponent) / (1.0 - used) } else { 0.0 };
-        let serial = tps * self.serial_s;
+        let serial = busy * self.serial_share;
         (busy - tps * self.core_s + queued + serial * serial / (1.0 - serial)) / tps
     }
 
     /// Speed lost for each further thread at work: the one on the same core is at work as often as
     /// any other.
     fn slowing(&self, clients: f64) -> f64 {
-        if self.lost_by_sharing <= 0.0 {
+        if self.lost_by_others <= 0.0 {
             return 0.0;
         }
         let most = clients.min(self.threads);
-        self.lost_by_sharing * (most - 1.0).max(0.0) / (most * (self.threads - 1.0))
+        self.lost_by_others * (most - 1.0).max(0.0) / (most * (self.threads - 1.0))
     }
 
     /// Threads at work with a number of clients.
@@ -217,9 +251,9 @@ impl Contention {
         let think_s = alone_s - self.core_s;
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0);
         // The same of the serial resource, with one server.
-        let sharing = (1.0 - self.serial_s / alone_s).max(0.0) * (1.0 - 1.0 / clients);
+        let sharing = (1.0 - self.serial_share * self.core_s / alone_s).max(0.0) * (1.0 - 1.0 / clients);
         let mut most = busy_without_queue(clients, think_s / self.core_s, slowing).min(self.threads);
-        if queueing <= 0.0 && (self.serial_s <= 0.0 || sharing <= 0.0) && disk.is_none() {
+        if queueing <= 0.0 && (self.serial_share <= 0.0 || sharing <= 0.0) && disk.is_none() {
             return most;
         }
         if let Some(disk) = disk {
@@ -262,11 +296,10 @@ impl Contention {
             let used = if clients < slots { libm::pow(clients / slots, self.exponent) } else { 1.0 };
             busy = busy.min(self.threads * first_root(slots, clients, queueing * used));
         }
-        if self.serial_s > 0.0 {
-            let slots = alone_s / self.serial_s;
+        if self.serial_share > 0.0 {
+            let slots = (1.0 - slowing * busy) * (alone_s / self.core_s - 1.0) / self.serial_share + 1.0 / self.serial_share;
             let used = (clients / slots).min(1.0);
-            let at = first_root(slots, clients, sharing * used * used) * self.core_s / self.serial_s;
-            busy = busy.min(busy_at(at, slowing));
+            busy = busy.min(first_root(slots, clients, sharing * used * used) / self.serial_share);
         }
         busy
     }
@@ -283,11 +316,11 @@ impl Contention {
             inside += queued;
             rise += queued * (self.exponent / used + stretch) / self.threads;
         }
-        let serial = tps * self.serial_s;
+        let serial = busy * self.serial_share;
         if serial > 0.0 {
             let stretch = 1.0 / (1.0 - serial);
             inside += sharing * serial * serial * stretch;
-            rise += sharing * serial * stretch * (2.0 + serial * stretch) * self.serial_s * slope;
+            rise += sharing * serial * stretch * (2.0 + serial * stretch) * self.serial_share;
         }
         // Beyond a queue that is full there is no end of clients.
         if inside.is_finite() && serial < 1.0 && (busy < self.threads || queueing <= 0.0) {
@@ -333,7 +366,7 @@ mod tests {
         let threads = f64::from(processors.threads);
         let rate = |at: u32| {
             let busy = f64::from(at).min(threads);
-            busy * (1.0 - processors.lost_by_sharing() * (busy - 1.0) / (threads - 1.0)) / core_s
+            busy * (1.0 - processors.lost_by_others() * (busy - 1.0) / (threads - 1.0)) / core_s
         };
         let mut logs = vec![0.0f64];
         for at in 1..=clients {
@@ -353,10 +386,10 @@ mod tests {
         for shared in [false, true] {
             for (threads, most) in [(2, 0.09), (8, 0.045), (16, 0.035), (80, 0.02)] {
                 for think in [0.001, 0.1, 1.0, 4.0, 20.0] {
-                    let processors = Processors { threads, shared, core_speed: None };
+                    let processors = Processors { threads, shared, core_speed: None, own: false };
                     let load = clients(1.0 + think, 1.0 / (1.0 - LOST_BY_SHARING), 0.0);
                     let contention = Contention::new(&load, Some(&processors));
-                    let full = f64::from(threads) * (1.0 + think) * (1.0 - processors.lost_by_sharing());
+                    let full = f64::from(threads) * (1.0 + think) * (1.0 - processors.lost_by_others());
                     for part in [0.05, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0] {
                         let many = (part * full).round().max(1.0);
                         let law = contention.closed_rate(many, load.base_ms / 1e3, None, &mut 0.0);
@@ -378,7 +411,7 @@ mod tests {
     fn a_local_disk_holds_clients_before_its_cap() {
         for (threads, cpu_ms) in [(None, 0.0), (None, 1.0), (Some(4u32), 1.0), (Some(80), 3.0)] {
             for (rest_ms, io_ms) in [(0.0, 0.5), (1.0, 0.3), (0.2, 4.0)] {
-                let processors = threads.map(|threads| Processors { threads, shared: false, core_speed: None });
+                let processors = threads.map(|threads| Processors { threads, shared: false, core_speed: None, own: false });
                 let load = clients(0.0, cpu_ms, 0.0);
                 let contention = Contention::new(&load, processors.as_ref());
                 let core_s = processors.map_or(load.core_ms(), |processors| processors.core_ms(&load)) / 1e3;
@@ -413,23 +446,23 @@ mod tests {
             for threads in [1u32, 2, 4, 16, 80] {
                 for (base_ms, cpu_ms) in [(1.0, 1.0), (1.02, 1.5), (15.0, 4.8), (400.0, 0.5)] {
                     for serial_share in [0.0, 1e-4, 0.005, 0.05, 0.4] {
-                        let (load, processors) = (clients(base_ms, cpu_ms, serial_share), Processors { threads, shared, core_speed: None });
+                        let (load, processors) = (clients(base_ms, cpu_ms, serial_share), Processors { threads, shared, core_speed: None, own: false });
                         let contention = Contention::new(&load, Some(&processors));
                         let (mut before, mut busy) = (0.0, 0.0);
                         for many in [1.0, 2.0, 3.0, 7.0, 16.0, 64.0, 200.0, 4_000.0, 65_536.0] {
                             let rate = contention.closed_rate(many, base_ms / 1e3, None, &mut busy);
                             let what = format!("{threads} processors, shared {shared}, {base_ms} {cpu_ms} {serial_share}, {many} clients: {rate}");
                             assert!(rate >= before * (1.0 - 1e-9), "{what} below {before}");
-                            assert!(rate <= contention.processors_rate().min(contention.serial_rate()) * (1.0 + 1e-9), "{what}");
+                            assert!(rate <= contention.processors_rate().min(contention.serial_rate(many)) * (1.0 + 1e-9), "{what}");
                             before = rate;
                             let core_s = processors.core_ms(&load) / 1e3;
                             let alone_s = (base_ms / 1e3f64).max(core_s);
                             let queueing = (1.0 - core_s / alone_s) * (1.0 - f64::from(threads) / many).max(0.0);
                             let inside = |rate: f64| {
                                 let busy = busy_at(rate * core_s, contention.slowing(many));
-                                let (used, serial) = (busy / f64::from(threads), rate * contention.serial_s);
+                                let (used, serial) = (busy / f64::from(threads), busy * serial_share);
                                 let queued = if queueing > 0.0 { queueing * used.powf((2.0 * (f64::from(threads) + 1.0)).sqrt()) / (1.0 - used) } else { 0.0 };
-                                let waiting = (1.0 - contention.serial_s / alone_s) * (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
+                                let waiting = (1.0 - serial_share * core_s / alone_s) * (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
                                 let full = used > 1.0 || serial >= 1.0 || (used >= 1.0 && queueing > 0.0);
                                 if full {
                                     f64::INFINITY
@@ -453,9 +486,34 @@ mod tests {
         assert_eq!(Processors::of(None, None, Some(1)), None);
         // Busy for 5 ms of a core by itself, 2 such processors do 400 transactions a second; two
         // threads of a core do 1.3 times what one does.
-        let load = clients(0.0, processor_ms(5.0, 1.0, 1), 0.0);
+        let instance = Processors { threads: 2, shared: false, core_speed: None, own: false };
+        let load = clients(0.0, processor_ms(5.0, 1.0, &instance), 0.0);
         let rate = |threads_per_core| processors_rate(&load, &Processors::of(None, Some(2), threads_per_core).expect("two"));
         assert!((rate(Some(1)) - 400.0).abs() < 1e-9, "{}", rate(Some(1)));
         assert!((rate(Some(2)) - 260.0).abs() < 1e-9, "{}", rate(Some(2)));
+    }
+
+    /// By hand: times of 1 ms hold while all cores work, so that one client of 80 threads of one's
+    /// own takes 1 / 1.2 ms. All 80 do 80 x 0.65 = 52 a millisecond, on an instance too. Two
+    /// virtual CPUs are a twentieth of a chip: 1 % of the clock is theirs.
+    #[test]
+    fn a_core_that_works_alone_clocks_faster() {
+        let rate = |threads: u32, own: bool, many: f64| {
+            let processors = Processors { threads, shared: true, core_speed: None, own };
+            let load = clients(1.0, 1.0 / (1.0 - LOST_BY_SHARING), 0.0).alone_on(Some(&processors));
+            Contention::new(&load, Some(&processors)).closed_rate(many, load.base_ms / 1e3, None, &mut 0.0)
+        };
+        for (threads, own, many, per_ms) in
+            [(80, true, 1.0, 1.2), (80, false, 1.0, 1.0), (80, true, 80.0, 52.0), (80, false, 80.0, 52.0), (2, true, 1.0, 1.01), (2, true, 2.0, 1.3)]
+        {
+            let tps = rate(threads, own, many);
+            assert!((tps / (1e3 * per_ms) - 1.0).abs() < 1e-9, "{threads} {own} {many}: {tps}");
+        }
+        let mut before = f64::INFINITY;
+        for many in 1..=80 {
+            let each = rate(80, true, f64::from(many)) / f64::from(many);
+            assert!(each < before, "{many}: {each} after {before}");
+            before = each;
+        }
     }
 }

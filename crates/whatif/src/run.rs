@@ -107,7 +107,7 @@ impl RunRequest {
 const MOST_CACHES: usize = 16;
 
 /// Caches of the last few databases and sizes, followed once each.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct FollowedCaches(Vec<(Database, f64, Arc<WarmUp>)>);
 
 impl FollowedCaches {

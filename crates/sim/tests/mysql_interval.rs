@@ -149,6 +149,23 @@ fn response_times_are_spread_by_what_a_transaction_reads() {
     }
 }
 
+/// Behind a burst a transaction waits as long as the volume takes for its pages, with any number of
+/// clients, once the cache evicts: a page is one I/O and a sixteenth of one to the doublewrite area.
+#[test]
+fn a_burst_of_writes_is_waited_for_with_any_number_of_clients() {
+    let mut database = database();
+    database.shape.burst_pages = 200.0;
+    let bench = Bench::new(database, setup("io1:400:4000"));
+    for clients in [16, 64, 256] {
+        let row = bench.steady(clients);
+        let mean_ms = f64::from(clients) / row.tps * 1e3;
+        let burst_ms = 200.0 * 17.0 / 16.0 / 4_000.0 * 1e3;
+        assert_near("p95", row.p95_ms, mean_ms + (0.6 * mean_ms).hypot(burst_ms), EXACT);
+    }
+    let filling = rows(&Scenario { start: Start::Cold, ..bench.scenario(TransactionLoad::Clients(64), 5) });
+    assert_near("while the cache fills", filling[0].p95_ms * filling[0].tps, 64e3 * 1.6, EXACT);
+}
+
 /// Background pages are written at any load, but not more than transactions dirty: a third of what
 /// they touch, less what is written already.
 #[test]

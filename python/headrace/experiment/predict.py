@@ -85,8 +85,8 @@ class ResponseSpread:
 
     `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
     which changed pages are written at once, and behind which a transaction may have to wait. The
-    two are independent: p95 - mean = sqrt((spread x mean)^2 + (burst / IOPS)^2). Where filling was
-    not seen, `burst` is None and `spread` is that of all seconds.
+    two are independent (`ResponseSpread::behind_burst` of the core). Where filling was not seen,
+    `burst` is None and `spread` is that of all seconds.
     """
 
     spread: float
@@ -95,7 +95,9 @@ class ResponseSpread:
     def p95_ms(self, mean_ms: pl.Expr, full: pl.Expr, iops: float) -> pl.Expr:
         """`full`: whether pages are evicted; `iops`: at which the storage writes a burst."""
         written_ms = pl.when(full).then(1e3 * (self.burst or 0.0) / iops).otherwise(0.0)
-        return mean_ms + ((self.spread * mean_ms) ** 2 + written_ms**2).sqrt()
+        return pl.struct(mean_ms.alias("mean_ms"), written_ms.alias("burst_ms")).map_elements(
+            lambda row: core.p95_behind_burst(row["mean_ms"], self.spread, row["burst_ms"]), return_dtype=pl.Float64
+        )
 
 
 def response_spread(record: RunRecord, workload: TransactionWorkload) -> ResponseSpread:

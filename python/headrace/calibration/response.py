@@ -71,10 +71,10 @@ def derive_burst(database: dict, observations: list[Observation]) -> dict:
     first = observations[0].run if observations else None
     if first is None or (first.engine, first.benchmark.name) != ("innodb", "sysbench-oltp"):
         return {}
-    told = [split for each in observations if each.run.p95_ms is None and (split := _split(database, each))]
-    if not told:
+    splits = [split for each in observations if each.run.p95_ms is None and (split := _split(database, each))]
+    if not splits:
         return {}
-    reads, spread, pages = np.mean(np.array(told), axis=0)
+    reads, spread, pages = np.mean(np.array(splits), axis=0)
     return {"response": [[float(reads), 1.0 + float(spread)]], "burst_pages": float(pages)}
 
 

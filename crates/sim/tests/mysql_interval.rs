@@ -156,8 +156,8 @@ fn a_burst_of_writes_is_waited_for_with_any_number_of_clients() {
     let mut database = database();
     database.shape.burst_pages = 200.0;
     let bench = Bench::new(database, setup("io1:400:4000"));
-    for clients in [16, 64, 256] {
-        let row = bench.steady(clients);
+    for clients in [64, 256, 1_024] {
+        let row = bench.steady(TransactionLoad::Clients(clients));
         let mean_ms = f64::from(clients) / row.tps * 1e3;
         let burst_ms = 200.0 * 17.0 / 16.0 / 4_000.0 * 1e3;
         assert_near("p95", row.p95_ms, mean_ms + (0.6 * mean_ms).hypot(burst_ms), EXACT);
@@ -227,11 +227,11 @@ fn processors_bind_by_their_number() {
     let mut bench = Bench::new(database(), setup("io1:1000:30000"));
     bench.instance = Some(InstanceLimits { vcpus: 2, ..wide_instance() });
     let row = bench.steady(CROWD);
-    // 2 ms of 2 processors: 1,000 a second; the storage gives twice that and a sharpness of 64
-    // takes off less than 2^-64 / 64.
+    // 2 ms of 2 processors: 1,000 a second, less 1.5 % for each of the 15 doublings from 2 clients to
+    // 65,536; the storage gives twice that and a sharpness of 64 takes off less than 2^-64 / 64.
     assert!(30_000.0 / bench.ios_per_tx() > 1_900.0, "{}", bench.ios_per_tx());
     // Of so many clients all but 2 in 65,536 wait.
-    assert_near("processors", row.tps, 1_000.0, 1e-4);
+    assert_near("processors", row.tps, 1_000.0 / (1.0 + 15.0 * 0.015), 1e-4);
     assert_eq!(row.binding, Binding::Cpu);
 }
 

@@ -214,7 +214,7 @@ impl Contention {
             return disk.map_or(clients / alone_s, |disk| disk.closed_rate(clients, alone_s));
         }
         let crowded = self.crowded(clients);
-        let alone_s = alone_s.max(self.core_s) + crowded.core_s - self.core_s;
+        let alone_s = (alone_s - self.core_s).max(0.0) + crowded.core_s;
         *busy = crowded.busy_of(clients, alone_s, disk, *busy);
         *busy * (1.0 - crowded.slowing(clients) * *busy) / crowded.core_s
     }
@@ -469,7 +469,7 @@ mod tests {
                             let one_core_s = processors.core_ms(&load) / 1e3;
                             let more = 1.0 + CROWDED * (many / f64::from(threads)).max(1.0).log2();
                             let core_s = one_core_s * more;
-                            let alone_s = (base_ms / 1e3f64).max(one_core_s) + core_s - one_core_s;
+                            let alone_s = (base_ms / 1e3f64 - one_core_s).max(0.0) + core_s;
                             let serial_s = contention.serial_s * more;
                             let queueing = (1.0 - core_s / alone_s) * (1.0 - f64::from(threads) / many).max(0.0);
                             let inside = |rate: f64| {

@@ -264,6 +264,10 @@ impl Contention {
         if let Some(disk) = disk {
             most = most.min(busy_at(disk.most_tps * self.core_s, slowing));
         }
+        // Without a queue for them, processors may all be at work: no step of the search ends there.
+        if queueing <= 0.0 && disk.is_none() && self.inside(most, slowing, think_s, queueing, sharing).0 <= clients {
+            return most;
+        }
         let mut busy = if near > 0.0 && near < most { near } else { self.first_guess(clients, alone_s, most, (slowing, queueing, sharing)) };
         let mut least = 0.0f64;
         for _ in 0..MOST_STEPS {

@@ -264,7 +264,7 @@ impl Contention {
         if let Some(disk) = disk {
             most = most.min(busy_at(disk.most_tps * self.core_s, slowing));
         }
-        // Without a queue for them, processors may all be at work: no step of the search ends there.
+        // Without a queue for them, processors may all be at work: no step of the search ends so.
         if queueing <= 0.0 && disk.is_none() && self.inside(most, slowing, think_s, queueing, sharing).0 <= clients {
             return most;
         }

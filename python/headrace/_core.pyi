@@ -494,6 +494,7 @@ class Clients(TypedDict):
     serial_share: float
     core_speed: float | None
     threads_per_core: int | None
+    handover_share: float
 
 class Noise(TypedDict):
     fano: float
@@ -503,6 +504,7 @@ class Shape(TypedDict):
     filling: list[Any]
     full: list[Any]
     response: NotRequired[list[Any]]
+    burst_pages: NotRequired[float]
 
 class CheckpointLaw(TypedDict):
     ceiling_share: float
@@ -748,6 +750,7 @@ def page_write_cost(page_bytes: float = 16384.0, doublewrite: bool = True) -> tu
 def clients_at_speed(clients: Mapping[str, Any], core_speed: float | None) -> Clients: ...
 def processors_tps(clients: Mapping[str, Any], instance: Mapping[str, Any]) -> float: ...
 def least_responses(clients: Mapping[str, Any]) -> dict[str, float]: ...
+def p95_behind_burst(mean_ms: float, spread: float, burst_ms: float) -> float: ...
 def core_ms(clients: Mapping[str, Any]) -> float: ...
 def processor_ms(busy_ms: float, busy_share: float, threads_per_core: int, own_vcpus: int | None = None) -> float: ...
 def core_speed(processor: str, clock_ghz: float) -> float: ...

@@ -165,10 +165,10 @@ fn instances_change_with_time() {
     assert_eq!((m5.baseline_iops, m5.max_iops), (Some(12_000), Some(18_750)));
     assert_eq!((m5.baseline_bytes_s, m5.max_bytes_s), (Some(212_500_000), Some(437_500_000)));
     assert_eq!((m5.vcpus, m5.memory_mib, m5.nitro, m5.burst_seconds), (8, 32_768, true, 1_800));
-    // 3.1 GHz of Skylake with two threads a core; 2.5 GHz of Graviton 2 at 0.9 of its work per clock.
+    // 3.1 GHz of Skylake with two threads a core; 2.5 GHz of Graviton 2 at 0.95 of its work per clock.
     assert_eq!((m5.threads_per_core, m5.core_speed), (2, Some(3.1)));
     let m6g = catalog.instance("m6g.2xlarge", day("2026-11-01")).unwrap();
-    assert_eq!((m6g.threads_per_core, m6g.core_speed), (1, Some(2.25)));
+    assert_eq!((m6g.threads_per_core, m6g.core_speed), (1, Some(2.375)));
     let r5 = catalog.instance("r5.large", day("2026-11-01")).unwrap();
     assert_eq!((r5.baseline_bytes_s, r5.max_bytes_s), (Some(81_250_000), Some(593_750_000)));
     assert_eq!((r5.baseline_iops, r5.max_iops), (Some(3_600), Some(18_750)));

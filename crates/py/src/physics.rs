@@ -185,6 +185,13 @@ fn least_responses<'py>(py: Python<'py>, clients: &Bound<'_, PyAny>) -> PyResult
     Ok(answer)
 }
 
+/// 95th percentile of response times around a mean, ms, where some wait behind a burst of writes
+/// that takes `burst_ms`; `spread`: its distance from the mean without one, over the mean.
+#[pyfunction]
+fn p95_behind_burst(mean_ms: f64, spread: f64, burst_ms: f64) -> f64 {
+    mean_ms * interval::ResponseSpread::with_p95(1.0 + spread).behind_burst(burst_ms / mean_ms).p95
+}
+
 /// Processor time of a transaction on a core by itself, ms; `clients`: the table of a database.
 #[pyfunction]
 fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
@@ -283,6 +290,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_on_flavor, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
     module.add_function(wrap_pyfunction!(least_responses, module)?)?;
+    module.add_function(wrap_pyfunction!(p95_behind_burst, module)?)?;
     module.add_function(wrap_pyfunction!(processors_tps, module)?)?;
     module.add_function(wrap_pyfunction!(processor_ms, module)?)?;
     module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;

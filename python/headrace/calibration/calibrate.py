@@ -18,7 +18,7 @@ from headrace.calibration.misfit import measure_misfits
 from headrace.calibration.observations import Observation, observe
 from headrace.calibration.prior import build_prior
 from headrace.calibration.processor_time import ProcessorTime, has_foreign_load, measure_processor_time
-from headrace.calibration.response import derive_response_curve
+from headrace.calibration.response import derive_burst, derive_response_curve
 from headrace.calibration.runs import Run
 from headrace.calibration.runs.model import LEAST_SECONDS
 from headrace.calibration.starts import find_lowest, list_directions
@@ -150,7 +150,9 @@ def _fit_in_rounds(
     database["noise"] = scatter.estimate_scatter(database, observations)
     clients = database["clients"]
     clients["p95_over_mean"] = scatter.estimate_p95_over_mean(observations, clients["p95_over_mean"])
-    if response := derive_response_curve(database, observations):
+    if burst := derive_burst(database, observations):
+        database["shape"] = shape | burst
+    elif response := derive_response_curve(database, observations):
         database["shape"] = shape | {"response": response}
     database = _round_stated(database, begin)
     units = np.outer(fitted.spreads, fitted.spreads)

@@ -1,9 +1,15 @@
-"""The 95th percentile of response times over their mean, by the pages a transaction reads.
+"""The 95th percentile of response times over their mean.
 
-A stock level reads 190 pages and a delivery to a warehouse that has left the cache as many, a
-payment three: the colder the cache, the more of all transactions are slow, until the 95th
-percentile is one of theirs. A cold start passes through that, and so tells what a smaller cache
-does once it is full.
+TPC-C's by the pages a transaction reads: a stock level reads 190 pages and a delivery to a
+warehouse that has left the cache as many, a payment three: the colder the cache, the more of all
+transactions are slow, until the 95th percentile is one of theirs. A cold start passes through that,
+and so tells what a smaller cache does once it is full.
+
+Transactions of a sysbench script are all alike. Once its cache evicts, some wait behind a burst of
+page writes, which takes the device as long with any mean. The spread of those that only read and
+this wait are independent, so that their distances from the mean add as squares
+(`ResponseSpread::behind_burst` of the core). While the cache fills there are no bursts: a cold
+start tells the two apart.
 """
 
 from __future__ import annotations
@@ -45,6 +51,59 @@ def derive_response_curve(database: dict, observations: list[Observation]) -> li
     if all(abs(ratio / points[0][1] - 1.0) <= FLAT for _, ratio in points):
         return []
     return points
+
+
+# A cache never quite reaches 1: pages are evicted from this share on (a guess, as of proofs).
+FULL = 0.999
+# From this number of seconds a median is told (a guess, as of proofs).
+LEAST_SECONDS = 5
+# Pages of a burst whose length the core is asked for. Any number would do.
+PROBE_PAGES = 1_000.0
+
+
+def derive_burst(database: dict, observations: list[Observation]) -> dict:
+    """Derives `response`, the spread of transactions that only read (one point), and `burst_pages`,
+    which are written at once, of a sysbench script on InnoDB; of several runs the means.
+
+    Empty of other benchmarks, and where no run has both seconds in which the cache filled and
+    slower ones in which it was full.
+    """
+    first = observations[0].run if observations else None
+    if first is None or (first.engine, first.benchmark.name) != ("innodb", "sysbench-oltp"):
+        return {}
+    splits = [split for each in observations if each.run.p95_ms is None and (split := _split(database, each))]
+    if not splits:
+        return {}
+    reads, spread, pages = np.mean(np.array(splits), axis=0)
+    return {"response": [[float(reads), 1.0 + float(spread)]], "burst_pages": float(pages)}
+
+
+def _split(database: dict, observation: Observation) -> tuple[float, float, float] | None:
+    """Splits what the 95th percentile of the second half is above the mean: pages read a
+    transaction there, the spread over the mean, and pages of a burst; None where that is not
+    seen."""
+    probe = database | {"shape": database["shape"] | {"response": [[1.0, 1.0]], "burst_pages": PROBE_PAGES}}
+    columns = core.mysql_runs(probe, [observation.core_run])[0]
+    per = len(observation.seconds_tps) // len(observation.tps)
+    full = np.repeat(np.array(columns["cached_share"]) >= FULL, per)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_ms = observation.run.threads * 1e3 / observation.seconds_tps
+        ratio = observation.seconds_p95_ms / mean_ms
+    good = np.isfinite(ratio) & (ratio > 0)
+    second = np.arange(len(ratio)) >= len(ratio) // 2
+    filling, settled = good & ~full & ~second, good & full & second
+    if min(np.count_nonzero(filling), np.count_nonzero(settled)) < LEAST_SECONDS:
+        return None
+    above = max(0.0, float(np.median(ratio[settled])) - 1.0)
+    spread = float(np.clip(np.median(ratio[filling]) - 1.0, 0.0, above))
+    burst_ms = float(np.sqrt(above**2 - spread**2) * np.median(mean_ms[settled]))
+    # Without a spread the probe's percentile is the mean and its burst.
+    half = slice(len(columns["tps"]) // 2, None)
+    tps, p95_ms = np.array(columns["tps"])[half], np.array(columns["p95_ms"])[half]
+    probe_ms = float(np.median(p95_ms - observation.run.threads * 1e3 / np.maximum(tps, 1e-9)))
+    if probe_ms <= 0.0 or burst_ms <= 0.0:
+        return None
+    return float(np.median(np.array(columns["reads_per_tx"])[half])), spread, PROBE_PAGES * burst_ms / probe_ms
 
 
 def _extend(points: list[list[float]]) -> list[list[float]]:

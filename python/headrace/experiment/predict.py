@@ -87,8 +87,8 @@ class ResponseSpread:
 
     `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
     which changed pages are written at once, and behind which transactions wait. The two are
-    independent: p95 - mean = sqrt((spread x mean)^2 + (wait behind bursts)^2). Where bursts cannot
-    be told from the rest, `burst` is None and `spread` is that of all seconds. `wait_share`: see
+    independent (`ResponseSpread::behind_burst` of the core). Where bursts cannot be told from the
+    rest, `burst` is None and `spread` is that of all seconds. `wait_share`: see
     `compute_wait_share`, of the run calibrated on.
     """
 
@@ -103,7 +103,9 @@ class ResponseSpread:
             return mean_ms * (1.0 + self.spread)
         share = compute_wait_share(writes_per_client / self.burst) / self.wait_share
         waits_ms = pl.when(full).then(1e3 * self.burst / iops * share).otherwise(0.0)
-        return mean_ms + ((self.spread * mean_ms) ** 2 + waits_ms**2).sqrt()
+        return pl.struct(mean_ms.alias("mean_ms"), waits_ms.alias("burst_ms")).map_elements(
+            lambda row: core.p95_behind_burst(row["mean_ms"], self.spread, row["burst_ms"]), return_dtype=pl.Float64
+        )
 
 
 def compute_wait_share(delayed_share: pl.Expr) -> pl.Expr:

@@ -56,8 +56,9 @@ THREADS = (1, 2, 4, 8, 16, 32, 64)  # the article's
 # 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1
 # are defaults of 8.0.
 # Of the published 5,365 selects a second of one thread what a core by itself does not work: 1 /
-# 5,365 s less 0.65 x 8 / 50,733 s (both of the table), ms.
-ROUND_TRIP_MS = 0.08389
+# 5,365 s less 0.685 x 8 / 50,733 s (both of the table), of which four clients a
+# processor take 3 % more, ms.
+ROUND_TRIP_MS = 0.08152
 SETTINGS = {
     # Not stated; no statement on the server's own host takes 0.19 ms.
     "client_host": "network",

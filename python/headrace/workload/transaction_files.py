@@ -41,6 +41,7 @@ MAY_LACK = {
     "serial_share": 0.0,
     "core_speed": None,
     "threads_per_core": None,
+    "handover_share": 0.0,
     "redo_capacity_bytes": None,
     "dirtying": None,
     "cleaner": None,
@@ -51,6 +52,7 @@ MAY_LACK = {
     "local_disk_read_ms": None,
     "hot_rows": msgspec.UNSET,
     "response": msgspec.UNSET,
+    "burst_pages": msgspec.UNSET,
 }
 
 # Tables of MyRocks alone, and why InnoDB's files have none.
@@ -218,7 +220,8 @@ def _database(table: dict, engine: str) -> dict:
     for name, rule in OF_MYROCKS.items():
         if engine == "innodb" and name in table:
             raise InputError(f"database.{name} = {shown(table[name])}", rule, DOC)
-    like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]]}}
+    shape = {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]], "burst_pages": 0.0}
+    like = core.mysql_tpcc(engine, 1.0) | {"shape": shape}
     if engine == "innodb":
         like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}
         like |= {"cleaner": core.page_cleaner("mysql", "8.4")}

@@ -47,12 +47,12 @@ def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
     run = record_busy_run(tmp_path, cpu_ms)
     assert run.vcpus == VCPUS and run.series["busy_share"].null_count() == 0
     processors = measure_processor_time([run])
-    # Most of these worked on a core by itself, where they are faster: 1 - 0.35 x share of the others
-    # that are at work, over 0.65 where all are. Shares are printed to 0.01 %, of some 10 %: a
+    # Most of these worked on a core by itself, where they are faster: 1 - 0.315 x share of the others
+    # that are at work, over 0.685 where all are. Shares are printed to 0.01 %, of some 10 %: a
     # thousandth.
-    busy_ms, cpu_ms = cpu_ms, cpu_ms * (1.0 - 0.35 * run.busy_share) / 0.65
+    busy_ms, cpu_ms = cpu_ms, cpu_ms * (1.0 - 0.315 * run.busy_share) / 0.685
     assert core.processor_ms(busy_ms, run.busy_share, 2) == pytest.approx(cpu_ms)
-    assert core.processor_ms(busy_ms, run.busy_share, 1) == pytest.approx(busy_ms / 0.65)
+    assert core.processor_ms(busy_ms, run.busy_share, 1) == pytest.approx(busy_ms / 0.685)
     assert processors.cpu_ms == pytest.approx(cpu_ms, rel=2e-3) and SYSTEMATIC <= processors.spread < 1.1 * SYSTEMATIC
     workload = calibrate([run])
     row = find_cpu_row(workload)

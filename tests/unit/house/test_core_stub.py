@@ -186,6 +186,7 @@ ANSWERS = {
     "instance": [("m5d.large",), ("t2.micro", "2016-01-01")],
     "instances": [()],
     "core_speed": [("skylake", 3.1)],
+    "p95_behind_burst": [(100.0, 0.4, 60.0)],
     "instance_price": [("m5.large", "us-east-1"), ("m5.large", "nowhere")],
     "volume_prices": [("us-east-1",)],
     "prices_seen": [("us-east-1",)],

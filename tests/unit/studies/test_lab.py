@@ -189,8 +189,8 @@ def test_processors_follow_from_littles_law(monkeypatch):
     one, many = simulate.probe_cells(1)
     found = simulate.processor_speed(run_of(one, [10_000.0] * 5), run_of(many, [40_000.0] * 5), "2020-07-13")
     assert found.cpu_ms == pytest.approx(2e3 / 40_000)
-    # One client has a core by itself: 0.65 of the time of a thread that shares one.
-    assert found.trip_ms == pytest.approx(1e3 / 10_000 - 0.65 * 2e3 / 40_000)
+    # One client has a core by itself: 0.685 of the time of a thread that shares one.
+    assert found.trip_ms == pytest.approx(1e3 / 10_000 - 0.685 * 2e3 / 40_000)
     # The standard database at its own speed stays as it is.
     same = simulate._point_select()
     standard = replace(found, cpu_ms=same["cpu_ms"], trip_ms=same["base_ms"] - core.core_ms(same), vcpus=2)

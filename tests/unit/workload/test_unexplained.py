@@ -97,7 +97,7 @@ def test_processors_are_far_where_they_are_felt(limit):
     )
     felt = limit in ("clients", "cpu", "contention")
     # 3.4 GHz of Skylake; 2.5 GHz and 0.9 of the work per clock (data/processors.csv).
-    assert distances.speed == pytest.approx(math.log(3.4 / (2.5 * 0.9)) if felt else 0.0)
+    assert distances.speed == pytest.approx(math.log(3.4 / (2.5 * 0.95)) if felt else 0.0)
     assert distances.vcpus == pytest.approx(math.log(8) if felt else 0.0)
 
 

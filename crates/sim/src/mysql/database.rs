@@ -209,6 +209,10 @@ pub struct Clients {
     /// measured. Not known: as of most servers, two.
     #[serde(default)]
     pub threads_per_core: Option<u32>,
+    /// Share of a transaction's processor time in which its turn passes between the client's thread
+    /// and the server's, both on one host. Clients elsewhere, and files before it was kept: none.
+    #[serde(default)]
+    pub handover_share: f64,
 }
 
 /// [`Clients::serial_share`] of the standard benchmarks. Guess: on 40 cores a fifth of the time
@@ -253,6 +257,15 @@ pub struct IoShape {
     /// [`Clients::p95_over_mean`] holds throughout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub response: Vec<(f64, f64)>,
+    /// Pages that are written at once and that a transaction may have to wait behind, once the
+    /// cache evicts. 0: response times are spread in proportion to their mean.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub burst_pages: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for it so.
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// Share of touches that change a page. Guess: a third; TPC-C writes about half of the rows it
@@ -481,6 +494,7 @@ impl Database {
             SimError::check_range("95th percentile over mean of a point of the shape", ratio, 1.0, 100.0)?;
             last = reads;
         }
+        SimError::check_range("pages that are written at once", self.shape.burst_pages, 0.0, 1e9)?;
         if let Some(dirtying) = &self.dirtying {
             dirtying.check(self.popularity.classes.len())?;
         }

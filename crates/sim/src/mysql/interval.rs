@@ -457,6 +457,8 @@ impl<B: Backend> ScenarioState<B> {
         let page = self.devices.of_second(database, at.shape, (0.0, 0.0));
         let write_rate = || self.devices.max_rate((&page, &Flow::default()), &always, seconds).0;
         let stopped = self.checkpoint.pass(seconds, running_tps, (due, at.flushed), background, write_rate);
+        let burst_pages = at.full * database.shape.burst_pages;
+        let burst_s = if burst_pages > 0.0 { burst_pages / write_rate().max(1e-9) } else { 0.0 };
         let stopped_share = stopped.seconds / seconds;
         let tps = running_tps * (1.0 - stopped_share);
         if matches!(scenario.load, TransactionLoad::Arrivals(_)) {
@@ -467,12 +469,12 @@ impl<B: Backend> ScenarioState<B> {
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.charge(&spent, &logged, t_s, seconds);
         let reads = at.reads * at.shape * reads_by;
-        let spread = self.spread_at(database, reads);
         self.tx += tps * seconds;
         self.before = (running_tps, running_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (running_tps - self.pace) } else { running_tps };
         // As below, a second without an answer must not give an infinite response time.
         let response_s = running_s / (1.0 - stopped_share).max(0.25);
+        let spread = self.spread_at(database, reads).behind_burst(burst_s / response_s);
         Second {
             t_s,
             tps,

@@ -599,6 +599,7 @@ impl Oltp {
             serial_share: SERIAL_SHARE,
             core_speed: Some(costs.core_speed),
             threads_per_core: None,
+            handover_share: statements.round_trips() * trip.handover_ms / core_ms,
         })
     }
 }

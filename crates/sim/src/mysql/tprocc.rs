@@ -247,6 +247,7 @@ impl Tprocc {
                 serial_share: SERIAL_SHARE,
                 core_speed: Some(costs.core_speed),
                 threads_per_core: None,
+                handover_share: STATEMENTS * trip.handover_ms / core_ms,
             },
             hot_rows: self.hot_rows(),
             noise: Noise { fano: 3.0, cv: 0.055 },

@@ -202,6 +202,8 @@ pub struct ClientsSim<'a> {
     processors: Option<Servers>,
     /// Processor time of a transaction on a core by itself, ms; none where processors never bind.
     core_ms: f64,
+    /// See `Processors::crowding`.
+    crowding: f64,
     serial: Servers,
     logs: [LogWriter; LOGS],
     cleaner: Cleaner,
@@ -238,6 +240,7 @@ impl<'a> ClientsSim<'a> {
                 (OPEN_THREADS, Some((arrivals.clone(), arrivals)))
             }
         };
+        let arrivals_come = arrivals.is_some();
         let processors = scenario.processors();
         let behaviour = database.clients.alone_on(processors.as_ref());
         let processors = processors.filter(|_| behaviour.cpu_ms > 0.0);
@@ -259,6 +262,7 @@ impl<'a> ClientsSim<'a> {
             draws: Draws::new(scenario),
             behaviour,
             core_ms: processors.map_or(0.0, |processors| processors.core_ms(&behaviour)),
+            crowding: if arrivals_come { 1.0 } else { processors.map_or(1.0, |processors| processors.crowding(f64::from(count))) },
             processors: processors.map(|processors| Servers::new(processors.threads, processors.lost_by_others())),
             serial: Servers::new(1, 0.0),
             logs: [0, 1, 2].map(|log| LogWriter { start: area(log), ..LogWriter::default() }),
@@ -368,8 +372,8 @@ impl<'a> ClientsSim<'a> {
             begun: now,
             stalled: Nanos::ZERO,
             own,
-            work: Nanos::from_secs_f64(self.core_ms / 1e3 * length),
-            serial: Nanos::from_secs_f64(serial_ms / 1e3 * length),
+            work: Nanos::from_secs_f64(self.crowding * self.core_ms / 1e3 * length),
+            serial: Nanos::from_secs_f64(self.crowding * serial_ms / 1e3 * length),
             reads: pages + pages_ahead,
             pages_left: pages,
             runs_left,

@@ -35,6 +35,16 @@ impl ResponseSpread {
         spread
     }
 
+    /// Returns the spread where a transaction may also have to wait behind a burst of writes, whose
+    /// length is `burst` times the mean response time: the distances of the 95th percentile from
+    /// the mean add as squares, since the two are independent.
+    pub fn behind_burst(self, burst: f64) -> ResponseSpread {
+        if burst <= 0.0 {
+            return self;
+        }
+        ResponseSpread::with_p95(1.0 + libm::hypot(self.p95 - 1.0, burst))
+    }
+
     /// Returns the least spread of a database's response times, wherever it runs.
     pub fn least(clients: &Clients) -> ResponseSpread {
         ResponseSpread::with_p95(clients.p95_over_mean)
@@ -72,6 +82,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A burst as long as the mean, with a spread of 0.75 of it: 1 + sqrt(0.75^2 + 1) = 2.25.
+    #[test]
+    fn a_burst_adds_as_squares() {
+        let spread = ResponseSpread::with_p95(1.75);
+        assert_eq!(spread.behind_burst(0.0), spread);
+        assert!((spread.behind_burst(1.0).p95 - 2.25).abs() < 1e-12);
+        assert!(spread.behind_burst(1.0).p99 > spread.p99 && spread.behind_burst(1.0).p50 < spread.p50);
     }
 
     /// Where no lognormal has it, the order stays and the 95th percentile is what was asked for.

@@ -509,6 +509,7 @@ class Shape(TypedDict):
 class CheckpointLaw(TypedDict):
     ceiling_share: float
     limit_share: float
+    wait_share: float
     stop_s: float
 
 class PageCleaner(TypedDict):
@@ -762,7 +763,9 @@ def mysql_local_disk(
     known_writes: tuple[float, float] | None,
     as_of: str | None,
 ) -> LocalDisk: ...
-def mysql_tpcc(engine: str, warehouses: float, client_host: str | None = None) -> Database: ...
+def mysql_tpcc(
+    engine: str, warehouses: float, client_host: str | None = None, cache_bytes: float | None = None
+) -> Database: ...
 def mysql_tprocc(options: Mapping[str, Any]) -> TproccAnswer: ...
 def mysql_sysbench(options: Mapping[str, Any]) -> SysbenchAnswer: ...
 

@@ -112,13 +112,20 @@ fn mysql_grown<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, factor: f64) 
     to_python(py, &database.grown(factor))
 }
 
-/// sysbench-tpcc with no run measured: a database over `warehouses`, its clients on `client_host`.
+/// sysbench-tpcc with no run measured: a database over `warehouses`, its clients on `client_host`,
+/// behind a cache of that many bytes.
 #[pyfunction]
-#[pyo3(signature = (engine, warehouses, client_host=None))]
-fn mysql_tpcc<'py>(py: Python<'py>, engine: &Bound<'py, PyAny>, warehouses: f64, client_host: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (engine, warehouses, client_host=None, cache_bytes=None))]
+fn mysql_tpcc<'py>(
+    py: Python<'py>,
+    engine: &Bound<'py, PyAny>,
+    warehouses: f64,
+    client_host: Option<&Bound<'py, PyAny>>,
+    cache_bytes: Option<f64>,
+) -> PyResult<Bound<'py, PyAny>> {
     let engine: StorageEngine = pythonize::depythonize(engine)?;
     let host = client_host.map(pythonize::depythonize).transpose()?;
-    to_python(py, &tpcc_from(engine, warehouses, host).map_err(sim_error)?)
+    to_python(py, &tpcc_from(engine, warehouses, host, cache_bytes).map_err(sim_error)?)
 }
 
 /// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them.

@@ -113,3 +113,20 @@ fn the_size_of_the_log_decides() {
     database.log.redo_capacity_bytes = None;
     assert_eq!(cold(&database), None);
 }
+
+/// MySQL 8.0: clients go on during the flush, and wait only at the end of the log. Both forms lose as
+/// much to it; who comes to wait hangs on how a device is shared, which the per-I/O form has by its
+/// queue: 64 I/Os of the cleaner and those of 64 clients.
+#[test]
+fn both_forms_go_on_during_a_flush() {
+    let of = |version| full_log(900.0, Some(CheckpointLaw::of("mysql", version)));
+    let rows_of = |database: &Database| (rows(database, 1.0, 90), on(database, 1.0, 90, |scenario| clients::run(scenario, &mut quiet).unwrap().rows));
+    let (interval, events) = rows_of(&of("8.0.20"));
+    let tps = |rows: &[Second]| mean(&rows[10..], |row| row.tps);
+    assert!((tps(&interval) / tps(&events) - 1.0).abs() < 0.1, "{} tps, every I/O simulated {}", tps(&interval), tps(&events));
+    let stopped = |rows: &[Second]| mean(&rows[10..], |row| row.stopped_share);
+    let (before, _) = rows_of(&of("5.7.22"));
+    assert!(stopped(&interval) < stopped(&before), "stopped {} of the time, 5.7 {}", stopped(&interval), stopped(&before));
+    let fewer = stopped(&events);
+    assert!((stopped(&interval) - fewer).abs() < 0.1, "stopped {} of the time, every I/O simulated {fewer}", stopped(&interval));
+}

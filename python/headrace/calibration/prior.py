@@ -118,7 +118,13 @@ def _build_standard(run: Run) -> dict:
     if benchmark.name == "sysbench-tpcc":
         return _drop_background_writes(
             apply_settings(
-                build_tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1), run.client_host), run
+                build_tpcc(
+                    run.engine,
+                    (benchmark.tables or 1) * (benchmark.scale or 1),
+                    run.client_host,
+                    run.cache_gib * GIB,
+                ),
+                run,
             ),
             run,
         )
@@ -328,11 +334,13 @@ def _choose_defaults(run: Run) -> dict:
     return {"io_capacity": MORE_THAN_CHANGED} if version >= (8, 4) else {}
 
 
-def build_tpcc(engine: str, warehouses: float, client_host: str | None = None) -> dict:
-    """Returns sysbench-tpcc over `warehouses`, its clients on one of CLIENT_HOSTS (None: not said).
-    Raises InputError."""
+def build_tpcc(
+    engine: str, warehouses: float, client_host: str | None = None, cache_bytes: float | None = None
+) -> dict:
+    """Returns sysbench-tpcc over `warehouses`, its clients on one of CLIENT_HOSTS (None: not said),
+    behind such a cache (None: it holds little of the data). Raises InputError."""
     with core_errors():
-        return dict(core.mysql_tpcc(engine, float(warehouses), client_host))
+        return dict(core.mysql_tpcc(engine, float(warehouses), client_host, cache_bytes))
 
 
 def apply_settings(database: dict, run: Run) -> dict:

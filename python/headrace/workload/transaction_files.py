@@ -46,6 +46,7 @@ MAY_LACK = {
     "dirtying": None,
     "cleaner": None,
     "checkpoint": None,
+    "wait_share": 0.0,
     "last_orders": None,
     "local_disk": None,
     "local_disk_reads": None,
@@ -226,7 +227,7 @@ def _database(table: dict, engine: str) -> dict:
         like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}
         like |= {"cleaner": core.page_cleaner("mysql", "8.4")}
         like |= {"hot_rows": [{"rows": 0.0, "at_work": 0.0, "at_commit": 0.0}]}
-        like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "stop_s": 0.0}}
+        like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "wait_share": 0.0, "stop_s": 0.0}}
     return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
 
 

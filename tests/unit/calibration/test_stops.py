@@ -135,8 +135,8 @@ def test_a_fit_begins_where_all_that_is_due_is_written(tmp_path):
 
 
 def test_a_run_that_stopped_is_calibrated_to_stop(tmp_path):
-    """From the standard, whose reads leave the volume no room for more than 400 tps, no small step fills the log: without starts of
-    their own the stops stayed 0. A calibration takes them to be known to SHARE_SPREAD, and so does this."""
+    """Of fewer pages than the standard's, so that reads leave the volume more room. A calibration takes stops to be known to
+    SHARE_SPREAD, and so does this."""
     true = build_prior(write_run(tmp_path, [1.0] * SECONDS))
     true["popularity"] = [{**item, "pages": 0.6 * item["pages"]} for item in true["popularity"]]
     true["writes"] = {**true["writes"], "flush_per_tx": 4.2}

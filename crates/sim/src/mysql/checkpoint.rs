@@ -12,12 +12,19 @@
 //! Below the ceiling pages are flushed as fast as their redo comes (`PageWrites::flush_per_tx`),
 //! and the age stays. Above it pages are late, and the age grows with them up to the limit. There
 //!
-//! - MySQL up to 8.0.29 writes the pages of the oldest three seconds of redo in one go, and no
-//!   client goes on before (`log_preflush_pool_modified_pages`, and `buf_flush_request_force` in
-//!   buf0flu.cc of 5.7);
+//! - MySQL up to 8.0.29 writes the pages of the oldest three seconds of redo in one go
+//!   (`log_preflush_pool_modified_pages`, and `buf_flush_request_force` in buf0flu.cc of 5.7). In
+//!   5.7 no client goes on before (`log_checkpoint_margin`). In 8.0 its checkpointer asks for that
+//!   flush, while clients go on with what it leaves them of the device, and wait only once the log
+//!   is full (`log_consider_sync_flush` and `log_free_check`), a sixteenth of it later;
 //! - MySQL from 8.0.30 and MariaDB from 10.5 go on to flush without the ceiling
 //!   (`Adaptive_flush::set_flush_target_by_lsn`; `buf_flush_sync_for_checkpoint` by steps of 1 MiB),
 //!   so that clients wait for the device alone.
+//!
+//! A flush in one go takes the oldest pages of one pool instance after the other, by fewer cleaners
+//! than there are instances (4 of 8), so that the oldest change of all moves on when it ends. How a
+//! device is shared meanwhile: it serves in proportion to what is asked of it, by the cleaner as
+//! much as it can do, by the clients what they do by themselves.
 //!
 //! The ceiling is that of the flush list alone. Dirty pages that are evicted (`At::evicted_dirty`)
 //! and those written at the limit are beyond it.
@@ -41,27 +48,101 @@ const AHEAD_S: f64 = 3.0;
 const ONE_BY_ONE_S: f64 = 1.0;
 /// So do those in which there would be more than its inverse, ten.
 const SMALLEST: f64 = 0.1;
+/// Flushes one after the other that a cycle has at most: more are as good as one without end.
+const MOST_FLUSHES: usize = 64;
 
 impl CheckpointLaw {
-    /// The law of a server. That MySQL 8.0 before 8.0.30 and MariaDB before 10.5 stop like MySQL
-    /// 5.7 is a guess, and that MySQL from 8.0.30 uses as much of its log.
+    /// The law of a server. That MariaDB before 10.5 stops like MySQL 5.7 is a guess, and that
+    /// MySQL from 8.0 uses as much of its log.
     pub fn of(flavor: &str, version: &str) -> CheckpointLaw {
         let ceiling_share = CEILING * ASYNC * USED;
         if flavor == "mariadb" && at_least(version, [10, 5, 0]) {
-            CheckpointLaw { ceiling_share, limit_share: USED, stop_s: 0.0 }
-        } else {
-            CheckpointLaw { ceiling_share, limit_share: SYNC * USED, stop_s: if flavor != "mariadb" && at_least(version, [8, 0, 30]) { 0.0 } else { AHEAD_S } }
+            return CheckpointLaw { ceiling_share, limit_share: USED, wait_share: USED, stop_s: 0.0 };
         }
+        let limit_share = SYNC * USED;
+        let eight = flavor != "mariadb" && at_least(version, [8, 0, 0]);
+        let stop_s = if eight && at_least(version, [8, 0, 30]) { 0.0 } else { AHEAD_S };
+        CheckpointLaw { ceiling_share, limit_share, wait_share: if eight { USED } else { limit_share }, stop_s }
     }
 }
 
-/// What a synchronous flush took of a step.
+/// How clients and a synchronous flush share a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sharing {
+    /// Pages a second that the device writes while clients wait.
+    pub write_rate: f64,
+    /// The part of it, and of the clients' rate, that is left while both go on.
+    pub share: f64,
+}
+
+/// What synchronous flushes took of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Stopped {
     /// Time in which clients waited, s.
     pub seconds: f64,
-    /// Pages written in it.
+    /// Time in which clients would have done what they did not, s.
+    pub lost_s: f64,
+    /// Pages written beyond those that transactions flush as they go.
     pub pages: f64,
+}
+
+impl Stopped {
+    fn add(&mut self, other: &Stopped, times: f64) {
+        self.seconds += times * other.seconds;
+        self.lost_s += times * other.lost_s;
+        self.pages += times * other.pages;
+    }
+}
+
+/// A step in which pages are late: clients that do not wait do `tps`, each of which makes `due`
+/// pages late or early but for the `flushed` ones, while `background` pages are written a second.
+#[derive(Clone, Copy, Debug)]
+struct Pressure {
+    tps: f64,
+    due: f64,
+    flushed: f64,
+    background: f64,
+}
+
+impl Pressure {
+    /// Pages that get late a second.
+    fn rise(&self) -> f64 {
+        (self.due - self.flushed) * self.tps - self.background
+    }
+}
+
+/// A synchronous flush under way.
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    /// Pages that it has yet to write.
+    pages: f64,
+    /// Transactions that clients may still do before they wait for its end; none: they wait.
+    room_tx: Option<f64>,
+}
+
+impl Flush {
+    /// Goes on for at most `seconds`. Returns how long, what it took, and by how much fewer pages
+    /// are late. Clients that begin to wait do so for the pages of what they did meanwhile too.
+    fn go_on(&mut self, seconds: f64, pressure: &Pressure, sharing: &Sharing, ahead_tx: f64) -> (f64, Stopped, f64) {
+        let (tps, write_rate) = match self.room_tx {
+            Some(_) => (pressure.tps * sharing.share, sharing.write_rate * sharing.share),
+            None => (0.0, sharing.write_rate),
+        };
+        let to_end = self.pages / write_rate;
+        let to_wait = self.room_tx.map_or(f64::INFINITY, |room_tx| if room_tx > 0.0 { room_tx / tps } else { 0.0 });
+        let part = to_end.min(to_wait).min(seconds);
+        let pages = if part < to_end { part * write_rate } else { self.pages };
+        let done = tps * part;
+        self.pages -= pages;
+        let waited = if self.room_tx.is_none() { part } else { 0.0 };
+        self.room_tx = self.room_tx.map(|room_tx| room_tx - done);
+        if self.pages > 0.0 && to_wait <= part {
+            self.room_tx = None;
+            self.pages += ahead_tx * pressure.due;
+        }
+        let lost_s = if pressure.tps > 0.0 { part * (1.0 - tps / pressure.tps) } else { 0.0 };
+        (part, Stopped { seconds: waited, lost_s, pages: pages - done * pressure.flushed }, pages - done * pressure.due)
+    }
 }
 
 /// The state: how far the age is above the ceiling's, in pages that are late.
@@ -69,11 +150,12 @@ pub(crate) struct Stopped {
 pub(crate) struct CheckpointAge {
     /// Transactions whose redo lies between ceiling and limit; none: the log never fills.
     room_tx: Option<f64>,
+    /// The same from the limit to where clients wait.
+    ahead_tx: f64,
     stop_s: f64,
     /// Pages of the flush list that the ceiling kept from being written.
     late: f64,
-    /// Pages that the stop under way has yet to write.
-    stop_pages: f64,
+    flush: Option<Flush>,
     /// The log has had time to fill before the first step.
     settled: bool,
     /// Transactions a second, stops included, smoothed.
@@ -84,15 +166,26 @@ impl CheckpointAge {
     /// Of a database; `settled`: it has been under this load for long.
     pub fn new(database: &Database, settled: bool) -> CheckpointAge {
         let (law, log) = (database.checkpoint, &database.log);
-        let room_tx = law.zip(log.redo_capacity_bytes).map(|(law, bytes)| (law.limit_share - law.ceiling_share) * bytes / log.redo_bytes_per_tx);
+        let log_tx = law.and(log.redo_capacity_bytes).map(|bytes| bytes / log.redo_bytes_per_tx).filter(|tx| tx.is_finite());
         CheckpointAge {
-            room_tx: room_tx.filter(|room| room.is_finite()),
+            room_tx: law.zip(log_tx).map(|(law, tx)| (law.limit_share - law.ceiling_share) * tx),
+            ahead_tx: law.zip(log_tx).map_or(0.0, |(law, tx)| (law.wait_share - law.limit_share).max(0.0) * tx),
             stop_s: law.map_or(0.0, |law| law.stop_s),
             late: 0.0,
-            stop_pages: 0.0,
+            flush: None,
             settled,
             mean_tps: 0.0,
         }
+    }
+
+    /// Whether a log that fills stops its clients.
+    pub fn stops_clients(&self) -> bool {
+        self.room_tx.is_some() && self.stop_s > 0.0
+    }
+
+    /// Transactions that clients may do while a synchronous flush goes on, before they wait.
+    pub fn ahead_tx(&self) -> f64 {
+        self.ahead_tx
     }
 
     /// Pages of the flush list a transaction writes at `tps` through `seconds`, where `due` have to
@@ -115,11 +208,12 @@ impl CheckpointAge {
 
     /// Goes on by `seconds` in which clients that do not wait do `tps`, each of which makes `due`
     /// pages late or early but for the `flushed` ones; `background` pages are written a second,
-    /// and `write_rate` in a stop.
-    pub fn pass(&mut self, seconds: f64, tps: f64, (due, flushed): (f64, f64), background: f64, write_rate: impl FnOnce() -> f64) -> Stopped {
+    /// and a synchronous flush has its `sharing` of the device.
+    pub fn pass(&mut self, seconds: f64, tps: f64, (due, flushed): (f64, f64), background: f64, sharing: impl FnOnce() -> Sharing) -> Stopped {
         let Some(room) = self.room_tx.map(|room_tx| room_tx * due) else { return Stopped::default() };
-        let rise = (due - flushed) * tps - background;
-        if self.stop_pages <= 0.0 && self.late + rise * seconds <= room {
+        let pressure = Pressure { tps, due, flushed, background };
+        let rise = pressure.rise();
+        if self.flush.is_none() && self.late + rise * seconds <= room {
             self.late = (self.late + rise * seconds).max(0.0);
             self.follow(tps, seconds);
             return Stopped::default();
@@ -128,8 +222,8 @@ impl CheckpointAge {
             self.late = room;
             return Stopped::default();
         }
-        let stopped = self.stop(seconds, tps, due, (room, rise, write_rate()));
-        self.follow(tps * (1.0 - stopped.seconds / seconds), seconds);
+        let stopped = self.stop(seconds, &pressure, room, &sharing());
+        self.follow(tps * (1.0 - stopped.lost_s / seconds), seconds);
         stopped
     }
 
@@ -142,8 +236,16 @@ impl CheckpointAge {
             return 0.0;
         }
         let batch = if self.stop_s > 0.0 { self.batch(tps, due, room) } else { 0.0 };
-        self.late = (room - batch).max(0.0);
+        self.late = (self.late.min(room + self.ahead_tx * due) - batch).max(0.0);
         batch
+    }
+
+    /// Clients begin to wait for a synchronous flush. Returns the pages of what they did during it,
+    /// which they wait for too.
+    pub fn catch_up(&mut self, due: f64) -> f64 {
+        let pages = (self.ahead_tx * due).min(self.late);
+        self.late -= pages;
+        pages
     }
 
     /// Pages were written that no transaction made due.
@@ -156,38 +258,71 @@ impl CheckpointAge {
         (self.stop_s * mean_tps * due).min(room).max(1.0)
     }
 
-    /// Clients run until the age is at its limit, then wait until the oldest pages are written, and
-    /// so on.
-    fn stop(&mut self, seconds: f64, tps: f64, due: f64, (room, rise, write_rate): (f64, f64, f64)) -> Stopped {
-        let mean_tps = if self.mean_tps > 0.0 { self.mean_tps } else { tps };
-        let batch = self.batch(mean_tps, due, room);
+    /// Clients run until the age is at its limit, then during a synchronous flush or waiting for
+    /// it, and so on.
+    fn stop(&mut self, seconds: f64, pressure: &Pressure, room: f64, sharing: &Sharing) -> Stopped {
+        let mean_tps = if self.mean_tps > 0.0 { self.mean_tps } else { pressure.tps };
+        let (batch, rise) = (self.batch(mean_tps, pressure.due, room), pressure.rise());
         let (mut rest, mut stopped) = (seconds, Stopped::default());
         while rest > 0.0 {
-            if self.stop_pages > 0.0 {
-                let part = (self.stop_pages / write_rate).min(rest);
-                let pages = if part < rest { self.stop_pages } else { (part * write_rate).min(self.stop_pages) };
-                self.stop_pages = (self.stop_pages - pages).max(0.0);
-                self.late = (self.late - pages).max(0.0);
-                stopped = Stopped { seconds: stopped.seconds + part, pages: stopped.pages + pages };
+            if let Some(mut flush) = self.flush {
+                let (part, took, fewer) = flush.go_on(rest, pressure, sharing, self.ahead_tx);
+                self.flush = Some(flush).filter(|flush| flush.pages > 0.0);
+                self.late = (self.late - fewer).max(0.0);
+                stopped.add(&took, 1.0);
                 rest -= part;
                 continue;
             }
-            let until = if rise > 0.0 { (room - self.late).max(0.0) / rise } else { f64::INFINITY };
+            let until = if self.late >= room {
+                0.0
+            } else if rise > 0.0 {
+                (room - self.late) / rise
+            } else {
+                f64::INFINITY
+            };
             if until >= rest {
                 self.late = (self.late + rise * rest).max(0.0);
                 break;
             }
             rest -= until;
-            self.late = room;
+            self.late = self.late.max(room);
             if seconds > ONE_BY_ONE_S || batch < SMALLEST * rise * seconds {
-                // Of each cycle batch / rise run and batch / write_rate wait.
-                let waiting = rest * rise / (rise + write_rate);
-                stopped = Stopped { seconds: stopped.seconds + waiting, pages: stopped.pages + waiting * write_rate };
+                let (length, took) = self.cycle(pressure, room, batch, sharing);
+                if length > 0.0 {
+                    stopped.add(&took, rest / length);
+                }
                 break;
             }
-            self.stop_pages = batch;
+            self.flush = Some(self.next_flush(batch, pressure.due, room));
         }
         stopped
+    }
+
+    /// The flush that begins now: of the redo between limit and the end of the log some may be used
+    /// already.
+    fn next_flush(&self, batch: f64, due: f64, room: f64) -> Flush {
+        Flush { pages: batch, room_tx: Some((self.ahead_tx - (self.late - room) / due).max(0.0)) }
+    }
+
+    /// The length of a cycle of flushes and running, s, and what it takes of it.
+    fn cycle(&self, pressure: &Pressure, room: f64, batch: f64, sharing: &Sharing) -> (f64, Stopped) {
+        let mut age = CheckpointAge { late: room, ..self.clone() };
+        let (mut length, mut sum) = (0.0, Stopped::default());
+        for _ in 0..MOST_FLUSHES {
+            let mut flush = age.next_flush(batch, pressure.due, room);
+            while flush.pages > 0.0 {
+                let (part, took, fewer) = flush.go_on(f64::INFINITY, pressure, sharing, self.ahead_tx);
+                age.late = (age.late - fewer).max(0.0);
+                sum.add(&took, 1.0);
+                length += part;
+            }
+            if age.late < room {
+                let rise = pressure.rise();
+                length += if rise > 0.0 { (room - age.late) / rise } else { 0.0 };
+                break;
+            }
+        }
+        (length, sum)
     }
 
     fn follow(&mut self, tps: f64, seconds: f64) {
@@ -213,25 +348,41 @@ mod tests {
     fn state(room_tx: f64, stop_s: f64) -> CheckpointAge {
         let mut database = tpcc(StorageEngine::Innodb, 100.0).unwrap();
         database.log.redo_capacity_bytes = Some(2.0 * room_tx * database.log.redo_bytes_per_tx);
-        database.checkpoint = Some(CheckpointLaw { ceiling_share: 0.25, limit_share: 0.75, stop_s });
+        database.checkpoint = Some(CheckpointLaw { ceiling_share: 0.25, limit_share: 0.75, wait_share: 0.0, stop_s });
         CheckpointAge::new(&database, false)
     }
 
+    /// What the device writes in a flush for which clients wait from its begin.
+    fn alone(write_rate: f64) -> Sharing {
+        Sharing { write_rate, share: 1.0 }
+    }
+
     /// The flush list page by page: each knows the transaction that changed it first, the oldest
-    /// are
-    /// written first. Ages are in transactions above the ceiling.
+    /// are written first. Ages are in transactions above the ceiling.
     struct FlushList {
         pages: VecDeque<f64>,
         at_tx: f64,
         added: f64,
         budget: f64,
-        stop_until: Option<f64>,
+        /// A flush is over when the pages of this transaction are written.
+        until_tx: Option<f64>,
+        /// Transactions that clients may still do during it.
+        during_tx: f64,
+        waits: bool,
         mean_tps: f64,
+    }
+
+    /// What a second of the list goes by.
+    struct ListLaw {
+        room_tx: f64,
+        ahead_tx: f64,
+        stop_s: f64,
+        share: f64,
     }
 
     impl FlushList {
         fn new() -> FlushList {
-            FlushList { pages: VecDeque::new(), at_tx: 0.0, added: 0.0, budget: 0.0, stop_until: None, mean_tps: 0.0 }
+            FlushList { pages: VecDeque::new(), at_tx: 0.0, added: 0.0, budget: 0.0, until_tx: None, during_tx: 0.0, waits: false, mean_tps: 0.0 }
         }
 
         /// Age above the ceiling: pages before it have been written.
@@ -239,64 +390,110 @@ mod tests {
             self.pages.front().map_or(0.0, |first| self.at_tx - first)
         }
 
-        /// A second of ticks. Returns how many of them clients waited.
-        fn second(&mut self, tps: f64, due: f64, (written, at_once): (f64, f64), room_tx: f64, stop_s: f64) -> f64 {
-            let (dt, mut waited, begun) = (1.0 / TICKS as f64, 0.0, self.at_tx);
+        /// A second of ticks. Returns how many of them clients waited, and how many they lost.
+        fn second(&mut self, tps: f64, due: f64, (written, at_once): (f64, f64), law: &ListLaw) -> (f64, f64) {
+            let (dt, mut waited, mut lost, begun) = (1.0 / TICKS as f64, 0.0, 0.0, self.at_tx);
             for _ in 0..TICKS {
-                if self.stop_until.is_none() && self.late_tx() > room_tx {
+                if self.until_tx.is_none() && self.late_tx() > law.room_tx {
                     let mean = if self.mean_tps > 0.0 { self.mean_tps } else { tps };
-                    self.stop_until = Some((room_tx - stop_s * mean).max(0.0));
-                    self.budget = 0.0;
+                    self.until_tx = Some(self.at_tx - self.late_tx() + (law.stop_s * mean).min(law.room_tx));
+                    self.during_tx = law.ahead_tx - (self.late_tx() - law.room_tx);
+                    (self.waits, self.budget) = (false, 0.0);
                 }
-                self.budget += dt * if self.stop_until.is_some() { at_once } else { written };
+                if !self.waits && self.during_tx <= 0.0 {
+                    self.waits = self.until_tx.is_some();
+                    self.until_tx = self.until_tx.map(|until| until + law.ahead_tx);
+                }
+                let share = match self.until_tx {
+                    Some(_) if self.waits => 0.0,
+                    Some(_) => law.share,
+                    None => 1.0,
+                };
+                let rate = if self.until_tx.is_none() { written } else { at_once * if self.waits { 1.0 } else { law.share } };
+                self.budget += dt * rate;
                 while self.budget >= 1.0 && self.pages.pop_front().is_some() {
                     self.budget -= 1.0;
                 }
                 self.budget = self.budget.min(1.0);
-                if let Some(until) = self.stop_until {
-                    waited += dt;
-                    self.stop_until = Some(until).filter(|until| self.late_tx() > *until);
-                    continue;
+                waited += if share > 0.0 { 0.0 } else { dt };
+                lost += dt * (1.0 - share);
+                if self.until_tx.is_some() {
+                    self.during_tx -= tps * share * dt;
                 }
-                self.at_tx += tps * dt;
+                self.at_tx += tps * share * dt;
                 while self.added + 1.0 <= self.at_tx * due {
                     self.added += 1.0;
                     self.pages.push_back(self.added / due);
                 }
+                let oldest = self.pages.front().copied().unwrap_or(self.at_tx);
+                self.until_tx = self.until_tx.filter(|until| oldest < *until);
             }
             let done = self.at_tx - begun;
             self.mean_tps = if self.mean_tps > 0.0 { self.mean_tps + 0.1 * (done - self.mean_tps) } else { done };
-            waited
+            (waited, lost)
         }
     }
 
     /// Random loads on random logs against the flush list page by page. A stop of the reference is
     /// off by a tick at both ends and a page: 3 ms of half a second or more, of which the errors at
     /// begin and end mostly cancel. The last stop may begin in another tick: a tenth of a second.
+    /// Where clients go on during a flush, whether they come to wait may hang on such a tick: the
+    /// last flush counts as a whole, three seconds, and the others by a fiftieth.
     #[test]
     fn stops_are_those_of_a_flush_list_page_by_page() {
         let mut chance = ChaCha8Rng::seed_from_u64(25);
         let mut draw = |low: f64, high: f64| low + (high - low) * (chance.next_u32() as f64 / u32::MAX as f64);
         let mut stopped_runs = 0;
-        for case in 0..24 {
+        for case in 0..36 {
             let (room_tx, due, at_once) = (draw(500.0, 3_000.0), draw(1.0, 8.0), draw(2_000.0, 6_000.0));
-            let stop_s = draw(1.0, 3.0);
+            let (stop_s, waits_at_once) = (draw(1.0, 3.0), case < 24);
+            let (ahead_tx, share) = if waits_at_once { (0.0, 1.0) } else { (draw(0.1, 1.0) * room_tx, draw(0.5, 1.0)) };
+            let law = ListLaw { room_tx, ahead_tx, stop_s, share };
             let (mut ours, mut list, seconds) = (state(room_tx, stop_s), FlushList::new(), 120);
-            let (mut ours_s, mut list_s) = (0.0, 0.0);
+            ours.ahead_tx = ahead_tx;
+            let (mut ours_s, mut list_s) = ([0.0; 2], [0.0; 2]);
             let (mut tps, mut written) = (draw(100.0, 700.0), draw(500.0, 2_500.0));
             for second in 0..seconds {
                 if second % 20 == 0 {
                     (tps, written) = (draw(100.0, 700.0), draw(500.0, 2_500.0));
                 }
                 let flushed = (written / tps).min(due + ours.late / tps);
-                let stopped = ours.pass(1.0, tps, (due, flushed), 0.0, || at_once);
-                ours_s += stopped.seconds;
-                list_s += list.second(tps, due, (written, at_once), room_tx, stop_s);
+                let stopped = ours.pass(1.0, tps, (due, flushed), 0.0, || Sharing { write_rate: at_once, share });
+                let (waited, lost) = list.second(tps, due, (written, at_once), &law);
+                ours_s = [ours_s[0] + stopped.seconds, ours_s[1] + stopped.lost_s];
+                list_s = [list_s[0] + waited, list_s[1] + lost];
             }
-            stopped_runs += u32::from(list_s > 0.0);
-            assert!((ours_s - list_s).abs() <= 0.006 * list_s + 0.1, "case {case}: {ours_s} s stopped, page by page {list_s} s");
+            stopped_runs += u32::from(list_s[0] > 0.0);
+            let (part, one) = if waits_at_once { (0.006, 0.1) } else { (0.02, 3.0) };
+            for (what, ours, list) in [("waited", ours_s[0], list_s[0]), ("lost", ours_s[1], list_s[1])] {
+                assert!((ours - list).abs() <= part * list + one, "case {case}: {ours} s {what}, page by page {list} s");
+            }
         }
-        assert!(stopped_runs >= 8, "random loads filled only {stopped_runs} logs");
+        assert!(stopped_runs >= 12, "random loads filled only {stopped_runs} logs");
+    }
+
+    /// Golden: MySQL 8.0. 4.5 pages due at 600 tps are 2,700 a second, 2,000 are written. At the
+    /// limit three seconds of redo are written, while clients do 0.8 x 600 tps and the device 0.8 x
+    /// 2,900 = 2,320 pages a second of 8,100: 3.49 s, in which they would do 1,676 transactions. A
+    /// log with 1,000 of room is full after 2.08 s; then 8,100 - 4,833 + 4,500 = 7,767 pages more
+    /// take 2.68 s. 8,100 fewer are late, which 700 a second make good in 11.57 s.
+    #[test]
+    fn clients_go_on_during_a_flush_until_the_log_is_full() {
+        let sharing = Sharing { write_rate: 2_900.0, share: 0.8 };
+        let flow = (4.5, 2_000.0 / 600.0);
+        let mut age = state(3_000.0, 3.0);
+        (age.ahead_tx, age.late, age.mean_tps) = (1_000.0, 13_500.0, 600.0);
+        let (length, took) = age.cycle(&Pressure { tps: 600.0, due: flow.0, flushed: flow.1, background: 0.0 }, 13_500.0, 8_100.0, &sharing);
+        let (during, waiting) = (1_000.0 / 480.0, 7_766.667 / 2_900.0);
+        assert!((length - (during + waiting + 8_100.0 / 700.0)).abs() < 1e-3, "{length}");
+        assert!((took.seconds - waiting).abs() < 1e-3 && (took.lost_s - (waiting + 0.2 * during)).abs() < 1e-3, "{took:?}");
+        // All pages that are due are written.
+        let done = 600.0 * (length - took.lost_s);
+        assert!((done * flow.1 + took.pages - done * flow.0).abs() < 1e-6 * done, "{took:?}");
+        // With more room they never wait.
+        age.ahead_tx = 2_000.0;
+        let stopped: Vec<Stopped> = (0..300).map(|_| age.pass(1.0, 600.0, flow, 0.0, || Sharing { write_rate: 2_900.0, share: 0.7 })).collect();
+        assert!(stopped.iter().all(|stopped| stopped.seconds == 0.0) && stopped.iter().any(|stopped| stopped.lost_s > 0.0));
     }
 
     /// Golden: 4 pages due a transaction at 600 tps are 2,400 a second, 2,000 are written, so 400
@@ -307,9 +504,9 @@ mod tests {
     fn an_eighth_of_the_time_is_stopped() {
         let mut age = state(10_000.0, 3.0);
         age.late = 40_000.0;
-        let long = age.pass(3_600.0, 600.0, (4.0, 2_000.0 / 600.0), 0.0, || 2_800.0);
+        let long = age.pass(3_600.0, 600.0, (4.0, 2_000.0 / 600.0), 0.0, || alone(2_800.0));
         assert!((long.seconds / 3_600.0 - 0.125).abs() < 1e-12 && (long.pages / long.seconds - 2_800.0).abs() < 1e-9);
-        let stops: Vec<f64> = (0..1_800).map(|_| age.pass(1.0, 600.0, (4.0, 2_000.0 / 600.0), 0.0, || 2_800.0).seconds).collect();
+        let stops: Vec<f64> = (0..1_800).map(|_| age.pass(1.0, 600.0, (4.0, 2_000.0 / 600.0), 0.0, || alone(2_800.0)).seconds).collect();
         // A cycle more or less of 100.
         assert!((stops.iter().sum::<f64>() / 1_800.0 - 0.125).abs() < 0.125 / 100.0);
         let begins = stops.windows(2).filter(|pair| pair[0] == 0.0 && pair[1] > 0.0).count();
@@ -343,7 +540,7 @@ mod tests {
         let flushed: Vec<f64> = (0..80)
             .map(|_| {
                 let flushed = age.flushed(&writes, 5.0, 600.0, 1.0);
-                assert_eq!(age.pass(1.0, 600.0, (5.0, flushed), 0.0, || 1.0), Stopped::default());
+                assert_eq!(age.pass(1.0, 600.0, (5.0, flushed), 0.0, || alone(1.0)), Stopped::default());
                 600.0 * flushed
             })
             .collect();
@@ -357,8 +554,9 @@ mod tests {
         assert!((libm::pow(100.0 * CEILING, 1.5) / 7.5 - 100.0).abs() < 1e-3);
         let old = CheckpointLaw::of("mysql", "5.7.22");
         assert!((old.limit_share - 0.759_375).abs() < 1e-12 && old.stop_s == 3.0);
-        assert_eq!(CheckpointLaw::of("mysql", "8.0.29"), old);
+        assert_eq!(old.wait_share, old.limit_share);
+        assert_eq!(CheckpointLaw::of("mysql", "8.0.29"), CheckpointLaw { wait_share: 0.9 * 0.9, ..old });
         assert_eq!(CheckpointLaw::of("percona", "8.0.30").stop_s, 0.0);
-        assert_eq!(CheckpointLaw::of("mariadb", "10.11.6"), CheckpointLaw { limit_share: 0.9 * 0.9, stop_s: 0.0, ..old });
+        assert_eq!(CheckpointLaw::of("mariadb", "10.11.6"), CheckpointLaw { limit_share: 0.9 * 0.9, wait_share: 0.9 * 0.9, stop_s: 0.0, ..old });
     }
 }

@@ -123,7 +123,12 @@ pub struct CheckpointLaw {
     pub ceiling_share: f64,
     /// Age beyond which pages are written without that ceiling.
     pub limit_share: f64,
-    /// Seconds of redo whose pages are then written at once, while clients wait; 0: clients go on.
+    /// Age from which clients wait for those; below `limit_share` (0 in files before it was kept):
+    /// from there.
+    #[serde(default)]
+    pub wait_share: f64,
+    /// Seconds of redo whose pages are then written at once; 0: there is no such flush, and clients
+    /// never wait.
     pub stop_s: f64,
 }
 
@@ -520,7 +525,8 @@ impl CheckpointLaw {
     fn check(&self) -> Result<(), SimError> {
         SimError::check_range("age of the checkpoint at the ceiling of flushing (share of the redo log)", self.ceiling_share, 0.0, 1.0)?;
         SimError::check_range("age of the checkpoint at its limit (share of the redo log)", self.limit_share, self.ceiling_share, 1.0)?;
-        SimError::check_range("redo that is flushed while clients wait (s)", self.stop_s, 0.0, 60.0)
+        SimError::check_range("age of the checkpoint at which clients wait (share of the redo log)", self.wait_share, 0.0, 1.0)?;
+        SimError::check_range("redo that is flushed at once (s)", self.stop_s, 0.0, 60.0)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) use contention::{shared_ms, Contention, DiskQueue};
 pub(crate) use response::sigma_of_p95;
 pub use response::ResponseSpread;
 
-use super::checkpoint::CheckpointAge;
+use super::checkpoint::{CheckpointAge, Sharing};
 use super::cleaner::{taken_up, CleanerPace};
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
@@ -54,6 +54,13 @@ const MOST_BUSY_ROWS: f64 = 0.999;
 /// Largest share of a device that compaction takes from the clients, since its threads wait in the
 /// same queue. Guess: eight background jobs among a few dozen clients.
 const COMPACTION_SHARE: f64 = 0.85;
+
+/// [`Clients::sharpness`] was fitted to runs in which clients waited for this share of the I/O, as
+/// reads and log writes (published c5 and m5 runs of 2018).
+const WAITED_FOR: f64 = 0.6;
+/// More than that makes no difference: a minimum of two limits that are alike is then 4 % below
+/// either.
+const MOST_SHARPENED: f64 = 4.0;
 
 /// What asks for transactions.
 #[derive(Clone, Debug, PartialEq)]
@@ -453,16 +460,20 @@ impl<B: Backend> ScenarioState<B> {
             always = self.devices.of_second(database, 0.0, compacted);
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
-        let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), unloaded_s);
+        let sharpness = self.sharpness((at.reads * at.shape * reads_by + syncs) / (data.measured.iops + log.measured.iops).max(1e-9));
+        let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), (unloaded_s, sharpness));
         let page = self.devices.of_second(database, at.shape, (0.0, 0.0));
-        let write_rate = || self.devices.max_rate((&page, &Flow::default()), &always, seconds).0;
-        let stopped = self.checkpoint.pass(seconds, running_tps, (due, at.flushed), background, write_rate);
+        let sharing = || {
+            let unflushed = self.devices.of_transaction(database, &At { flushed: 0.0, ..at }, reads_by, syncs);
+            share_device(&self.devices, (&unflushed, running_tps), &page, &always, seconds)
+        };
+        let stopped = self.checkpoint.pass(seconds, running_tps, (due, at.flushed), background, sharing);
+        let (stopped_share, lost_share) = (stopped.seconds / seconds, stopped.lost_s / seconds);
+        let tps = running_tps * (1.0 - lost_share);
         let burst_pages = at.full * database.shape.burst_pages;
-        let burst_s = if burst_pages > 0.0 { burst_pages / write_rate().max(1e-9) } else { 0.0 };
-        let stopped_share = stopped.seconds / seconds;
-        let tps = running_tps * (1.0 - stopped_share);
+        let burst_s = if burst_pages > 0.0 { burst_pages / self.devices.max_rate((&page, &Flow::default()), &always, seconds).0.max(1e-9) } else { 0.0 };
         if matches!(scenario.load, TransactionLoad::Arrivals(_)) {
-            self.backlog += running_tps * stopped.seconds;
+            self.backlog += running_tps * stopped.lost_s;
         }
         let written_at_once = page.times_plus(stopped.pages / seconds, &always);
         let spent = data.times_plus(tps, &written_at_once);
@@ -473,7 +484,7 @@ impl<B: Backend> ScenarioState<B> {
         self.before = (running_tps, running_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (running_tps - self.pace) } else { running_tps };
         // As below, a second without an answer must not give an infinite response time.
-        let response_s = running_s / (1.0 - stopped_share).max(0.25);
+        let response_s = running_s / (1.0 - lost_share).max(0.25);
         let spread = self.spread_at(database, reads).behind_burst(burst_s / response_s);
         Second {
             t_s,
@@ -493,6 +504,20 @@ impl<B: Backend> ScenarioState<B> {
             backlog: self.backlog,
             compacting: compacted.0 + compacted.1 > 0.0,
             stopped_share,
+        }
+    }
+
+    /// How sharply the storage's cap takes over from the clients, where they wait for this share of
+    /// the I/O.
+    ///
+    /// Clients feel a cap before they reach it by the queue in front of what they wait for. Where
+    /// the age of a redo log is followed, its pages wait in their stead: the more of them, the
+    /// sharper.
+    fn sharpness(&self, waited_for: f64) -> f64 {
+        if self.checkpoint.stops_clients() {
+            self.clients.sharpness * (WAITED_FOR / waited_for.max(1e-9)).clamp(1.0, MOST_SHARPENED)
+        } else {
+            self.clients.sharpness
         }
     }
 
@@ -531,9 +556,9 @@ impl<B: Backend> ScenarioState<B> {
     }
 
     /// Transactions a second that storage, processors and the load itself let through, their
-    /// response time in s, and what binds.
-    fn served(&mut self, scenario: &Course<'_>, step: usize, (storage, bound): (f64, Binding), unloaded_s: f64) -> (f64, f64, Binding) {
-        let (database, seconds, sharpness) = (scenario.database, scenario.step_s, self.clients.sharpness);
+    /// response time in s, and what binds: of transactions that take `unloaded_s` alone.
+    fn served(&mut self, scenario: &Course<'_>, step: usize, (storage, bound): (f64, Binding), (unloaded_s, sharpness): (f64, f64)) -> (f64, f64, Binding) {
+        let (database, seconds) = (scenario.database, scenario.step_s);
         let asking = match scenario.load {
             TransactionLoad::Clients(clients) => f64::from(*clients),
             TransactionLoad::Arrivals(_) => f64::INFINITY,
@@ -632,6 +657,14 @@ impl<B: Backend> ScenarioState<B> {
         // Few transactions a second: a gamma distribution of the same mean and variance.
         gamma_of_normal(normal(chance), mean, relative)
     }
+}
+
+/// How a synchronous flush shares the devices with clients that by themselves do `tps` transactions
+/// of that I/O; `page`: that of a page written.
+fn share_device(devices: &impl Backend, ((data, log), tps): (&(Flow, Flow), f64), page: &Flow, always: &Flow, seconds: f64) -> Sharing {
+    let write_rate = devices.max_rate((page, &Flow::default()), always, seconds).0;
+    let alone = devices.max_rate((data, log), always, seconds).0;
+    Sharing { write_rate, share: 1.0 / (1.0 + tps / alone.max(1e-9)) }
 }
 
 /// Factor of reads after `tx` transactions, and the bytes a second that compaction reads and writes

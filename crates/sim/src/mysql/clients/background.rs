@@ -82,6 +82,12 @@ impl Cleaner {
         self.owed - self.written
     }
 
+    /// Pages that are written once all owed ones are, but for a last part of a run, which waits for
+    /// more.
+    pub fn sure_of_all(&self) -> u64 {
+        self.owed.saturating_sub(if self.doublewrite { self.batch - 1 } else { 0 })
+    }
+
     pub fn owe(&mut self, pages: f64) {
         self.fraction += pages;
         let whole = self.fraction.floor();

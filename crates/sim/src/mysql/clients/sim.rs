@@ -148,36 +148,56 @@ impl Servers {
     }
 }
 
-/// The synchronous flush of a full redo log: clients wait until its pages are written.
+/// The synchronous flush of a full redo log. Clients do some transactions during it, then wait
+/// until its pages are written.
 #[derive(Default)]
 struct SynchronousFlush {
+    under_way: bool,
     until_written: u64,
-    begun: Option<Nanos>,
+    /// Transactions that may still begin during it.
+    room_tx: f64,
+    waiting_since: Option<Nanos>,
     /// Of the row, ns.
     waited: u64,
 }
 
 impl SynchronousFlush {
-    fn is_under_way(&self) -> bool {
-        self.begun.is_some()
+    fn is_waited_for(&self) -> bool {
+        self.waiting_since.is_some()
     }
 
-    fn begin(&mut self, until_written: u64, now: Nanos) {
-        self.until_written = until_written;
-        self.begun = self.begun.or(Some(now));
+    fn begin(&mut self, until_written: u64, room_tx: f64) {
+        if !self.under_way {
+            self.room_tx = room_tx;
+        }
+        (self.under_way, self.until_written) = (true, until_written);
+    }
+
+    /// A transaction has begun. Returns whether clients wait from now on.
+    fn use_room(&mut self, now: Nanos) -> bool {
+        if !self.under_way || self.is_waited_for() {
+            return false;
+        }
+        self.room_tx -= 1.0;
+        let full = self.room_tx < 0.0;
+        if full {
+            self.waiting_since = Some(now);
+        }
+        full
     }
 
     fn wrote(&mut self, written: u64, now: Nanos) {
-        if written >= self.until_written {
-            self.waited += self.begun.take().map_or(0, |begun| now.since(begun).0);
+        if self.under_way && written >= self.until_written {
+            self.under_way = false;
+            self.waited += self.waiting_since.take().map_or(0, |since| now.since(since).0);
         }
     }
 
     /// The share of the row that ends at `end`.
     fn take_share(&mut self, end: Nanos, length: Nanos) -> f64 {
-        if let Some(begun) = &mut self.begun {
-            self.waited += end.since(*begun).0;
-            *begun = end;
+        if let Some(since) = &mut self.waiting_since {
+            self.waited += end.since(*since).0;
+            *since = end;
         }
         std::mem::take(&mut self.waited) as f64 / length.0 as f64
     }
@@ -385,12 +405,21 @@ impl<'a> ClientsSim<'a> {
             self.push(now + own, EventSlot::Client(id));
         }
         let due = self.cache.flushed;
-        let flushed = self.checkpoint.flushed(&database.page_writes(self.cache.full >= 1.0), due, self.pace, self.step.as_secs_f64());
+        // The cleaner does nothing else during a synchronous flush.
+        let flushed = if self.stop.under_way {
+            0.0
+        } else {
+            self.checkpoint.flushed(&database.page_writes(self.cache.full >= 1.0), due, self.pace, self.step.as_secs_f64())
+        };
         self.cleaner.owe((self.cache.evicted_dirty + flushed) * self.cache.shape);
         let at_once = self.checkpoint.begin(due, flushed, self.pace);
         if at_once > 0.0 {
             self.cleaner.owe(at_once * self.cache.shape);
-            self.stop.begin(self.cleaner.owed, now);
+            self.stop.begin(self.cleaner.sure_of_all(), self.checkpoint.ahead_tx());
+        }
+        if self.stop.use_room(now) {
+            self.cleaner.owe(self.checkpoint.catch_up(due) * self.cache.shape);
+            self.stop.until_written = self.cleaner.sure_of_all();
         }
         self.clean(now);
     }
@@ -545,7 +574,8 @@ impl<'a> ClientsSim<'a> {
     /// buffer is full.
     #[inline]
     fn is_out_of_room(&self) -> bool {
-        self.stop.is_under_way() || self.cleaner.behind() > PAGES_BEHIND || self.logs[UNSYNCED].bytes > LOG_BUFFER
+        let behind = !self.stop.under_way && self.cleaner.behind() > PAGES_BEHIND;
+        self.stop.is_waited_for() || behind || self.logs[UNSYNCED].bytes > LOG_BUFFER
     }
 
     fn release(&mut self, now: Nanos) {

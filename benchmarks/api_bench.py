@@ -149,7 +149,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def between(text: bytes, tag: str) -> str:
-    """What the first element of that name holds."""
+    """Returns the text of the first element of a name in an XML answer."""
     return text.partition(f"<{tag}>".encode())[2].partition(f"</{tag}>".encode())[0].decode()
 
 
@@ -184,7 +184,7 @@ def raw_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
     yield "DeleteVolume", lambda: client.call("DeleteVolume", VolumeId=made.pop())[0]
 
 
-# What is asked again in a crowd.
+# Calls that a crowd of clients repeats.
 def crowd_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
     server, snapshots = client.server, []
 

@@ -1,4 +1,5 @@
-"""How fast backups are against what binds them, and what a pace leaves to the load beside them.
+"""Speed of backups over the limit that binds them, and of the load that runs next to them at a
+pace.
 
     python benchmarks/backup_pace.py [--rows N] [--seconds S] [--only speed,load,credits] [--results FILE]
 
@@ -72,7 +73,8 @@ class Clients:
             thread.join()
 
     def p95_ms(self, begin: float, end: float) -> float:
-        """Of the transactions that were due between these (monotonic, s)."""
+        """Returns the 95th percentile of the transactions that were due between two moments
+        (monotonic, s), ms."""
         found = [took for due, took in self.done if begin <= due < end]
         return 1000 * statistics.quantiles(found, n=20)[18]
 

@@ -1,4 +1,4 @@
-"""What a capture costs a server: throughput of sysbench with and without one, in turn, and the
+"""Cost of a capture for a server: throughput of sysbench with and without one, in turn, and the
 processor time of a sample.
 
     python benchmarks/capture_overhead.py [--pairs N] [--seconds S]
@@ -165,7 +165,7 @@ def sampling_often(server: Server) -> Beside:
 
 
 def sample_often(label: str) -> None:
-    """What `sampling_often` runs: until it is ended."""
+    """Samples a server until SIGTERM ends it: the work of each process of `sampling_often`."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         for _ in range(SAMPLERS):

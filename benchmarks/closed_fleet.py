@@ -134,8 +134,9 @@ def limits_of(kind: str, gib: int, iops: int | None, mib_s: int | None) -> tuple
 
 
 def served(one: Made, days: int, seed: int, storage: tuple[str, int, int | None, int | None] | None = None) -> dict:
-    """What the clients of a volume get of `storage` (None: the volume as it is), by steps: `iops`,
-    `queue`, `balance` (%), and whether they `wait` for a limit. The same seed, the same clients."""
+    """Serves the clients of a volume from `storage` (None: the volume as it is), and returns arrays
+    by steps: `iops`, `queue`, `balance` (%), and `waits` (true where they wait for a limit). The
+    same seed gives the same clients."""
     kind, gib, iops, mib_s = storage or (one.kind, one.gib, one.iops, one.mib_s)
     draw = np.random.default_rng(seed)
     count = days * DAY_S // STEP_S
@@ -170,7 +171,7 @@ def served(one: Made, days: int, seed: int, storage: tuple[str, int, int | None,
 
 
 def metrics_of(one: Made, days: int, seed: int) -> dict[str, np.ndarray]:
-    """What CloudWatch shows of it, a figure each five minutes."""
+    """Returns the metrics of a volume as CloudWatch shows them, a figure each five minutes."""
     run = served(one, days, seed)
     draw = np.random.default_rng(seed + 1)
 

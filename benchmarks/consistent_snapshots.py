@@ -1,4 +1,4 @@
-"""What each step of a consistent snapshot buys, measured on real servers under load.
+"""Effect of each step of a consistent snapshot, measured on real servers under load.
 
     python benchmarks/consistent_snapshots.py [--flavor mariadb] [--storage 4xgp3:1] [--snapshots 50]
 
@@ -52,13 +52,13 @@ CLIENTS = 8  # a guess: enough for group commit, and for writes that overlap
 SMALL = {"innodb_buffer_pool_size": "24M", "log_bin": "ON", "sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}
 # Rows that are changed at random, and how many of them by a transaction; 2,000 bytes each.
 ROWS, CHANGES = 30_000, 4
-# Of the lab's arrays unless the notation says otherwise (crates/catalog/src/spec.rs), and of
-# snapshots.
+# Bytes: chunk of the lab's arrays unless the notation says otherwise (crates/catalog/src/spec.rs),
+# and block of a snapshot.
 CHUNK, BLOCK = 256 << 10, 512 << 10
 # Between two calls of a script that takes one snapshot after the other, s: that EC2 takes some
 # 0.3 s to answer is a guess.
 CALL_S = 0.3
-# How long the load has run before a snapshot is taken, s.
+# Time that the load has run before a snapshot is taken, s.
 WARM_S = 0.5
 SCHEMA = (
     "CREATE DATABASE IF NOT EXISTS held",
@@ -143,7 +143,7 @@ class Writers:
 
 @dataclass
 class Findings:
-    """What a restored server has. `lost`: acknowledged before and not there. `torn`: transactions
+    """State of a restored server. `lost`: acknowledged before and not there. `torn`: transactions
     that are there in part, or with a hole before them. `beyond`: GTIDs after the tagged position.
     `crashed`: what CHECK TABLE said of the MyISAM table."""
 
@@ -242,7 +242,8 @@ def _copy_member(lab: Lab, device: str, target: int, number: int, members: int, 
 
 @dataclass(frozen=True)
 class Variant:
-    """Which steps are done. `members`: one snapshot after the other instead of one call."""
+    """The steps of a snapshot that are done. `members`: one snapshot after the other instead of one
+    call."""
 
     name: str
     lock: bool = True
@@ -268,7 +269,7 @@ class MemberByMember(LabService):
         self.count = members
 
     def create(self, volumes, tags, description, token):
-        """As many snapshots of the array as it has members, CALL_S apart."""
+        """Takes one snapshot of each member of the array, CALL_S apart."""
         made = []
         for number in range(self.count):
             time.sleep(CALL_S if number else 0)
@@ -296,7 +297,7 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
             request = replace(request, service=MemberByMember(lab, members))
         got = take(request, lambda step: moments.setdefault(step, time.monotonic()))
         taken = [one.id for one in sorted(got.snapshot_set.snapshots, key=lambda one: one.started_at)]
-        # What was acknowledged before it was asked for must be there.
+        # Commits acknowledged before the snapshot was asked for must be there.
         expected = writers.by(moments.get("locked", moments["begun"]))
         time.sleep(WARM_S)
     if writers.errors:
@@ -361,7 +362,7 @@ def summary(variant: str, rounds: list[Round]) -> dict[str, object]:
 
 
 def print_rows(rows: list[dict[str, object]]) -> None:
-    """As a table."""
+    """Prints rows as a table."""
     shown = Table(title="What each step buys", show_lines=False)
     columns = [name for name in rows[0] if name != "why"]
     for name in columns:

@@ -1,4 +1,4 @@
-"""How often the doctor is right about recordings: twelve troubles in eight formats, and mixtures of them,
+"""Accuracy of the doctor on recordings: twelve troubles in eight formats, and mixtures of them,
 from a generator that shares no code with the model (tests/unit/shared/recorded_queues).
 
     python benchmarks/doctor_accuracy.py --seeds 101,102,103

@@ -34,8 +34,8 @@ FORTNIGHTS = (0, 10)
 
 @dataclass(frozen=True)
 class Run:
-    """What one run took. `first_s`: until the first answer was printed; `memory_mib`: the most that
-    was resident."""
+    """Time and memory of one run. `first_s`: until the first answer was printed; `memory_mib`: the
+    most that was resident."""
 
     first_s: float
     whole_s: float

@@ -47,9 +47,10 @@ INCLUDED = (3_000, 125)  # IOPS and MiB/s of every gp3 (data/volumes/gp3.toml)
 
 @dataclass(frozen=True)
 class RuleScore:
-    """What a rule did. `saves_usd`: of what became cheaper, a month; `holds_usd`: of that, where no
-    violation followed; `well_usd`: of that, where the goal is met; `costs_usd`: of what became
-    dearer; `fail`: volumes, changed or not, that miss the goal."""
+    """Outcome of a rule over the fleet, USD a month. `saves_usd`: saved by the volumes that became
+    cheaper; `holds_usd`: of that, where no violation followed; `well_usd`: of that, where the goal
+    is met; `costs_usd`: of what became dearer; `fail`: volumes, changed or not, that miss the
+    goal."""
 
     rule: str
     changed: int
@@ -190,7 +191,8 @@ def violates(before: tuple[float, float], after: tuple[float, float]) -> bool:
 
 
 def fails(given: tuple[float, float]) -> bool:
-    """Whether throttled seconds and a p99 in ms miss the goal, whatever they were before."""
+    """Returns whether throttled seconds and a p99 in ms miss the goal, by themselves and not
+    compared with before."""
     return given[0] > THROTTLED_S or given[1] > GOAL_MS
 
 

@@ -1,5 +1,5 @@
-"""How well `headrace prove` predicts configurations nobody has seen: one calibration each, then
-others with other volumes, clients and caches, on the lab.
+"""Accuracy of `headrace prove` on configurations nobody has seen: one calibration each, then others
+with other volumes, clients and caches, on the lab.
 
     python benchmarks/prove_accuracy.py [--quick | --long] [--server mariadb|mysql] [--engine innodb|myrocks]
         [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--rest S] [--quiet-lock FILE]
@@ -201,7 +201,7 @@ def is_judged(record: bench.RunRecord) -> bool:
 
 
 def same(record: bench.RunRecord, configuration: Configuration, seconds: int, seed: int) -> bool:
-    """Whether a run of the store is this configuration, as long, of this seed."""
+    """Returns whether a run of the store has this configuration, length in seconds and seed."""
     target, load_ = record.document["target"], record.document["load"]
     wish = (configuration.name, configuration.storage, configuration.threads, seconds, seed)
     return (
@@ -301,7 +301,7 @@ NAMES = {"mariadb": "MariaDB", "mysql": "MySQL", "innodb": "InnoDB", "myrocks": 
 
 @dataclass(frozen=True)
 class Series:
-    """What one table is of."""
+    """Server, engine and distribution of the accesses of one table."""
 
     server: str
     engine: str
@@ -395,7 +395,7 @@ class Set:
         return experiment.measure(self.lab, cell, self.store, configuration.name, gate=gate)
 
 
-# What there is: MyRocks only in MariaDB, and only with even accesses.
+# Tables that can be measured: MyRocks only in MariaDB, and only with even accesses.
 SETS = (
     *(
         Series(server, "innodb", distribution)

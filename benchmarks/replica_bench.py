@@ -1,4 +1,4 @@
-"""How well the rate and the lag of a replica are predicted on configurations nobody has seen: two
+"""Accuracy of the predicted rate and lag of a replica on configurations nobody has seen: two
 replicas to calibrate on, then others with other volumes, caches, workers and durability.
 
     python benchmarks/replica_bench.py [--flavor mariadb|mysql] [--cells N] [--courses N] [--repeat N] [--draw SEED] [--results FILE]
@@ -161,7 +161,7 @@ def course_table(scored: list) -> str:
 
 
 def as_row(one) -> dict:
-    """What the results keep of a cell."""
+    """Returns a cell as a row of the results file."""
     per = one.drained.per
     return {
         "cell": one.drained.cell.words,

@@ -163,7 +163,8 @@ def cell_of(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice)
 
 
 def judged(found: Course, lag_s: float) -> dict:
-    """Whether it held: by its lag, and by what it applied in the second half."""
+    """Judges whether the replica kept up: by its lag, and by the share that it applied in the
+    second half of the load."""
     middle = next(look for look in found.looks if look.at_s >= found.load_s / 2)
     # The last look during the load: after it only the replica goes on.
     end = [look for look in found.looks if look.written < found.looks[-1].written][-1]
@@ -274,7 +275,7 @@ def changes() -> list[tuple[str, ReplicaCell]]:
 
 
 def verdicts(lab: ReplicationLab, workload: TransactionWorkload, base: Drained, number: int, quiet: Quiet) -> list:
-    """What a change of one figure does, measured and predicted, as ratios to the base."""
+    """Returns the effect of changing one figure, measured and predicted, as ratios to the base."""
     told = score(workload, [base])[0]
     rows = []
     for words, cell in changes()[:number]:

@@ -50,7 +50,7 @@ SERVERS = (
 
 
 def configuration() -> dict:
-    """What the numbers belong to."""
+    """Returns what the figures were measured on: time, commit, processor, and the like."""
     commit = subprocess.run(
         ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
     ).stdout.strip()
@@ -315,7 +315,7 @@ def main() -> int:
     (out / "latest.json").write_text(json.dumps(results, indent=1, default=str))
     for program, *arguments in SERVERS:
         print(f"{program} ...", file=sys.stderr)
-        # What is not within its bar is in its table; the others are to be seen all the same.
+        # A program that misses its bar says so in its table; the others run all the same.
         subprocess.run([sys.executable, str(HERE / program), *arguments], check=False)
     return 0
 

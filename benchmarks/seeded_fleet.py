@@ -99,7 +99,7 @@ def _volume(draw: np.random.Generator, days: int, grain_s: float) -> tuple[dict,
 
 
 def _points(name: str, kind: str, asked: list[np.ndarray], rows: dict[str, bytes], grain_s: float) -> pl.DataFrame:
-    """What CloudWatch would show: what was delivered, not what was asked."""
+    """Returns the points that CloudWatch would show: what was delivered, not what was asked."""
     balance, throttled, queue = (np.frombuffer(rows[column]) for column in ("balance_percent", "throttled_s", "queue"))
     total = asked[1] + asked[2]
     # Delivered in a period: what was asked in it, and what waits less at its end than at its start.

@@ -1,4 +1,4 @@
-"""What semi-sync costs a source, predicted from its runs without it and the configuration alone.
+"""Cost of semi-sync for a source, predicted from its runs without it and the configuration alone.
 
     python benchmarks/semisync_bench.py [--flavor mariadb|mysql] [--cells N] [--draw SEED] [--results FILE] [--quiet-lock FILE]
 

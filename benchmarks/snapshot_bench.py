@@ -44,7 +44,7 @@ GIB = 2  # that are copied (a guess: more than a second of any disk, little enou
 RECORDS = 10_000  # volumes and snapshots on record, as the project's bar says
 REPETITIONS = 3  # a guess
 BLOCK = 512 << 10  # of a snapshot
-# Of the blocks, written again before an incremental snapshot.
+# Shares of the blocks that are written again before an incremental snapshot.
 CHANGED = (0.01, 0.1)
 # Up to the largest gp3, less one GiB: the largest file of ext4 is a little smaller than 16 TiB.
 RESTORED_GIB = (1, 64, 1024, 16_383)
@@ -193,7 +193,7 @@ def cold_reads(device: str) -> Iterator[float]:
 
 
 def incremental(lab: Lab, gib: float) -> list[dict]:
-    """What a second snapshot costs: only the blocks written since the first."""
+    """Measures a second snapshot, which stores only the blocks written since the first."""
     rows = []
     blocks = int(gib * (1 << 30)) // BLOCK
     with volume(lab, f"gp3:{int(gib) + 1}", unpaced=True) as (made, device):

@@ -1,5 +1,5 @@
-"""What `headrace watch` costs a server: throughput of one run of sysbench while a watch goes on and while it is stopped,
-in short windows that alternate.
+"""Cost of `headrace watch` for a server: throughput of one run of sysbench while a watch goes on
+and while it is stopped, in short windows that alternate.
 
     python benchmarks/watch_cost.py [--seconds S] [--watches N]
 
@@ -119,7 +119,8 @@ def windows(server: Server, watches: list[Watch], count: int) -> tuple[list[dict
 
 
 def losses(found: list[dict], watches: int) -> list[float]:
-    """Of each pair of neighbours, what one watch took, %; negative: faster with it."""
+    """Returns the throughput that one watch took, %, for each pair of neighbouring windows;
+    negative: faster with it."""
     pairs = zip(found[::2], found[1::2], strict=True)
     return [100.0 / watches * math.log(two["tps"] / one["tps"]) * (1 if one["on"] else -1) for one, two in pairs]
 

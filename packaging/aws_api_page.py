@@ -94,7 +94,8 @@ def functions() -> tuple[tuple[str, str], ...]:
 
 
 def names_of(operation: str) -> re.Pattern[str]:
-    """How clients name an operation: CreateVolume, create_volume, create-volume."""
+    """Returns a pattern of the names that clients use for an operation: CreateVolume,
+    create_volume, create-volume."""
     words = snake(operation)
     return re.compile(rf"\b({operation}|{words}|{words.replace('_', '-')})\b")
 

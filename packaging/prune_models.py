@@ -37,7 +37,8 @@ def model(service: str) -> dict:
 
 
 def without_prose(node: object) -> object:
-    """The same without documentation. Names of members are data, and stay whatever they are."""
+    """Returns a service model without its documentation. Names of members are data, and stay even
+    if they are called documentation."""
     if isinstance(node, list):
         return [without_prose(item) for item in node]
     if not isinstance(node, dict):
@@ -68,8 +69,8 @@ def filters(whole: dict, operation: str) -> list[str]:
 
 
 def prune(service: str, served: list[str]) -> dict:
-    """What the api needs of a service: its served operations, the shapes they reach, the names of
-    the others.
+    """Cuts the part that the endpoint needs out of a service: its served operations, the shapes
+    they reach, the names of the others.
     """
     whole = model(service)
     operations = {name: without_prose(whole["operations"][name]) for name in sorted(served)}

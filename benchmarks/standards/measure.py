@@ -1,4 +1,5 @@
-"""What a transaction of the standard workloads consumes on real servers, counted on servers of its own, in memory.
+"""Consumption of a transaction of the standard workloads, counted on real servers: on servers of
+its own, in memory.
 
     python benchmarks/standards/measure.py --results FILE.csv [--servers mariadb mysql myrocks] [--cases NAME ...] [--events 4000]
 

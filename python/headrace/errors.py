@@ -55,7 +55,7 @@ class HeadraceError(Exception):
 
 
 class InputError(HeadraceError):
-    """What was typed or read breaks a rule. Exit code 2."""
+    """A value that was typed or read breaks a rule. Exit code 2."""
 
 
 class CouldNotRun(HeadraceError):

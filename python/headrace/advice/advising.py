@@ -35,7 +35,7 @@ DURABILITY = ("innodb_flush_log_at_trx_commit", "rocksdb_flush_log_at_trx_commit
 INNODB_UNDER_MYROCKS = ("innodb_buffer_pool_size", "innodb_flush_log_at_trx_commit")
 # Defaults of MySQL's redo files (manual, innodb_log_file_size and innodb_log_files_in_group).
 OLD_FILE_SIZE, OLD_FILES = "48M", "2"
-# What has no server variable: the host, and the layout of volumes.
+# Advised settings that are not server variables: the host, and the layout of volumes.
 HOST_NAMES = {
     "mount_options": "mount options",
     "raid_chunk": "RAID chunk",

@@ -44,7 +44,7 @@ NOTES = {
     "innodb_buffer_pool_load_at_startup": "first hour after a restart; the minutes of the load itself do not count",
 }
 
-# What is compared: a label, the other settings, and a note.
+# Settings that a value is compared with: a label, the other settings, and a note.
 Alternative = tuple[str, ModelSettings, str]
 
 

@@ -132,7 +132,7 @@ class OptionField:
 
     @property
     def is_number(self) -> bool:
-        """Whether its value is a number."""
+        """True if the option's value is a number."""
         return self.kind in ("number", "whole")
 
     def describe(self) -> SettingRow:

@@ -30,14 +30,14 @@ from headrace.errors import CouldNotRun
 
 # Seconds between SIGTERM and SIGKILL. A guess: tools that measure write their summary within one.
 STOP_GRACE_S = 5.0
-# How often the caller of `run_lines` is told that time goes by, and the limit is looked at.
+# Time after which the caller of `run_lines` gets a tick and the time limit is looked at, s.
 TICK_S = 0.25
 # Between two looks whether a process has gone: a guess, short against every wait it ends.
 LOOK_EVERY_S = 0.05
 # A line that is longer is cut, so that a tool which never ends its line cannot fill the memory.
 MAX_LINE_BYTES = 1 << 20
 READ_BYTES = 65_536
-# How much of the end of an output is searched for what went wrong.
+# Bytes at the end of an output that are searched for the reason of a failure.
 TAIL_BYTES = 65_536
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
@@ -409,7 +409,7 @@ def _reap(pid: int) -> None:
 
 # --- failures -------------------------------------------------------------------------------------
 
-# How many lines are shown, and how much of each: what fits an error message.
+# Most lines of an output that an error message shows, and most characters of each.
 MOST_LINES, LINE_CHARACTERS = 4, 240
 LAST_LINES = 3
 # The stamp of a server's log: time, and the thread if it has one. The second form is that of
@@ -429,7 +429,7 @@ LIKELY = re.compile(
     re.IGNORECASE,
 )
 MARKED_HARMLESS = re.compile(r"\[(?:Note|System|Warning)\]")
-# Where the help of a program begins, which it prints after its error (mkfs.xfs,
+# Beginnings of the help of a program, which it prints after its error (mkfs.xfs,
 # mariadb-install-db).
 HELP_BEGINS = re.compile(
     r"^(?:[Uu]sage:|Examine the logs|The problem could be conflicting|You can also try to start"

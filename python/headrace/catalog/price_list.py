@@ -69,7 +69,7 @@ class PriceFile:
 
     @property
     def own_rates(self) -> int:
-        """How many prices of its own the file states."""
+        """Number of prices of its own that the file states."""
         return (
             sum(len(rates) for rates in self.volumes.values()) + (self.snapshot_gib is not None) + len(self.instances)
         )

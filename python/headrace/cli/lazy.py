@@ -33,7 +33,8 @@ class _Waiting:
 
 
 class _Package:
-    """Where `from` takes modules: each name of it is one that waits."""
+    """Package whose names `from` may take before it is imported: each of them is a module that
+    waits."""
 
     def __init__(self, name: str) -> None:
         self._name = name

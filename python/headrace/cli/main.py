@@ -17,7 +17,7 @@ from headrace.base.signals import set_handler
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
 
 IMPORTING = "<frozen importlib._bootstrap>"
-# How long an interrupt waits before it looks again whether the import is over, s: a guess, too
+# Seconds that an interrupt waits before it looks again whether the import is over: a guess, too
 # short to be noticed and long enough to cost nothing.
 AGAIN_S = 0.01
 # Objects made between two searches for circles of them, instead of Python's 700: a command makes

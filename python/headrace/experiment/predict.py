@@ -41,7 +41,7 @@ SLOWEST = 0.05
 # Cached share from which pages are evicted: a cache never quite reaches 1 (a guess).
 FULL = 0.999
 
-# What a calibration reads in place of RUN.toml and the counters of the disk.
+# Names that a calibration reads in place of RUN.toml and of the counters of the disk.
 DESCRIPTION, COUNTERS = "LAB.toml", "lab.csv"
 COUNTED = ("reads", "read_bytes", "writes", "write_bytes")
 

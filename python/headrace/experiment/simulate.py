@@ -70,7 +70,7 @@ class ProcessorSpeed:
         selects = clients["cpu_ms"] / standard["cpu_ms"]
         # In time of the instance's vCPUs, which may be more than there are here.
         cpu_here = selects * self.cpu_ms * self.vcpus / machine.cores()
-        # As measured here, whatever the cores of that instance are.
+        # Processor time was measured here, so the speed of that instance's cores does not apply.
         clients |= {"cpu_ms": cpu_here, "core_speed": None}
         # The standard's clients are on the server's host, where a round trip is processor time:
         # what one takes beyond it here comes to every statement.

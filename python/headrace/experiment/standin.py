@@ -25,7 +25,7 @@ DOC = "docs/guide/prove.md"
 # A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and
 # 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
 ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
-# As many as sysbench prepares side by side; the least rows of each are a guess.
+# Tables: as many as sysbench prepares in parallel; the least rows of each are a guess.
 TABLES, LEAST_ROWS = 8, 10_000
 SCRIPT = "oltp_read_write"
 # sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all

@@ -38,7 +38,7 @@ INSECURE_REFUSED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL; MariaDB denies
 CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
 
 
-# What is used of PyMySQL beyond its public interface; tests/unit/mysql names them, so that a
+# Parts of PyMySQL that are used beyond its public interface; tests/unit/mysql names them, so that a
 # release without them shows.
 CLOSE_SOCKET, ANSWER_TIME = "_force_close", "_read_timeout"
 PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET, ANSWER_TIME)
@@ -111,7 +111,7 @@ class _Packet(Protocol):
 
 
 class _Login(Protocol):
-    """What PyMySQL's connection has while it logs in."""
+    """Parts of PyMySQL's connection that are used while it logs in."""
 
     _secure: bool
     _auth_plugin_name: str
@@ -162,7 +162,7 @@ def _ssl_arguments(address: Address) -> dict:
 
 
 def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceError:
-    """What a refused connection means, by the number of its error."""
+    """Translates a refused connection by the number of its error."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     label, user, source = address.label, address.user, f"error {code} of the server"
     if code in CONNECT:

@@ -38,8 +38,8 @@ RUN_FILE, SERIES_FILE, PERCENTILES_FILE, TOML_FILE = "run.json", "series.parquet
 UNFINISHED = ".unfinished-"
 ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,60}-[0-9a-f]{4}\Z", re.ASCII)
 MAX_RUN_BYTES = 16 << 20  # a guess: run.json has some 100 KiB
-# What a run may write in addition to the benchmark's data: 3,600 s of all status variables are some
-# 10 MB.
+# Bytes that a run may write in addition to the benchmark's data: 3,600 s of all status variables
+# are some 10 MB.
 LEAST_FREE_BYTES = 64 << 20
 
 

@@ -38,7 +38,7 @@ are the daemon's: AWS_ACCESS_KEY_ID and so on at `headrace lab up`, or --kms-pro
 
 commands = CommandGroup("Make, disable and delete the keys of encrypted volumes.", EPILOG)
 
-# What begins the name of every alias (KMS API, CreateAlias).
+# Beginning of the name of every alias (KMS API, CreateAlias).
 ALIAS = "alias/"
 # Aliases of AWS's own keys (KMS API, CreateAlias: reserved).
 AWS_ALIAS = "alias/aws/"

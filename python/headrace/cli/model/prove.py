@@ -92,7 +92,7 @@ def prove(
 
 
 def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
-    """What is to be proved. Raises InputError, CouldNotRun."""
+    """Returns the request of a proof. Raises InputError, CouldNotRun."""
     plan = experiment.read_plan(source)
     if plan is None:
         if workload is not None:

@@ -188,7 +188,8 @@ PLANNED = {
 }
 # Settings of the price list.
 PRICED = ("discount_percent", "price_file", "commitment")
-# Of no effect on a replica, and no wish that could be missed: goals are refused by name.
+# Settings without effect on a replica that are no wish that could be missed: goals are refused by
+# name.
 UNHEARD = ("goals", "on", "top", "default_goals", "max_volumes")
 
 

@@ -48,7 +48,7 @@ DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What the model leaves out, and what happens to the volumes."""
+    """Parts that the model leaves out, and events of the volumes."""
 
     no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.")] = False
     no_saved_second: Annotated[

@@ -16,7 +16,7 @@ from headrace.errors import InputError
 from headrace.experiment.cell import DataSet
 
 DOC = "docs/guide/calibrate-a-replica.md, Measured on the lab"
-# How a replica's workers may overlap, by flavor; `serial`: one thread, no workers.
+# Ways in which a replica's workers may overlap, by flavor; `serial`: one thread, no workers.
 MODES = {
     "mariadb": ("serial", "conservative", "optimistic", "aggressive", "minimal"),
     "mysql": ("serial", "ordered", "unordered"),

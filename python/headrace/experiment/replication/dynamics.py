@@ -53,8 +53,8 @@ WARM_RATE_SHARE, WARM_S = 0.4, 6
 
 @dataclass(frozen=True)
 class PacedOltp(SysbenchOltp):
-    """The same transactions at `rate` a second on average, exponentially spaced, whatever the
-    server does (sysbench's --rate)."""
+    """OLTP transactions of sysbench at `rate` a second on average, exponentially spaced, whatever
+    the server does (sysbench's --rate)."""
 
     rate: int = 100
 
@@ -104,7 +104,7 @@ class Course:
 
     @property
     def onset_s(self) -> float | None:
-        """When lag passed ONSET_S; None: never."""
+        """Time when lag passed ONSET_S, s; None: never."""
         return next((at for at, seconds in self.lag if seconds >= ONSET_S), None)
 
     @property

@@ -27,7 +27,7 @@ PREFIX = "headrace-lab-"
 DOC = "docs/guide/mysql-on-the-lab.md"
 # A guess. Loading writes more than the data that stay: undo, sort files of an index, the redo log.
 DATA_SHARE, MORE_GIB = 3.0, 1.0
-# Of the available memory, a guess: the servers and the page cache need the rest.
+# Share of the available memory, a guess: the servers and the page cache need the rest.
 MEMORY_SHARE = 0.6
 
 

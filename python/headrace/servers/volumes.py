@@ -20,7 +20,7 @@ from headrace.servers.record import Record, ServerPaths, data_dir_of
 
 TAG = "headrace:server"
 ROLE_TAG = "headrace:role"
-# Of a snapshot: the new server that it is to seed.
+# Tag of a snapshot that is to seed a new server; its value is that server.
 SEED_TAG = "headrace:seed-of"
 # With less a server cannot extend its files (a guess): InnoDB grows a tablespace by 4 MiB at a time
 # (MySQL manual, "File Space Management"), rotates binary logs, writes temporary files.
@@ -310,7 +310,7 @@ def free_bytes(place: Path) -> int:
     return room.f_bavail * room.f_frsize
 
 
-# What xfs holds back on a mounted filesystem for its own changes, and statfs leaves out: a
+# Room that xfs holds back on a mounted filesystem for its own changes, and statfs leaves out: a
 # twentieth of the blocks, 8,192 at most (xfs_mount.c, xfs_default_resblks); and blocks for the
 # largest trees of reference counts and of free inodes that its groups may come to need, in blocks
 # that are half full: a record of 12 bytes a block, and one of 16 a chunk of inodes, which has 8

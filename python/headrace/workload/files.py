@@ -52,7 +52,7 @@ KIND = DocumentKind(
 
 
 class _Head(DocumentTable):
-    """What every file of I/Os says.
+    """Fields that every file of I/Os has.
 
     The workload itself checks the values: what is `object` here.
     """

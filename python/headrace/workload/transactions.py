@@ -43,8 +43,8 @@ LEAST_CACHE_GIB, MOST_CACHE_GIB, MOST_COUNT = 1e-3, 65_536.0, 65_536
 
 @dataclass(frozen=True)
 class Covered:
-    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at their
-    end, virtual CPUs (None too where they are not known). None: no run."""
+    """Ranges that the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at
+    their end, virtual CPUs (None too where they are not known). None: no run."""
 
     cache_gib: tuple[float, float] | None = None
     threads: tuple[int, int] | None = None

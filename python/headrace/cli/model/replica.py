@@ -188,8 +188,8 @@ PLANNED = {
 }
 # Settings of the price list.
 PRICED = ("discount_percent", "price_file", "commitment")
-# Settings without effect on a replica that are no wish that could be missed: goals are refused by
-# name.
+# Settings without effect on a replica, which are not goals that could be missed: goals are refused
+# by name.
 UNHEARD = ("goals", "on", "top", "default_goals", "max_volumes")
 
 

@@ -129,7 +129,7 @@ def fit_replica(runs: list[Run], replicas: ReplicaRuns, keeping: KeepOptions) ->
     measured, sample = runs_replica.load_replica_runs(replicas.replica or [], replicas.binary_log)
     workload = runs_replica.load_database(replicas.of) if replicas.of is not None else fit(runs, keeping.name)
     fitted = calibration_replica.calibrate_replica(workload, measured, sample)
-    # The file that --of names was written before, so a run that it misses is no reason to refuse.
+    # The file that --of names was written before: it is written again even if the runs miss it.
     keeping = replace(keeping, force=keeping.force or replicas.of is not None)
     keep_and_show(fitted, keeping, lambda: (calibrated.applier_table(fitted),), "--storage gp3:500 --replica gp3:500")
 

@@ -20,7 +20,7 @@ from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.copies.retention import CopyRetention, Reason
 
 DAY_S = 86_400.0  # seconds of a day
-# Why a last backup is kept: whether it failed, whether it is proved.
+# Reasons to keep a last backup, by two facts: its restore failed, it is proved.
 LAST_OF = {
     (False, True): "the last proved chain",
     (False, False): "the last chain, and none is proved",

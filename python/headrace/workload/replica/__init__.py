@@ -1,4 +1,4 @@
-"""What applying a transaction takes on a replica: the `[replica]` table of a workload file.
+"""Cost of applying a transaction on a replica: the `[replica]` table of a workload file.
 
     parameters   names, bounds and calibrated values, as a file keeps them
     applying     with defaults from the source's run: what the core takes

@@ -363,7 +363,7 @@ def summary(variant: str, rounds: list[Round]) -> dict[str, object]:
 
 def print_rows(rows: list[dict[str, object]]) -> None:
     """Prints rows as a table."""
-    shown = Table(title="What each step buys", show_lines=False)
+    shown = Table(title="Effect of each step", show_lines=False)
     columns = [name for name in rows[0] if name != "why"]
     for name in columns:
         shown.add_column(name.replace("_", " "))

@@ -317,7 +317,7 @@ def processor() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="What a transaction of the standard workloads consumes on real servers."
+        description="Measure the consumption of a transaction of the standard workloads on real servers."
     )
     parser.add_argument("--results", type=Path, required=True, help="file that rows are added to")
     parser.add_argument("--servers", nargs="+", choices=[*SERVERS], default=[*SERVERS], help="which servers (all)")

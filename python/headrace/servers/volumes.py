@@ -219,9 +219,9 @@ def no_room_hint(text: str, server: str = "") -> str:
     if not NO_ROOM.search(text):
         return ""
     if not server:
-        return "Its volume is full: take a larger one, smaller logs, or (headrace volume modify) make this one larger."
+        return "The server's volume is full: take a larger one, smaller logs, or (headrace volume modify) make this one larger."
     return (
-        f"Its volume is full: delete what is not needed (headrace mysql down {server} --mount shows where), or make it larger "
+        f"The server's volume is full: delete what is not needed (headrace mysql down {server} --mount shows where), or make it larger "
         f"(headrace volume modify {server}-data, or -log, --size-gib N --wait); then give the same command again."
     )
 

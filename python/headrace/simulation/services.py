@@ -323,9 +323,7 @@ class _Asked:
             "stands with them is that of a replica of the same class and volumes, which the bill has not.",
         ]
         if self.clients is not None and self.busy_percent == 100.0:
-            lines.append(
-                "What is billed by use is billed as if this load ran all month; --busy-percent says otherwise."
-            )
+            lines.append("Charges by use are those of a load that runs all month; --busy-percent says otherwise.")
         return lines
 
     def _volumes(self, deployment: str) -> str | None:

@@ -256,7 +256,7 @@ class _Run:
         if self.interrupted:
             raise InterruptedRun(record)
         if failure is not None:
-            hint = f"{failure.hint} What was measured is kept: run {record.id}.".strip()
+            hint = f"{failure.hint} The measured values are kept: run {record.id}.".strip()
             raise BrokenRun(record, failure.value, failure.rule, failure.source, hint)
         return record
 

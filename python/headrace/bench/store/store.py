@@ -115,7 +115,7 @@ class Store:
             move_over(folder, self.folder / name)
         except OSError as error:
             raise CouldNotRun(
-                str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}."
+                str(folder), f"the run cannot be kept: {error.strerror}", "", f"The measured values are in {folder}."
             ) from None
         return self.open(name)
 
@@ -201,7 +201,7 @@ class Store:
             shutil.rmtree(gone)
         except OSError as error:
             raise CouldNotRun(
-                str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?"
+                str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Check its owner and its mode."
             ) from None
         return name
 

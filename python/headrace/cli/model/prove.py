@@ -58,11 +58,11 @@ def prove(
     scale: Annotated[
         str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")
     ] = "auto",
-    flavor: Annotated[Literal["mariadb", "mysql"], choice("Which server to run.")] = "mariadb",
+    flavor: Annotated[Literal["mariadb", "mysql"], choice("Server to run.")] = "mariadb",
     seed: Annotated[int, option("N", "Seed for the load and the predictions.", min=1, max=2**31 - 1)] = 1,
     store: Annotated[
         Path | None,
-        option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
+        option("DIR", "Folder of the proofs. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
     ] = None,
     show: Annotated[Path | None, option("DIR", "Show the proof in this folder instead of running one.")] = None,
     report: ReportOption = None,
@@ -122,7 +122,7 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
             return experiment.prove(request, progress=follow, **settings)
         except (experiment.InterruptedProof, experiment.BrokenProof) as stopped:
             tick.stop()
-            say(f"What was measured is kept: headrace prove --show {stopped.proof.folder}")
+            say(f"The measured values are kept: headrace prove --show {stopped.proof.folder}")
             if report is not None:
                 proof_report.write_proof(report, stopped.proof)
             raise

@@ -47,7 +47,7 @@ class ReplicaOptions:
         option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4."),
     ] = None
     replica_mode: Annotated[
-        Mode | None, choice("Which transactions are applied at once. Default: as the version has it.")
+        Mode | None, choice("Transactions that may be applied at once. Default: the version's.")
     ] = None
     workers: Annotated[int | None, option("N", "Threads that apply; 0 or 1: one.")] = None
     preserve_order: Annotated[
@@ -70,9 +70,10 @@ class ReplicaOptions:
     semi_sync: Annotated[
         str | None, option("RTT_MS[,RTT_MS...]", "Commits wait for a replica at this round trip; one for each replica.")
     ] = None
-    acknowledgements: Annotated[int | None, option("N", "How many must acknowledge. Default: 1.")] = None
+    acknowledgements: Annotated[int | None, option("N", "Replicas that must acknowledge. Default: 1.")] = None
     wait_point: Annotated[
-        Literal["after-sync", "after-commit"] | None, choice("Where commits wait for it. Default: after-sync.")
+        Literal["after-sync", "after-commit"] | None,
+        choice("Point at which commits wait for the acknowledgement. Default: after-sync."),
     ] = None
     large: Annotated[
         list[str] | None,

@@ -216,7 +216,9 @@ def _acknowledge(failover_cluster: FailoverCluster) -> None:
 def run(
     place: LabPlace,
     change: ChangeOptions,
-    to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that received the most.")] = None,
+    to: Annotated[
+        str | None, option("NAME", "Replica that takes over. Default: the one that received the most.")
+    ] = None,
 ) -> None:
     """Fail over: the source is dead. It is fenced, and a replica takes over."""
     _change("failover", place, change, to)
@@ -226,7 +228,9 @@ def run(
 def switchover(
     place: LabPlace,
     change: ChangeOptions,
-    to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that applied the most.")] = None,
+    to: Annotated[
+        str | None, option("NAME", "Replica that takes over. Default: the one that applied the most.")
+    ] = None,
     max_wait: MaxWaitOption = 10.0,
 ) -> None:
     """Switch by plan: the source works, a replica takes over, the old source follows it.

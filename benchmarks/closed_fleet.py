@@ -1,6 +1,6 @@
 """A fleet made from a seed, served by closed clients: a fixed number of them each wait for an
-answer, think, and ask again, as the threads of a database do. What is right for each volume follows
-from how it was made.
+answer, think, and ask again, as the threads of a database do. The right answer for each volume
+follows from its construction.
 
     python benchmarks/closed_fleet.py FOLDER [SEED [SHARE]]      300 volumes x SHARE
 

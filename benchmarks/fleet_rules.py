@@ -4,10 +4,11 @@
 
 Each rule sees the points of one fortnight, as CloudWatch would show them, and changes what it
 likes. The fortnight that follows, with the demand that was asked and not what was given, is then
-simulated on what it chose. What is saved where that violates is no saving: `of it holds` leaves it
-out. No rule makes a volume smaller in GiB. A violation: the volume throttles, or its p99 is above
-5 ms, and it is worse than with what it has today. Volumes that fail today may stay as bad as they
-are without a violation: `of it well` and `fail` count by the goal alone, of all volumes.
+simulated on what it chose. Money that a violating change saves does not count as a saving: `of it
+holds` leaves it out. No rule makes a volume smaller in GiB. A violation: the volume throttles, or
+its p99 is above 5 ms, and it is worse than with what it has today. Volumes that fail today may stay
+as bad as they are without a violation: `of it well` and `fail` count by the goal alone, of all
+volumes.
 
 maxima      the cheapest of gp2 and gp3 of the size that carries the largest 5-minute rates: the
             inputs that Compute Optimizer publishes

@@ -5,11 +5,11 @@ with other volumes, clients and caches, on the lab.
         [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--rest S] [--quiet-lock FILE]
 
 Every configuration begins with the same data and an empty cache, and its prediction is made before
-it is run, by a workload calibrated on the first one of the same seed alone. What was measured is
-kept in --store and not measured again; --results is written after every configuration. `--quick`
-(in `make bench`, 12 minutes): three configurations, one seed, pareto, both servers. `--long`: more
-data and a minute each. `--quiet-lock`: a file that is locked (flock, exclusively) while something
-is measured, for machines that others work on; up to HOLD_S at a time. Needs what `headrace prove`
+it is run, by a workload calibrated on the first one of the same seed alone. Measured runs are kept
+in --store and not measured again; --results is written after every configuration. `--quick` (in
+`make bench`, 12 minutes): three configurations, one seed, pareto, both servers. `--long`: more data
+and a minute each. `--quiet-lock`: a file that is locked (flock, exclusively) while something is
+measured, for machines that others work on; up to HOLD_S at a time. Needs what `headrace prove`
 needs: root, /dev/fuse, sysbench, and MariaDB (with MyRocks) or MySQL.
 
 A run while other programs used more than OTHERS_SHARE of the processors, or in which nothing of
@@ -192,8 +192,8 @@ CAPS = ("volume_iops", "volume_throughput", "instance_iops", "instance_throughpu
 
 
 def is_judged(record: bench.RunRecord) -> bool:
-    """Returns whether the machine had enough left for a run to tell of its storage. Where clients
-    and processors hold it, all of them may be at work, if it is its own work."""
+    """Returns whether the machine had enough left for a run to tell of its storage. If clients and
+    processors hold it, all of them may be at work, as long as it is their own work."""
     beside = neighbours.read(record.folder)
     if beside is not None and beside.disturb:
         return False

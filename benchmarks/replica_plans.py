@@ -203,7 +203,7 @@ def tries(workload: TransactionWorkload, plans: list[tuple[LagGoal, ReplicaPlan]
 
 
 def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]:
-    """The goals of one replica, the lightest first. Where half of a load was not applied in time,
+    """Runs the goals of one replica, the lightest first. If half of a load was not applied in time,
     heavier ones are not run: they fail too."""
     rows: list[dict] = []
     lost = False

@@ -1,8 +1,8 @@
 """A fleet made from a seed, whose demand is known: inventory, and points as CloudWatch would show.
 
-Each volume has an office, evening, flat, batch or bursty demand, mostly far below what was bought, some
-above it. What is delivered, and its credits, queue and exceeded checks, come from the model's
-interval form: what is judged with such a fleet is the method that reads them, not the model.
+Each volume has an office, evening, flat, batch or bursty demand, mostly far below what was bought,
+some above it. Delivered I/Os, credits, queue and exceeded checks come from the model's interval
+form: such a fleet judges the method that reads them, not the model.
 """
 
 from __future__ import annotations

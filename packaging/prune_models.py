@@ -5,9 +5,10 @@ Run by hand when an operation is added or botocore's model of one is to be follo
     python packaging/prune_models.py
 
 Needs botocore, which nothing else of the package does: the pruned models lie in the package as
-`headrace/api/models/SERVICE.json`, with botocore's licence and notice. What is dropped is
-documentation (but for the names of filters, which stand nowhere else), and shapes that no served operation reaches; names of all other operations stay, so
-that a call that AWS has and the lab has not is told from one that does not exist.
+`headrace/api/models/SERVICE.json`, with botocore's licence and notice. The dropped parts are
+documentation (but for the names of filters, which stand nowhere else), and shapes that no served
+operation reaches; names of all other operations stay, so that a call that AWS has and the lab has
+not is told from one that does not exist.
 """
 
 from __future__ import annotations

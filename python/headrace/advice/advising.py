@@ -315,7 +315,7 @@ def _setting(parameter: ServerParameter, name: ParameterName | None, answer: Rul
 
 def _unless_deprecated(answer: RuleValue, name: ParameterName | None, now: str | None, s: Situation) -> RuleValue:
     """Leaves out a setting that this release has deprecated: it would have to go at the next
-    upgrade. Where it is set already, its value counts."""
+    upgrade. If it is set already, its value counts."""
     row = None if name is None else gone(name.name, s.server)
     if name is None or row is None or row["then"] != "deprecated" or now is not None:
         return answer

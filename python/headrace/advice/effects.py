@@ -1,7 +1,7 @@
 """The effect of a setting, in a sentence: the workload's throughput with it and without it.
 
-Every other setting is as advised. What the model does not have is not estimated, and the reason is
-said (parameters.toml, `effect`).
+Every other setting is as advised. An effect that the model does not have is not estimated, and the
+reason is said (parameters.toml, `effect`).
 """
 
 from __future__ import annotations

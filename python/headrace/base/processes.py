@@ -446,8 +446,8 @@ AFTERMATH = re.compile(
 def telling_lines(output: str) -> str:
     """Returns the lines of a program's output that say what went wrong, each once, joined by " | ".
 
-    Those are its errors: what ended it first, then the others in their order. Where no line looks
-    like an error they are the last few lines. Help, addresses of web pages and stamps are left out.
+    Those are its errors: what ended it first, then the others in their order. If no line looks like
+    an error they are the last few lines. Help, addresses of web pages and stamps are left out.
     """
     lines = [STAMP.sub("", line.strip()) for line in output.splitlines() if line.strip()]
     lines = list(dict.fromkeys(filter(None, (URL.sub("", line).strip() for line in _without_help(lines)))))

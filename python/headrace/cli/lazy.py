@@ -45,8 +45,8 @@ class _Package:
 
 @contextmanager
 def lazily() -> Iterator[None]:
-    """Lets the imports of a block wait. Nothing but imports may stand in it. What other threads
-    import meanwhile is imported as usual."""
+    """Lets the imports of a block wait. Nothing but imports may stand in it. Imports of other
+    threads meanwhile work as usual."""
     own_thread = threading.get_ident()
 
     def wait(

@@ -1,8 +1,8 @@
 """The start of the `headrace` command: Ctrl-C is caught before anything else is imported.
 
 This file imports little: small parts of the standard library, and what sets a handler;
-`headrace.cli.app` holds the commands. What comes before the first line here is the interpreter's
-own start.
+`headrace.cli.app` holds the commands. Time before the first line here is the interpreter's own
+start.
 """
 
 from __future__ import annotations

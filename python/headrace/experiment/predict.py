@@ -87,8 +87,8 @@ class ResponseSpread:
 
     `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
     which changed pages are written at once, and behind which transactions wait. The two are
-    independent: p95 - mean = sqrt((spread x mean)^2 + (wait behind bursts)^2). Where bursts cannot
-    be told from the rest, `burst` is None and `spread` is that of all seconds. `wait_share`: see
+    independent: p95 - mean = sqrt((spread x mean)^2 + (wait behind bursts)^2). If bursts cannot be
+    told from the rest, `burst` is None and `spread` is that of all seconds. `wait_share`: see
     `compute_wait_share`, of the run calibrated on.
     """
 
@@ -110,9 +110,9 @@ def compute_wait_share(delayed_share: pl.Expr) -> pl.Expr:
     """Computes the 95th percentile of the waits behind bursts, as a share of the longest.
 
     A burst delays the transactions that run when it begins, one a client, by anything from nothing
-    to the time that it takes (uniformly, a guess). Of all transactions it is clients x write I/Os
-    of a transaction / I/Os of a burst that are delayed, at most all; while that is less than one in
-    twenty, the 95th percentile does not wait.
+    to the time that it takes (uniformly, a guess). The share of transactions that are delayed is
+    clients x write I/Os of a transaction / I/Os of a burst, at most all; while that is less than
+    one in twenty, the 95th percentile does not wait.
     """
     return 1.0 - SLOWEST / delayed_share.clip(SLOWEST, 1.0)
 

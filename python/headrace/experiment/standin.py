@@ -1,9 +1,9 @@
 """The load that stands for a database on the lab.
 
 It is sysbench's oltp_read_write over as much data, skewed so that as many of its page touches miss
-the cache. A user's own statements cannot be run here. What a storage notices of a database is how
-many of its page touches miss the cache, and what it changes. The first is matched, by the
-distribution. What remains different (statements, how many pages each touches) is the same in every
+the cache. A user's own statements cannot be run here. A storage notices two figures of a database:
+how many of its page touches miss the cache, and how many pages it changes. The first is matched, by
+the distribution. The rest (statements, how many pages each touches) is the same in every
 configuration, and the calibration learns it.
 """
 

@@ -30,8 +30,9 @@ FILTERS = {
     "replicate-wild-do-table": False,
     "replicate-wild-ignore-table": False,
 }
-# s. How often a source without writes shows that it lives, and after how long without a sign the
-# replica gives the connection up: 60 s as shipped (slave_net_timeout), too long to watch lag by.
+# Seconds after which a source without writes shows that it lives, and seconds without a sign after
+# which the replica gives the connection up: 60 s as shipped (slave_net_timeout), too long to watch
+# lag by.
 HEARTBEAT_S = 1.0
 NET_TIMEOUT_S = 4
 CONNECT_RETRY_S = 1

@@ -314,9 +314,9 @@ def free_bytes(place: Path) -> int:
 # twentieth of the blocks, 8,192 at most (xfs_mount.c, xfs_default_resblks); and blocks for the
 # largest trees of reference counts and of free inodes that its groups may come to need, in blocks
 # that are half full: a record of 12 bytes a block, and one of 16 a chunk of inodes, which has 8
-# blocks (Linux, xfs_refcount_btree.c and xfs_ialloc_btree.c, calc_reserves). Of the blocks of 4,096
-# bytes that mkfs.xfs makes. Measured 2026-11-24 on full volumes of 1 and 40 GiB: within 0.5 % of
-# that.
+# blocks (Linux, xfs_refcount_btree.c and xfs_ialloc_btree.c, calc_reserves). The figures are for
+# blocks of 4,096 bytes, which mkfs.xfs makes. Measured 2026-11-24 on full volumes of 1 and 40 GiB:
+# within 0.5 % of that.
 HELD_BACK_SHARE, HELD_BACK_BLOCKS = 20, 8_192
 TREES_SHARE = 1 / 168 + 1 / (8 * 126)
 SUPERBLOCK_S = 20.0  # to read it: some I/Os of a volume whose credits may be used up, a guess

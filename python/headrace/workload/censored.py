@@ -25,8 +25,8 @@ SLOW_LEAST_MS = 0.5  # a slower answer than the usual by less is noise of the to
 # The usual latency is this quantile of the points with I/O: most of a recording may be throttled.
 USUAL_QUANTILE = 0.2
 # No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2
-# below one). Where even the fastest fifth of a recording is slower, all of it may be throttled, so
-# the usual is not believed above this.
+# below one). If even the fastest fifth of a recording is slower, all of it may be throttled, so the
+# usual is not believed above this.
 USUAL_AT_MOST_MS = 1.5
 # Below this many outstanding, requests wait for each other's answers (one thread), not for a limit.
 WAITING_LEAST = 2.0

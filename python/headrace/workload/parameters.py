@@ -121,8 +121,8 @@ LOCAL_DISK = (
 
 
 # Blocks that TPC-C's stock level looks at on MyRocks. The specification says which: 200 rows in one
-# of 23 transactions, on a block each at most. Of data that a run before has left it is next to none
-# (the m5 runs of 2018): known to a factor of e^2, below.
+# of 23 transactions, on a block each at most. In data that a run before has left they are next to
+# none (the m5 runs of 2018): known to a factor of e^2, below.
 LAST_ORDERS = ModelParameter(
     "last_orders",
     ("last_orders", "touches_per_tx"),

@@ -231,7 +231,7 @@ class TransactionWorkload(Shown):
 
     def draws(self, count: int, seed: int) -> list[dict]:
         """Draws `count` databases as probable as the calibration says: parameters drawn from their
-        covariance. The same for the same seed."""
+        covariance. Equal seeds give equal draws."""
         if not self.parameters or count == 0:
             return []
         import numpy as np  # a tenth of a second that no other command should pay

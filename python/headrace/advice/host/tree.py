@@ -1,7 +1,7 @@
 """Files of a host, read and never written: this machine, a folder or a tarball captured elsewhere.
 
-Links are followed inside the tree alone. What leads out of a captured tree is refused, because the
-answer would be about another machine.
+Links are followed inside the tree alone. A link that leads out of a captured tree is refused,
+because the answer would be about another machine.
 """
 
 from __future__ import annotations

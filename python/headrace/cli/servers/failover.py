@@ -292,7 +292,8 @@ def rejoin(
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Bring the old source back as a replica. What only it has is written to a file first."""
+    """Bring the old source back as a replica. Transactions that only it has are written to a file
+    first."""
     with _open_cluster(place, cluster, None) as failover_cluster, ends_as_interrupts():
         above, steps, end = failover_rejoin.rejoin_plan(failover_cluster, name, source, diverged)
         if dry_run:

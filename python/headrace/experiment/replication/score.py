@@ -1,7 +1,7 @@
 """Measured replicas next to what the model says of them, calibrated on others.
 
-The database behind a load of sysbench is the standard one. What the applier takes on this machine
-is calibrated on one or two replicas; the rest are predicted.
+The database behind a load of sysbench is the standard one. The applier's cost on this machine is
+calibrated on one or two replicas; the rest are predicted.
 """
 
 from __future__ import annotations

@@ -193,6 +193,6 @@ def _logarithm(before: float, after: float) -> float:
 
 
 def _change(logarithm: float) -> str:
-    """`+21 %`, or from three times on `3.2 times`."""
+    """Returns a change of throughput in words: `+21 %`, or from three times on `3.2 times`."""
     factor = math.exp(logarithm)
     return f"{factor:.3g} times" if factor >= MANY else f"{(factor - 1.0) * 100.0:+.3g} %"

@@ -165,7 +165,7 @@ class SharingGroup(TyperGroup):
     too, and hands them on."""
 
     def __init__(self, **settings: Any) -> None:
-        """The callback has declared the options, and has nothing else to do."""
+        """Replaces the callback: it has declared the options, and has nothing else to do."""
         settings["callback"] = None
         super().__init__(**settings)
 

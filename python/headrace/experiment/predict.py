@@ -97,8 +97,9 @@ class ResponseSpread:
     wait_share: float = 1.0
 
     def p95_ms(self, mean_ms: pl.Expr, full: pl.Expr, iops: float, writes_per_client: pl.Expr) -> pl.Expr:
-        """`full`: whether pages are evicted; `iops`: at which the storage writes a burst;
-        `writes_per_client`: write I/Os of a transaction times clients."""
+        """Returns the 95th percentile of response times around a mean, ms. `full`: whether pages
+        are evicted; `iops`: rate at which the storage writes a burst; `writes_per_client`: write
+        I/Os of a transaction times clients."""
         if self.burst is None:
             return mean_ms * (1.0 + self.spread)
         share = compute_wait_share(writes_per_client / self.burst) / self.wait_share

@@ -112,8 +112,8 @@ class Step:
         return 100.0 * (self.predicted.p95_ms / self.measured.p95_ms - 1.0)
 
     def verdict(self, engine: str) -> str:
-        """holds, off, machine (off, and this machine's processors were all in use or in use by
-        others), or "" where nothing can be said."""
+        """Returns "holds", "off", "machine" (off, and this machine's processors were all in use or
+        in use by others), or "" if nothing can be said."""
         error, p95 = self.tps_error_percent, self.p95_error_percent
         if error is None or self.measured is None or self.measured.state != "complete":
             return ""

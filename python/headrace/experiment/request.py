@@ -168,8 +168,8 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
 
 
 def placed(text: str) -> Placement:
-    """`DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named. Raises
-    InputError."""
+    """Reads `DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named.
+    Raises InputError."""
     placement = parse_placement(text)
     if placement.instance is not None:
         raise InputError(

@@ -90,7 +90,7 @@ class Holds:
 
 
 def read_scale(text: str) -> float | None:
-    """`auto` is None, else a factor for data and rate alike. Raises InputError."""
+    """Reads a scale: None for `auto`, else a factor for data and rate alike. Raises InputError."""
     if text == "auto":
         return None
     try:

@@ -107,7 +107,7 @@ def processor_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day
 
 
 def size_bytes(text: str) -> float:
-    """`64M` in bytes."""
+    """Returns a size such as `64M` in bytes."""
     return float(text[:-1]) * UNITS[text[-1].upper()] if text[-1:].upper() in UNITS else float(text)
 
 

@@ -45,7 +45,7 @@ PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET, ANSWER_
 
 
 def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
-    """A PyMySQL connection that commits by itself.
+    """Opens a PyMySQL connection that commits by itself.
 
     `timeout_s`: for connecting, and for every answer.
 
@@ -95,7 +95,8 @@ def cut(connection: pymysql.Connection) -> None:
 
 @contextlib.contextmanager
 def answers_within(connection: pymysql.Connection, seconds: float) -> Iterator[None]:
-    """While it lasts, an answer has to come so soon; pymysql.err.OperationalError otherwise."""
+    """Bounds the time of each answer in a block, s; a later one raises
+    pymysql.err.OperationalError."""
     before = getattr(connection, ANSWER_TIME)
     setattr(connection, ANSWER_TIME, seconds)
     try:
@@ -207,7 +208,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
 
 
 def _words(error: Exception) -> str:
-    """The server's words, short and printable."""
+    """Returns the server's words, short and printable."""
     text = str(error.args[1] if len(error.args) > 1 else error)
     return "".join(character if character.isprintable() else "?" for character in text[:200])
 

@@ -73,7 +73,7 @@ def apart(value: float, other: float) -> float:
 
 
 def outside_of(span: Sequence[float], value: float) -> float:
-    """E-folds between a value and the nearest end of a span; 0 inside it."""
+    """Returns the e-folds between a value and the nearest end of a span; 0 inside it."""
     return max(0.0, math.log(span[0] / value), math.log(value / span[1]))
 
 

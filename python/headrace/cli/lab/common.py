@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def percent(text: str | None, what: str) -> float | None:
-    """`5%`, `5` or `0.5%` as 5.0 and 0.5. Raises InputError."""
+    """Reads a share, `5%`, `5` or `0.5%`, as 5.0 or 0.5 percent. Raises InputError."""
     if text is None:
         return None
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?", text.strip(), re.ASCII)

@@ -71,8 +71,8 @@ def demo(
 
 
 def _plan_settings(region: str) -> PlanSettings:
-    """Return what the example's storage is planned by: single volumes, with the database server as
-    it is today."""
+    """Returns the settings by which the example's storage is planned: single volumes, with the
+    database server as it is today."""
     return PlanSettings(goals=GOALS, region=region, compare=CURRENT, instances="none", max_volumes=1)
 
 

@@ -108,7 +108,8 @@ def requested(source: str, storages: list[str], current: str | None, workload: s
 
 
 def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -> Proof:
-    """The proof with a progress bar; one that is cut short is shown before it ends the command."""
+    """Runs a proof with a progress bar; a proof that is cut short is shown before it ends the
+    command."""
     last = {"what": ""}
     with progress("proving") as tick:
 

@@ -82,7 +82,7 @@ class ReplicaOptions:
     drain: Annotated[int | None, option("S", "Follow the replica this long after the load. Default: 3,600.")] = None
 
     def given(self) -> list[str]:
-        """The names of those that were given."""
+        """Returns the names of the options that were given."""
         return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value not in (None, [])]
 
     def check(self) -> None:
@@ -97,7 +97,7 @@ class ReplicaOptions:
                 raise InputError(flag, "needs --semi-sync", HELP, "For example --semi-sync 0.5,1.2.")
 
     def to_replica(self) -> simulation_replica.Replica:
-        """The replica asked for. Raises InputError."""
+        """Returns the replica that the options describe. Raises InputError."""
 
         def spec(text: str | None) -> str | None:
             return None if text is None else base_storage.Storage.parse(text).text
@@ -121,7 +121,7 @@ class ReplicaOptions:
         )
 
     def to_semi_sync(self) -> simulation_replica.SemiSyncOptions | None:
-        """Semi-sync as asked for. Raises InputError."""
+        """Returns the settings of semi-sync that the options describe. Raises InputError."""
         if self.semi_sync is None:
             return None
         trips = tuple(number_of(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
@@ -129,7 +129,7 @@ class ReplicaOptions:
         return simulation_replica.SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
 
     def to_large(self) -> list[tuple[float, float, float]]:
-        """Large transactions. Raises InputError."""
+        """Returns the large transactions that the options describe. Raises InputError."""
         transactions = []
         for text in self.large or []:
             parts = [number_of(part, f"--large {text}") for part in text.split(":")]
@@ -241,7 +241,7 @@ def _refuse_unheard(settings: PlanSettings) -> None:
 
 
 def number_of(text: str, where: str) -> float:
-    """A part of an option as a number. Raises InputError."""
+    """Reads a part of an option as a number. Raises InputError."""
     try:
         return float(text)
     except ValueError:

@@ -184,8 +184,9 @@ class LiveReplica:
     sql: Statements
 
     def course(self, rate: int, load_s: int, patience: float = PATIENCE) -> Course:
-        """`rate` transactions a second for `load_s`, until all are applied; CouldNotRun where that
-        takes longer than `patience` times the load."""
+        """Runs `rate` transactions a second for `load_s` seconds, and returns the course of the lag
+        until all are applied. Raises CouldNotRun if that takes longer than `patience` times the
+        load."""
         if self.cell.balance_percent is not None and self.server.data_volume is not None:
             self.lab.lab.lab.set_balance(self.server.data_volume, self.cell.balance_percent)
         watch = _Watch(self.at_source, self.sql)

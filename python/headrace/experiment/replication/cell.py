@@ -96,7 +96,7 @@ class ReplicaCell:
 
     @property
     def durable(self) -> bool:
-        """Whether every commit is on the volume before the next begins."""
+        """True if every commit is on the volume before the next begins."""
         return self.flush_log == 1 and (self.sync_binlog == 1 or not self.binlog)
 
     @property

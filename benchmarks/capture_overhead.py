@@ -116,7 +116,7 @@ class Server:
         return float(re.search(r"transactions: .*\(([\d.]+) per sec", text)[1])
 
     def cpu_s(self) -> float:
-        """Processor time of the server so far, s."""
+        """Returns the processor time of the server so far, s."""
         words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -70,7 +70,7 @@ CHECKS = ("VolumeIOPSExceededCheck", "VolumeThroughputExceededCheck")
 
 
 def fleet_of(seed: int, share: float = 1.0) -> list[Made]:
-    """The volumes, of 300 x `share`; each group has two at least."""
+    """Draws the volumes, 300 x `share` of them; each group has two at least."""
     draw = np.random.default_rng(seed)
     made: list[Made] = []
 
@@ -122,7 +122,8 @@ def fleet_of(seed: int, share: float = 1.0) -> list[Made]:
 
 
 def limits_of(kind: str, gib: int, iops: int | None, mib_s: int | None) -> tuple[float, float]:
-    """IOPS and bytes a second that a volume gives: of gp2 the baseline, of st1 the burst."""
+    """Returns the IOPS and bytes a second that a volume gives: of gp2 the baseline, of st1 the
+    burst."""
     if kind == "gp2":
         return min(16_000.0, max(100.0, 3.0 * gib)), (128 if gib <= 170 else 250) * MIB
     if kind == "gp3":
@@ -206,7 +207,7 @@ def metrics_of(one: Made, days: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def described(one: Made) -> dict:
-    """The volume as describe-volumes shows it."""
+    """Returns the volume as describe-volumes shows it."""
     iops = one.listed_iops or one.iops
     more: dict = {"Iops": int(limits_of("gp2", one.gib, None, None)[0])} if one.kind == "gp2" else {}
     more |= {"Iops": iops} if iops else {}

@@ -71,7 +71,7 @@ SCHEMA = (
 
 
 def prepare(server: Server, torn: bool = False, rows: int = ROWS) -> None:
-    """The tables that `Writers` write to."""
+    """Creates the tables that `Writers` write to."""
     digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
     numbers = "SELECT 1 + " + " + ".join(f"{10**place} * t{place}.d" for place in range(5)) + " AS id FROM "
     numbers += ", ".join(f"({digits}) AS t{place}" for place in range(5))
@@ -110,7 +110,8 @@ class Writers:
             thread.join()
 
     def by(self, moment: float) -> dict[int, int]:
-        """The last number of each client that was acknowledged before a moment (monotonic, s)."""
+        """Returns the last number of each client that was acknowledged before a moment (monotonic,
+        s)."""
         found = dict(self.begun)
         for client, acknowledged in enumerate(self.acknowledged):
             found[client] = max([n for at, n in acknowledged if at < moment], default=found.get(client, 0))
@@ -327,7 +328,7 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
 
 
 def remove(lab: Lab, name: str) -> None:
-    """A server, if it was made."""
+    """Removes a server, if it exists."""
     try:
         servers.destroy(servers.find(lab, name))
     except HeadraceError:
@@ -335,13 +336,13 @@ def remove(lab: Lab, name: str) -> None:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The nearest rank."""
+    """Returns a percentile by the nearest rank."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def summary(variant: str, rounds: list[Round]) -> dict[str, object]:
-    """A row of the table."""
+    """Returns a row of the table."""
     found = [one.findings for one in rounds]
     opened = [one for one in found if one.opened]
     return {

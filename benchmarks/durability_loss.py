@@ -83,7 +83,7 @@ def rows(server: servers.Server, *statements: str) -> tuple:
 
 
 def transactions_in_binlog(server: servers.Server) -> int:
-    """Those that ended with a commit."""
+    """Counts the transactions of the binary log that ended with a commit."""
     names = [row[0] for row in rows(server, "SHOW BINARY LOGS")]
     return sum(1 for name in names for row in rows(server, f"SHOW BINLOG EVENTS IN '{name}'") if row[2] == "Xid")
 
@@ -164,7 +164,8 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
 
 
 def table(name: str, found: list[Crash]) -> list[str]:
-    """Markdown: a row for each setting and crash; median and, in parentheses, the extreme."""
+    """Returns a table in Markdown: a row for each setting and crash; median and, in parentheses,
+    the extreme."""
     flavor, engine = SERVERS[name]
     label = f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, {'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
     head = (
@@ -223,7 +224,7 @@ def machine() -> str:
 
 
 def cases_of(text: str | None) -> list[tuple]:
-    """`1/1,2/none` as pairs of CASES."""
+    """Reads `1/1,2/none` as pairs of CASES."""
     if text is None:
         return list(CASES)
     named = {f"{flush}/{'none' if sync is None else sync}": (flush, sync) for flush, sync in CASES}

@@ -73,7 +73,8 @@ class Ledger:
         )
 
     def start(self) -> None:
-        """Every client begins. One that finds no server ends at once, and says so in `error`."""
+        """Starts every client. A client that finds no server ends at once, and says so in
+        `error`."""
         self._threads = [
             threading.Thread(target=self._commit_on, args=(client,), daemon=True) for client in self.clients
         ]
@@ -81,7 +82,7 @@ class Ledger:
             thread.start()
 
     def stop(self, timeout_s: float = 2 * ANSWER_S) -> None:
-        """Every client ends; those whose server is gone have."""
+        """Ends every client; those whose server is gone have ended."""
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout_s)

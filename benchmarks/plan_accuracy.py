@@ -70,7 +70,7 @@ class Question:
 
 
 def question(seed: int) -> Question:
-    """The question of a seed."""
+    """Draws the question of a seed."""
     dice = random.Random(seed)
     minutes = 1440
     base, peak = 10 ** dice.uniform(1.5, 4.0), dice.uniform(1.0, 8.0)
@@ -273,7 +273,7 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
 
 
 def days(day: OpenWorkload, count: int) -> OpenWorkload:
-    """The day `count` times, one after the other."""
+    """Repeats the day `count` times, one after the other."""
     parts = [day.points.with_columns(pl.col("t_s") + day.span_s * index) for index in range(count)]
     return replace(day, points=pl.concat(parts))
 

@@ -211,7 +211,7 @@ def same(record: bench.RunRecord, configuration: Configuration, seconds: int, se
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Linear between the ranks."""
+    """Returns a quantile, linear between the ranks."""
     ordered = sorted(values)
     at = share * (len(ordered) - 1)
     low = int(at)
@@ -265,7 +265,7 @@ HEAD = (
 
 
 def line(entry: dict, rows: list[dict]) -> str:
-    """A row of the table, Markdown."""
+    """Returns a row of the table in Markdown."""
     p95 = "" if entry["p95_error_percent"] is None else f"{entry['p95_error_percent']:+.0f} %"
     apart, beside = spread_percent(rows, entry), entry["neighbours"]
     between = "" if entry["tps_low"] is None else f"{entry['tps_low']:.0f} to {entry['tps_high']:.0f}"
@@ -281,7 +281,7 @@ def line(entry: dict, rows: list[dict]) -> str:
 
 
 def table(title: str, rows: list[dict], outcome: dict) -> str:
-    """Markdown."""
+    """Returns the table in Markdown."""
     lines = [f"### {title}", "", HEAD, "|" + "---|" * (HEAD.count("|") - 1), *(line(entry, rows) for entry in rows)]
     if outcome["not_judged"]:
         why = f"others used more than {OTHERS_SHARE:.0%} of the processors, or nothing of them was idle"
@@ -376,7 +376,7 @@ class Set:
             print(line(rows[-1], rows), flush=True)
 
     def measured(self, configuration: Configuration, seconds: int, seed: int) -> bench.RunRecord:
-        """The judged run of the store, or a new one."""
+        """Returns the judged run of the store, or a new one."""
         for record in self.store.runs():
             if record.state == "complete" and same(record, configuration, seconds, seed) and is_judged(record):
                 return record

@@ -115,7 +115,7 @@ def drawn(flavor: str, seed: int, count: int) -> list[ReplicaCell]:
 
 
 def quickest(lab: ReplicationLab, cell: ReplicaCell, repeat: int) -> Drained | None:
-    """The quickest run of a cell; None where none could be measured."""
+    """Returns the fastest run of a cell; None if none could be measured."""
     found = []
     for _ in range(repeat):
         try:
@@ -126,7 +126,7 @@ def quickest(lab: ReplicationLab, cell: ReplicaCell, repeat: int) -> Drained | N
 
 
 def table(rows: list[dict]) -> str:
-    """Markdown."""
+    """Returns the table in Markdown."""
     lines = [
         "| cell | measured tps | predicted | error | reads/tx | predicted | group | held by | load average |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -142,7 +142,7 @@ def table(rows: list[dict]) -> str:
 
 
 def course_table(scored: list) -> str:
-    """Markdown."""
+    """Returns the table of courses in Markdown."""
     lines = [
         "| course | tps written | onset s | predicted | lag at end | predicted | peak | predicted | catch-up | predicted |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -229,7 +229,7 @@ def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]
 
 
 def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
-    """Both candidates of each goal on the lab."""
+    """Measures both candidates of each goal on the lab."""
     plans = planned(workload, asked.goals, asked.draw)
     found: list[dict] = []
     for group in tries(workload, plans):
@@ -243,7 +243,7 @@ def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argp
 
 
 def plans_apart(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
-    """The rate of both candidates of each goal, with the source at rest."""
+    """Measures the rate of both candidates of each goal, with the source at rest."""
     plans = planned(workload, asked.goals, asked.draw)
     rates: dict[tuple[str, float | None], float] = {}
     rows: list[dict] = [{"goal": asdict(goal)} for goal, _ in plans]
@@ -290,7 +290,7 @@ def verdicts(lab: ReplicationLab, workload: TransactionWorkload, base: Drained, 
 
 
 def plans_table(rows: list) -> str:
-    """Markdown."""
+    """Returns the table of plans in Markdown."""
     lines = [
         "| load, lag at most, mode | cheapest that holds | measured | next cheaper | measured |",
         "|---|---|---|---|---|",
@@ -313,7 +313,7 @@ def plans_table(rows: list) -> str:
 
 
 def verdicts_table(rows: list) -> str:
-    """Markdown."""
+    """Returns the table of verdicts in Markdown."""
     lines = ["| change | rate moved | predicted | right |", "|---|---|---|---|"]
     lines += [
         f"| {row['change']} | x {row['moved']:.2f} | x {row['predicted']:.2f} | {'yes' if row['right'] else 'no'} |"

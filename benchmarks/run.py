@@ -170,7 +170,7 @@ def database_plan() -> dict:
 
 
 def accuracy() -> list[dict]:
-    """Every verdict of every study."""
+    """Returns every verdict of every study."""
     rows = []
     for study in headrace.list_studies():
         for verdict in headrace.run_study(study.name).verdicts:

@@ -75,7 +75,7 @@ def volume(lab: Lab, spec: str, unpaced: bool = False, **more) -> Iterator[tuple
 
 
 def fill(device: str, gib: float) -> None:
-    """Random bytes, as those of a database look to a disk."""
+    """Writes random bytes, which look to a disk as those of a database do."""
     words = ["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"count={int(gib * 1024)}", "oflag=direct"]
     subprocess.run(words, check=True, capture_output=True)
 
@@ -259,7 +259,7 @@ def encryption(lab: Lab) -> dict:
 
 
 def run(gib: float = GIB, records: int = RECORDS) -> dict:
-    """All figures, or why there are none."""
+    """Returns all figures, or the reason why there are none."""
     why = lab_bench.missing()
     if why:
         return {"missing": why}
@@ -286,7 +286,7 @@ def run(gib: float = GIB, records: int = RECORDS) -> dict:
 
 
 def show(console: Console, found: dict) -> None:
-    """The tables, each bar next to what was seen."""
+    """Shows the tables, each bar next to what was seen."""
     if "missing" in found:
         console.print(found["missing"])
         return

@@ -71,7 +71,7 @@ class Watch:
         os.kill(self.process.pid, number)
 
     def cpu_s(self) -> float:
-        """Processor time of all its threads, s."""
+        """Returns the processor time of all its threads, s."""
         folder = Path(f"/proc/{self.process.pid}/task")
         return sum(int((task / "schedstat").read_text().split()[0]) for task in folder.iterdir()) / 1e9
 
@@ -126,7 +126,7 @@ def losses(found: list[dict], watches: int) -> list[float]:
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
-    """The median and its bootstrap interval."""
+    """Returns the median and its bootstrap interval."""
     chance = random.Random(1)
     medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
     low, high = (medians[int(share * (RESAMPLES - 1))] for share in ((1 - SHARE / 100) / 2, (1 + SHARE / 100) / 2))

@@ -32,7 +32,7 @@ METADATA = (
 
 
 def model(service: str) -> dict:
-    """botocore's newest model of a service."""
+    """Returns botocore's newest model of a service."""
     folder = max((Path(botocore.__file__).parent / "data" / service).iterdir())
     return json.loads(gzip.decompress((folder / "service-2.json.gz").read_bytes()))
 

@@ -128,12 +128,12 @@ def facts_without_source() -> list[str]:
 # Each check looks at the files again; a tree is of some thousand nodes, so not all are kept.
 @lru_cache(maxsize=4)
 def nodes_of(source: str) -> list[ast.AST]:
-    """All nodes of a module, itself first."""
+    """Returns all nodes of a module, itself first."""
     return list(ast.walk(ast.parse(source)))
 
 
 def texts_of_python(source: str) -> Iterator[tuple[int, str]]:
-    """String literals, the plain parts of f-strings and comments, each with its line."""
+    """Yields string literals, the plain parts of f-strings and comments, each with its line."""
     for node in nodes_of(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value

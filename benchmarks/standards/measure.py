@@ -178,7 +178,7 @@ class Scratch:
         self.process.wait()
 
     def processor_ms(self) -> float:
-        """Processor time of the server so far, user and system, ms."""
+        """Returns the processor time of the server so far, user and system, ms."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return 1e3 * (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -309,7 +309,7 @@ def scratch(name: str, pool_mib: int) -> Iterator[Scratch]:
 
 
 def processor() -> str:
-    """The name of this machine's processor, its model number and clock."""
+    """Returns the name of this machine's processor, its model number and clock."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     fields = dict([part.strip() for part in line.split(":", 1)] for line in lines if ":" in line)
     return f"{fields.get('model name', 'unknown')}, model {fields.get('model', '?')}, {fields.get('cpu MHz', '?')} MHz"

@@ -128,7 +128,7 @@ class Raw:
 
     @staticmethod
     def answer(connection: socket.socket) -> tuple[bytes, bytes]:
-        """Head and body of one answer."""
+        """Returns head and body of one answer."""
         data = b""
         while b"\r\n\r\n" not in data:
             data += received(connection)
@@ -149,7 +149,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def between(text: bytes, tag: str) -> str:
-    """What the first element of that name holds."""
+    """Returns the text of the first element of a name in an XML answer."""
     return text.partition(f"<{tag}>".encode())[2].partition(f"</{tag}>".encode())[0].decode()
 
 
@@ -184,7 +184,7 @@ def raw_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
     yield "DeleteVolume", lambda: client.call("DeleteVolume", VolumeId=made.pop())[0]
 
 
-# What is asked again in a crowd.
+# Calls that a crowd of clients repeats.
 def crowd_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
     server, snapshots = client.server, []
 
@@ -276,7 +276,7 @@ def peer(name: str, program: str, arguments: list[str], port: int, folder: Path,
 
 @contextlib.contextmanager
 def headrace_server(folder: Path) -> Iterator[Server]:
-    """A lab in a folder of its own, found by the profile that `headrace lab init` writes."""
+    """Starts a lab in a folder of its own, found by the profile that `headrace lab init` writes."""
     port = free_port()
     files = {"AWS_CONFIG_FILE": str(folder / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(folder / "credentials")}
     environment = os.environ | files | {"HEADRACE_LAB": str(folder / "lab")}
@@ -324,7 +324,7 @@ def resident_mib(pid: int | None) -> float | None:
 
 
 def measure(servers: list[Server], samples: int, rounds: int) -> None:
-    """Every server answers every call, in turns; the first round of each only warms it."""
+    """Measures every call on every server, in turns; the first round of each only warms it."""
     clients = {server.name: Raw(server) for server in servers}
     for server in servers:
         for _ in range(VOLUMES):
@@ -351,7 +351,7 @@ def fill(server: Server, volumes: int, snapshots: int) -> None:
 
 
 def measure_crowd(servers: list[Server], crowd: int, samples: int, rounds: int) -> None:
-    """Single calls with 200 volumes on record, and with `crowd` volumes and snapshots."""
+    """Measures single calls with 200 volumes on record, and with `crowd` volumes and snapshots."""
     for server in servers:
         server.turns = cycle(server.volumes)
     for level in (VOLUMES, crowd):
@@ -382,7 +382,7 @@ def figures(server: Server) -> dict:
 
 
 def run(samples: int = SAMPLES, rounds: int = ROUNDS, crowd: int = 0) -> dict:
-    """All figures, or why there are none."""
+    """Returns all figures, or the reason why there are none."""
     import lab_bench
 
     why = lab_bench.missing()
@@ -405,7 +405,7 @@ def run(samples: int = SAMPLES, rounds: int = ROUNDS, crowd: int = 0) -> dict:
 
 
 def show(console: Console, found: dict) -> None:
-    """A row a call: p50 and p99 of each server, and how many times as fast ours is."""
+    """Shows a row for each call: p50 and p99 of each server, and how many times as fast ours is."""
     if "missing" in found:
         console.print(found["missing"])
         return

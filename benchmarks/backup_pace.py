@@ -1,4 +1,5 @@
-"""How fast backups are against what binds them, and what a pace leaves to the load beside them.
+"""Speed of backups over the limit that binds them, and of the load that runs next to them at a
+pace.
 
     python benchmarks/backup_pace.py [--rows N] [--seconds S] [--only speed,load,credits] [--results FILE]
 
@@ -72,7 +73,8 @@ class Clients:
             thread.join()
 
     def p95_ms(self, begin: float, end: float) -> float:
-        """Of the transactions that were due between these (monotonic, s)."""
+        """Returns the 95th percentile of the transactions that were due between two moments
+        (monotonic, s), ms."""
         found = [took for due, took in self.done if begin <= due < end]
         return 1000 * statistics.quantiles(found, n=20)[18]
 
@@ -130,7 +132,7 @@ def copied(server: Server, target: Path, *options: str) -> tuple[float, float]:
 
 
 def speed(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
-    """MiB/s of copies without load over those of what binds."""
+    """Measures the MiB/s of copies without load, over the MiB/s of the limit that binds them."""
     found: dict[str, float] = {}
     for pack in ("none", "zstd"):
         size, took = copied(server, folder / pack, "--pack", pack)
@@ -144,7 +146,8 @@ def speed(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
 
 
 def load(server: Server, folder: Path, rows: int, seconds: float) -> dict[str, float]:
-    """p95 of the load alone, beside a paced copy, beside one that is not."""
+    """Measures the p95 of the load alone, next to a paced copy, and next to a copy without a pace,
+    ms."""
     found: dict[str, float] = {}
     with Clients(server, rows) as clients:
         for name, options in (
@@ -167,7 +170,8 @@ def load(server: Server, folder: Path, rows: int, seconds: float) -> dict[str, f
 
 
 def credits(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
-    """The lowest balance of a gp2 volume that begins little above the floor; it ends after 20 s."""
+    """Measures the lowest balance of a gp2 volume that begins little above the floor; the run ends
+    after 20 s."""
     assert server.data_volume is not None
     volume, lowest = server.data_volume, 100.0
     lab.set_balance(volume, START)

@@ -1,4 +1,4 @@
-"""What a capture costs a server: throughput of sysbench with and without one, in turn, and the
+"""Cost of a capture for a server: throughput of sysbench with and without one, in turn, and the
 processor time of a sample.
 
     python benchmarks/capture_overhead.py [--pairs N] [--seconds S]
@@ -116,7 +116,7 @@ class Server:
         return float(re.search(r"transactions: .*\(([\d.]+) per sec", text)[1])
 
     def cpu_s(self) -> float:
-        """Processor time of the server so far, s."""
+        """Returns the processor time of the server so far, s."""
         words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -165,7 +165,7 @@ def sampling_often(server: Server) -> Beside:
 
 
 def sample_often(label: str) -> None:
-    """What `sampling_often` runs: until it is ended."""
+    """Samples a server until SIGTERM ends it: the work of each process of `sampling_often`."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         for _ in range(SAMPLERS):

@@ -1,6 +1,6 @@
 """A fleet made from a seed, served by closed clients: a fixed number of them each wait for an
-answer, think, and ask again, as the threads of a database do. What is right for each volume follows
-from how it was made.
+answer, think, and ask again, as the threads of a database do. The right answer for each volume
+follows from its construction.
 
     python benchmarks/closed_fleet.py FOLDER [SEED [SHARE]]      300 volumes x SHARE
 
@@ -70,7 +70,7 @@ CHECKS = ("VolumeIOPSExceededCheck", "VolumeThroughputExceededCheck")
 
 
 def fleet_of(seed: int, share: float = 1.0) -> list[Made]:
-    """The volumes, of 300 x `share`; each group has two at least."""
+    """Draws the volumes, 300 x `share` of them; each group has two at least."""
     draw = np.random.default_rng(seed)
     made: list[Made] = []
 
@@ -122,7 +122,8 @@ def fleet_of(seed: int, share: float = 1.0) -> list[Made]:
 
 
 def limits_of(kind: str, gib: int, iops: int | None, mib_s: int | None) -> tuple[float, float]:
-    """IOPS and bytes a second that a volume gives: of gp2 the baseline, of st1 the burst."""
+    """Returns the IOPS and bytes a second that a volume gives: of gp2 the baseline, of st1 the
+    burst."""
     if kind == "gp2":
         return min(16_000.0, max(100.0, 3.0 * gib)), (128 if gib <= 170 else 250) * MIB
     if kind == "gp3":
@@ -134,8 +135,9 @@ def limits_of(kind: str, gib: int, iops: int | None, mib_s: int | None) -> tuple
 
 
 def served(one: Made, days: int, seed: int, storage: tuple[str, int, int | None, int | None] | None = None) -> dict:
-    """What the clients of a volume get of `storage` (None: the volume as it is), by steps: `iops`,
-    `queue`, `balance` (%), and whether they `wait` for a limit. The same seed, the same clients."""
+    """Serves the clients of a volume from `storage` (None: the volume as it is), and returns arrays
+    by steps: `iops`, `queue`, `balance` (%), and `waits` (true where they wait for a limit). The
+    same seed gives the same clients."""
     kind, gib, iops, mib_s = storage or (one.kind, one.gib, one.iops, one.mib_s)
     draw = np.random.default_rng(seed)
     count = days * DAY_S // STEP_S
@@ -170,7 +172,7 @@ def served(one: Made, days: int, seed: int, storage: tuple[str, int, int | None,
 
 
 def metrics_of(one: Made, days: int, seed: int) -> dict[str, np.ndarray]:
-    """What CloudWatch shows of it, a figure each five minutes."""
+    """Returns the metrics of a volume as CloudWatch shows them, a figure each five minutes."""
     run = served(one, days, seed)
     draw = np.random.default_rng(seed + 1)
 
@@ -205,7 +207,7 @@ def metrics_of(one: Made, days: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def described(one: Made) -> dict:
-    """The volume as describe-volumes shows it."""
+    """Returns the volume as describe-volumes shows it."""
     iops = one.listed_iops or one.iops
     more: dict = {"Iops": int(limits_of("gp2", one.gib, None, None)[0])} if one.kind == "gp2" else {}
     more |= {"Iops": iops} if iops else {}

@@ -1,4 +1,4 @@
-"""What each step of a consistent snapshot buys, measured on real servers under load.
+"""Effect of each step of a consistent snapshot, measured on real servers under load.
 
     python benchmarks/consistent_snapshots.py [--flavor mariadb] [--storage 4xgp3:1] [--snapshots 50]
 
@@ -52,13 +52,13 @@ CLIENTS = 8  # a guess: enough for group commit, and for writes that overlap
 SMALL = {"innodb_buffer_pool_size": "24M", "log_bin": "ON", "sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}
 # Rows that are changed at random, and how many of them by a transaction; 2,000 bytes each.
 ROWS, CHANGES = 30_000, 4
-# Of the lab's arrays unless the notation says otherwise (crates/catalog/src/spec.rs), and of
-# snapshots.
+# Bytes: chunk of the lab's arrays unless the notation says otherwise (crates/catalog/src/spec.rs),
+# and block of a snapshot.
 CHUNK, BLOCK = 256 << 10, 512 << 10
 # Between two calls of a script that takes one snapshot after the other, s: that EC2 takes some
 # 0.3 s to answer is a guess.
 CALL_S = 0.3
-# How long the load has run before a snapshot is taken, s.
+# Time that the load has run before a snapshot is taken, s.
 WARM_S = 0.5
 SCHEMA = (
     "CREATE DATABASE IF NOT EXISTS held",
@@ -71,7 +71,7 @@ SCHEMA = (
 
 
 def prepare(server: Server, torn: bool = False, rows: int = ROWS) -> None:
-    """The tables that `Writers` write to."""
+    """Creates the tables that `Writers` write to."""
     digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
     numbers = "SELECT 1 + " + " + ".join(f"{10**place} * t{place}.d" for place in range(5)) + " AS id FROM "
     numbers += ", ".join(f"({digits}) AS t{place}" for place in range(5))
@@ -110,7 +110,8 @@ class Writers:
             thread.join()
 
     def by(self, moment: float) -> dict[int, int]:
-        """The last number of each client that was acknowledged before a moment (monotonic, s)."""
+        """Returns the last number of each client that was acknowledged before a moment (monotonic,
+        s)."""
         found = dict(self.begun)
         for client, acknowledged in enumerate(self.acknowledged):
             found[client] = max([n for at, n in acknowledged if at < moment], default=found.get(client, 0))
@@ -143,7 +144,7 @@ class Writers:
 
 @dataclass
 class Findings:
-    """What a restored server has. `lost`: acknowledged before and not there. `torn`: transactions
+    """State of a restored server. `lost`: acknowledged before and not there. `torn`: transactions
     that are there in part, or with a hole before them. `beyond`: GTIDs after the tagged position.
     `crashed`: what CHECK TABLE said of the MyISAM table."""
 
@@ -242,7 +243,8 @@ def _copy_member(lab: Lab, device: str, target: int, number: int, members: int, 
 
 @dataclass(frozen=True)
 class Variant:
-    """Which steps are done. `members`: one snapshot after the other instead of one call."""
+    """The steps of a snapshot that are done. `members`: one snapshot after the other instead of one
+    call."""
 
     name: str
     lock: bool = True
@@ -268,7 +270,7 @@ class MemberByMember(LabService):
         self.count = members
 
     def create(self, volumes, tags, description, token):
-        """As many snapshots of the array as it has members, CALL_S apart."""
+        """Takes one snapshot of each member of the array, CALL_S apart."""
         made = []
         for number in range(self.count):
             time.sleep(CALL_S if number else 0)
@@ -296,7 +298,7 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
             request = replace(request, service=MemberByMember(lab, members))
         got = take(request, lambda step: moments.setdefault(step, time.monotonic()))
         taken = [one.id for one in sorted(got.snapshot_set.snapshots, key=lambda one: one.started_at)]
-        # What was acknowledged before it was asked for must be there.
+        # Commits acknowledged before the snapshot was asked for must be there.
         expected = writers.by(moments.get("locked", moments["begun"]))
         time.sleep(WARM_S)
     if writers.errors:
@@ -326,7 +328,7 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
 
 
 def remove(lab: Lab, name: str) -> None:
-    """A server, if it was made."""
+    """Removes a server, if it exists."""
     try:
         servers.destroy(servers.find(lab, name))
     except HeadraceError:
@@ -334,13 +336,13 @@ def remove(lab: Lab, name: str) -> None:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The nearest rank."""
+    """Returns a percentile by the nearest rank."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def summary(variant: str, rounds: list[Round]) -> dict[str, object]:
-    """A row of the table."""
+    """Returns a row of the table."""
     found = [one.findings for one in rounds]
     opened = [one for one in found if one.opened]
     return {
@@ -361,8 +363,8 @@ def summary(variant: str, rounds: list[Round]) -> dict[str, object]:
 
 
 def print_rows(rows: list[dict[str, object]]) -> None:
-    """As a table."""
-    shown = Table(title="What each step buys", show_lines=False)
+    """Prints rows as a table."""
+    shown = Table(title="Effect of each step", show_lines=False)
     columns = [name for name in rows[0] if name != "why"]
     for name in columns:
         shown.add_column(name.replace("_", " "))

@@ -1,4 +1,4 @@
-"""How often the doctor is right about recordings: twelve troubles in eight formats, and mixtures of them,
+"""Accuracy of the doctor on recordings: twelve troubles in eight formats, and mixtures of them,
 from a generator that shares no code with the model (tests/unit/shared/recorded_queues).
 
     python benchmarks/doctor_accuracy.py --seeds 101,102,103
@@ -25,7 +25,7 @@ LEAST_SHARE = 92 / 96  # of the headlines of twelve scenarios in eight formats: 
 
 
 def scores(builders: tuple, seeds: list[int], console: Console) -> list[Score]:
-    """Every scenario in every format of every seed."""
+    """Scores every scenario in every format of every seed."""
     answers = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
@@ -37,7 +37,7 @@ def scores(builders: tuple, seeds: list[int], console: Console) -> list[Score]:
 
 
 def table(answers: list[Score]) -> Table:
-    """Right headlines by scenario and format."""
+    """Returns the right headlines by scenario and format."""
     forms = list(dict.fromkeys(answer.form for answer in answers))
     shown = Table("scenario", *forms, "right", title="Doctor: headlines of recordings that are right")
     for name in dict.fromkeys(answer.scenario for answer in answers):

@@ -1,5 +1,5 @@
-"""What a crash costs under each setting of durability, measured: a real server on a volume of the
-lab, clients that commit, a crash, recovery, and a count of what is gone.
+"""Loss by a crash under each setting of durability, measured: a real server on a volume of the lab,
+clients that commit, a crash, recovery, and a count of what is gone.
 
     python benchmarks/durability_loss.py [--servers mariadb,mysql,myrocks] [--settings 1/1,2/0,0/none] [--crashes N] [--seconds S] [--raw FILE.json]
     python benchmarks/durability_loss.py --tables FILE.json...        the tables of runs there have been
@@ -83,7 +83,7 @@ def rows(server: servers.Server, *statements: str) -> tuple:
 
 
 def transactions_in_binlog(server: servers.Server) -> int:
-    """Those that ended with a commit."""
+    """Counts the transactions of the binary log that ended with a commit."""
     names = [row[0] for row in rows(server, "SHOW BINARY LOGS")]
     return sum(1 for name in names for row in rows(server, f"SHOW BINLOG EVENTS IN '{name}'") if row[2] == "Xid")
 
@@ -110,7 +110,7 @@ def crash_once(
     server = servers.up(lab, name=server.name)
     recovery_s = time.monotonic() - since
     ledger.stop()
-    # Of a killed server every acknowledgement counts; a machine without power sends none.
+    # Every acknowledgement of a killed server counts; a machine without power sends none.
     loss = ledger.check(at if how == "power cut" else None)
     flush, sync_binlog = case
     ahead = None if sync_binlog is None else transactions_in_binlog(server) - (loss.there - before)
@@ -164,7 +164,8 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
 
 
 def table(name: str, found: list[Crash]) -> list[str]:
-    """Markdown: a row for each setting and crash; median and, in parentheses, the extreme."""
+    """Returns a table in Markdown: a row for each setting and crash; median and, in parentheses,
+    the extreme."""
     flavor, engine = SERVERS[name]
     label = f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, {'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
     head = (
@@ -223,7 +224,7 @@ def machine() -> str:
 
 
 def cases_of(text: str | None) -> list[tuple]:
-    """`1/1,2/none` as pairs of CASES."""
+    """Reads `1/1,2/none` as pairs of CASES."""
     if text is None:
         return list(CASES)
     named = {f"{flush}/{'none' if sync is None else sync}": (flush, sync) for flush, sync in CASES}
@@ -234,7 +235,7 @@ def cases_of(text: str | None) -> list[tuple]:
 
 
 def measured(chosen: argparse.Namespace) -> dict:
-    """What --raw holds: about the run, and every crash."""
+    """Measures everything, and returns what --raw writes: facts of the run, and every crash."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-durability-"))
     found: list[Crash] = []
     lab = labs.up(folder / "lab", settings=labs.Settings(metrics_port=0, api_port=0))

@@ -1,5 +1,4 @@
-"""A fleet: how fast it is answered, and in how much memory. What the advice is worth is in
-fleet_rules.py.
+"""Speed and memory of the advice for a fleet. The worth of the advice is in fleet_rules.py.
 
 `FLEET_BENCH` volumes (1,000) with 14 days of five-minute points, in Parquet, answered by
 `headrace fleet plan` in a process of its own, without the risk and with it: seconds to the first
@@ -34,8 +33,8 @@ FORTNIGHTS = (0, 10)
 
 @dataclass(frozen=True)
 class Run:
-    """What one run took. `first_s`: until the first answer was printed; `memory_mib`: the most that
-    was resident."""
+    """Time and memory of one run. `first_s`: until the first answer was printed; `memory_mib`: the
+    most that was resident."""
 
     first_s: float
     whole_s: float

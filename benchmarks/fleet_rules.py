@@ -4,10 +4,11 @@
 
 Each rule sees the points of one fortnight, as CloudWatch would show them, and changes what it
 likes. The fortnight that follows, with the demand that was asked and not what was given, is then
-simulated on what it chose. What is saved where that violates is no saving: `of it holds` leaves it
-out. No rule makes a volume smaller in GiB. A violation: the volume throttles, or its p99 is above
-5 ms, and it is worse than with what it has today. Volumes that fail today may stay as bad as they
-are without a violation: `of it well` and `fail` count by the goal alone, of all volumes.
+simulated on what it chose. Money that a violating change saves does not count as a saving: `of it
+holds` leaves it out. No rule makes a volume smaller in GiB. A violation: the volume throttles, or
+its p99 is above 5 ms, and it is worse than with what it has today. Volumes that fail today may stay
+as bad as they are without a violation: `of it well` and `fail` count by the goal alone, of all
+volumes.
 
 maxima      the cheapest of gp2 and gp3 of the size that carries the largest 5-minute rates: the
             inputs that Compute Optimizer publishes
@@ -47,9 +48,10 @@ INCLUDED = (3_000, 125)  # IOPS and MiB/s of every gp3 (data/volumes/gp3.toml)
 
 @dataclass(frozen=True)
 class RuleScore:
-    """What a rule did. `saves_usd`: of what became cheaper, a month; `holds_usd`: of that, where no
-    violation followed; `well_usd`: of that, where the goal is met; `costs_usd`: of what became
-    dearer; `fail`: volumes, changed or not, that miss the goal."""
+    """Outcome of a rule over the fleet, USD a month. `saves_usd`: saved by the volumes that became
+    cheaper; `holds_usd`: of that, where no violation followed; `well_usd`: of that, where the goal
+    is met; `costs_usd`: of what became dearer; `fail`: volumes, changed or not, that miss the
+    goal."""
 
     rule: str
     changed: int
@@ -190,7 +192,8 @@ def violates(before: tuple[float, float], after: tuple[float, float]) -> bool:
 
 
 def fails(given: tuple[float, float]) -> bool:
-    """Whether throttled seconds and a p99 in ms miss the goal, whatever they were before."""
+    """Returns whether throttled seconds and a p99 in ms miss the goal, by themselves and not
+    compared with before."""
     return given[0] > THROTTLED_S or given[1] > GOAL_MS
 
 

@@ -299,7 +299,7 @@ def missing() -> str | None:
 
 
 def run() -> dict:
-    """All figures, or why there are none."""
+    """Returns all figures, or the reason why there are none."""
     why = missing()
     if why:
         return {"missing": why}
@@ -322,7 +322,7 @@ def spread(values: list[float], digits: int = 4) -> str:
 
 
 def show(console: Console, found: dict) -> None:
-    """The tables."""
+    """Shows the tables."""
     if "missing" in found:
         console.print(found["missing"])
         return

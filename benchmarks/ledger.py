@@ -1,5 +1,5 @@
-"""What a crash lost: commits that were acknowledged, noted outside the server, held against what is
-there afterwards.
+"""Ledger of acknowledged commits, noted outside the server and compared with its tables after a
+crash.
 
 Every client commits transactions numbered 1, 2, 3 ..., each of which adds a row and moves the
 client's counter in another table. So of each client there must be, after any crash, all rows up to
@@ -35,9 +35,10 @@ class Client:
 
 @dataclass(frozen=True)
 class Loss:
-    """Of all clients: `acknowledged` by the moment of the crash, `there` afterwards, `lost` of the
-    acknowledged, `lost_s`: how long before the crash the oldest lost one was acknowledged (0:
-    none was lost), `torn`: what is there and should not be, in words."""
+    """Loss of all clients together, in transactions: `acknowledged` by the moment of the crash,
+    `there` afterwards, `lost` of the acknowledged, `lost_s`: how long before the crash the oldest
+    lost one was acknowledged (0: none was lost), `torn`: what is there and should not be, in
+    words."""
 
     acknowledged: int
     there: int
@@ -57,8 +58,8 @@ class Ledger:
         self._threads: list[threading.Thread] = []
 
     def create(self) -> None:
-        """Its two tables, in a schema of their own, in the server's default engine. Raises
-        InputError, CouldNotRun."""
+        """Creates the ledger's two tables, in a schema of their own, in the server's default
+        engine. Raises InputError, CouldNotRun."""
         rows = ", ".join(f"({client.number}, 0)" for client in self.clients)
         self._do(
             f"DROP DATABASE IF EXISTS {SCHEMA}",
@@ -72,7 +73,8 @@ class Ledger:
         )
 
     def start(self) -> None:
-        """Every client begins. One that finds no server ends at once, and says so in `error`."""
+        """Starts every client. A client that finds no server ends at once, and says so in
+        `error`."""
         self._threads = [
             threading.Thread(target=self._commit_on, args=(client,), daemon=True) for client in self.clients
         ]
@@ -80,7 +82,7 @@ class Ledger:
             thread.start()
 
     def stop(self, timeout_s: float = 2 * ANSWER_S) -> None:
-        """Every client ends; those whose server is gone have."""
+        """Ends every client; those whose server is gone have ended."""
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout_s)
@@ -94,8 +96,8 @@ class Ledger:
 
     def _commit_on(self, client: Client) -> None:
         number = len(client.acknowledged)
-        # What ends a connection: the server's end (pymysql's errors), or one of headrace's own
-        # about having none.
+        # Errors that end a connection are the server's end (pymysql's errors), or one of headrace's
+        # own about having none.
         with contextlib.suppress(Exception):
             try:
                 connection = connect(self.address.with_database(SCHEMA), ANSWER_S)

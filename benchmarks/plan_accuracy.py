@@ -70,7 +70,7 @@ class Question:
 
 
 def question(seed: int) -> Question:
-    """The question of a seed."""
+    """Draws the question of a seed."""
     dice = random.Random(seed)
     minutes = 1440
     base, peak = 10 ** dice.uniform(1.5, 4.0), dice.uniform(1.0, 8.0)
@@ -235,8 +235,8 @@ def _volumes(kind: str, era: dict, gib: int, asked: Question, members: int, shar
 
 
 def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list[bool]:
-    """Which storages meet the goals: simulated one by one in the settled cycle, at the demand and
-    at that with head-room."""
+    """Returns, for each storage, whether it meets the goals: simulated one by one in the settled
+    cycle, at the demand and at that with head-room."""
     if not storages:
         return []
     room = max((goal.limit for goal in goals if goal.metric == "headroom_percent"), default=0.0)
@@ -273,7 +273,7 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
 
 
 def days(day: OpenWorkload, count: int) -> OpenWorkload:
-    """The day `count` times, one after the other."""
+    """Repeats the day `count` times, one after the other."""
     parts = [day.points.with_columns(pl.col("t_s") + day.span_s * index) for index in range(count)]
     return replace(day, points=pl.concat(parts))
 
@@ -299,8 +299,8 @@ def holds(asked: Question, plan) -> list[str]:
 
 
 def holds_per_io(asked: Question, plan) -> list[str]:
-    """The same of the busiest twenty minutes, with every request simulated. Bursting types start
-    with what the settled day left them then."""
+    """Returns the goals that the plan misses in the busiest twenty minutes, with every request
+    simulated. Bursting types start with what the settled day left them then."""
     points = asked.day.points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("iops"))
     worst = int(points["iops"].rolling_mean(20).arg_max() or 19)
     part = points[max(0, worst - 19) : worst + 1].drop("iops")

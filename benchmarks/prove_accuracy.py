@@ -1,15 +1,15 @@
-"""How well `headrace prove` predicts configurations nobody has seen: one calibration each, then
-others with other volumes, clients and caches, on the lab.
+"""Accuracy of `headrace prove` on configurations nobody has seen: one calibration each, then others
+with other volumes, clients and caches, on the lab.
 
     python benchmarks/prove_accuracy.py [--quick | --long] [--server mariadb|mysql] [--engine innodb|myrocks]
         [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--rest S] [--quiet-lock FILE]
 
 Every configuration begins with the same data and an empty cache, and its prediction is made before
-it is run, by a workload calibrated on the first one of the same seed alone. What was measured is
-kept in --store and not measured again; --results is written after every configuration. `--quick`
-(in `make bench`, 12 minutes): three configurations, one seed, pareto, both servers. `--long`: more
-data and a minute each. `--quiet-lock`: a file that is locked (flock, exclusively) while something
-is measured, for machines that others work on; up to HOLD_S at a time. Needs what `headrace prove`
+it is run, by a workload calibrated on the first one of the same seed alone. Measured runs are kept
+in --store and not measured again; --results is written after every configuration. `--quick` (in
+`make bench`, 12 minutes): three configurations, one seed, pareto, both servers. `--long`: more data
+and a minute each. `--quiet-lock`: a file that is locked (flock, exclusively) while something is
+measured, for machines that others work on; up to HOLD_S at a time. Needs what `headrace prove`
 needs: root, /dev/fuse, sysbench, and MariaDB (with MyRocks) or MySQL.
 
 A run while other programs used more than OTHERS_SHARE of the processors, or in which nothing of
@@ -192,8 +192,8 @@ CAPS = ("volume_iops", "volume_throughput", "instance_iops", "instance_throughpu
 
 
 def is_judged(record: bench.RunRecord) -> bool:
-    """Returns whether the machine had enough left for a run to tell of its storage. Where clients
-    and processors hold it, all of them may be at work, if it is its own work."""
+    """Returns whether the machine had enough left for a run to tell of its storage. If clients and
+    processors hold it, all of them may be at work, as long as it is their own work."""
     beside = neighbours.read(record.folder)
     if beside is not None and beside.disturb:
         return False
@@ -201,7 +201,7 @@ def is_judged(record: bench.RunRecord) -> bool:
 
 
 def same(record: bench.RunRecord, configuration: Configuration, seconds: int, seed: int) -> bool:
-    """Whether a run of the store is this configuration, as long, of this seed."""
+    """Returns whether a run of the store has this configuration, length in seconds and seed."""
     target, load_ = record.document["target"], record.document["load"]
     wish = (configuration.name, configuration.storage, configuration.threads, seconds, seed)
     return (
@@ -211,7 +211,7 @@ def same(record: bench.RunRecord, configuration: Configuration, seconds: int, se
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Linear between the ranks."""
+    """Returns a quantile, linear between the ranks."""
     ordered = sorted(values)
     at = share * (len(ordered) - 1)
     low = int(at)
@@ -265,7 +265,7 @@ HEAD = (
 
 
 def line(entry: dict, rows: list[dict]) -> str:
-    """A row of the table, Markdown."""
+    """Returns a row of the table in Markdown."""
     p95 = "" if entry["p95_error_percent"] is None else f"{entry['p95_error_percent']:+.0f} %"
     apart, beside = spread_percent(rows, entry), entry["neighbours"]
     between = "" if entry["tps_low"] is None else f"{entry['tps_low']:.0f} to {entry['tps_high']:.0f}"
@@ -281,7 +281,7 @@ def line(entry: dict, rows: list[dict]) -> str:
 
 
 def table(title: str, rows: list[dict], outcome: dict) -> str:
-    """Markdown."""
+    """Returns the table in Markdown."""
     lines = [f"### {title}", "", HEAD, "|" + "---|" * (HEAD.count("|") - 1), *(line(entry, rows) for entry in rows)]
     if outcome["not_judged"]:
         why = f"others used more than {OTHERS_SHARE:.0%} of the processors, or nothing of them was idle"
@@ -301,7 +301,7 @@ NAMES = {"mariadb": "MariaDB", "mysql": "MySQL", "innodb": "InnoDB", "myrocks": 
 
 @dataclass(frozen=True)
 class Series:
-    """What one table is of."""
+    """Server, engine and distribution of the accesses of one table."""
 
     server: str
     engine: str
@@ -376,7 +376,7 @@ class Set:
             print(line(rows[-1], rows), flush=True)
 
     def measured(self, configuration: Configuration, seconds: int, seed: int) -> bench.RunRecord:
-        """The judged run of the store, or a new one."""
+        """Returns the judged run of the store, or a new one."""
         for record in self.store.runs():
             if record.state == "complete" and same(record, configuration, seconds, seed) and is_judged(record):
                 return record
@@ -395,7 +395,7 @@ class Set:
         return experiment.measure(self.lab, cell, self.store, configuration.name, gate=gate)
 
 
-# What there is: MyRocks only in MariaDB, and only with even accesses.
+# Tables that can be measured: MyRocks only in MariaDB, and only with even accesses.
 SETS = (
     *(
         Series(server, "innodb", distribution)

@@ -1,4 +1,4 @@
-"""How well the rate and the lag of a replica are predicted on configurations nobody has seen: two
+"""Accuracy of the predicted rate and lag of a replica on configurations nobody has seen: two
 replicas to calibrate on, then others with other volumes, caches, workers and durability.
 
     python benchmarks/replica_bench.py [--flavor mariadb|mysql] [--cells N] [--courses N] [--repeat N] [--draw SEED] [--results FILE]
@@ -115,7 +115,7 @@ def drawn(flavor: str, seed: int, count: int) -> list[ReplicaCell]:
 
 
 def quickest(lab: ReplicationLab, cell: ReplicaCell, repeat: int) -> Drained | None:
-    """The quickest run of a cell; None where none could be measured."""
+    """Returns the fastest run of a cell; None if none could be measured."""
     found = []
     for _ in range(repeat):
         try:
@@ -126,7 +126,7 @@ def quickest(lab: ReplicationLab, cell: ReplicaCell, repeat: int) -> Drained | N
 
 
 def table(rows: list[dict]) -> str:
-    """Markdown."""
+    """Returns the table in Markdown."""
     lines = [
         "| cell | measured tps | predicted | error | reads/tx | predicted | group | held by | load average |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -142,7 +142,7 @@ def table(rows: list[dict]) -> str:
 
 
 def course_table(scored: list) -> str:
-    """Markdown."""
+    """Returns the table of courses in Markdown."""
     lines = [
         "| course | tps written | onset s | predicted | lag at end | predicted | peak | predicted | catch-up | predicted |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -161,7 +161,7 @@ def course_table(scored: list) -> str:
 
 
 def as_row(one) -> dict:
-    """What the results keep of a cell."""
+    """Returns a cell as a row of the results file."""
     per = one.drained.per
     return {
         "cell": one.drained.cell.words,

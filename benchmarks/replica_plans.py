@@ -164,7 +164,8 @@ def cell_of(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice)
 
 
 def judged(found: Course, lag_s: float) -> dict:
-    """Whether it held: by its lag, and by what it applied in the second half."""
+    """Judges whether the replica kept up: by its lag, and by the share that it applied in the
+    second half of the load."""
     middle = next(look for look in found.looks if look.at_s >= found.load_s / 2)
     # The last look during the load: after it only the replica goes on.
     end = [look for look in found.looks if look.written < found.looks[-1].written][-1]
@@ -203,7 +204,7 @@ def tries(workload: TransactionWorkload, plans: list[tuple[LagGoal, ReplicaPlan]
 
 
 def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]:
-    """The goals of one replica, the lightest first. Where half of a load was not applied in time,
+    """Runs the goals of one replica, the lightest first. If half of a load was not applied in time,
     heavier ones are not run: they fail too."""
     rows: list[dict] = []
     lost = False
@@ -229,7 +230,7 @@ def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]
 
 
 def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
-    """Both candidates of each goal on the lab."""
+    """Measures both candidates of each goal on the lab."""
     plans = planned(workload, asked.goals, asked.draw)
     found: list[dict] = []
     for group in tries(workload, plans):
@@ -243,7 +244,7 @@ def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argp
 
 
 def plans_apart(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
-    """The rate of both candidates of each goal, with the source at rest."""
+    """Measures the rate of both candidates of each goal, with the source at rest."""
     plans = planned(workload, asked.goals, asked.draw)
     rates: dict[tuple[str, float | None], float] = {}
     rows: list[dict] = [{"goal": asdict(goal)} for goal, _ in plans]
@@ -275,7 +276,7 @@ def changes() -> list[tuple[str, ReplicaCell]]:
 
 
 def verdicts(lab: ReplicationLab, workload: TransactionWorkload, base: Drained, number: int, quiet: Quiet) -> list:
-    """What a change of one figure does, measured and predicted, as ratios to the base."""
+    """Returns the effect of changing one figure, measured and predicted, as ratios to the base."""
     told = score(workload, [base])[0]
     rows = []
     for words, cell in changes()[:number]:
@@ -290,7 +291,7 @@ def verdicts(lab: ReplicationLab, workload: TransactionWorkload, base: Drained, 
 
 
 def plans_table(rows: list) -> str:
-    """Markdown."""
+    """Returns the table of plans in Markdown."""
     lines = [
         "| load, lag at most, mode | cheapest that holds | measured | next cheaper | measured |",
         "|---|---|---|---|---|",
@@ -313,7 +314,7 @@ def plans_table(rows: list) -> str:
 
 
 def verdicts_table(rows: list) -> str:
-    """Markdown."""
+    """Returns the table of verdicts in Markdown."""
     lines = ["| change | rate moved | predicted | right |", "|---|---|---|---|"]
     lines += [
         f"| {row['change']} | x {row['moved']:.2f} | x {row['predicted']:.2f} | {'yes' if row['right'] else 'no'} |"

@@ -51,7 +51,7 @@ SERVERS = (
 
 
 def configuration() -> dict:
-    """What the numbers belong to."""
+    """Returns what the figures were measured on: time, commit, processor, and the like."""
     commit = subprocess.run(
         ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
     ).stdout.strip()
@@ -171,7 +171,7 @@ def database_plan() -> dict:
 
 
 def accuracy() -> list[dict]:
-    """Every verdict of every study."""
+    """Returns every verdict of every study."""
     rows = []
     for study in headrace.list_studies():
         for verdict in headrace.run_study(study.name).verdicts:
@@ -316,7 +316,7 @@ def main() -> int:
     (out / "latest.json").write_text(json.dumps(results, indent=1, default=str))
     for program, *arguments in SERVERS:
         print(f"{program} ...", file=sys.stderr)
-        # What is not within its bar is in its table; the others are to be seen all the same.
+        # A program that misses its bar says so in its table; the others run all the same.
         subprocess.run([sys.executable, str(HERE / program), *arguments], check=False)
     return 0
 

@@ -1,8 +1,8 @@
 """A fleet made from a seed, whose demand is known: inventory, and points as CloudWatch would show.
 
-Each volume has an office, evening, flat, batch or bursty demand, mostly far below what was bought, some
-above it. What is delivered, and its credits, queue and exceeded checks, come from the model's
-interval form: what is judged with such a fleet is the method that reads them, not the model.
+Each volume has an office, evening, flat, batch or bursty demand, mostly far below what was bought,
+some above it. Delivered I/Os, credits, queue and exceeded checks come from the model's interval
+form: such a fleet judges the method that reads them, not the model.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _volume(draw: np.random.Generator, days: int, grain_s: float) -> tuple[dict,
 
 
 def _points(name: str, kind: str, asked: list[np.ndarray], rows: dict[str, bytes], grain_s: float) -> pl.DataFrame:
-    """What CloudWatch would show: what was delivered, not what was asked."""
+    """Returns the points that CloudWatch would show: what was delivered, not what was asked."""
     balance, throttled, queue = (np.frombuffer(rows[column]) for column in ("balance_percent", "throttled_s", "queue"))
     total = asked[1] + asked[2]
     # Delivered in a period: what was asked in it, and what waits less at its end than at its start.

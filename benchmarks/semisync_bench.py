@@ -1,4 +1,4 @@
-"""What semi-sync costs a source, predicted from its runs without it and the configuration alone.
+"""Cost of semi-sync for a source, predicted from its runs without it and the configuration alone.
 
     python benchmarks/semisync_bench.py [--flavor mariadb|mysql] [--cells N] [--draw SEED] [--results FILE] [--quiet-lock FILE]
 
@@ -149,7 +149,7 @@ class Pair:
         return self.round_trip(port)
 
     def round_trip(self, port: int | None) -> float:
-        """Median answer to an empty statement, ms."""
+        """Returns the median answer to an empty statement, ms."""
         address = replace(self.source.server.address(tcp=True), port=port)
         found = []
         with connect(address, 10.0) as connection, connection.cursor() as cursor:
@@ -160,7 +160,7 @@ class Pair:
         return statistics.median(found)
 
     def run(self, clients: int, seconds: int, store: Path | str, name: str | None = None):
-        """The load on the source."""
+        """Runs the load on the source."""
         load = self.source.load
         return run(
             load.benchmark,
@@ -256,7 +256,7 @@ def measured(pair: Pair, cell: SemiSyncCell, workload: TransactionWorkload, repl
 
 
 def table(rows: list[dict]) -> str:
-    """Markdown."""
+    """Returns the table in Markdown."""
     lines = ["| clients, round trip, relay log, replica, wait point | tps | predicted | without |", "|---|---|---|---|"]
     lines += [
         f"| {one['words']} | {one['tps']:.0f} | {one['predicted_tps']:.0f} ({one['error_percent']:+.0f} %) | "

@@ -1,4 +1,4 @@
-"""The same closed loop on a gp2 volume as a plain SimPy program: what one would write without
+"""A closed loop on a gp2 volume as a plain SimPy program: the program that one would write without
 Headrace.
 
 Sixteen clients, each: wait for a token of the burst cap, for a credit, for the volume's own

@@ -44,7 +44,7 @@ GIB = 2  # that are copied (a guess: more than a second of any disk, little enou
 RECORDS = 10_000  # volumes and snapshots on record, as the project's bar says
 REPETITIONS = 3  # a guess
 BLOCK = 512 << 10  # of a snapshot
-# Of the blocks, written again before an incremental snapshot.
+# Shares of the blocks that are written again before an incremental snapshot.
 CHANGED = (0.01, 0.1)
 # Up to the largest gp3, less one GiB: the largest file of ext4 is a little smaller than 16 TiB.
 RESTORED_GIB = (1, 64, 1024, 16_383)
@@ -75,7 +75,7 @@ def volume(lab: Lab, spec: str, unpaced: bool = False, **more) -> Iterator[tuple
 
 
 def fill(device: str, gib: float) -> None:
-    """Random bytes, as those of a database look to a disk."""
+    """Writes random bytes, which look to a disk as those of a database do."""
     words = ["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"count={int(gib * 1024)}", "oflag=direct"]
     subprocess.run(words, check=True, capture_output=True)
 
@@ -193,7 +193,7 @@ def cold_reads(device: str) -> Iterator[float]:
 
 
 def incremental(lab: Lab, gib: float) -> list[dict]:
-    """What a second snapshot costs: only the blocks written since the first."""
+    """Measures a second snapshot, which stores only the blocks written since the first."""
     rows = []
     blocks = int(gib * (1 << 30)) // BLOCK
     with volume(lab, f"gp3:{int(gib) + 1}", unpaced=True) as (made, device):
@@ -259,7 +259,7 @@ def encryption(lab: Lab) -> dict:
 
 
 def run(gib: float = GIB, records: int = RECORDS) -> dict:
-    """All figures, or why there are none."""
+    """Returns all figures, or the reason why there are none."""
     why = lab_bench.missing()
     if why:
         return {"missing": why}
@@ -286,7 +286,7 @@ def run(gib: float = GIB, records: int = RECORDS) -> dict:
 
 
 def show(console: Console, found: dict) -> None:
-    """The tables, each bar next to what was seen."""
+    """Shows the tables, each bar next to what was seen."""
     if "missing" in found:
         console.print(found["missing"])
         return

@@ -1,5 +1,5 @@
-"""What `headrace watch` costs a server: throughput of one run of sysbench while a watch goes on and while it is stopped,
-in short windows that alternate.
+"""Cost of `headrace watch` for a server: throughput of one run of sysbench while a watch goes on
+and while it is stopped, in short windows that alternate.
 
     python benchmarks/watch_cost.py [--seconds S] [--watches N]
 
@@ -71,7 +71,7 @@ class Watch:
         os.kill(self.process.pid, number)
 
     def cpu_s(self) -> float:
-        """Processor time of all its threads, s."""
+        """Returns the processor time of all its threads, s."""
         folder = Path(f"/proc/{self.process.pid}/task")
         return sum(int((task / "schedstat").read_text().split()[0]) for task in folder.iterdir()) / 1e9
 
@@ -119,13 +119,14 @@ def windows(server: Server, watches: list[Watch], count: int) -> tuple[list[dict
 
 
 def losses(found: list[dict], watches: int) -> list[float]:
-    """Of each pair of neighbours, what one watch took, %; negative: faster with it."""
+    """Returns the throughput that one watch took, %, for each pair of neighbouring windows;
+    negative: faster with it."""
     pairs = zip(found[::2], found[1::2], strict=True)
     return [100.0 / watches * math.log(two["tps"] / one["tps"]) * (1 if one["on"] else -1) for one, two in pairs]
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
-    """The median and its bootstrap interval."""
+    """Returns the median and its bootstrap interval."""
     chance = random.Random(1)
     medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
     low, high = (medians[int(share * (RESAMPLES - 1))] for share in ((1 - SHARE / 100) / 2, (1 + SHARE / 100) / 2))

@@ -70,7 +70,7 @@ CODE = re.compile(
 
 
 def snake(name: str) -> str:
-    """`DescribeVolumeStatus` as boto3 names it."""
+    """Returns the name of an operation in boto3, such as `describe_volume_status`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -94,20 +94,21 @@ def functions() -> tuple[tuple[str, str], ...]:
 
 
 def names_of(operation: str) -> re.Pattern[str]:
-    """How clients name an operation: CreateVolume, create_volume, create-volume."""
+    """Returns a pattern of the names that clients use for an operation: CreateVolume,
+    create_volume, create-volume."""
     words = snake(operation)
     return re.compile(rf"\b({operation}|{words}|{words.replace('_', '-')})\b")
 
 
 @cache
 def tests_of(operation: str) -> tuple[tuple[str, str], ...]:
-    """The functions that use an operation."""
+    """Returns the functions that use an operation."""
     pattern = names_of(operation)
     return tuple(one for one in functions() if pattern.search(one[1]))
 
 
 def shown_by(operation: str, parameter: str) -> str:
-    """The first function that uses an operation with a parameter."""
+    """Returns the first function that uses an operation with a parameter."""
     pattern = names_of(parameter)
     return next((place for place, text in tests_of(operation) if pattern.search(text)), "")
 
@@ -172,7 +173,7 @@ def errors_of(served: Served) -> dict[str, str]:
 
 
 def rows(served: Served) -> Iterator[str]:
-    """A row for each parameter."""
+    """Yields a row of the table for each parameter."""
     operation = served.operation
     for name in sorted(operation.input.members):
         below = {path: why for path, why in served.refused.items() if path.partition(".")[0] == name}
@@ -185,7 +186,7 @@ def rows(served: Served) -> Iterator[str]:
 
 
 def section(served: Served) -> Iterator[str]:
-    """A call."""
+    """Returns the section of the page about a call."""
     name = served.operation.name
     doc = (served.handler.__doc__ or "").split("\n\n")[0]
     yield f"### {name}\n\n{' '.join(doc.split())}\n"
@@ -203,7 +204,7 @@ def section(served: Served) -> Iterator[str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     parts = [HEAD]
     served = handling.load()
     for name in SERVICES:

@@ -39,13 +39,14 @@ LINK = re.compile(r"(\]\()([^()\s]+)(\))")
 
 
 def slug(heading: str, separator: str = "-") -> str:
-    """The anchor that GitHub gives to a heading: lower case, punctuation left out, spaces as hyphens."""
+    """Returns the anchor that GitHub gives to a heading: lower case, punctuation left out, spaces
+    as hyphens."""
     words = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
     return re.sub(r"[^\w\- ]", "", words.strip().lower()).replace(" ", separator)
 
 
 def pages() -> list[str]:
-    """The pages of the site, as paths from the top folder."""
+    """Returns the pages of the site, as paths from the top folder."""
     listed = subprocess.run(["git", "ls-files", "docs/*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [*TOP, *sorted(listed.stdout.splitlines())]
 
@@ -105,14 +106,15 @@ def stylesheet() -> str:
 
 
 def title_of(page: str) -> str:
-    """The heading of a page."""
+    """Returns the heading of a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
     found = re.search(r"^# (.+)$", text, re.MULTILINE)
     return re.sub(r"`", "", found[1]) if found else page
 
 
 def navigation(named: list[str]) -> list[dict]:
-    """The menu: the first pages in the order in which they are read, all others by their titles."""
+    """Returns the menu: the first pages in the order in which they are read, all others by their
+    titles."""
 
     def group(prefix: str, first: tuple[str, ...] = ()) -> list[dict]:
         rest = sorted(page for page in named if page.startswith(prefix) and page not in first)

@@ -5,9 +5,10 @@ Run by hand when an operation is added or botocore's model of one is to be follo
     python packaging/prune_models.py
 
 Needs botocore, which nothing else of the package does: the pruned models lie in the package as
-`headrace/api/models/SERVICE.json`, with botocore's licence and notice. What is dropped is
-documentation (but for the names of filters, which stand nowhere else), and shapes that no served operation reaches; names of all other operations stay, so
-that a call that AWS has and the lab has not is told from one that does not exist.
+`headrace/api/models/SERVICE.json`, with botocore's licence and notice. The dropped parts are
+documentation (but for the names of filters, which stand nowhere else), and shapes that no served
+operation reaches; names of all other operations stay, so that a call that AWS has and the lab has
+not is told from one that does not exist.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ METADATA = (
 
 
 def model(service: str) -> dict:
-    """botocore's newest model of a service."""
+    """Returns botocore's newest model of a service."""
     folder = max((Path(botocore.__file__).parent / "data" / service).iterdir())
     return json.loads(gzip.decompress((folder / "service-2.json.gz").read_bytes()))
 
 
 def without_prose(node: object) -> object:
-    """The same without documentation. Names of members are data, and stay whatever they are."""
+    """Returns a service model without its documentation. Names of members are data, and stay even
+    if they are called documentation."""
     if isinstance(node, list):
         return [without_prose(item) for item in node]
     if not isinstance(node, dict):
@@ -68,8 +70,8 @@ def filters(whole: dict, operation: str) -> list[str]:
 
 
 def prune(service: str, served: list[str]) -> dict:
-    """What the api needs of a service: its served operations, the shapes they reach, the names of
-    the others.
+    """Cuts the part that the endpoint needs out of a service: its served operations, the shapes
+    they reach, the names of the others.
     """
     whole = model(service)
     operations = {name: without_prose(whole["operations"][name]) for name in sorted(served)}

@@ -38,6 +38,27 @@ PHRASES = {
     r"\b(is|are) (not )?spoken\b": "supported",
     r"\bthe quickest\b": "the fastest",
 }
+# Words with which no docstring, comment or text begins: a sentence that begins with one of them has no
+# subject that a reader could know. Write the noun ("Time that ...", "True if ...") or the verb.
+OPENINGS = re.compile(r"(?:Of|As|Its|What|Whatever|Whether|How|Who|Whose|Whom|Where|Which|That|The same)\b")
+# Folders and files of Python that still have such openings. The list may only shrink.
+OPENINGS_EXEMPT = (
+    "python/headrace/api",
+    "python/headrace/calibration",
+    "python/headrace/observe",
+    "python/headrace/operate",
+    "python/headrace/planner",
+    "python/headrace/report",
+    "python/headrace/servers/failover",
+    "python/headrace/servers/topology",
+    "python/headrace/studies",
+    "python/headrace/ui",
+    "benchmarks/unseen_runs.py",
+    "tests/unit/calibration",
+    "tests/unit/planner",
+    "tests/unit/servers/failover",
+    "tests/unit/ui",
+)
 # Most texts have none of them: one look instead of twelve.
 ANY_PHRASE = re.compile("|".join(PHRASES))
 
@@ -115,12 +136,12 @@ def facts_without_source() -> list[str]:
 # Each check looks at the files again; a tree is of some thousand nodes, so not all are kept.
 @lru_cache(maxsize=4)
 def nodes_of(source: str) -> list[ast.AST]:
-    """All nodes of a module, itself first."""
+    """Returns all nodes of a module, itself first."""
     return list(ast.walk(ast.parse(source)))
 
 
 def texts_of_python(source: str) -> Iterator[tuple[int, str]]:
-    """String literals, the plain parts of f-strings and comments, each with its line."""
+    """Yields string literals, the plain parts of f-strings and comments, each with its line."""
     for node in nodes_of(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
@@ -186,6 +207,53 @@ def riddles(path: Path) -> list[str]:
             if match:
                 found.append(f"{path.relative_to(ROOT)}:{number}: plain English: {match[0]!r}; write: {instead}")
     return found
+
+
+def beginnings_of(source: str, messages: bool) -> Iterator[tuple[int, str]]:
+    """Yields docstrings, comments at their first line, and with `messages` all other texts of some words
+    (an f-string by its first part), each with its line."""
+    inside, docstrings = set(), set()
+    for node in nodes_of(source):
+        if isinstance(node, ast.JoinedStr):
+            inside |= {id(part) for part in node.values[1:]}
+        elif isinstance(node, ast.Expr):
+            docstrings.add(id(node.value))
+        elif not (isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value):
+            continue
+        elif id(node) in docstrings or (messages and id(node) not in inside):
+            yield node.lineno, node.value.lstrip()
+    lines, comments = source.splitlines(), dict(comments_of(source))
+    for number, text in comments.items():
+        alone = [line.strip().startswith("#") for line in lines[max(0, number - 2) : number]]
+        if number - 1 not in comments or not all(alone):
+            yield number, text
+
+
+def openings(path: Path) -> list[str]:
+    """Returns the texts of a Python file that begin with a word of OPENINGS. A generated file is corrected
+    at its source; messages count in the package alone, because tests quote them."""
+    source, messages = path.read_text(), path.is_relative_to(ROOT / "python")
+    if "Generated from" in source[:500]:
+        return []
+    return [
+        f"{path.relative_to(ROOT)}:{number}: begins with {match[0]!r}: write the noun or the verb: {text[:60]!r}"
+        for number, text in beginnings_of(source, messages)
+        if (match := OPENINGS.match(text))
+    ]
+
+
+def complaints_of_openings() -> list[str]:
+    """Returns the openings outside the exempt places, and the exempt places that need to be so no longer."""
+    wrong, exempt = [], dict.fromkeys(OPENINGS_EXEMPT, 0)
+    for path in tracked(".py"):
+        found = openings(path)
+        place = next((name for name in OPENINGS_EXEMPT if path.is_relative_to(ROOT / name)), None)
+        if place is None:
+            wrong += found
+        else:
+            exempt[place] += len(found)
+    stale = [name for name, count in exempt.items() if not count]
+    return wrong + [f"tests/tidy.py: {name} has no such openings: take it off OPENINGS_EXEMPT" for name in stale]
 
 
 def wide_prose(path: Path) -> list[str]:
@@ -254,7 +322,7 @@ def laid_out_by_hand(path: Path) -> list[str]:
 
 
 def complaints() -> list[str]:
-    wrong = facts_without_source()
+    wrong = facts_without_source() + complaints_of_openings()
     for path in tracked(".rs"):
         if not path.relative_to(ROOT).as_posix().startswith(OPENINGS_IN):
             wrong += riddles_of_rust(path)

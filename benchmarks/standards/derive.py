@@ -2,10 +2,11 @@
 
     python benchmarks/standards/derive.py --core-speed 3.4 --source ID ROWS.csv... data/mysql/standards.csv
 
-A transaction costs the sum of its statements. The costs that fit all cases best (non-negative least squares of relative errors) are
-written, and how far the cases lie from their sums is printed. Of a case that was measured several times the least processor time counts:
-what else runs on the host, and on the other threads of its cores, only adds to it. So it is the time on a core by itself. `--core-speed`: GHz x work per clock of the machine that measured
-(data/processors.csv).
+A transaction costs the sum of its statements. The costs that fit all cases best (non-negative least
+squares of relative errors) are written, and how far the cases lie from their sums is printed. The
+least processor time counts of a case that was measured several times: other work on the host, and
+on the other threads of its cores, only adds to it. So it is the time on a core by itself.
+`--core-speed`: GHz x work per clock of the machine that measured (data/processors.csv).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a transaction of the standard workloads consumes on real servers, counted on servers of its own, in memory.
+"""Consumption of a transaction of the standard workloads, counted on real servers: on servers of
+its own, in memory.
 
     python benchmarks/standards/measure.py --results FILE.csv [--servers mariadb mysql myrocks] [--cases NAME ...] [--events 4000]
 
@@ -177,7 +178,7 @@ class Scratch:
         self.process.wait()
 
     def processor_ms(self) -> float:
-        """Processor time of the server so far, user and system, ms."""
+        """Returns the processor time of the server so far, user and system, ms."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return 1e3 * (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -308,7 +309,7 @@ def scratch(name: str, pool_mib: int) -> Iterator[Scratch]:
 
 
 def processor() -> str:
-    """The name of this machine's processor, its model number and clock."""
+    """Returns the name of this machine's processor, its model number and clock."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     fields = dict([part.strip() for part in line.split(":", 1)] for line in lines if ":" in line)
     return f"{fields.get('model name', 'unknown')}, model {fields.get('model', '?')}, {fields.get('cpu MHz', '?')} MHz"
@@ -316,7 +317,7 @@ def processor() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="What a transaction of the standard workloads consumes on real servers."
+        description="Measure the consumption of a transaction of the standard workloads on real servers."
     )
     parser.add_argument("--results", type=Path, required=True, help="file that rows are added to")
     parser.add_argument("--servers", nargs="+", choices=[*SERVERS], default=[*SERVERS], help="which servers (all)")

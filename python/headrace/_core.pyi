@@ -1,4 +1,4 @@
-"""What `headrace._core`, the Rust crates as Python sees them, exports: crates/py/src. Dates are ISO texts; errors are CoreError with value, rule, source and hint as `args`.
+"""Exports of `headrace._core`, the Rust crates as Python sees them: crates/py/src. Dates are ISO texts; errors are CoreError with value, rule, source and hint as `args`.
 
 The answers' types stand for annotations only: at run time they are plain dicts, lists and numbers. tests/unit/house/test_core_stub.py holds names, parameters and answers against the module.
 """

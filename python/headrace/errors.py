@@ -37,7 +37,7 @@ class HeadraceError(Exception):
         self.kind = kind
 
     def __str__(self) -> str:
-        """`VALUE: RULE (SOURCE). HINT`, leaving out what is empty."""
+        """Returns `VALUE: RULE (SOURCE). HINT`, leaving out what is empty."""
         text = f"{self.value}: {self.rule}"
         if self.source:
             text += f" ({self.source})"
@@ -55,7 +55,7 @@ class HeadraceError(Exception):
 
 
 class InputError(HeadraceError):
-    """What was typed or read breaks a rule. Exit code 2."""
+    """A value that was typed or read breaks a rule. Exit code 2."""
 
 
 class CouldNotRun(HeadraceError):

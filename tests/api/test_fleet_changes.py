@@ -29,7 +29,7 @@ def inventory(lab: AwsLab) -> FleetInventory:
 
 
 def shown(lab: AwsLab) -> dict[str, str]:
-    """What there is, by boto3, which is faster than the CLI."""
+    """Returns the volumes that exist, by boto3, which is faster than the CLI."""
     volumes = lab.client("ec2").describe_volumes()["Volumes"]
     return {one.id: one.notation for one in inventory_json(json.loads(json.dumps(volumes, default=str))).volumes}
 
@@ -84,7 +84,8 @@ def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
         ec2.modify_volume(VolumeId=volume, Size=size)
     now = datetime.now(UTC)
     recent = tuple(now - timedelta(hours=hours) for hours in (20, 10, 1))
-    # As if the plan had been made after the change; the start of the latest EC2 tells by itself.
+    # The plans read as if they had come after the change; the start of the latest modification
+    # comes from EC2 itself.
     changes = [
         replace(
             change,

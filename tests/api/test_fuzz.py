@@ -28,7 +28,8 @@ GROWTH_BYTES = 64 << 20
 
 
 def signed(name: str, incoming: Incoming, region: str) -> Incoming:
-    """As botocore signs it: what comes of the mischief is read, and not only refused for its signature."""
+    """Signs a request with botocore, so that the mischief is read, and not only refused for its
+    signature."""
     url = f"http://127.0.0.1:9465{incoming.path}" + (f"?{incoming.query}" if incoming.query else "")
     request = AWSRequest(incoming.method, url, data=incoming.body, headers=incoming.headers)
     SigV4Auth(KEY, service(name).signing_name, region).add_auth(request)

@@ -29,7 +29,7 @@ def test_the_guide(labs, tmp_path):
     programs, port = tmp_path / "bin", free_port()
     programs.mkdir()
     lab = programs / "headrace"
-    # Its lab has ports of its own: another lab may have the usual ones.
+    # The lab of the guide has ports of its own: another lab may have the usual ones.
     lab.write_text(
         f'#!/bin/bash\n[ "$1 $2" = "lab up" ] && set -- "$@" --metrics-port 0 --api-port {port}\n'
         f'exec {sys.executable} -m headrace "$@"\n'
@@ -70,7 +70,7 @@ def test_the_guide(labs, tmp_path):
 
 
 def test_addresses_of_the_guide_are_the_usual_one():
-    """What cannot be run here at least names the port that the lab has."""
+    """An example that cannot run here at least names the port that the lab has."""
     from headrace.lab.place import API_PORT
 
     ports = set(re.findall(r"http://127\.0\.0\.1:(\d+)", PAGE.read_text()))

@@ -190,8 +190,8 @@ def test_nothing_acknowledged_is_lost_however_often_it_is_killed(labs):
 
 
 class FailingLoad(Load):
-    """The same while the object store of the snapshots fails. A snapshot may end in an error then;
-    one that is completed restores to its instant.
+    """Load that goes on while the object store of the snapshots fails. A snapshot may end in an
+    error then; one that is completed restores to its instant.
     """
 
     def __init__(self, aws: AwsLab, store: FailingS3, seed: int) -> None:
@@ -294,7 +294,7 @@ def test_an_object_store_that_fails_while_everything_is_killed(labs, monkeypatch
                 load.check_snapshots()
         load.check_lying()
         load.check_away()
-        # What was deleted, failed or was killed leaves nothing in the store.
+        # A snapshot that was deleted, failed or was killed leaves nothing in the store.
         until(lambda: sorted(store.objects), lambda names: not names, "objects")
         print(f"{load.completed} completed, {load.failed} failed, {load.unread} could not be read; faults {store.seen}")
         assert load.completed > 0

@@ -1,5 +1,6 @@
-"""What clients read that are sent to a lab for a service it does not have, and a lab of no instance type.
-Clients and policies as they are: boto3, the aws cli, and what Cloud Custodian sends.
+"""Answers to clients that ask a lab for a service it does not have, and answers of a lab without an
+instance type. Clients and policies are the real ones: boto3, the aws cli, and requests that Cloud
+Custodian sends.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def test_an_instance_always_has_a_type_that_exists(shared: AwsLab):
     assert known["Hypervisor"] == "nitro" and known["ProcessorInfo"]["SupportedArchitectures"] == ["x86_64"]
     attribute = ec2.describe_instance_attribute(InstanceId=shared.instance, Attribute="instanceType")
     assert attribute["InstanceType"]["Value"] == instance["InstanceType"]
-    # Its limits are not imposed: the lab has none.
+    # The instance's limits are not imposed: the lab has none.
     assert shared.lab.status()["instance_type"] is None
 
 

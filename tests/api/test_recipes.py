@@ -1,5 +1,5 @@
-"""What people do with volumes on AWS, done with the lab by the same programs: the aws cli, boto3,
-the SDKs for Go and JavaScript, the calls of Terraform and of the CSI driver; and what they do with
+"""Recipes for volumes on AWS, followed on the lab with the same programs: the aws cli, boto3, the
+SDKs for Go and JavaScript, the calls of Terraform and of the CSI driver; and what they do with
 databases on them.
 """
 

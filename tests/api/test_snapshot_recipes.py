@@ -1,5 +1,6 @@
-"""What people do with snapshots, done with the lab: by Terraform's and the CSI driver's calls, on a
-schedule with retention, to a second lab, and after the first one is gone. Bytes are compared, always.
+"""Recipes for snapshots, followed on the lab: by Terraform's and the CSI driver's calls, on a
+schedule with retention, to a second lab, and after the first one is gone. Bytes are compared,
+always.
 """
 
 from __future__ import annotations

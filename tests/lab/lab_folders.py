@@ -178,7 +178,7 @@ def call_as_nobody(lines: Sequence[str]) -> list[tuple[str, int, str]]:
     return [(line, code, said) for line, code, said in found]
 
 
-# What is written to a volume and looked for on it, on one sector of 4 KiB at 1 MiB.
+# Content that is written to a volume and looked for on it, on one sector of 4 KiB at 1 MiB.
 MARK = b"headrace wrote this before the copy."
 SECTOR = MARK.ljust(4096, b".")
 SECTOR_AT = 1 << 20

@@ -124,7 +124,7 @@ def test_a_cut_journal_loses_its_last_record_alone(labs, cut):
     for name in ("a", "b", "c"):
         lab.create("gp3:8", name=name)
     journal = folder / "journal"
-    # That a volume is ready is written down a moment after the answer: a start would find it out.
+    # The journal says that a volume is ready a moment after the answer: a start would find it out.
     wait_until(lambda: records(journal).count(b'"volume-ready"') == 3, "three volumes that are ready in the journal")
     lab.close()
     kill(folder)

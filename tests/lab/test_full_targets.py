@@ -79,7 +79,7 @@ def test_a_record_without_room_ends_and_the_volume_goes_on(lab, headrace, tmp_pa
         filler = fill(place)
 
         def is_broken() -> bool:
-            # What is left of a page of the record's disk holds some hundred decisions.
+            # The rest of a page of the record's disk holds some hundred decisions.
             write_mark(device)
             return bool((lab.status()["recording"] or {}).get("broken"))
 

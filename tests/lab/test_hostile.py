@@ -35,7 +35,7 @@ def connect(lab) -> socket.socket:
 
 
 def answer_to(lab, line: bytes) -> dict | None:
-    """What the daemon says to a line; None where it closes the connection."""
+    """Returns the daemon's answer to a line; None if it closes the connection."""
     with connect(lab) as made, contextlib.suppress(ConnectionResetError, BrokenPipeError):
         made.sendall(line + b"\n")
         data = b""

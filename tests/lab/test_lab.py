@@ -107,7 +107,7 @@ def test_up_status_down(labs):
     assert doctor.daemon_of(doctor.Machine(), folder) is None
     run("lab", "status", code=3)
     assert not os.path.ismount(folder / "mnt")
-    # What is not said again stays as it was.
+    # A setting that is not given again stays.
     run("lab", "up", "--metrics-port", "0", "--api-port", "0")
     assert json.loads(run("lab", "status", "--output", "json").stdout)["instance_type"] == "m5.2xlarge"
     run("lab", "down")

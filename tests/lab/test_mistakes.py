@@ -303,7 +303,8 @@ def test_what_is_given_twice_changes_nothing(real_lab: Lab, tmp_path):
 
 
 def state(lab: Lab) -> list[object]:
-    """What the commands of TWICE could change: keys, volumes with tags and members, snapshots."""
+    """Returns everything that the commands of TWICE could change: keys, volumes with tags and
+    members, snapshots."""
     volumes = [
         (one["id"], one["state"], one["tags"], [each["state"] for each in one["members"]]) for one in lab.volumes()
     ]
@@ -311,10 +312,11 @@ def state(lab: Lab) -> list[object]:
 
 
 def test_without_the_privilege_every_command_of_a_lab_says_so(real_lab: Lab, tmp_path):
-    """As the user `nobody`, in a child of this process. He may reach the folder that he works in, as after a test that
-    made its own folder readable, and not list it."""
+    """The commands run as the user `nobody`, in a child of this process. He may reach the folder
+    that he works in, as after a test that made its own folder readable, and not list it."""
     make_reachable(tmp_path.parent)
-    # As root first, whatever they answer: their modules are loaded, which `nobody` may not be able to read.
+    # The commands run as root first, and their answers do not matter: their modules are loaded,
+    # which `nobody` may not be able to read.
     for line in LAB_COMMANDS[1:]:
         call(line)
     before = state(real_lab)
@@ -376,7 +378,7 @@ def test_the_volume_of_a_server_is_not_deleted_beside_it(real_lab: Lab):
     folder.mkdir(parents=True)
     code, said = call(f"volume delete {volume} --yes")
     assert code == 2 and "is a volume of the server shop" in said and "headrace mysql destroy shop" in said
-    # Of a server that is gone it is a volume like any other.
+    # A volume of a server that is gone is a volume like any other.
     shutil.rmtree(folder)
     assert call(f"volume delete {volume} --yes")[0] == 0
 

@@ -121,7 +121,7 @@ class Writer(threading.Thread):
             self.failed = error
 
     def newest(self, index: int, at_most: int) -> list[int]:
-        """What each slot holds after that number was written."""
+        """Returns the number that each slot holds after `at_most` was written."""
         slots = [0] * self.slots
         for number, slot in self.written[index]:
             if number <= at_most:
@@ -139,7 +139,7 @@ def check_instant(writer: Writer, index: int, found: list[int], before: int, aft
     way, so the newest number in them is that moment.
     """
     newest = max(found)
-    # What was answered before the call is in it; a write may be in it that was under way.
+    # A write that was answered before the call is in the snapshot; one that was under way may be.
     assert before <= max(newest, before) <= after + 1
     moment = max(newest, before)
     assert found == writer.newest(index, moment)
@@ -453,7 +453,7 @@ def test_copies_under_load_have_the_bytes_of_their_instant(labs):
             for name, before, after in taken:
                 with device(lab, name) as copy:
                     moments.append(check_instant(writer, 0, held(copy, slots), before, after))
-                    # What is written to a copy is not written to its source.
+                    # A write to a copy does not reach its source.
                     copy.write(0, numbered(1, 9))
                     assert number_in(db.read(0)) == writer.newest(0, writer.last + 1)[0]
             assert moments == sorted(moments)

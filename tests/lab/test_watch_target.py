@@ -47,7 +47,8 @@ def load(device: str, *options: str, seconds: int) -> subprocess.Popen:
 
 
 def ended(rows: list[dict], left_of, level_of) -> list[tuple[float, float]]:
-    """Of each second before the balance was empty: what was said, and what was true."""
+    """Returns, for each second before the balance was empty, the time left as it was told and as it
+    was, s."""
     # A row that comes late has no balance.
     known = [row for row in rows if level_of(row) is not None]
     empty = next((row["t_unix"] for row in known if level_of(row) <= 1e-4), None)
@@ -152,7 +153,7 @@ class OnTerminal:
         fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def until(self, words: str, seconds: float = 30.0) -> str:
-        """What is written from now on until these words come."""
+        """Returns the output from now on until some words come."""
         deadline = time.monotonic() + seconds
         while words not in self._unread:
             left = deadline - time.monotonic()
@@ -167,7 +168,7 @@ class OnTerminal:
         os.write(self.ours, keys.encode())
 
     def rest(self) -> str:
-        """What it writes until it ends."""
+        """Returns the output until the program ends."""
         seen, self._unread = self._unread, ""
         while True:
             ready = select.select([self.ours], [], [], 0.2)[0]

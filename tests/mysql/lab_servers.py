@@ -55,8 +55,8 @@ def sql(server: Server, *statements: str, tcp: bool = False, timeout_s: float = 
 
 
 def left_of(lab: Lab, name: str) -> list[str]:
-    """What there still is of a server: volumes, mounts, processes, folders. Nothing, when it was
-    taken back whole."""
+    """Returns everything that still exists of a server: volumes, mounts, processes, folders. It is
+    empty for a server that was removed whole."""
     where = record.server_paths(record.data_dir_of(lab), name)
     found = [f"volume {one}" for one in volumes.left_by(lab, name)]
     mounts = Path("/proc/self/mountinfo").read_text()

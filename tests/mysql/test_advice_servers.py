@@ -147,7 +147,7 @@ def mysql(folders, mysql_program):
 
 
 def holds(values: dict[str, str], found) -> list[str]:
-    """What of the active advice a running server does not have."""
+    """Returns the active advice that a running server does not follow, in words."""
     wrong = []
     for item in found:
         if not item.active:

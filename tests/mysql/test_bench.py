@@ -390,7 +390,7 @@ def test_a_full_folder_leaves_no_half_data(load, tmp_path):
         assert list(place.iterdir()) == [filler]
         filler.unlink()
         with pytest.raises(CouldNotRun, match="No space left on device|[Nn]o space|is the disk full|write failed"):
-            # What is said comes between the look at the room and the first byte.
+            # The message comes between the look at the room and the first byte.
             prepare(load, target, threads=1, say=lambda text: fill(place, left=32 << 20) and None)
         assert list(place.iterdir()) == [filler]
         filler.unlink()

@@ -298,7 +298,7 @@ def test_one_statement_a_second_and_nothing_but_reading(live, tmp_path):
     # A server that did nothing makes no run, and the samples are kept.
     with pytest.raises(InputError, match="grows in the whole file") as caught:
         report(captured, "json", None, None)
-    assert "What was sampled is in" in caught.value.hint and captured.description.exists()
+    assert "The samples are in" in caught.value.hint and captured.description.exists()
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_without_the_privilege_it_says_which_folder(tmp_path, monkeypatch, silen
         patched.setenv("HEADRACE_SERVERS", "/dev/null/servers")
         assert call(LINE)[0] == 3
     [(_, code, said)] = call_as_nobody([LINE])
-    # Where it may not even look, it cannot know whether a server is there.
+    # A user who may not even look cannot know whether a server is there.
     words = "cannot be written" if mode == 0o755 else "cannot be used"
     assert code == 3 and f"{owned}/servers: {words}: Permission denied" in said, said
     assert ("Run it with sudo" in said or mode == 0o700) and list(owned.iterdir()) == []

@@ -31,7 +31,8 @@ def small_request():
 
 
 def left(folder: Path, maker: int) -> list[str]:
-    """What a proof that the process `maker` made should have removed. Other tests have labs of their own in memory."""
+    """Returns everything that a proof of the process `maker` should have removed. Other tests have
+    labs of their own in memory."""
     mounts = Path("/proc/self/mountinfo").read_text()
     in_memory = scratch.MEMORY.glob(f"{scratch.PREFIX}{maker}-*")
     return [str(path) for path in (*folder.glob("hr-lab-*"), *in_memory) if path.exists()] + [
@@ -40,7 +41,8 @@ def left(folder: Path, maker: int) -> list[str]:
 
 
 def test_a_proof_from_plan_to_verdict(tmp_path, monkeypatch):
-    # As short as runs may be: a test of the parts, not of the accuracy (benchmarks/prove_accuracy.py).
+    # The runs are as short as they may be: this tests the parts, not the accuracy
+    # (benchmarks/prove_accuracy.py).
     monkeypatch.setattr(times, "MOST_S", 12)
     said = []
     made = prove(small_request(), minutes=2.0, folder=tmp_path, progress=lambda share, what: said.append((share, what)))

@@ -26,8 +26,8 @@ from headrace.lab import NoLab
 from ledger import Ledger
 
 CRASHES = int(os.environ.get("CRASHES", "1"))
-# As the manuals have it for InnoDB with replication: nothing that was acknowledged may be lost
-# ("innodb_flush_log_at_trx_commit", "sync_binlog").
+# Durable settings by the manuals, for InnoDB with replication: nothing that was acknowledged may be
+# lost ("innodb_flush_log_at_trx_commit", "sync_binlog").
 DURABLE = {
     "innodb": {
         "innodb_flush_log_at_trx_commit": "1",
@@ -81,8 +81,8 @@ def crash_of_the_daemon(labs, lab, server, chance):
 
 
 def power_cut(labs, lab, server, chance):
-    """Of all its volumes at once: the machine's. Acknowledgements after the first are not
-    counted."""
+    """Cuts the power of all volumes of the server at once, as of a machine. Acknowledgements after
+    the first cut are not counted."""
     seeds = {volume: chance.randrange(2**63) for volume in (server.data_volume, server.log_volume) if volume}
     faults = [lab.fault(volume, "power-cut", in_s=CUT_AFTER_S, seed=seed) for volume, seed in seeds.items()]
     first = min(datetime.fromisoformat(fault["starts_at"]).timestamp() for fault in faults)

@@ -117,7 +117,7 @@ def test_a_server_is_no_root_and_its_password_is_nowhere_to_be_seen(server):
     assert password not in str(server.as_dict()) + repr(server) + repr(server.address()) + server.address().label
     for path in (server.log, server.folder / "server.json", server.config_file):
         assert password not in path.read_text()
-    # Its initial statements are gone, and not in the binary log.
+    # The server's initial statements are gone, and not in the binary log.
     assert not (server.socket.parent / "init.sql").exists()
     binlogs = (server.datadir.parent / "log").glob("binlog.0*")
     assert all(password.encode() not in path.read_bytes() for path in binlogs)
@@ -474,7 +474,7 @@ def test_a_server_that_died_and_a_volume_that_is_full_are_found(lab, headrace, u
 def test_a_start_that_fails_leaves_nothing_running_and_says_why(lab, up):
     server = up("broken", storage=SPEC, settings=SMALL)
     mysql.stop(server)
-    # Its system tablespace cut to a twelfth.
+    # The server's system tablespace is cut to a twelfth.
     filesystem_up(lab, server, lambda: os.truncate(server.datadir / "ibdata1", 1 << 20))
     with pytest.raises(CouldNotRun, match="the server ended while it started: .*ibdata1"):
         mysql.up(lab, name="broken")

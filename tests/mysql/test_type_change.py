@@ -19,7 +19,8 @@ from headrace import servers
 from headrace.bench import Store, SysbenchOltp, prepare, run, server_target
 
 LOAD = SysbenchOltp(tables=2, rows=2_000)
-# Of the load, s, and when in it the change is asked for: seconds that are printed before and after.
+# Length of the load, and the moment in it when the change is asked for, s: seconds that are printed
+# before and after.
 SECONDS, CHANGE_AT = 10, 3
 
 

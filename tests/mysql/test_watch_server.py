@@ -46,8 +46,8 @@ def watched_mysql(lab, mysql_program):
 
 @pytest.mark.parametrize("which", ["watched", "watched_mysql"])
 def test_tps_and_one_statement_a_second(lab, which, request):
-    """What is asked is counted by the server itself. Both have performance_schema, whose tables of
-    status lack the counters of statements."""
+    """Statements of the watch are counted by the server itself. Both have performance_schema, whose
+    tables of status lack the counters of statements."""
     watched = request.getfixturevalue(which)
 
     def asked() -> int:

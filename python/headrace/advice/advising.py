@@ -35,7 +35,7 @@ DURABILITY = ("innodb_flush_log_at_trx_commit", "rocksdb_flush_log_at_trx_commit
 INNODB_UNDER_MYROCKS = ("innodb_buffer_pool_size", "innodb_flush_log_at_trx_commit")
 # Defaults of MySQL's redo files (manual, innodb_log_file_size and innodb_log_files_in_group).
 OLD_FILE_SIZE, OLD_FILES = "48M", "2"
-# What has no server variable: the host, and the layout of volumes.
+# Advised settings that are not server variables: the host, and the layout of volumes.
 HOST_NAMES = {
     "mount_options": "mount options",
     "raid_chunk": "RAID chunk",
@@ -315,7 +315,7 @@ def _setting(parameter: ServerParameter, name: ParameterName | None, answer: Rul
 
 def _unless_deprecated(answer: RuleValue, name: ParameterName | None, now: str | None, s: Situation) -> RuleValue:
     """Leaves out a setting that this release has deprecated: it would have to go at the next
-    upgrade. Where it is set already, its value counts."""
+    upgrade. If it is set already, its value counts."""
     row = None if name is None else gone(name.name, s.server)
     if name is None or row is None or row["then"] != "deprecated" or now is not None:
         return answer

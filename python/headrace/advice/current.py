@@ -119,7 +119,7 @@ def read_server(address: Address) -> CurrentSettings:
     version_text = f"{version} {comment}".lower()
     if "aurora" in version_text:
         rule = "Aurora keeps its data in storage of its own, not on EBS volumes"
-        raise InputError(version, rule, DOC, "Its settings are not covered here.")
+        raise InputError(version, rule, DOC, "Settings of this version are not covered here.")
     flavor = "mariadb" if "mariadb" in version_text else "percona" if "percona" in version_text else "mysql"
     return CurrentSettings(server_of(flavor, version), values, f"{address.label}, {version}")
 

@@ -1,7 +1,7 @@
 """The effect of a setting, in a sentence: the workload's throughput with it and without it.
 
-Every other setting is as advised. What the model does not have is not estimated, and the reason is
-said (parameters.toml, `effect`).
+Every other setting is as advised. An effect that the model does not have is not estimated, and the
+reason is said (parameters.toml, `effect`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOTES = {
     "innodb_buffer_pool_load_at_startup": "first hour after a restart; the minutes of the load itself do not count",
 }
 
-# What is compared: a label, the other settings, and a note.
+# Settings that a value is compared with: a label, the other settings, and a note.
 Alternative = tuple[str, ModelSettings, str]
 
 
@@ -193,6 +193,6 @@ def _logarithm(before: float, after: float) -> float:
 
 
 def _change(logarithm: float) -> str:
-    """`+21 %`, or from three times on `3.2 times`."""
+    """Returns a change of throughput in words: `+21 %`, or from three times on `3.2 times`."""
     factor = math.exp(logarithm)
     return f"{factor:.3g} times" if factor >= MANY else f"{(factor - 1.0) * 100.0:+.3g} %"

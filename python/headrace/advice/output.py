@@ -20,7 +20,7 @@ SECTION = "mysqld"  # every server reads it
 CONTEXT = 3  # lines, as of diff -u
 # Lines that may hold a password never become context of a diff.
 SECRET = re.compile(r"(?i)pass(word|phrase)?|secret|key\s*=|credential|auth")
-# What the plugin of MyRocks is called in MariaDB; without it the server knows no rocksdb_ setting.
+# The plugin of MyRocks in MariaDB; without it the server refuses every rocksdb_ setting.
 MYROCKS_PLUGIN = "plugin_load_add = ha_rocksdb"
 
 

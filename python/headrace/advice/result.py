@@ -11,7 +11,7 @@ from headrace.advice.output import as_cnf, as_diff, record
 from headrace.advice.table import parameters
 from headrace.advice.values import same
 
-# What to do with a setting; "" where it is as advised. The order is that of the tables.
+# Actions for a setting; "" if it is as advised. The order is that of the tables.
 SET, DECIDE, KEEP = "set", "decide", ""
 
 
@@ -53,7 +53,7 @@ class Advice:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing would change: no active setting differs, and nothing is refused or can
+        """True if nothing would change: no active setting differs, and nothing is refused or can
         lose data today."""
         wrong = any(finding.fails_check for finding in self.findings)
         return not wrong and not any(item.differs and item.active for item in self.settings)
@@ -100,7 +100,7 @@ class Advice:
         `narrow`: risk and effect are in one column with the reason, and the sources are left out.
         """
         keep = [item for item in self.settings if self.change(item) == KEEP]
-        # What another value would bring is worth a row, also where nothing is to be done.
+        # The effect of another value is worth a row, also where nothing is to be done.
         parts = {
             "Set": [item for item in self.settings if self.change(item) == SET],
             "Decide": [item for item in self.settings if self.change(item) == DECIDE],

@@ -41,7 +41,7 @@ class StorageRates:
 
     @property
     def on_disks(self) -> bool:
-        """Whether a member is a rotating disk."""
+        """True if a member is a rotating disk."""
         return any(kind in DISKS for kind in self.types)
 
     @property

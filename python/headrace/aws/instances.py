@@ -12,7 +12,8 @@ from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 GUIDE = "docs/guide/failover.md"
-# Of a waiter, s; AWS detaches a volume by force within a minute or two.
+# Pace of a waiter: s between two tries, and the most tries. AWS detaches a volume by force within a
+# minute or two.
 EC2_PACE = {"Delay": 1, "MaxAttempts": 120}
 LOOK_S = 0.5  # between two looks at what the EC2 API has begun, a guess
 DEVICE_S = 30.0  # until the kernel shows an attached volume, a guess: it takes a second or two

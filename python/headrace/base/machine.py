@@ -11,7 +11,8 @@ from pathlib import Path
 from headrace.base.processes import Command, run_to_end
 from headrace.errors import CouldNotRun
 
-# How long a program may take to say its version: a guess, far above the 0.1 s of a loaded machine.
+# Longest time that a program may take to print its version, s: a guess, far above the 0.1 s of a
+# loaded machine.
 VERSION_S = 10.0
 MEMORY_FILE = "/proc/meminfo"
 # Documentation/admin-guide/cputopology.rst of Linux: a list such as 0,8 or 0-1.

@@ -133,7 +133,7 @@ class OptionField:
 
     @property
     def is_number(self) -> bool:
-        """Whether its value is a number."""
+        """True if the option's value is a number."""
         return self.kind in ("number", "whole")
 
     def describe(self) -> SettingRow:
@@ -272,7 +272,8 @@ class takes(Generic[P, S]):
     those that the dataclass `settings` has. Its docstring gets a line for each."""
 
     def __init__(self, settings: Callable[P, S], what: str) -> None:
-        """`what`: what the settings are of, for the refusal of an unknown one: "a plan"."""
+        """Takes the class of the settings, and `what` they are of, for the refusal of an unknown
+        setting: "a plan"."""
         self.settings, self.what = settings, what
 
     @overload

@@ -30,14 +30,14 @@ from headrace.errors import CouldNotRun
 
 # Seconds between SIGTERM and SIGKILL. A guess: tools that measure write their summary within one.
 STOP_GRACE_S = 5.0
-# How often the caller of `run_lines` is told that time goes by, and the limit is looked at.
+# Time after which the caller of `run_lines` gets a tick and the time limit is looked at, s.
 TICK_S = 0.25
 # Between two looks whether a process has gone: a guess, short against every wait it ends.
 LOOK_EVERY_S = 0.05
 # A line that is longer is cut, so that a tool which never ends its line cannot fill the memory.
 MAX_LINE_BYTES = 1 << 20
 READ_BYTES = 65_536
-# How much of the end of an output is searched for what went wrong.
+# Bytes at the end of an output that are searched for the reason of a failure.
 TAIL_BYTES = 65_536
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
@@ -409,7 +409,7 @@ def _reap(pid: int) -> None:
 
 # --- failures -------------------------------------------------------------------------------------
 
-# How many lines are shown, and how much of each: what fits an error message.
+# Most lines of an output that an error message shows, and most characters of each.
 MOST_LINES, LINE_CHARACTERS = 4, 240
 LAST_LINES = 3
 # The stamp of a server's log: time, and the thread if it has one. The second form is that of
@@ -429,7 +429,7 @@ LIKELY = re.compile(
     re.IGNORECASE,
 )
 MARKED_HARMLESS = re.compile(r"\[(?:Note|System|Warning)\]")
-# Where the help of a program begins, which it prints after its error (mkfs.xfs,
+# Beginnings of the help of a program, which it prints after its error (mkfs.xfs,
 # mariadb-install-db).
 HELP_BEGINS = re.compile(
     r"^(?:[Uu]sage:|Examine the logs|The problem could be conflicting|You can also try to start"
@@ -446,8 +446,8 @@ AFTERMATH = re.compile(
 def telling_lines(output: str) -> str:
     """Returns the lines of a program's output that say what went wrong, each once, joined by " | ".
 
-    Those are its errors: what ended it first, then the others in their order. Where no line looks
-    like an error they are the last few lines. Help, addresses of web pages and stamps are left out.
+    Those are its errors: what ended it first, then the others in their order. If no line looks like
+    an error they are the last few lines. Help, addresses of web pages and stamps are left out.
     """
     lines = [STAMP.sub("", line.strip()) for line in output.splitlines() if line.strip()]
     lines = list(dict.fromkeys(filter(None, (URL.sub("", line).strip() for line in _without_help(lines)))))

@@ -22,7 +22,7 @@ from headrace.errors import InputError
 
 NOTATION = "storage notation [INSTANCE/]DATA[,log=LOG]"
 EXAMPLE = "Write it like gp3:500:6000, m5.4xlarge/io1:400:9000 or m5.4xlarge/io1:400:9000,log=gp3:20."
-# As AWS names them: family, a dot, size.
+# Instance type by AWS's naming: family, a dot, size.
 INSTANCE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 LONGEST_SHOWN = 80  # characters; a pasted file is not an error message
 

@@ -3,8 +3,8 @@ discount, with own rates and commitments.
 
 All figures are US dollars, because AWS lists its prices so. A price file may state its rates in
 another currency with what a dollar costs in it (`per_usd`); they are turned into dollars here, and
-`PriceList.money` prints an amount in that currency. How storage is billed stands in the crates
-(crates/catalog/src/price.rs); this file only changes the rates it is billed at.
+`PriceList.money` prints an amount in that currency. The rules by which storage is billed stand in
+the crates (crates/catalog/src/price.rs); this file only changes the rates it is billed at.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PriceFile:
 
     @property
     def own_rates(self) -> int:
-        """How many prices of its own the file states."""
+        """Number of prices of its own that the file states."""
         return (
             sum(len(rates) for rates in self.volumes.values()) + (self.snapshot_gib is not None) + len(self.instances)
         )

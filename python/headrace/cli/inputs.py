@@ -35,7 +35,7 @@ class RecordingOptions:
     ] = None
     clock_start: Annotated[
         str | None,
-        option("TIME", "When a recording without times began (ISO 8601): the time of its first report."),
+        option("TIME", "Time of the first report of a recording without times (ISO 8601)."),
     ] = None
     last: Annotated[str | None, option("SPAN", "Ask prometheus: or aws: for so much: 14d, 36h, 90m. Default: 14d.")] = (
         None

@@ -33,7 +33,8 @@ class _Waiting:
 
 
 class _Package:
-    """Where `from` takes modules: each name of it is one that waits."""
+    """Package whose names `from` may take before it is imported: each of them is a module that
+    waits."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -44,8 +45,8 @@ class _Package:
 
 @contextmanager
 def lazily() -> Iterator[None]:
-    """Lets the imports of a block wait. Nothing but imports may stand in it. What other threads
-    import meanwhile is imported as usual."""
+    """Lets the imports of a block wait. Nothing but imports may stand in it. Imports of other
+    threads meanwhile work as usual."""
     own_thread = threading.get_ident()
 
     def wait(

@@ -1,8 +1,8 @@
 """The start of the `headrace` command: Ctrl-C is caught before anything else is imported.
 
 This file imports little: small parts of the standard library, and what sets a handler;
-`headrace.cli.app` holds the commands. What comes before the first line here is the interpreter's
-own start.
+`headrace.cli.app` holds the commands. Time before the first line here is the interpreter's own
+start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.base.signals import set_handler
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
 
 IMPORTING = "<frozen importlib._bootstrap>"
-# How long an interrupt waits before it looks again whether the import is over, s: a guess, too
+# Seconds that an interrupt waits before it looks again whether the import is over: a guess, too
 # short to be noticed and long enough to cost nothing.
 AGAIN_S = 0.01
 # Objects made between two searches for circles of them, instead of Python's 700: a command makes

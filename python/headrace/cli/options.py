@@ -40,7 +40,7 @@ TableOrJson = Literal["table", "json"]  # for answers that are not rows of one k
 Engine = Literal["innodb", "myrocks"]
 Completion = Callable[..., list[str]]
 
-# How long the shell may wait for a lab that does not answer, s: a guess.
+# Longest wait of the shell for a lab that does not answer, s: a guess.
 COMPLETION_S = 1.0
 
 
@@ -226,7 +226,7 @@ def lab_of(context: typer.Context) -> Lab:
     return Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S)
 
 
-# What the shell completes a value with, by the name that its option gives.
+# Functions by which the shell completes a value, by the name that its option gives.
 COMPLETIONS: dict[str, Completion] = {
     "instance": complete_instance,
     "region": complete_region,

@@ -142,7 +142,7 @@ class Ticker:
         self.on_terminal = sys.stderr.isatty()
 
     def __call__(self, done: float, *rest: object) -> None:
-        """`done`: share of the work, 0..1."""
+        """Sets the bar. `done`: share of the work, 0..1."""
         if not self.on_terminal or (self.bar is None and time.monotonic() - self.began < PROGRESS_AFTER_S):
             return
         if self.bar is None:
@@ -180,7 +180,8 @@ class Ticker:
 
 @contextmanager
 def progress(what: str) -> Iterator[Ticker]:
-    """`with progress("planning") as tick: work(progress=tick)`."""
+    """Shows a progress bar during a block: `with progress("planning") as tick:
+    work(progress=tick)`."""
     ticker = Ticker(what)
     try:
         yield ticker

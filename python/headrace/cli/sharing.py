@@ -30,8 +30,8 @@ GIVEN = ("COMMANDLINE", "ENVIRONMENT")
 
 
 class OptionDetails(TypedDict, total=False):
-    """What an option may have besides its names, its metavar and its help: a range, a value that is
-    no file to read, and how the shell completes it."""
+    """Details of an option besides its names, its metavar and its help: a range, a value that is no
+    file to read, and how the shell completes it."""
 
     min: float
     max: float
@@ -165,7 +165,7 @@ class SharingGroup(TyperGroup):
     too, and hands them on."""
 
     def __init__(self, **settings: Any) -> None:
-        """The callback has declared the options, and has nothing else to do."""
+        """Replaces the callback: it has declared the options, and has nothing else to do."""
         settings["callback"] = None
         super().__init__(**settings)
 

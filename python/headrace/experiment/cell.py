@@ -23,7 +23,8 @@ Progress = Callable[[float, str], None]
 # starting the server, samples before and after, checking the rows, removing it. Measured on 2 cores
 # with 0.1 to 0.5 GiB of data: 8 to 10 s.
 SERVER_CELL_S = 9.0
-# The same for files: attaching and mounting (once per storage), samples before and after.
+# Seconds that a cell on files takes in addition: attaching and mounting (once per storage), samples
+# before and after.
 FILES_CELL_S = 6.0
 
 

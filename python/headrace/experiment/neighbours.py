@@ -1,4 +1,4 @@
-"""What other programs take of this machine's processors while something is measured on it.
+"""Processor time that other programs take on this machine while something is measured on it.
 
 A busy machine measures itself, not a storage. Its idle share does not tell whose work it was: what
 all processors did, less what the measurement's own processes and the kernel's threads did, was
@@ -42,7 +42,7 @@ class Neighbours:
 
     @property
     def disturb(self) -> bool:
-        """Whether they had too much of the processors."""
+        """True if other programs had too much of the processors."""
         return self.others > OTHERS_SHARE * cores()
 
 
@@ -84,8 +84,8 @@ def _look() -> _Look:
 
 
 def _is_own(look: _Look, process: int) -> bool:
-    """Whether a process is this one, descends from it, as lab and server do, or is a thread of the
-    kernel."""
+    """Returns whether a process is this one, descends from it (as lab and server do), or is a
+    thread of the kernel."""
     while process in look.processes:
         if process in (os.getpid(), KERNEL):
             return True

@@ -41,7 +41,7 @@ SLOWEST = 0.05
 # Cached share from which pages are evicted: a cache never quite reaches 1 (a guess).
 FULL = 0.999
 
-# What a calibration reads in place of RUN.toml and the counters of the disk.
+# Names that a calibration reads in place of RUN.toml and of the counters of the disk.
 DESCRIPTION, COUNTERS = "LAB.toml", "lab.csv"
 COUNTED = ("reads", "read_bytes", "writes", "write_bytes")
 
@@ -97,8 +97,9 @@ class ResponseSpread:
     wait_share: float = 1.0
 
     def p95_ms(self, mean_ms: pl.Expr, full: pl.Expr, iops: float, writes_per_client: pl.Expr) -> pl.Expr:
-        """`full`: whether pages are evicted; `iops`: at which the storage writes a burst;
-        `writes_per_client`: write I/Os of a transaction times clients."""
+        """Returns the 95th percentile of response times around a mean, ms. `full`: whether pages
+        are evicted; `iops`: rate at which the storage writes a burst; `writes_per_client`: write
+        I/Os of a transaction times clients."""
         if self.burst is None:
             return mean_ms * (1.0 + self.spread)
         share = compute_wait_share(writes_per_client / self.burst) / self.wait_share
@@ -112,9 +113,9 @@ def compute_wait_share(delayed_share: pl.Expr) -> pl.Expr:
     """Computes the 95th percentile of the waits behind bursts, as a share of the longest.
 
     A burst delays the transactions that run when it begins, one a client, by anything from nothing
-    to the time that it takes (uniformly, a guess). Of all transactions it is clients x write I/Os
-    of a transaction / I/Os of a burst that are delayed, at most all; while that is less than one in
-    twenty, the 95th percentile does not wait.
+    to the time that it takes (uniformly, a guess). The share of transactions that are delayed is
+    clients x write I/Os of a transaction / I/Os of a burst, at most all; while that is less than
+    one in twenty, the 95th percentile does not wait.
     """
     return 1.0 - SLOWEST / delayed_share.clip(SLOWEST, 1.0)
 

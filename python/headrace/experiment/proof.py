@@ -56,7 +56,8 @@ class PredictedResult:
 
 @dataclass(frozen=True)
 class MeasuredResult:
-    """The same of a run. `run`: its id in the proof's run store; `seconds`: those that count.
+    """Means of a run after the warm-up. `run`: its id in the proof's run store; `seconds`: those
+    that count.
 
     `state`: complete, interrupted or broken. `processors_bound`: all processors of this machine
     were in use, or other programs had much of them, so that the figures say little of the storage.
@@ -96,7 +97,7 @@ class Step:
 
     @property
     def inside_interval(self) -> bool | None:
-        """Whether the measured tps lie in the predicted 80 % interval; None if one is missing."""
+        """True if the measured tps lie in the predicted 80 % interval; None if one is missing."""
         low, high = (None, None) if self.predicted is None else (self.predicted.tps_low, self.predicted.tps_high)
         if low is None or high is None or self.measured is None:
             return None
@@ -104,14 +105,15 @@ class Step:
 
     @property
     def p95_error_percent(self) -> float | None:
-        """The same of the 95th percentile of response times."""
+        """Predicted 95th percentile of response times over the measured one, less one, percent;
+        None if one is missing."""
         if self.predicted is None or self.measured is None or not self.measured.p95_ms:
             return None
         return 100.0 * (self.predicted.p95_ms / self.measured.p95_ms - 1.0)
 
     def verdict(self, engine: str) -> str:
-        """holds, off, machine (off, and this machine's processors were all in use or in use by
-        others), or "" where nothing can be said."""
+        """Returns "holds", "off", "machine" (off, and this machine's processors were all in use or
+        in use by others), or "" if nothing can be said."""
         error, p95 = self.tps_error_percent, self.p95_error_percent
         if error is None or self.measured is None or self.measured.state != "complete":
             return ""
@@ -174,7 +176,7 @@ class Proof:
 
     @property
     def order_holds(self) -> bool | None:
-        """Whether the measured tps have the predicted order; None where no predictions differ."""
+        """True if the measured tps have the predicted order; None if no predictions differ."""
         tps = [(step.predicted.tps, step.measured.tps) for step in self.steps if step.predicted and step.measured]
         apart = [
             (first, second)
@@ -185,8 +187,8 @@ class Proof:
 
     @property
     def holds(self) -> bool | None:
-        """Whether everything came as predicted; None while it was not measured, or where this
-        machine was the limit."""
+        """True if everything came as predicted; None while it was not measured, or if this machine
+        was the limit."""
         verdicts = [self.judge(step) for step in self.steps if step.predicted is not None]
         if "off" in verdicts:
             return False

@@ -155,7 +155,7 @@ def prove(
         raise InterruptedProof(run.proof) from None
     except HeadraceError as error:
         run.keep(getattr(error, "record", None), "broken", f"{error.value}: {error.rule}")
-        hint = f"{error.hint} What was measured is in {run.proof.folder}.".strip()
+        hint = f"{error.hint} The measured values are in {run.proof.folder}.".strip()
         raise BrokenProof(run.proof, error.value, error.rule, error.source, hint) from None
     return run.proof
 

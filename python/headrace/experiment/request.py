@@ -168,8 +168,8 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
 
 
 def placed(text: str) -> Placement:
-    """`DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named. Raises
-    InputError."""
+    """Reads `DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named.
+    Raises InputError."""
     placement = parse_placement(text)
     if placement.instance is not None:
         raise InputError(
@@ -189,7 +189,7 @@ def _choices(document: dict) -> list[tuple[str, dict]]:
     ranked = [*recommended, *(document["winners"] or document["closest"])]
     if not ranked:
         raise KeyError("no choice in recommended, winners or closest")
-    # What is recommended is proved first, then the cheapest.
+    # The recommended storage is proved first, then the cheapest.
     choices = [(WINNER, ranked[0])]
     same = ("storage", "log_storage", "cache_gib")
     # The runner-up: the next choice that is another; else the best of the families that cost more.

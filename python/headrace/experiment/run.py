@@ -23,7 +23,7 @@ from headrace.experiment import neighbours
 from headrace.experiment.cell import Cell, OnFiles, OnServer, Parts, Progress
 from headrace.experiment.data import ExperimentLab
 
-# How long a cell waits for a machine that has something else to do, s. A guess: a passing job is
+# Time that a cell waits for a machine that has something else to do, s. A guess: a passing job is
 # waited for, a lasting one is named in the result.
 REST_S = 10.0
 # Share of a cell's progress that building its server takes. A guess: 9 s of 45.

@@ -27,8 +27,8 @@ from headrace.simulation.database import predict
 LEAST_CACHE_GIB = 0.0625
 # A guess: with less data the fixed costs of a server decide.
 LEAST_DATA_GIB = 0.1
-# io1 is sold from 100 IOPS on, at most 50 per GiB (data/volumes/io1.toml). What another type does
-# not offer at a smaller scale is taken as io1.
+# io1 is sold from 100 IOPS on, at most 50 per GiB (data/volumes/io1.toml). A volume that another
+# type does not offer at a smaller scale is taken as io1.
 LEAST_IOPS, IOPS_PER_GIB = 100, 50
 # gp3: least IOPS and MiB/s, most IOPS per GiB (data/volumes/gp3.toml).
 GP3_IOPS, GP3_MIB_S, GP3_IOPS_PER_GIB = 3_000, 125, 500
@@ -90,7 +90,7 @@ class Holds:
 
 
 def read_scale(text: str) -> float | None:
-    """`auto` is None, else a factor for data and rate alike. Raises InputError."""
+    """Reads a scale: None for `auto`, else a factor for data and rate alike. Raises InputError."""
     if text == "auto":
         return None
     try:

@@ -70,7 +70,7 @@ class ProcessorSpeed:
         selects = clients["cpu_ms"] / standard["cpu_ms"]
         # In time of the instance's vCPUs, which may be more than there are here.
         cpu_here = selects * self.cpu_ms * self.vcpus / machine.cores()
-        # As measured here, whatever the cores of that instance are.
+        # Processor time was measured here, so the speed of that instance's cores does not apply.
         clients |= {"cpu_ms": cpu_here, "core_speed": None}
         # The standard's clients are on the server's host, where a round trip is processor time:
         # what one takes beyond it here comes to every statement.
@@ -107,7 +107,7 @@ def processor_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day
 
 
 def size_bytes(text: str) -> float:
-    """`64M` in bytes."""
+    """Returns a size such as `64M` in bytes."""
     return float(text[:-1]) * UNITS[text[-1].upper()] if text[-1:].upper() in UNITS else float(text)
 
 

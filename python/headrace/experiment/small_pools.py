@@ -1,5 +1,5 @@
-"""What a small pool of MariaDB does besides its I/O, and does more of the faster its clients are: a
-calibration on a slow volume shows less of it than the runs that are predicted from it.
+"""Purge and pauses of a small pool of MariaDB: it does more of both the faster its clients are, so
+a calibration on a slow volume shows less of it than the runs that are predicted from it.
 
 Purge comes a quarter of a second behind: a pool of 64 MiB has lost pages by then. And the server
 pauses at times.

@@ -1,9 +1,9 @@
 """The load that stands for a database on the lab.
 
 It is sysbench's oltp_read_write over as much data, skewed so that as many of its page touches miss
-the cache. A user's own statements cannot be run here. What a storage notices of a database is how
-many of its page touches miss the cache, and what it changes. The first is matched, by the
-distribution. What remains different (statements, how many pages each touches) is the same in every
+the cache. A user's own statements cannot be run here. A storage notices two figures of a database:
+how many of its page touches miss the cache, and how many pages it changes. The first is matched, by
+the distribution. The rest (statements, how many pages each touches) is the same in every
 configuration, and the calibration learns it.
 """
 
@@ -25,7 +25,7 @@ DOC = "docs/guide/prove.md"
 # A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and
 # 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
 ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
-# As many as sysbench prepares side by side; the least rows of each are a guess.
+# Tables: as many as sysbench prepares in parallel; the least rows of each are a guess.
 TABLES, LEAST_ROWS = 8, 10_000
 SCRIPT = "oltp_read_write"
 # sysbench's --rand-pareto-h: at 0.5 every row is as likely as another; below 0.02 nearly all

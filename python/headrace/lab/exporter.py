@@ -267,7 +267,7 @@ def connected(path: str, wait_s: float) -> tuple[Lab, int]:
 
 
 def main() -> int:
-    """`python -m headrace.lab.exporter SOCKET DESCRIPTOR [detach]`: serves until the daemon ends.
+    """Serves until the daemon ends: `python -m headrace.lab.exporter SOCKET DESCRIPTOR [detach]`.
 
     DESCRIPTOR is a socket that listens. `detach`: the daemon answers already; returns at once and
     leaves the server behind. Without it the daemon may still have to start.

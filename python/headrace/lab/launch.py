@@ -41,7 +41,8 @@ LOG_TAIL_BYTES = 16_384
 
 @dataclass(frozen=True)
 class Settings:
-    """How a lab is started; what is None stays as it was in this data directory.
+    """Settings with which a lab is started; a setting of None stays as it was in this data
+    directory.
 
     `metrics_port`: where Prometheus finds the metrics, on 127.0.0.1; `api_port`: where the AWS
     tools find the endpoint; 0: nowhere. `snapshot_store`: URL of the object store of snapshots,

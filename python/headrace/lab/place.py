@@ -1,4 +1,4 @@
-"""Where a lab is: its data directory and its socket."""
+"""Place of a lab: its data directory and its socket."""
 
 from __future__ import annotations
 

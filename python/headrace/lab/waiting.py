@@ -12,7 +12,8 @@ from headrace.errors import CouldNotRun
 from headrace.lab.calls import Modification, Snapshot
 from headrace.lab.client import Lab
 
-# How often the lab is asked; at a time scale of 1 a modification takes half a minute at least.
+# Seconds between two questions to the lab; at a time scale of 1 a modification takes half a minute
+# at least.
 POLL_S = 0.25
 # Snapshots that were just taken have few changed blocks, and are stored within a second.
 LOOK_EVERY_S = 0.1

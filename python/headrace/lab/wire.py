@@ -87,7 +87,7 @@ class Wire:
                 self.close()
                 raise self._lost(name, error.strerror or str(error)) from None
             except BaseException:
-                # Its answer may still come, and would be taken for the answer to the next call.
+                # The answer may still come, and would be taken for the answer to the next call.
                 self.close()
                 raise
             return self._checked(answer, name)

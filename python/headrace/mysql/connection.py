@@ -38,14 +38,14 @@ INSECURE_REFUSED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL; MariaDB denies
 CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
 
 
-# What is used of PyMySQL beyond its public interface; tests/unit/mysql names them, so that a
+# Parts of PyMySQL that are used beyond its public interface; tests/unit/mysql names them, so that a
 # release without them shows.
 CLOSE_SOCKET, ANSWER_TIME = "_force_close", "_read_timeout"
 PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET, ANSWER_TIME)
 
 
 def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
-    """A PyMySQL connection that commits by itself.
+    """Opens a PyMySQL connection that commits by itself.
 
     `timeout_s`: for connecting, and for every answer.
 
@@ -95,7 +95,8 @@ def cut(connection: pymysql.Connection) -> None:
 
 @contextlib.contextmanager
 def answers_within(connection: pymysql.Connection, seconds: float) -> Iterator[None]:
-    """While it lasts, an answer has to come so soon; pymysql.err.OperationalError otherwise."""
+    """Bounds the time of each answer in a block, s; a later one raises
+    pymysql.err.OperationalError."""
     before = getattr(connection, ANSWER_TIME)
     setattr(connection, ANSWER_TIME, seconds)
     try:
@@ -111,7 +112,7 @@ class _Packet(Protocol):
 
 
 class _Login(Protocol):
-    """What PyMySQL's connection has while it logs in."""
+    """Parts of PyMySQL's connection that are used while it logs in."""
 
     _secure: bool
     _auth_plugin_name: str
@@ -162,7 +163,7 @@ def _ssl_arguments(address: Address) -> dict:
 
 
 def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceError:
-    """What a refused connection means, by the number of its error."""
+    """Translates a refused connection by the number of its error."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     label, user, source = address.label, address.user, f"error {code} of the server"
     if code in CONNECT:
@@ -207,7 +208,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
 
 
 def _words(error: Exception) -> str:
-    """The server's words, short and printable."""
+    """Returns the server's words, short and printable."""
     text = str(error.args[1] if len(error.args) > 1 else error)
     return "".join(character if character.isprintable() else "?" for character in text[:200])
 

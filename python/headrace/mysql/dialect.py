@@ -30,15 +30,16 @@ FILTERS = {
     "replicate-wild-do-table": False,
     "replicate-wild-ignore-table": False,
 }
-# s. How often a source without writes shows that it lives, and after how long without a sign the
-# replica gives the connection up: 60 s as shipped (slave_net_timeout), too long to watch lag by.
+# Seconds after which a source without writes shows that it lives, and seconds without a sign after
+# which the replica gives the connection up: 60 s as shipped (slave_net_timeout), too long to watch
+# lag by.
 HEARTBEAT_S = 1.0
 NET_TIMEOUT_S = 4
 CONNECT_RETRY_S = 1
 # MySQL gives up after 10 tries since 8.4.0 (SOURCE_RETRY_COUNT); a network may be away for a day.
 RETRIES = 86_400
 
-# What a worker of MySQL says that waits for an event; and an applier without workers, by today's
+# State of a worker of MySQL that waits for an event; and of an applier without workers, by today's
 # name and the one before 8.0.26 (MySQL manual, "Replication SQL Thread States"; seen on 9.7).
 WAITS_FOR_MORE = (
     "Waiting for an event from Coordinator",
@@ -49,9 +50,10 @@ WAITS_FOR_MORE = (
 
 @dataclass(frozen=True)
 class SourceOf:
-    """How a channel connects to its source. `position`: "gtid", or binary log file and offset.
-    `ssl_ca`: a PEM file that the replica's server can read; None: TLS without a check of the
-    certificate, or with `keeps_ca` by the authority that the channel has."""
+    """Address, account and position with which a channel connects to its source. `position`:
+    "gtid", or binary log file and offset. `ssl_ca`: a PEM file that the replica's server can read;
+    None: TLS without a check of the certificate, or with `keeps_ca` by the authority that the
+    channel has."""
 
     host: str
     port: int

@@ -148,7 +148,9 @@ def _parse_mariadb(text: str) -> GtidSet:
         match = POSITION.fullmatch(part)
         numbers = [int(word) for word in match.groups()] if match else []
         if not numbers or max(numbers[:2]) > MOST_ID or numbers[2] > MOST_MARIADB:
-            raise InputError(part[:60], "a GTID of MariaDB is DOMAIN-SERVER-NUMBER", MARIADB_SOURCE, "As 0-1-100.")
+            raise InputError(
+                part[:60], "a GTID of MariaDB is DOMAIN-SERVER-NUMBER", MARIADB_SOURCE, "Write it like 0-1-100."
+            )
         domain, server, number = numbers
         if str(domain) in ranges_by_domain:
             raise InputError(part[:60], f"domain {domain} stands twice in one position", MARIADB_SOURCE, "")

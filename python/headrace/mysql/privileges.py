@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 # Databases of the servers themselves.
 SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
-# What is left out where the right is missing (MySQL manual, mysqldump; MariaDB knowledge base,
-# mariadb-dump). Routines need SELECT everywhere, or one of ROUTINES.
+# Parts that a dump leaves out if the account lacks the right (MySQL manual, mysqldump; MariaDB
+# knowledge base, mariadb-dump). Routines need SELECT everywhere, or one of ROUTINES.
 NEEDED = {"SELECT": "rows", "SHOW VIEW": "views", "TRIGGER": "triggers", "EVENT": "events"}
 ROUTINES = ("SHOW_ROUTINE", "SHOW CREATE ROUTINE")  # MySQL 8.0.20; MariaDB 11.3
 ALL = "ALL PRIVILEGES"

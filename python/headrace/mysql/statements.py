@@ -23,7 +23,7 @@ from headrace.errors import CouldNotRun
 if TYPE_CHECKING:
     import pymysql
 
-# What a server answers: the kinds of its columns are the statement's.
+# Row of a server's answer: the types of its columns depend on the statement.
 Row = tuple[Any, ...]
 NamedRow = dict[str, Any]
 

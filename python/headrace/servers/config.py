@@ -288,8 +288,8 @@ def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
 
 
 def relay_log(log: Path) -> Options:
-    """Returns the options that place the relay log. As shipped its name is the host's, so a copy
-    on another host would not find it."""
+    """Returns the options that place the relay log. The default name is the host's, so a copy on
+    another host would not find it."""
     return {"relay-log": str(log / "relay"), "relay-log-index": str(log / "relay.index")}
 
 

@@ -27,8 +27,8 @@ from headrace.servers.topology.network import links
 
 
 class Seeding(Protocol):
-    """How a new server gets the data of another server. Its steps come in this order; when a step
-    fails, everything is removed again."""
+    """A way to bring the data of another server to a new one. The steps come in this order; when a
+    step fails, everything is removed again."""
 
     def snapshots(self, lab: Lab) -> Mapping[str, str]:
         """Returns the snapshots to make the volumes from, by role (data, log); none for empty

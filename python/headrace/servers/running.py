@@ -187,7 +187,7 @@ def start(
         return record.with_(process=running, should_run=True)
     check_port(record)
     if running is not None:
-        # Its devices are gone or broken. What it acknowledged is in its logs.
+        # The server's devices are gone or broken. Commits that it acknowledged are in its logs.
         _kill(record, running)
     record = record.with_(version_text=program.version_text)  # its package may have been upgraded
     try:
@@ -256,7 +256,7 @@ def stop(
             record = record.with_(should_run=False)
             save(where, record.with_(process=running))
             _end(record, running, progress, timeout_s)
-            # Its exit code goes to another process. Both flavors write "Shutdown complete" at the
+            # The exit code goes to another process. Both flavors write "Shutdown complete" at the
             # end.
             clean = "hutdown complete" in processes.end_of(where.log, begun)
     for _, place in volumes.mounts_of(where, record):

@@ -1,8 +1,8 @@
 """A folder for the lab of a proof or a study, in memory if it fits, removed at its end.
 
 A flush of a lab's volume waits for the disk below it. A busy disk can make it wait a second, and
-the server stalls, which no prediction for an EBS volume contains. What is written is thrown away at
-the end, so it need not survive a crash of this machine.
+the server stalls, which no prediction for an EBS volume contains. The data are thrown away at the
+end, so they need not survive a crash of this machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PREFIX = "headrace-lab-"
 DOC = "docs/guide/mysql-on-the-lab.md"
 # A guess. Loading writes more than the data that stay: undo, sort files of an index, the redo log.
 DATA_SHARE, MORE_GIB = 3.0, 1.0
-# Of the available memory, a guess: the servers and the page cache need the rest.
+# Share of the available memory, a guess: the servers and the page cache need the rest.
 MEMORY_SHARE = 0.6
 
 

@@ -32,7 +32,7 @@ from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 from headrace.servers.topology.network import links
 from headrace.servers.topology.network.links import free_host
 
-# How often a log that is followed is looked at.
+# Seconds between two looks at a log that is followed.
 LOOK_EVERY_S = 0.25
 SNAPSHOT = re.compile(r"snap-[0-9a-f]{17}")  # as EC2 names them
 CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}

@@ -20,7 +20,7 @@ from headrace.servers.record import Record, ServerPaths, data_dir_of
 
 TAG = "headrace:server"
 ROLE_TAG = "headrace:role"
-# Of a snapshot: the new server that it is to seed.
+# Tag of a snapshot that is to seed a new server; its value is that server.
 SEED_TAG = "headrace:seed-of"
 # With less a server cannot extend its files (a guess): InnoDB grows a tablespace by 4 MiB at a time
 # (MySQL manual, "File Space Management"), rotates binary logs, writes temporary files.
@@ -219,9 +219,9 @@ def no_room_hint(text: str, server: str = "") -> str:
     if not NO_ROOM.search(text):
         return ""
     if not server:
-        return "Its volume is full: take a larger one, smaller logs, or (headrace volume modify) make this one larger."
+        return "The server's volume is full: take a larger one, smaller logs, or (headrace volume modify) make this one larger."
     return (
-        f"Its volume is full: delete what is not needed (headrace mysql down {server} --mount shows where), or make it larger "
+        f"The server's volume is full: delete what is not needed (headrace mysql down {server} --mount shows where), or make it larger "
         f"(headrace volume modify {server}-data, or -log, --size-gib N --wait); then give the same command again."
     )
 
@@ -310,13 +310,13 @@ def free_bytes(place: Path) -> int:
     return room.f_bavail * room.f_frsize
 
 
-# What xfs holds back on a mounted filesystem for its own changes, and statfs leaves out: a
+# Room that xfs holds back on a mounted filesystem for its own changes, and statfs leaves out: a
 # twentieth of the blocks, 8,192 at most (xfs_mount.c, xfs_default_resblks); and blocks for the
 # largest trees of reference counts and of free inodes that its groups may come to need, in blocks
 # that are half full: a record of 12 bytes a block, and one of 16 a chunk of inodes, which has 8
-# blocks (Linux, xfs_refcount_btree.c and xfs_ialloc_btree.c, calc_reserves). Of the blocks of 4,096
-# bytes that mkfs.xfs makes. Measured 2026-11-24 on full volumes of 1 and 40 GiB: within 0.5 % of
-# that.
+# blocks (Linux, xfs_refcount_btree.c and xfs_ialloc_btree.c, calc_reserves). The figures are for
+# blocks of 4,096 bytes, which mkfs.xfs makes. Measured 2026-11-24 on full volumes of 1 and 40 GiB:
+# within 0.5 % of that.
 HELD_BACK_SHARE, HELD_BACK_BLOCKS = 20, 8_192
 TREES_SHARE = 1 / 168 + 1 / (8 * 126)
 SUPERBLOCK_S = 20.0  # to read it: some I/Os of a volume whose credits may be used up, a guess

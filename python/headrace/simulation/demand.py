@@ -27,7 +27,8 @@ SOURCE = "headrace simulate --help"
 # Above this many requests "auto" takes the interval form: the per-I/O form does some millions a
 # second, so that this is about a second of work.
 AUTO_EVENTS = 5_000_000
-# What only the per-I/O form knows is worth a minute or two of it; beyond that it is refused.
+# Most requests of the per-I/O form, if only that form has an answer: it is worth a minute or two;
+# beyond that it is refused.
 MOST_EVENTS = 200_000_000
 # Options that act on single requests: the interval form knows them roughly or not at all.
 PER_REQUEST = {
@@ -174,7 +175,7 @@ def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, opti
     long."""
     if form in ("events", "interval"):
         return form
-    # Which requests meet a lost member is known per I/O only.
+    # The requests that meet a lost member are known per I/O only.
     if isinstance(workload, ClosedWorkload) or options.get("failed_members") and cycle == "settled":
         return "events"
     if cycle == "settled":

@@ -1,4 +1,4 @@
-"""What is typed on one line: closed loads in fio's words, benchmarks, what happens to volumes.
+"""Texts of one line and their values: closed loads in fio's words, benchmarks, events of volumes.
 
 >>> closed_load("fio:rw=randread,bs=16k,iodepth=8").bs_kib
 16.0

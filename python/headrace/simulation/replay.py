@@ -31,7 +31,7 @@ class Replay(Document, schema="headrace-replay/1"):
 
     @property
     def agrees(self) -> bool:
-        """Whether every decision is the recorded one."""
+        """True if every decision is the recorded one."""
         return self.equal == self.requests
 
 

@@ -64,7 +64,7 @@ WAIT_POINTS = ("after-sync", "after-commit")
 # The version whose defaults hold where neither a version is named nor the source's is known: the
 # long-term release of MySQL of 2024.
 DEFAULT_VERSION = "mysql-8.4"
-# How long a run goes on after its load, at most: a day.
+# Longest time that a run goes on after its load, s: a day.
 MOST_DRAIN_S = 86_400
 DRAIN_S = 3_600  # where nothing is said: an hour
 # Processors where no instance is named: of so few MySQL makes one buffer pool instance.
@@ -73,7 +73,7 @@ UNKNOWN_VCPUS = 4
 ROUNDED = 1.01
 # Bounds of the 80 % interval.
 LOW, HIGH = 0.1, 0.9
-# What draws are asked for.
+# Figures of each draw that are kept.
 DRAWN = ("applier_tps", "lag_at_load_end_s", "peak_lag_s", "catch_up_s", "source_tps")
 COLUMNS = (
     "t_s",
@@ -114,8 +114,8 @@ class SemiSyncOptions:
 
 @dataclass(frozen=True)
 class Replica:
-    """How a replica is set up. What is None is as the version has it by default, or as the source
-    has it (`cache_gib`, `instance`, `version`; `log_bin`: see `as_behind`).
+    """Settings of a replica. A setting of None is the version's default, or as the source has it
+    (`cache_gib`, `instance`, `version`; `log_bin`: see `as_behind`).
 
     `storage`: the catalog's notation; `log_storage`, `relay_storage`: volumes of their own for redo
     and binary log, and for the relay log. `version`: mysql-9.7, mariadb-10.11 or the like. `mode`:
@@ -149,7 +149,7 @@ class Replica:
         """Splits `version`, with or without a flavor in front; Percona Server is MySQL here."""
         flavor, number = split_release(DEFAULT_VERSION if self.version is None else self.version)
         if flavor is None and not number.strip()[:1].isdigit():
-            # Of no server that is known: `settings` refuses it by its name.
+            # An unknown server: `settings` refuses it by its name.
             flavor, _, number = number.strip().partition("-")
         flavor = flavor_of_version(number) if flavor is None else flavor
         return "mysql" if flavor == "percona" else flavor, number_in(number)
@@ -430,8 +430,8 @@ def _semi_sync(options: SemiSyncOptions | None, version: str) -> core.SemiSync |
     }
 
 
-# What holds an applier back and is not storage: its own processor time, and what it may not do
-# at once.
+# Limits that hold an applier back and are not storage: its own processor time, and transactions
+# that it may not apply at once.
 OF_SERVER = ("processor", "cores", "dependencies", "workers", "large-transaction")
 
 

@@ -33,9 +33,9 @@ SECONDS_A_MONTH = 730.0 * 3_600.0  # of the AWS pricing calculator's month
 MILLION = 1e6
 # Most readers of a cluster (data/managed/rules.csv: read_replicas).
 MOST_READERS = 15
-# What no calibration covers, relative standard deviations of tps. RDS: its engine settings and
-# hosts are not ours to see (guess). Aurora: the scatter of the published runs that were not fitted
-# (12 to 22 %), and twice that where no published run is near (guess).
+# Doubt that no calibration covers, relative standard deviations of tps. RDS: its engine settings
+# and hosts are not ours to see (guess). Aurora: the scatter of the published runs that were not
+# fitted (12 to 22 %), and twice that where no published run is near (guess).
 UNSEEN = {"rds:single-az": 0.10, "rds:multi-az": 0.15, "rds:multi-az-cluster": 0.15}
 UNSEEN_AURORA, UNSEEN_AURORA_FAR = 0.20, 0.40
 # A published run is near when processors, clients, and data over cache are within this factor.
@@ -58,7 +58,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class ServiceOutcome:
-    """What one deployment gives.
+    """Answer for one deployment of a service.
 
     `refusal`: why it cannot be, or None; then everything below is there. `volumes`: the EBS volumes
     behind it in storage notation, None for Aurora. `tps` with its 80 % interval, `p50_ms`, `p95_ms`
@@ -100,8 +100,8 @@ class ServiceOutcome:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Where Aurora I/O-Optimized costs as much as Standard: I/O of `usd` or `million_ios` a month,
-    `share_percent` of the Standard bill; `ios_per_s` the same as a rate."""
+    """Point from which Aurora I/O-Optimized costs no more than Standard: I/O of `usd` or
+    `million_ios` a month, `share_percent` of the Standard bill; `ios_per_s` the same as a rate."""
 
     usd: float
     million_ios: float
@@ -323,9 +323,7 @@ class _Asked:
             "stands with them is that of a replica of the same class and volumes, which the bill has not.",
         ]
         if self.clients is not None and self.busy_percent == 100.0:
-            lines.append(
-                "What is billed by use is billed as if this load ran all month; --busy-percent says otherwise."
-            )
+            lines.append("Charges by use are those of a load that runs all month; --busy-percent says otherwise.")
         return lines
 
     def _volumes(self, deployment: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What a database asks of its storage: the values, their files, and the tools they are imported
+"""Demand of a database on its storage: the values, their files, and the tools they are imported
 from.
 
     model      OpenWorkload, ClosedWorkload

@@ -1,4 +1,4 @@
-"""Where the rates of a recording are a limit of the volume, not a demand.
+"""Points of a recording whose rates are a limit of the volume, not a demand.
 
 A volume at its limit gives a flat rate however much is asked. Such points are *censored*: the
 demand is known only from below. The rule that finds them, and what it misses, is in
@@ -25,8 +25,8 @@ SLOW_LEAST_MS = 0.5  # a slower answer than the usual by less is noise of the to
 # The usual latency is this quantile of the points with I/O: most of a recording may be throttled.
 USUAL_QUANTILE = 0.2
 # No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2
-# below one). Where even the fastest fifth of a recording is slower, all of it may be throttled, so
-# the usual is not believed above this.
+# below one). If even the fastest fifth of a recording is slower, all of it may be throttled, so the
+# usual is not believed above this.
 USUAL_AT_MOST_MS = 1.5
 # Below this many outstanding, requests wait for each other's answers (one thread), not for a limit.
 WAITING_LEAST = 2.0
@@ -36,7 +36,7 @@ CREDITS_GONE_PERCENT = 1.0  # CloudWatch prints whole per cents
 FLAT_SHARE = 0.01
 TICKS_S = 0.01  # the tick of Linux's accounting (USER_HZ)
 FLAT_SHARE_AT_KNOWN_LIMIT = 0.005  # of the limit
-# Where no latency was recorded and the top is not a known limit, it must be flatter and longer;
+# The top of a recording without latency, if it is not a known limit, must be flatter and longer;
 # steady demand is that flat too, so not the greater part of a recording.
 FLAT_SHARE_OF_ANY_TOP = 0.002
 LEAST_RUN_OF_ANY_TOP = 10  # points in a row
@@ -51,7 +51,7 @@ LEAST_BAND = 0.001  # share: figures are printed to two decimals
 LEAST_RUN = 3  # points: two alike may be chance
 LEAST_RUN_WITHOUT_LATENCY = 5  # points, where nothing but the rate tells
 LEAST_SCATTERED = 5  # points at one level that do not follow each other
-# Of all points at a level this share must be slow: a rate the volume often gave without waiting is
+# Share of all points at a level that must be slow: a rate the volume often gave without waiting is
 # not a limit.
 SLOW_SHARE_AT_LEVEL = 0.75
 # Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1,
@@ -62,7 +62,7 @@ KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000
 
 @dataclass(frozen=True)
 class Censoring:
-    """What `find` found: the windows, and for each point the factor from what was recorded to the
+    """Result of `find`: the windows, and for each point the factor from what was recorded to the
     least demand; None without windows."""
 
     windows: tuple[CensoredWindow, ...]
@@ -235,8 +235,8 @@ def _judged(
         return None
     exceeded = _exceeded(series, rate, level, tolerance)
     credits = exceeded or _spent(series, first, last)
-    # What the volume exceeded at other times is a limit only while credits are gone, and that
-    # lasts.
+    # A level that the volume exceeded at other times is a limit only while credits are gone, and
+    # that lasts.
     if exceeded and (last - first + 1 < LEAST_RUN_WITHOUT_LATENCY or not mostly_flat):
         return None
     return _Run(unit, first, last, level, spread, _known(unit, level, series.members, tolerance) is not None, credits)

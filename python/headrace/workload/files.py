@@ -2,7 +2,7 @@
 
 An open workload is kept either as the answers it was made from (`[daily]`, `[constant]`: short, to
 be edited by hand) or as its points (`[points]`, inline or in a CSV next to it whose sha256 is
-checked). What is loaded has passed every limit.
+checked). A workload that is loaded has passed every limit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KIND = DocumentKind(
 
 
 class _Head(DocumentTable):
-    """What every file of I/Os says.
+    """Fields that every file of I/Os has.
 
     The workload itself checks the values: what is `object` here.
     """

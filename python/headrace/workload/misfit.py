@@ -1,5 +1,5 @@
-"""How far a database is off on the runs it was calibrated on: kept with each run in the workload
-file, shown with it, and part of every interval.
+"""Errors of a database on the runs it was calibrated on: kept with each run in the workload file,
+shown with it, and part of every interval.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Misfit:
 
     @property
     def misses(self) -> bool:
-        """Whether the calibration does not describe the run."""
+        """True if the calibration does not describe the run."""
         return abs(self.off) > self.bar
 
     @property

@@ -1,4 +1,4 @@
-"""What a database asks of its storage.
+"""Demand of a database on its storage.
 
 Two kinds of load. An *open* one arrives whether or not the volume keeps up: a series of points,
 each with a rate of reads and writes and their mean sizes. A *closed* one keeps a fixed number of
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["constant", "daily", "recorded"]
 Arrivals = Literal["even", "poisson"]
-# Of `uncensored`: the largest factor by which the least demand is raised. A guess, beyond any
-# volume that is worth buying.
+# Largest factor by which `uncensored` raises the least demand. A guess, beyond any volume that is
+# worth buying.
 MAX_MARGIN = 100.0
 # Requests the event simulation lets wait before it stops taking more: a guess, above the queues of
 # Linux (1,023 on NVMe).

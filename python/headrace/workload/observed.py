@@ -1,4 +1,4 @@
-"""What a recording says besides its rates: its latency, the stretches in which its rates are a
+"""Figures of a recording besides its rates: its latency, the stretches in which its rates are a
 limit and not a demand, its notes.
 
 Those stretches are found in `censored`.

@@ -1,4 +1,4 @@
-"""What a calibration identifies: parameters of the database, each with the spread it has before
+"""Parameters of a database that a calibration identifies, each with the spread it has before
 anything is measured.
 
 A parameter is positive and known by a factor, so everything is in logarithms: a value of 0.1 means
@@ -92,9 +92,9 @@ MYROCKS = (
 )
 
 
-# Of a run on a local disk that the catalog has no figure of. Its speed before the run: the core's
-# `local_disk`, known as far as this where not even its size is (the standard deviation over drives
-# of some TB behind SATA and NVMe); a run's own: `find_own_spreads`.
+# Relative spread of the speed of a local disk that the catalog has no figure of. Its speed before
+# the run: the core's `local_disk`, known as far as this if not even its size is known (the standard
+# deviation over drives of some TB behind SATA and NVMe); a run's own: `find_own_spreads`.
 LOCAL_DISK_SPREAD = 0.82
 # It takes more reads than writes, by a ratio that differs less from disk to disk: the deviation of
 # the six families in data/instances_local_iops.csv (1.25 to 2.5) and of the disk of m5d that the
@@ -120,9 +120,9 @@ LOCAL_DISK = (
 )
 
 
-# Of TPC-C's stock level on MyRocks. What it looks at stands in the specification: 200 rows in one
-# of 23 transactions, on a block each at most. Of data that a run before has left it is next to none
-# (the m5 runs of 2018): known to a factor of e^2, below.
+# Blocks that TPC-C's stock level looks at on MyRocks. The specification says which: 200 rows in one
+# of 23 transactions, on a block each at most. In data that a run before has left they are next to
+# none (the m5 runs of 2018): known to a factor of e^2, below.
 LAST_ORDERS = ModelParameter(
     "last_orders",
     ("last_orders", "touches_per_tx"),
@@ -137,7 +137,7 @@ LAST_ORDERS = ModelParameter(
 TPCC_BLOCKS_SPREAD = math.hypot(0.05, 0.05, 0.25 / math.sqrt(12.0))
 
 
-# Of sysbench's own scripts and of HammerDB's TPROC-C rows and statements are known, so pages and
+# Rows and statements of sysbench's own scripts and of HammerDB's TPROC-C are known, so pages and
 # touches of a transaction in InnoDB are to 5 % each (SPREADS of the core's sysbench standard): what
 # is left, the disk tells.
 SIZED_BENCHMARKS = ("sysbench-oltp", "hammerdb-tprocc")

@@ -16,7 +16,7 @@ DOC = "docs/reference/workload-file.md"
 # From this share of the processors on, their queue and not the storage decides the rate: at 85 %
 # a queue of few servers is several requests long (M/M/2: waits of 2.6 times the service). Chosen.
 FULL_SHARE = 0.85
-# What is then not known of a rate, relative standard deviation: as much as the processor time of a
+# Doubt of a rate that is then left, relative standard deviation: as much as the processor time of a
 # transaction where no run tells it (CPU_SPREAD of workload/parameters.py). A run that the
 # processors hold says of the storage only that it was enough.
 UNEXPLAINED_WHERE_FULL = 0.35
@@ -35,7 +35,7 @@ class ServerTable(DocumentTable):
 
 @dataclass(frozen=True)
 class SourceServer:
-    """What is known of the server, each None where it is not.
+    """Facts of the server on which the runs were measured, each None where it is not known.
 
     `flavor`: mysql, percona or mariadb. `version`: as the server says it. `log_bin`: whether it
     wrote a binary log. `vcpus`: virtual CPUs that it could use. `busy_share`: of these, the share
@@ -61,7 +61,7 @@ class SourceServer:
 
     @property
     def is_full(self) -> bool:
-        """Whether its processors were full, so that its rate is theirs."""
+        """True if the server's processors were full, so that its rate is theirs."""
         return self.busy_share is not None and self.busy_share >= FULL_SHARE
 
     def to_document(self) -> dict[str, object]:

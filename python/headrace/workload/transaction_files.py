@@ -33,8 +33,8 @@ from headrace.workload.transactions import (
 ROUNDED = 1e-6
 MOST_IOPS = 1e9  # ours, beyond any server of today
 
-# What MyRocks has where something is written, and what files from before it was kept lack: what is
-# taken for it.
+# Parts that MyRocks has if something is written, and parts that older files lack: the value that is
+# taken in place of each.
 MAY_LACK = {
     "compaction": None,
     "commits_per_tx": None,
@@ -69,7 +69,7 @@ _Deviation = Annotated[float, msgspec.Meta(ge=0.0, le=1e300, extra={"rule": "mus
 
 
 class _Parameter(DocumentTable):
-    """What a calibration identified of one parameter, and from what."""
+    """A parameter as a calibration identified it, and the runs that it came from."""
 
     name: str
     words: str
@@ -80,7 +80,7 @@ class _Parameter(DocumentTable):
 
 
 class _Run(msgspec.Struct):
-    """What every report says of a run; the rest is kept as it stands."""
+    """Fields that every report has of a run; the rest is kept as it stands."""
 
     name: str
     storage: str
@@ -99,7 +99,7 @@ class _Run(msgspec.Struct):
 
 
 class _Covered(DocumentTable):
-    """What the runs cover, each the least and the most."""
+    """Ranges that the runs cover, each the least and the most."""
 
     cache_gib: _LeastAndMost | None = None
     threads: _LeastAndMost | None = None
@@ -173,7 +173,7 @@ def from_document(document: dict) -> TransactionWorkload:
     read = convert(document, _DatabaseFile, source=DOC, where="a mysql workload")
     for index, run in enumerate(read.runs):
         convert(run, _Run, source=DOC, at=f"runs[{index}]")
-    # Of a file from before it was kept, where and how it was measured is that of its longest run.
+    # A file from before that was kept has the place and storage of its longest run.
     longest = max(read.runs, key=lambda run: run["transactions"], default={})
     where = {name: getattr(read, name) or longest.get(name) for name in ("instance", "storage", "log_storage", "start")}
     as_of = _day(read.as_of)

@@ -45,8 +45,8 @@ LEAST_CACHE_GIB, MOST_CACHE_GIB, MOST_COUNT = 1e-3, 65_536.0, 65_536
 
 @dataclass(frozen=True)
 class Covered:
-    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at their
-    end, virtual CPUs (None too where they are not known). None: no run."""
+    """Ranges that the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at
+    their end, virtual CPUs (None too where they are not known). None: no run."""
 
     cache_gib: tuple[float, float] | None = None
     threads: tuple[int, int] | None = None
@@ -246,7 +246,7 @@ class TransactionWorkload(Shown):
 
     def draws(self, count: int, seed: int) -> list[dict]:
         """Draws `count` databases as probable as the calibration says: parameters drawn from their
-        covariance. The same for the same seed."""
+        covariance. Equal seeds give equal draws."""
         if not self.parameters or count == 0:
             return []
         import numpy as np  # a tenth of a second that no other command should pay

@@ -1,5 +1,5 @@
-"""What no parameter covers: how far a mean of tps is off because the model is not exact, by how far
-the prediction lies from the runs it stands on.
+"""Error of a mean of tps that no parameter covers, because the model is not exact, by the distance
+of the prediction from the runs that it stands on.
 
 The figures (unexplained.csv, each with its source) are relative standard deviations, as far as they
 can be from the errors of predictions of published runs that were left out. With
@@ -73,7 +73,7 @@ def apart(value: float, other: float) -> float:
 
 
 def outside_of(span: Sequence[float], value: float) -> float:
-    """E-folds between a value and the nearest end of a span; 0 inside it."""
+    """Returns the e-folds between a value and the nearest end of a span; 0 inside it."""
     return max(0.0, math.log(span[0] / value), math.log(value / span[1]))
 
 
@@ -96,7 +96,7 @@ def kind_of(storage: str) -> str:
 
 
 def is_of_server(cap: str) -> bool:
-    """Whether a cap is clients, processors or locks, whose rate no storage changes."""
+    """Returns whether a cap is clients, processors or locks, whose rate no storage changes."""
     return kind_of_limit(cap) in ("clients", "cpu")
 
 

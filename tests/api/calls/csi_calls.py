@@ -1,6 +1,6 @@
-"""What the EBS CSI driver calls for a volume of Kubernetes, in its order, with its retries and its
-reading of error texts, and what its node part looks for on the machine. Where the driver fails, this
-raises AssertionError or the client's error.
+"""Calls of the EBS CSI driver for a volume of Kubernetes, in the driver's order, with its retries
+and its reading of error texts, and the devices that its node part looks for on the machine. Where
+the driver fails, this raises AssertionError or the client's error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from waiting import wait_until
 POLL_S = 0.1
 # After 90 s in `attaching` the driver detaches again and fails.
 ATTACHING_S = 90.0
-# What the driver probes the limit of IOPS with: the largest int32.
+# IOPS with which the driver probes for the limit: the largest int32.
 PROBE_IOPS = 2_147_483_647
 PROBE_GIB = 4
 # Ids that one DescribeVolumes of the driver's batcher asks for.
@@ -74,7 +74,8 @@ class Driver:
     # Volumes.
 
     def create(self, name: str, gib: int, kind: str = "gp3", **given: Any) -> str:
-        """The same name is the same volume, however often it is asked for."""
+        """Creates a volume by name, as the driver does: a name asked for again is the same
+        volume."""
         tags = {CSI_TAG: name, "ebs.csi.aws.com/cluster": "true", "kubernetes.io/created-for/pv/name": name}
         order = {"AvailabilityZone": self.zone, "Size": gib, "VolumeType": kind} | given
         order["TagSpecifications"] = specification("volume", tags)
@@ -224,8 +225,9 @@ class Driver:
         return found[0]["State"] == "completed"
 
     def snapshots_of(self, volume: str) -> list[str]:
-        """As ListSnapshots of the driver: by volume, first all of them, as it asks when its caller
-        names no number (it sends 0 then), and then in pages of five, its least.
+        """Lists the snapshots of a volume as the driver's ListSnapshots does: first all of them, as
+        it asks when its caller names no number (it sends 0 then), and then in pages of five, its
+        least.
         """
         chosen = [{"Name": "volume-id", "Values": [volume]}]
         answer = self.ec2.describe_snapshots(Filters=chosen, MaxResults=0)
@@ -254,7 +256,8 @@ class Node:
 
     @staticmethod
     def device(link: str, volume: str) -> str:
-        """What a link leads to, held against the serial number where lsblk shows one."""
+        """Returns the device that a link leads to, after a comparison with the serial number that
+        lsblk shows, if it shows one."""
         path = os.path.realpath(link)
         assert DEVICE_NAME.match(path), path
         serial = _output("lsblk", "-dno", "SERIAL", path).strip()

@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 BUCKET = "lab"
-# Of 100 requests while it fails; the rest is served. Most of what fails is tried again at once by the
-# client, so that it takes many for an upload to end in an error.
+# Number of 100 requests that fail in each way while the store fails; the rest is served. Most of
+# what fails is tried again at once by the client, so that it takes many for an upload to end in an
+# error.
 FAULTS = {"error": 10, "cut": 8, "lost answer": 6, "slow": 6, "half without a word": 1}
 SLOW_S = (0.1, 1.0)
 
@@ -45,7 +46,7 @@ class FailingS3:
         self._server.server_close()
 
     def draw(self) -> str:
-        """What goes wrong with a request; nothing most of the time."""
+        """Draws the fault of a request; none most of the time."""
         if self.away:
             return "error"
         if self.lying:

@@ -27,7 +27,7 @@ from terraform_calls import code_of
 
 BLOCKS = 1_500  # 6 MB, twelve blocks of a snapshot; a guess, what can be checked often
 WRITER = Path(__file__).parents[2] / "lab/flushing_writer.py"
-# What a client meets when the endpoint, or the daemon behind it, is not there.
+# Errors of a client when the endpoint, or the daemon behind it, is not there.
 GONE = (NoConnection, HTTPClientError)
 
 
@@ -35,7 +35,8 @@ def read_numbers(device: str | Path) -> list[int | None]:
     """Numbers of the blocks of a device itself."""
     descriptor = os.open(device, os.O_RDONLY)
     try:
-        # What a writer that was killed left in the cache of the kernel goes to the device first.
+        # Blocks that a writer left in the cache of the kernel when it was killed go to the device
+        # first.
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, BLOCKS * BLOCK, os.POSIX_FADV_DONTNEED)
         data = b""
@@ -81,8 +82,9 @@ class Stream:
         return (self.ends[-1] if self.ends else self.start) + GROUP
 
     def check(self, found: list[int | None], asked_ns: int, answered_ns: int) -> int:
-        """What a snapshot that was asked for and answered at these moments holds; its highest
-        number. `answered_ns` of the writer's end stands for a device after a crash.
+        """Checks the content of a snapshot that was asked for and answered at two moments (ns), and
+        returns its highest number. `answered_ns` of the writer's end stands for a device after a
+        crash.
         """
         assert None not in found, f"blocks {[at for at, one in enumerate(found) if one is None]} are damaged"
         numbers = [number for number in found if number is not None]

@@ -1,6 +1,7 @@
-"""What Terraform's AWS provider calls for volumes, attachments and snapshots, in its order, with its
-retries and its reading of error texts: a replay of aws_ebs_volume, aws_volume_attachment and
-aws_ebs_snapshot. Where the provider gives up, this raises AssertionError or the client's error.
+"""Calls of Terraform's AWS provider for volumes, attachments and snapshots, in the provider's
+order, with its retries and its reading of error texts: a replay of aws_ebs_volume,
+aws_volume_attachment and aws_ebs_snapshot. Where the provider gives up, this raises AssertionError
+or the client's error.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ class Volume:
         return attributes | {"tags": tags, "create_time": found["CreateTime"]}
 
     def plan(self, **arguments) -> dict:
-        """What differs from the configuration: must be nothing after an apply."""
+        """Returns the arguments that differ from the configuration: none may differ after an
+        apply."""
         now = self.read()
         assert now is not None, "the volume is gone"
         return {name: (now[name], value) for name, value in arguments.items() if now[name] != value}

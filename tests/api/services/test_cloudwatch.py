@@ -284,7 +284,7 @@ def test_an_alarm_changes_state_and_acts(lab: AwsLab, cloudwatch, webhook, tmp_p
 
 
 def test_a_percentile_of_few_values_is_evaluated_or_ignored_as_asked(lab: AwsLab, cloudwatch):
-    """Of a p99 there are too few below 1,000 values."""
+    """Below 1,000 values a p99 has too few of them."""
     alarm = {"Namespace": SPACE, "MetricName": "few", "ExtendedStatistic": "p99", "Period": 10, "EvaluationPeriods": 1}
     alarm |= {"Threshold": 5.0, "ComparisonOperator": "GreaterThanThreshold"}
     for name in ("evaluate", "ignore"):
@@ -357,7 +357,7 @@ def test_alarms_are_described_switched_tagged_and_deleted(lab: AwsLab, cloudwatc
 
 
 def test_alarms_and_their_history_by_pages_metrics_and_actions(lab: AwsLab, cloudwatch):
-    """What the calls of alarms can be narrowed by, and pages."""
+    """The calls of alarms can be narrowed by each of their filters, and return pages."""
     actions_of(lab, '[command.note]\nargv = ["/bin/true"]\n')
     action, space = f"{ACTION}command/note", "headrace/narrow"
     alarm = {"Namespace": space, "MetricName": "waits", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1.0}
@@ -423,7 +423,7 @@ def test_alarms_are_refused_with_the_reason(lab: AwsLab, cloudwatch):
     ):
         found, message = refused(put, **(alarm | changes))
         assert (found, words in message) == (code, True), (changes, message)
-    # What is run must not be anyone's to write.
+    # A command that is run must not be writable for other users.
     actions_of(lab, '[command.note]\nargv = ["/bin/true"]\n')
     (lab.folder / "actions.toml").chmod(0o666)
     assert "writable for its owner only" in refused(put, **(alarm | {"AlarmActions": [f"{ACTION}command/note"]}))[1]

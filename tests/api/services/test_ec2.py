@@ -67,7 +67,7 @@ def test_a_volume_is_shown_as_it_was_asked_for(ec2, lab):
 
 
 def naive(volumes: list[dict], filters: list[dict]) -> list[str]:
-    """What filters match, looked at one by one in what EC2 shows of volumes."""
+    """Returns the volumes that filters match, looked at one by one as EC2 shows them."""
 
     def has(one: dict, name: str) -> list[str]:
         tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]} if "Tags" in one else {}
@@ -194,7 +194,7 @@ def test_every_list_has_pages(ec2, lab):
 
 
 def test_mistakes_have_ec2s_codes(ec2, lab):
-    """What each call refuses, where no other test is about it. Nothing is changed by any of them."""
+    """Each call refuses mistakes that no other test is about. None of them changes anything."""
     one, gone = volume(ec2, lab), "snap-0123456789abcdef0"
     before = ec2.describe_volumes(VolumeIds=[one])["Volumes"]
     refused(ec2.describe_volume_status, "InvalidParameterCombination", VolumeIds=[one], MaxResults=5)
@@ -295,7 +295,7 @@ def test_dry_runs_are_decided_and_not_done(ec2, lab):
     ):
         refused(call, "DryRunOperation", "Request would have succeeded", **params, DryRun=True)
     assert ec2.describe_volumes()["Volumes"] == before
-    # What is wrong is said first, so that limits can be found by dry runs.
+    # A mistake is named before the dry run is, so that limits can be found by dry runs.
     wrong = {"Size": 4, "Iops": 2147483647, "AvailabilityZone": lab.zone, "DryRun": True}
     refused(ec2.create_volume, "InvalidParameterValue", "iops of 2147483647 is too high", **wrong, VolumeType="gp3")
     refused(ec2.detach_volume, "IncorrectState", "'available'", VolumeId=made, DryRun=True)

@@ -246,7 +246,7 @@ def test_dry_runs_change_nothing(kms):
 
 
 def test_mistakes_have_kmss_codes(kms):
-    """What each call refuses, where no other test is about it."""
+    """Each call refuses mistakes that no other test is about."""
     name, rsa = key(kms), "RSAES_OAEP_SHA_256"
     blob = kms.encrypt(KeyId=name, Plaintext=b"x")["CiphertextBlob"]
     refused(kms.list_keys, "ValidationException", Limit=1001)

@@ -1,4 +1,4 @@
-"""What the endpoint keeps of volumes and snapshots never shows: its answers are those of an endpoint
+"""The endpoint's memory of volumes and snapshots never shows: its answers are those of an endpoint
 that was just started, at any moment, and what was acknowledged before a request is in its answer.
 """
 
@@ -62,7 +62,7 @@ class Asked:
 
 
 def ids(answer: str, tag: str = "volumeId") -> list[str]:
-    """Of the items themselves: an attachment names its volume, too."""
+    """Returns the ids of the items themselves: an attachment names its volume, too."""
     return re.findall(rf"<item><{tag}>([^<]+)</{tag}>", re.sub(r"<attachmentSet>.*?</attachmentSet>", "", answer))
 
 
@@ -233,7 +233,7 @@ def test_what_was_acknowledged_before_a_request_is_in_its_answer(slow_lab):
         while time.monotonic() < until_s:
             must, must_not = set(there), set(gone)
             found = set(ids(asked.ask("DescribeVolumes")))
-            # What was deleted while it was asked may be in either.
+            # A volume that was deleted during the request may be in the answer or not.
             missing, stale = must - found - going, must_not & found
             if missing or stale:
                 wrong.append((missing, stale))

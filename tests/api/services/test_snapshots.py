@@ -508,7 +508,7 @@ def test_dry_runs_of_snapshots_and_encryption(ec2, aws_lab):
         lambda: ec2.reset_ebs_default_kms_key_id(DryRun=True),
     ):
         assert refused(act)[0] == "DryRunOperation"
-    # What would be refused is refused, dry or not.
+    # A request that would be refused is refused, dry or not.
     assert refused(lambda: ec2.modify_snapshot_tier(SnapshotId=one, StorageTier="archive", DryRun=True))[0] == "UnsupportedOperation"  # fmt: skip
     assert refused(lambda: ec2.restore_snapshot_tier(SnapshotId=one, DryRun=True))[0] == "UnsupportedOperation"
     assert ec2.describe_locked_snapshots()["Snapshots"] == []
@@ -542,7 +542,7 @@ def test_copies_of_volumes(ec2, aws_lab):
     details = ec2.describe_volume_status(VolumeIds=[copy])["VolumeStatuses"][0]["VolumeStatus"]["Details"]
     assert {"Name": "initialization-state", "Status": "completed"} in details
 
-    # Of what is not named: size of the source, gp2, encryption as the lab has it.
+    # Defaults of a copy: size of the source, gp2, encryption by the lab's default.
     (plain,) = ec2.copy_volumes(SourceVolumeId=of)["Volumes"]
     assert (plain["Size"], plain["VolumeType"], plain["Encrypted"]) == (2, "gp2", False)
     key = aws_lab.lab.create_key(description="copies")["arn"]

@@ -1,5 +1,5 @@
-"""What a backup says of itself holds: parts are called parts, a proof that failed counts, settings
-come along, and a full target is told once."""
+"""Statements of a backup about itself hold: parts are called parts, a proof that failed counts,
+settings come along, and a full target is told once."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_part_is_called_one_everywhere(lab, shop, tmp_path):
         copying.run(shop, target, copying.BackupRequest(method="physical", only=("ack",)))
 
 
-# What does not ask which server it is: once is enough.
+# Tests that do not depend on the server's flavor run on one of them.
 ONE = pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
 
 
@@ -166,7 +166,7 @@ ONE = pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
 
 
 def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
-    """Of a copy of files and of a dump; what it has otherwise is named."""
+    """A restore of a copy of files and of a dump has the settings; those that differ are named."""
     target = open_target(tmp_path / "t")
     for method in ("physical", "logical"):
         made = copying.run(shop, target, copying.BackupRequest(method=method))
@@ -343,7 +343,7 @@ def test_of_two_streams_of_one_server_one_goes_on(lab, shop, tmp_path):
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
-# Where Ctrl-C comes in each command, the command, and what it says then.
+# Place at which Ctrl-C comes in each command, the command, and its message then.
 INTERRUPTS = {
     "run": ("copying.PartsWriter.write", ["run", "{shop}", "--to", "{target}"], "No backup was made, and what was copied is removed"),
     "run behind its end": ("unfinished.unmark", ["run", "{shop}", "--to", "{target}"], "The backup .* is whole"),

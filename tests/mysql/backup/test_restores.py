@@ -152,7 +152,7 @@ def copied(chain: Chain, folder: Path):
 
 
 def collect(target, chain: Chain, folder: Path):
-    """What a restore tests before it makes anything."""
+    """Collects the history that a restore tests before it creates anything."""
     base = GtidSet.parse(chain.base.position.gtid, chain.source.flavor)
     histories = archive.timelines(target, chain.key)
     folder.mkdir()
@@ -192,7 +192,8 @@ def test_a_damaged_archive_is_found_before_the_restore(chain, tmp_path):
 
 
 def test_the_first_piece_behind_the_base(chain, tmp_path):
-    """What can be read ends just where the backup stands: refused, and not "0 transactions"."""
+    """An archive whose readable part ends just at the backup is refused, and is not "0
+    transactions"."""
     target, base = copied(chain, tmp_path / "t"), GtidSet.parse(chain.base.position.gtid, chain.source.flavor)
     (line,) = archive.timelines(target, chain.key)
     name = next(

@@ -1,5 +1,6 @@
-"""What replicas meet in the field, on three real servers that are left as they were: each time `headrace replica status`
-names it, with what to do. BAD_INPUT=all adds what takes a server's restart; FLAVORS=mariadb,mysql both flavors.
+"""Faults that replicas meet in the field, on three real servers that are left as they were: each
+time `headrace replica status` names it, with what to do. BAD_INPUT=all adds what takes a server's
+restart; FLAVORS=mariadb,mysql both flavors.
 """
 
 from __future__ import annotations

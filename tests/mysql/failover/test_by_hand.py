@@ -1,5 +1,5 @@
-"""What a person meets who fails over, switches over or rejoins by hand: an interrupt, the pause after a
-failover by the watcher, a source whose disk is full."""
+"""Troubles of a person who fails over, switches over or rejoins by hand: an interrupt, the pause
+after a failover by the watcher, a source whose disk is full."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_dry_run_of_a_source_that_is_alive_says_what_the_run_says(trio):
         shown = executor.dry_run(FailoverWish(trio.source, rescue=True))
         assert "alive and takes writes: there is nothing to fail over" in shown.plan.refusal and not shown.plan.steps
         seen = dict(executor.observer.look())
-    # As if it were dead: every step to the end.
+    # A source that looks dead goes through every step to the end.
     dead = replace(seen[trio.source], state=None, error="gone", volume=True)
     progress = Progress(FailoverWish(trio.source, rescue=True))
     actions = [step.action for step in dry_run({**seen, trio.source: dead}, progress, 1.0).plan.steps]

@@ -30,7 +30,7 @@ def kill(trio: Trio) -> None:
 
 
 def power_cut(trio: Trio) -> None:
-    """Of the machine: its volumes and its process."""
+    """Cuts the machine's power: its volumes and its process."""
     server = trio.server(trio.source)
     assert server.data_volume is not None
     trio.lab.fault(server.data_volume, "power-cut", in_s=0.0, seed=random.randrange(2**62))
@@ -48,7 +48,7 @@ def fill(trio: Trio) -> None:
     room = os.statvfs(place)
     with open(place / "filler", "wb") as file, contextlib.suppress(OSError):
         os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize)
-    # What is left in small pieces.
+    # The last free bytes are filled in small pieces.
     with contextlib.suppress(OSError), open(place / "filler2", "wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)

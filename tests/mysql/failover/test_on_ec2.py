@@ -59,7 +59,8 @@ def test_fenced_by_the_api(aws, tmp_path):
         proof, until = None, time.monotonic() + 30
         while proof is None and time.monotonic() < until:
             _, proof = executor.observer.tick("a")
-        # Its volume answers no more, so that it takes no writes: else nobody may fail it over.
+        # The volume of the old source answers no more, so that the source takes no writes: else
+        # nobody may fail it over.
         aws.lab.fault(old.data_volume or "", "pause", seconds=5)
         while executor.observer.tick("a")[0]["a"].write == "ok" and time.monotonic() < until:
             pass

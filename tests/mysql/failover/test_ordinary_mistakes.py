@@ -23,7 +23,7 @@ from headrace.cli.app import answer
 from headrace.errors import InputError
 from headrace.servers.topology.topology import Following, free_port, replica_up
 
-# Of a server that could be a source.
+# Settings of a server that could be a source.
 ON = {
     "mariadb": {"log_bin": "ON", "server_id": "55", "innodb_buffer_pool_size": "32M"},
     "mysql": {"gtid_mode": "ON", "enforce_gtid_consistency": "ON", "server_id": "55", "innodb_buffer_pool_size": "32M"},
@@ -139,7 +139,8 @@ def test_a_volume_that_is_too_small_is_refused_before_anything_is_copied(trio: T
 
 
 def picture(trio: Trio) -> dict[str, tuple]:
-    """What a mistake must leave as it is: who runs, who takes writes, who follows whom, the volumes."""
+    """Returns everything that a mistake must not change: who runs, who takes writes, who follows
+    whom, the volumes."""
     found: dict[str, tuple] = {}
     for name in trio.names:
         one = trio.server(name)

@@ -1,4 +1,5 @@
-"""What failover and replication refuse, and the traps of semi-sync, on three real servers that are left as they were.
+"""Refusals of failover and of replication, and the traps of semi-sync, on three real servers that
+are left as they were.
 
 TRAPS=all makes every trap that can be made; without it, five. REFUSALS=all adds those that take a server more.
 """
@@ -63,7 +64,7 @@ def dialect(trio: Trio) -> Dialect:
 
 
 class Traps:
-    """What sets each trap, and what takes it away."""
+    """Statements that set each trap, and those that remove it."""
 
     def __init__(self, trio: Trio) -> None:
         self.trio, self.dialect = trio, dialect(trio)
@@ -218,7 +219,7 @@ def settled(observer: Observer) -> dict:
 
 
 def refusal(observer: Observer, **choices) -> FailoverPlan:
-    """Of a failover of a source that is dead, so far as anybody knows here."""
+    """Plans a failover of a source that is dead, so far as anybody knows here."""
     seen = observer.look()
     seen["a"] = replace(seen["a"], state=None, error="it is dead")
     return plan(seen, Progress(FailoverWish("a", by_hand=True, accept_loss=True, **choices)))

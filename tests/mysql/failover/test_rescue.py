@@ -87,7 +87,8 @@ def refuse(words: list[str], into: list[str], name: str) -> None:
 
 @pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
 def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, flavor):
-    """Its applier holds the GTID and the rows, and would for ever: the rest comes from nobody."""
+    """The replica's applier holds the GTID and the rows, and would for ever: the rest comes from
+    nobody."""
     monkeypatch.setattr(rescue, "APPLY_S", SOON_S)
     source = servers.up(lab, name=f"part-{flavor}", storage="gp3:2", flavor=flavor, settings=SMALL)
     replica = replica_up(lab, f"rest-{flavor}", source.name, Following(prepare_source=True, workers=4)).server

@@ -50,7 +50,8 @@ def test_it_goes_on_after_kill_9(trio):
 
 
 def resumed(trio: Trio, kind: str, line: int) -> bool:
-    """Whether it was killed: a journal with fewer lines ends by itself."""
+    """Kills a program before a line of its journal, runs it again, and returns whether it was
+    killed: a journal with fewer lines ends by itself."""
     trio.load.start()
     words = [sys.executable, str(SCRIPT), str(trio.lab.place.data_dir), str(trio.folder / "journal"), str(trio.clients)]
     words += [kind, trio.source, str(line), *trio.names]

@@ -58,7 +58,7 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
         outages.append(outcome["outage_s"])
         closed.append(outcome["closed_s"])
         assert not trio.load.missing(new) and not outcome["left_out"]
-        # What a client was told after the new source's first commit was not told by the old one.
+        # A client's answer after the new source's first commit did not come from the old source.
         assert not [one for one in trio.load.notes if one.port != new.port and one.at > first]
         trio.source = new.name
         assert trio.equal(), f"round {number}"

@@ -32,13 +32,14 @@ WORKERS = 4  # as MySQL has it; MariaDB's default is one thread, which 8 clients
 NEVER_MS = 4_000_000_000  # 46 days: semi-sync waits instead of falling back
 ANSWER_S = 60.0
 PAYLOAD = "x" * 200
-# What becomes of transactions that only the old source has: MySQL cannot take them back.
+# Treatment of transactions that only the old source has: MySQL cannot take them back.
 REWINDS: dict[str, Diverged] = {"mariadb": "rewind", "mysql": "seed"}
 
 
 @dataclass
 class Acknowledged:
-    """What a client was told: its number, the transaction, the server's port, when."""
+    """Commit that a client was told of: the client, the transaction, the server's port, the moment
+    (monotonic, s)."""
 
     client: int
     number: int
@@ -84,7 +85,8 @@ class Load:
                         self.notes.append(Acknowledged(client, number, where["host"], where["port"], time.monotonic()))
                         if json.loads(self.file.read_text()) != where:
                             break
-            # As a pool of connections does; eight clients that knock without a pause take a core.
+            # The client pauses as a pool of connections does; eight clients that knock without a
+            # pause take a core.
             self._stop.wait(0.1)
 
     def _follow(self) -> None:
@@ -112,7 +114,8 @@ class Load:
         return [one for one in list(self.notes) if (one.client, one.number) not in there]
 
     def first_on(self, place: int | str | None, after: float) -> float | None:
-        """When a server first acknowledged after a moment."""
+        """Returns the moment of a server's first acknowledgement after a moment, monotonic, s; None
+        for none."""
         return min((one.at for one in list(self.notes) if self.reached(one, place) and one.at > after), default=None)
 
     def wait_for(self, place: int | str | None, after: float) -> None:
@@ -185,7 +188,7 @@ class Trio:
         self.clients.write_text(json.dumps({"host": found.host, "port": found.port}))
 
     def named(self) -> str:
-        """Who the clients' file names."""
+        """Returns the server that the clients' file names."""
         found = json.loads(self.clients.read_text())
         place = (found["host"], found["port"])
         return next(name for name in self.names if (self.server(name).host, self.server(name).port) == place)
@@ -234,7 +237,7 @@ class Trio:
         return {row[0] for row in found}
 
     def equal(self, timeout_s: float = 90.0) -> bool:
-        """Whether all three have the same rows, once they have caught up."""
+        """Returns whether all three have the same rows, once they have caught up."""
 
         def are_equal() -> bool:
             sums = {sql(self.server(name), f"CHECKSUM TABLE {SCHEMA}.entries")[0][1] for name in self.names}

@@ -15,7 +15,7 @@ from pathlib import Path
 # crates/daemon/src/journal/mod.rs: a header of 24 bytes; records of length, CRC-32C, sequence, synced
 # and payload, the first four in 24 bytes.
 HEADER_BYTES = 24
-# Of each limit of the instance the second part is what bursts live on.
+# Second part of a limit of the instance, in the journal: bursts live on it.
 RESERVE = re.compile(rb'\},\{"level":\{"whole":(\d+),"billionths":\d+\}')
 
 

@@ -86,7 +86,7 @@ class Bed:
         wait_until(lambda: self.lab.modifications(self.volume)[-1]["state"] == "completed", "the modification")
 
     def look(self, seconds: float = WATCH_S, counsel: bool = True) -> tuple[Diagnosis, Evidence]:
-        """What the doctor says now."""
+        """Returns the doctor's diagnosis now, and its evidence."""
         options = SourceOptions(lab=lambda: self.lab, members=True)
         evidence = evidence_of(f"lab:{self.volume}", options, seconds)
         return diagnose(evidence, Counsel() if counsel else None), evidence
@@ -141,11 +141,11 @@ class Scenario:
     make: Callable[[Bed, random.Random], contextlib.AbstractContextManager[None]] = field(repr=False)
 
     def right(self, found: Diagnosis) -> bool:
-        """Whether the headline is one of those."""
+        """Returns whether the headline is an expected one."""
         return (found.verdict, found.findings[0].subject) in self.expects
 
     def blames_wrongly(self, found: Diagnosis) -> bool:
-        """Whether storage is blamed though it is innocent."""
+        """Returns whether storage is blamed though it is innocent."""
         return not self.storage and found.verdict in ("binds", "degraded", "will bind")
 
 
@@ -406,7 +406,7 @@ def instance_bucket(bed: Bed, chance: random.Random):
     hour."""
     spent(bed)
     with loaded(bed.server, "oltp_point_select", chance.choice((16, 24)), rows=bed.rows):
-        # What came back since then is used up first.
+        # Credits that came back since then are used up first.
 
         def are_used_up() -> bool:
             balance = bed.lab.status()["instance_balance"]
@@ -508,7 +508,8 @@ class Beds:
             "pages16": ("large", "p16", "gp3:10", ROWS, {}),
             "pages64": ("large", "p64", "gp3:10", 2 * ROWS, pages64),
             "array": ("large", "arr", "2xgp3:10", ROWS, {}),
-            # Its 3,000 I/Os a second of 16 KiB are nearly all of its bytes: so pages of 8 KiB.
+            # A volume of 3,000 I/Os a second of 16 KiB would use nearly all of its bytes: so pages
+            # of 8 KiB.
             "small": ("small", "s8", "io1:100:5000", ROWS, {"innodb_page_size": "8k"}),
             "small64": ("small", "s64", "gp3:10", 2 * ROWS, pages64),
             "burst64": ("burst", "b64", "gp3:10", 2 * ROWS, pages64),
@@ -532,8 +533,8 @@ def run_scenario(
 def timed_scenario(
     beds: Beds, scenario: Scenario, seed: int
 ) -> tuple[Diagnosis, Evidence, tuple[float | None, float | None]]:
-    """The same, and how many seconds after its beginning the headline was right, and how many after
-    its end it was gone."""
+    """Makes the trouble, asks the doctor, and returns also how many seconds after its beginning the
+    headline was right, and how many after its end it was gone."""
     bed, watch = beds.bed(scenario.bed), HowSoon()
     bed.watching = watch.begin
     try:

@@ -1,5 +1,5 @@
-"""How soon the doctor's headline comes after a trouble began, and goes after it ended: a look at
-each second over the last ones, as somebody has it who asks again and again."""
+"""Delay of the doctor's headline after a trouble began, and after it ended: a look at each second
+over the last ones, as for a user who asks again and again."""
 
 from __future__ import annotations
 

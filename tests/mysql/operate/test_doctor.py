@@ -25,8 +25,8 @@ from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
 
 COUNT = int(os.environ.get("SCENARIOS", "4"))
-# Of those, the first that is run (a run of all takes a quarter of an hour), and a folder that keeps
-# what was seen.
+# First of the scenarios that is run (a run of all takes a quarter of an hour), and a folder that
+# keeps what was seen.
 FIRST = int(os.environ.get("SCENARIOS_FROM", "0"))
 RECORDINGS = os.environ.get("RECORDINGS")
 # A headline comes and goes within (operate_page, O1); measured with HOW_SOON=1.
@@ -43,9 +43,10 @@ POINTS = 10.0
 SLICE = ("volume IOPS, reads", "locks", "credits", "slow network")
 SLICE_S = 5.0  # s of a look in the slice
 SETTLE_S, COUNT_S = 3.0, 8.0  # s: after a change, and of a measurement
-# Where pages are written, the share of dirty pages swings between 0.2 and 0.45 within ten seconds:
-# a quarter of a pool of 1,521 pages is 400 I/Os, a quarter of what 200 IOPS do in 8 s (two counts
-# of the same state: +107 and +165 %) and a thirtieth of what they do in a minute.
+# Seconds of a measurement while pages are written: the share of dirty pages swings between 0.2 and
+# 0.45 within ten seconds: a quarter of a pool of 1,521 pages is 400 I/Os, a quarter of what 200
+# IOPS do in 8 s (two counts of the same state: +107 and +165 %) and a thirtieth of what they do in
+# a minute.
 COUNT_WRITES_S = 60.0
 
 
@@ -113,7 +114,8 @@ def committed(bed, seconds: float) -> float:
     return (commits if commits > 0 else statements) / took
 
 
-# What is lifted, by turns: the bed, the volumes it goes through (what binds first), and the loads.
+# Limits that are lifted, by turns: the bed, the volumes it goes through (what binds first), and the
+# loads.
 READS = (("oltp_point_select", 8), ("oltp_read_only", 4), ("oltp_point_select", 3))
 WRITES = (("oltp_update_non_index", 8), ("oltp_write_only", 4), ("oltp_update_index", 8))
 TIMES = (1.25, 1.5, 2.0, 2.5)

@@ -55,7 +55,7 @@ class Probe:
             os.close(handle)
 
     def next_after(self, moment_ns: int, patience_s: float) -> float:
-        """How many ms after that moment the first write returned. Fails when none does."""
+        """Returns how many ms after a moment the first write returned. Fails when none does."""
 
         def later() -> list[int]:
             return [at for at in self.done[-20_000:] if at > moment_ns]

@@ -149,7 +149,7 @@ def test_a_set_that_is_not_whole_is_refused(lab, mysql):
         return sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
 
     first, second = (one.id for one in got.snapshot_set.snapshots)
-    # Of another time: a later snapshot of the same volume with the tags of the set.
+    # A snapshot of another time: a later one of the same volume with the tags of the set.
     time.sleep(0.01)
     later = lab.create_snapshot(got.snapshot_set.snapshots[1].volume, tags=dict(got.snapshot_set.snapshots[1].tags))[
         "id"

@@ -94,7 +94,8 @@ def test_killed_at_every_step(lab, server):
         ordered = sorted(thawed)
         p95 = ordered[int(0.95 * (len(ordered) - 1))]
         print(f"{KILLS} kills, SEED={seed}; while frozen {len(thawed)}: thawed after {statistics.median(thawed):.1f} ms, p95 {p95:.1f}, most {ordered[-1]:.1f}")  # fmt: skip
-    # What they left is seen for what it is; `tagged` is the last step, so its set is whole.
+    # Sets that the killed programs left are seen for what they are; `tagged` is the last step, so
+    # its set is whole.
     found = [one for one in sets.sets_of(LabService(lab).stored()) if one.id not in earlier]
     whole = [one for one in found if one.whole]
     assert len(whole) <= steps.count("tagged") + steps.count("at random")

@@ -1,5 +1,5 @@
-"""The same against EC2's API, which the lab serves: volumes found from mounts, one CreateSnapshots
-call without the instance's other volumes, tags, volumes from a set."""
+"""Consistent snapshots by EC2's API, which the lab serves: volumes found from mounts, one
+CreateSnapshots call without the instance's other volumes, tags, volumes from a set."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What cannot or must not be frozen or locked: refused with a reason, and nothing is left frozen or
-locked."""
+"""Servers and filesystems that cannot or must not be frozen or locked are refused with a reason,
+and nothing is left frozen or locked."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_lock_ends_by_itself(server):
 
 
 def test_no_room_in_the_lab(lab, server):
-    """Whatever the call is refused with: nothing stays frozen or locked."""
+    """A refusal of the call, of any kind, leaves nothing frozen or locked."""
 
     class Full(LabService):
         def create(self, volumes, tags, description, token):

@@ -55,7 +55,7 @@ def test_without_storage_nothing_is_made(lab):
 
 
 def writes_elsewhere(lab, dead: str, turn: int) -> bool:
-    """Whether another member than a dead one is the primary and takes a row."""
+    """Returns whether another member than a dead one is the primary and takes a row."""
     try:
         new = primary_of([one for one in members_of(lab, "g") if one.name != dead])
         if new is not None:

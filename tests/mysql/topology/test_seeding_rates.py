@@ -1,5 +1,5 @@
-"""How fast each way of seeding is, where the volumes' MiB/s bind: SEEDING_MIB=2048 for the whole; it is skipped without.
-SEEDING_KINDS=copy,clone measures those alone.
+"""Rate of each way of seeding, while the volumes' MiB/s bind: SEEDING_MIB=2048 for the whole; it is
+skipped without. SEEDING_KINDS=copy,clone measures those alone.
 
 The same is done with an empty server before, so that what starts, stops and connects is not counted as copying.
 """

@@ -27,7 +27,7 @@ SIMPLE = {
     "workers": Following(workers=4, preserve_order=True),
     "semi-sync": Following(semi_sync=True),
 }
-# What `status` warns of with these.
+# Warnings of `status` about these topologies.
 TOLD = {
     "filtered": "cannot be promoted: it is filtered",
     "delayed": "is delayed by 3 s on purpose",

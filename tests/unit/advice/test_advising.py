@@ -35,7 +35,7 @@ def tpcc():
 
 @pytest.fixture(scope="module")
 def plain(tpcc):
-    """The same without intervals, which take most of the time."""
+    """Returns the workload without intervals, which take most of the time."""
     return replace(tpcc, parameters=(), covariance=())
 
 
@@ -110,7 +110,7 @@ def test_turning_disks_are_not_flash():
 
 def test_a_workload_decides_pool_redo_and_capacity(plain):
     guessed, known = by_id(), by_id(workload=plain)
-    # As predicted by the simulator at the pool that fits: an hour of that redo (to the whole 128
+    # The simulator predicts the rate at the pool that fits: an hour of that redo (to the whole 128
     # MiB the advice rounds to).
     tps = predict(plain, ASKED["storage"], cache_gib=32 * 0.75, start="warm", seconds=3600, seed=None, draws=0).summary[
         "tps"
@@ -132,7 +132,7 @@ def test_effects_are_the_simulators(tpcc):
     found = by_id(workload=tpcc, current={"innodb_buffer_pool_size": "4G", "innodb_redo_log_capacity": redo})
     effect = found["innodb_buffer_pool_size"].effect
     assert effect.startswith("4G to 24G: ") and "80 %" in effect and "simulated" in effect
-    # The same by hand: a sync of the redo log and two of the binlog a commit.
+    # The effect by hand: a sync of the redo log and two of the binlog a commit.
     database = copy.deepcopy(tpcc.database)
     database["log"]["syncs_per_commit"] = 3.0
     by_hand = [

@@ -196,7 +196,7 @@ def test_a_line_that_is_set_again_below_does_not_stay_above_the_new_one(capsys, 
         "-skip-innodb-doublewrite",
         "+innodb_doublewrite = ON",
     ]
-    # What is as advised in its last line is left alone.
+    # A setting that is as advised in its last line is left alone.
     config = write_config(tmp_path, "innodb_doublewrite=OFF", "innodb_doublewrite=ON")
     assert "doublewrite=" not in "".join(
         line for line in run(capsys, *ASKED, "--config", config, "--output", "diff")[1].splitlines() if line[:1] in "+-"

@@ -50,7 +50,7 @@ def test_what_is_deprecated_is_not_added():
     assert item.value == "WRITESET" and not item.active and "Deprecated since 8.0.35" in item.why
     before = next(one for one in advised(**MACHINE, flavor="mysql", version="8.0.34") if "dependency" in one.parameter)
     assert before.active
-    # Where it is set already, its value counts.
+    # A value that is set already counts.
     current = {"binlog_transaction_dependency_tracking": "COMMIT_ORDER"}
     set_already = advised(**MACHINE, flavor="mysql", version="8.0.36", current=current)
     assert next(one for one in set_already if "dependency" in one.parameter).active

@@ -117,7 +117,7 @@ def test_every_version_gets_a_consistent_set(flavor, version):
         became = gone(item.parameter, server)
         deprecated = became is not None and became["then"] == "deprecated"
         assert became is None or deprecated, f"{item.parameter} is advised and {became['then']}"
-        # What a release has deprecated is told, and never added.
+        # A setting that a release has deprecated is named, and never added.
         assert not (deprecated and item.active), item.parameter
     names = [item.parameter for item in advised(storage="gp3:500", memory_gib=16, flavor=flavor, version=version)]
     assert len(names) == len(set(names))
@@ -177,7 +177,7 @@ def test_the_reference_is_the_table():
     assert rewritten(text) == text, "run: python -m headrace.advice.reference docs/reference/advice.md"
 
 
-# What the five documents treat, by the names they use.
+# Settings that the five documents treat, by the names they use.
 TREATED = [
     "innodb_buffer_pool_size",
     "innodb_flush_method",

@@ -46,7 +46,7 @@ def test_the_option_file_says_what_was_advised_and_nothing_else(tmp_path, flavor
     loaded = values.pop("plugin_load_add", None)
     assert values == active(found)
     assert (loaded == "ha_rocksdb") == (flavor == "mariadb" and engine == "myrocks")
-    # What was made is what it asks for.
+    # The advice for a server with the advised file asks for nothing else.
     again = advise(**ASKED, **more, engine=engine, config=path, flavor=flavor, version=version)
     assert not [item.parameter for item in again.settings if item.differs and item.active]
     if not more:

@@ -49,7 +49,7 @@ def members_of(file: str, name: str) -> set[str]:
 
 @pytest.mark.parametrize(("name", "operation"), list(HANDLERS))
 def test_a_handled_parameter_is_read_somewhere(name, operation):
-    """What is named as handled and never read would be ignored in silence."""
+    """A parameter that is named as handled and never read would be ignored in silence."""
     served = HANDLERS[name, operation]
     text = source_of(served) + (ROOT / "python/headrace/api/paging.py").read_text()
     never = {path for path in served.handled if f'"{path.rpartition(".")[2]}"' not in text}

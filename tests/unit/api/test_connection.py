@@ -31,7 +31,7 @@ def port(monkeypatch):
 
 
 def ask(port: int, request: bytes) -> str:
-    """What is answered to these bytes, all of it."""
+    """Returns the whole answer to some bytes."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(request)
         client.shutdown(socket.SHUT_WR)

@@ -113,7 +113,8 @@ def _format(name: str, operation: str, protocol: str) -> wire.Format:
 @settings(max_examples=5)
 @given(text=st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"), min_size=1))
 def test_an_error_is_read_by_botocore(name, operation, protocol, text):
-    """Its code, its sentence and its status; for the newer protocols of CloudWatch the code that query answers have."""
+    """An error keeps its code, its sentence and its status; for the newer protocols of CloudWatch
+    it has the code that query answers have."""
     model = botocore_model(name).operation_model(operation)
     spoken = _format(name, operation, protocol)
     codes = ["SomethingElse", *service(name).errors]

@@ -119,7 +119,8 @@ def tampered(good: Incoming, chance: random.Random) -> Incoming:
 
 
 def meant(incoming: Incoming) -> tuple:
-    """What of a request the signature covers: two that are the same in it are the same request."""
+    """Returns the parts of a request that the signature covers: two requests with the same parts
+    are the same request."""
     claim = None
     try:
         claim = claim_of(incoming)

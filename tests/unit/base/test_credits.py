@@ -15,7 +15,7 @@ CAPACITY, REFILL = 5_400_000.0, 300.0
 
 
 def run(rates: list[float], level: float = CAPACITY, capacity: float = CAPACITY, refill: float = REFILL) -> list:
-    """What is said after each second of a load, and what a bucket with these rates has: (left, level)."""
+    """Runs a load on a bucket, and returns the estimate and the true level after each second."""
     emptying, said = Emptying(capacity, refill), []
     emptying.add(0.0, level)
     for second, rate in enumerate(rates, start=1):
@@ -57,7 +57,7 @@ def test_a_load_that_began_is_known_within_three_seconds(idle, before):
         exact = level / 700
         if before == 0.0 or idle == 300:
             assert left.seconds == pytest.approx(exact, rel=0.01) or idle in (0, 5), (idle, before, first)
-        # What was there for seconds only cannot be told from a burst.
+        # A load that ran for seconds only cannot be told from a burst.
         assert left.seconds <= level / 699 * 1.01 or math.isinf(left.seconds)
 
 

@@ -1,4 +1,4 @@
-"""What this machine says of its processors."""
+"""Processors of this machine, read from /proc and /sys."""
 
 from __future__ import annotations
 

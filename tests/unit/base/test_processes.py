@@ -228,7 +228,7 @@ def test_the_lines_that_tell_why_a_program_failed(output, wanted):
 
 
 def fails(*words: str, folder: Path) -> str:
-    """What is said of a program that must fail."""
+    """Returns the reason in the error of a program that must fail."""
     with pytest.raises(CouldNotRun) as failed:
         processes.run_checked(Command(words, folder), 120)
     return failed.value.rule

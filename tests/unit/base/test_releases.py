@@ -8,7 +8,7 @@ import headrace
 from headrace.base.releases import split_release
 from headrace.simulation.replica import Replica
 
-# As written, and flavor and number.
+# Releases as users write them, with flavor and number.
 WRITTEN = [
     ("mariadb-10.11", "mariadb", "10.11"),
     ("MariaDB 10.11.19", "mariadb", "10.11.19"),

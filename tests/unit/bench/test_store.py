@@ -309,7 +309,8 @@ def test_a_run_without_a_part_that_counts_has_no_figures():
     ("held", "data_gib", "wanted"), [(0, 2.0, "cold"), (8000, 2.0, "warm"), (100, 0.003, "warm"), (100, None, "cold")]
 )
 def test_cold_is_an_empty_cache(held, data_gib, wanted):
-    """Of 8,192 pages of 16 KiB: less than half of what could be held of the data. 100 pages are half of 0.003 GiB and nothing of 2."""
+    """A pool of 8,192 pages of 16 KiB is cold with less than half of what could be held of the
+    data. 100 pages are half of 0.003 GiB and nothing of 2."""
     status = pl.DataFrame(
         {
             "t_unix": [1.0],

@@ -58,7 +58,8 @@ def test_rows_begin_where_the_one_before_ended():
 
 @pytest.mark.parametrize("case", range(20))
 def test_rates_add_up_to_what_was_counted(case):
-    """Whatever the offset between the clocks: the sum over rows is what the counter rose by between their edges."""
+    """For any offset between the clocks the sum over rows is what the counter rose by between their
+    edges."""
     chance = random.Random(case)
     begin = 1_000_000.0 + chance.random()
     times = [1_000_000.0 - 3 + second + chance.uniform(0.0, 0.02) for second in range(20)]

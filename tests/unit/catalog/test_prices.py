@@ -113,7 +113,7 @@ def test_rates_of_each_type():
     discount=st.sampled_from([0.0, 5.0, 12.5]),
 )  # fmt: skip
 def test_bill_is_the_rates_times_the_quantities(size, iops, mib_s, members, discount):
-    # What gp3 allows: 500 IOPS a GiB, 0.25 MiB/s an IOPS.
+    # Limits of gp3: 500 IOPS a GiB, 0.25 MiB/s an IOPS.
     size, mib_s = max(size, -(-iops // 500)), min(mib_s, iops // 4)
     prices = PriceList("us-east-1", "2022-06-01", discount_percent=discount)
     rates = prices.rates("gp3")

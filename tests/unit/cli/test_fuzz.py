@@ -44,7 +44,8 @@ def cases(usual: int, soak: int):
 
 
 COMMANDS = {name: command for name, command in commands() if not getattr(command, "commands", None)}
-# What works for minutes where nothing is wrong with its arguments; each is run with a value that it must refuse, and its help in any case.
+# Commands that work for minutes if their arguments are right; each is run with a value that it must
+# refuse, and its help in any case.
 AT_WORK = (
     "headrace demo",
     "headrace study",

@@ -28,8 +28,9 @@ KINDS = (
     "twice",
     "Ctrl-C",
 )
-# What must happen. `nothing happens`: repeated, it is harmless and says so. `goes on`: after Ctrl-C, a
-# kill or a failure, nothing is half-made and the same command finishes. `open`: no test proves it yet.
+# Outcomes that a mistake must have. `nothing happens`: repeated, it is harmless and says so. `goes
+# on`: after Ctrl-C, a kill or a failure, nothing is half-made and the same command finishes.
+# `open`: no test proves it yet.
 PROVED = ("refused", "asked", "nothing happens", "goes on")
 UNPROVED = ("does not apply", "open")
 # Rows that no test proves yet. The number may only fall: a new command comes with its tests.

@@ -1,4 +1,5 @@
-"""What is refused, and in which words: units, plain numbers, no dangerous hints; files that are links; names that are too long."""
+"""Refusals and their words: units, plain numbers, no dangerous hints; files that are links; names
+that are too long."""
 
 from __future__ import annotations
 

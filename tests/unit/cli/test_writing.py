@@ -71,7 +71,8 @@ def marked() -> set[tuple[str, str]]:
 
 
 def is_exempt(name: str, option: str) -> bool:
-    """Whether something else than the rule takes care of it, or nothing is written."""
+    """Returns whether something else than the rule takes care of an option, or nothing is
+    written."""
     own = any(f"{name} {option}".endswith(one) for one in OWN_RULE)
     # `--to` of a failover is a server.
     return option in NOT_WRITTEN or own or (option == "--to" and name.startswith("headrace failover"))
@@ -88,7 +89,7 @@ def test_every_option_that_writes_a_file_is_covered_by_the_rule():
     assert missing == []
 
 
-# What a command needs beside its output, for as much as it takes to come to the rule.
+# Arguments that a command needs besides its output, so that it comes to the rule.
 NEEDS = {
     "headrace workload capture": ["mysql://u@h/", "--to", "{folder}/new"],
     "headrace workload import": ["{input}"],

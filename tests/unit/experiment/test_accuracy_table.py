@@ -55,7 +55,7 @@ def test_bars_are_of_what_the_storage_held():
     near, far = make_row(2.0), make_row(30.0, regime="clients")
     assert prove_accuracy.summary([near, far], "innodb")["met"]
     assert not prove_accuracy.summary([near, make_row(30.0)], "innodb")["met"]
-    # What was not judged decides nothing.
+    # A row that was not judged decides nothing.
     assert prove_accuracy.summary([near, make_row(30.0, judged=False)], "innodb")["met"]
 
 

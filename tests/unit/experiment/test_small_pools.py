@@ -1,4 +1,4 @@
-"""What a small pool of MariaDB does besides its I/O."""
+"""Purge and pauses of a small pool of MariaDB."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_faster_volume_reads_more_a_transaction_where_purge_comes_behind():
         return run.ios_per_tx
 
     as_measured, slower, mysql = (ios_per_tx(calibrate_at(*of)) for of in ((150.0,), (60.0,), (60.0, "mysql")))
-    # Which rate comes out is near 150: the less it is, the nearer they are to it.
+    # The rate that comes out is near 150: the less it is, the nearer they are to it.
     assert mysql == pytest.approx(as_measured, rel=0.02) and 1.02 < slower / mysql < 1.10
     small, large = (
         small_pools.purge_at(calibrate_at(60.0, cache_gib=gib), calibrate_at(60.0, cache_gib=gib), gib, 150.0, changed)

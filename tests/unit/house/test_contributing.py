@@ -22,7 +22,7 @@ SETTING = re.compile(r"\b([A-Z][A-Z_]{2,})=(\S+)")
 READ = re.compile(
     r"environ(?:\.get\(|\[)\s*\"([A-Z_]+)\"|\"([A-Z_]+)\" not in os\.environ|env::var(?:_os)?\(\"([A-Z_]+)\"\)"
 )
-# What tests read or set for other reasons than their length.
+# Variables that tests read or set for other reasons than their length.
 NOT_OF_LENGTH = {
     "AWS_ACCESS_KEY_ID",
     "AWS_CONFIG_FILE",

@@ -90,7 +90,7 @@ TYPES = typed_dicts()
 
 
 def wrong(value: object, said: ast.expr, place: str) -> list[str]:
-    """Where a value is not what an annotation says."""
+    """Returns the place at which a value is not what an annotation says; "" for none."""
     if isinstance(said, ast.BinOp):
         return (
             []

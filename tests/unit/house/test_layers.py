@@ -17,7 +17,7 @@ from places import ROOT
 
 PACKAGE = ROOT / "python/headrace"
 
-# What each room of the package may import; itself is always allowed.
+# Rooms that each room of the package may import; itself is always allowed.
 GROUND = {"errors", "base"}
 MAY = {
     "errors": set(),
@@ -234,7 +234,7 @@ def test_private_names_stay_in_their_package():
     assert not {module: names for module, names in used.items() if names}
 
 
-# How many modules of headrace an import executes at most, itself and the package included.
+# Most modules of headrace that an import executes, itself and the package included.
 CLOSURES = {"errors": 2, "base.units": 5, "base.caps": 3, "base.storage": 6}
 
 

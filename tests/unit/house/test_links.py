@@ -60,7 +60,7 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 def wrong(page: Path, target: str) -> str:
-    """Why a link of a page is broken; "" for a good one."""
+    """Returns the reason why a link of a page is broken; "" for a good one."""
     path, _, anchor = target.partition("#")
     to = (page.parent / path).resolve() if path else page
     if not to.exists():

@@ -1,4 +1,5 @@
-"""What a file needs stands at its top: imports inside functions are for optional packages and for what must start quickly."""
+"""Imports of a file stand at its top: imports inside functions are for optional packages and for
+what must start quickly."""
 
 from __future__ import annotations
 

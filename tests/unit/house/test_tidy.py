@@ -36,6 +36,10 @@ def test_openings_of_rust_comments_are_found(tmp_path, monkeypatch):
         ("riddles", 'HELP = "Of the test tables. Default: none."\n'),
         ("riddles", 'raise ValueError("is no database")\n'),
         ("riddles", "x = 1  # ended kindly\n"),
+        ("openings", 'def f():\n    """What it returns."""\n'),
+        ("openings", 'class Volume:\n    """As EC2 shows it."""\n'),
+        ("openings", "# Of a volume, s.\nX_S = 1.0\n"),
+        ("openings", "X_S = 1.0  # Whether it is encrypted.\n"),
     ],
 )
 def test_what_is_wrong_is_found(check, source, tmp_path, monkeypatch):
@@ -43,3 +47,35 @@ def test_what_is_wrong_is_found(check, source, tmp_path, monkeypatch):
     path.write_text(source)
     monkeypatch.setattr(tidy, "ROOT", Path(tmp_path))
     assert getattr(tidy, check)(path)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'def f():\n    """Returns what is left."""\n',
+        "# A comment of two lines says\n# What follows in its second.\n",
+        'X = f"{1}. What follows a value is the middle of a sentence"\n',
+        '"""Generated from crates/protocol."""\n\nx: int  # Its size.\n',
+    ],
+)
+def test_openings_that_are_right_pass(source, tmp_path, monkeypatch):
+    path = tmp_path / "python" / "right.py"
+    path.parent.mkdir()
+    path.write_text(source)
+    monkeypatch.setattr(tidy, "ROOT", Path(tmp_path))
+    assert tidy.openings(path) == []
+
+
+@pytest.mark.parametrize("top, wrong", [("python", True), ("tests", False)])
+def test_messages_count_in_the_package_alone(top, wrong, tmp_path, monkeypatch):
+    path = tmp_path / top / "said.py"
+    path.parent.mkdir()
+    path.write_text('raise ValueError("Whose is it?")\n')
+    monkeypatch.setattr(tidy, "ROOT", Path(tmp_path))
+    assert bool(tidy.openings(path)) == wrong
+
+
+def test_an_exempt_place_without_openings_is_taken_off_the_list(monkeypatch):
+    monkeypatch.setattr(tidy, "OPENINGS_EXEMPT", (*tidy.OPENINGS_EXEMPT, "python/headrace/base"))
+    [stale] = tidy.complaints_of_openings()
+    assert "python/headrace/base" in stale

@@ -1,4 +1,5 @@
-"""What a reader must know of a function stands in its signature: types of all parameters, and names in calls of many.
+"""Signatures say all that a reader must know of a function: types of all parameters, and names in
+calls of many.
 
 Ratchets: the numbers go down only. Somebody who brings a count down lowers its number with it.
 """
@@ -55,7 +56,7 @@ def untyped(node: ast.FunctionDef | ast.AsyncFunctionDef, method: bool) -> list[
 
 
 def is_method(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.AST) -> bool:
-    """Whether its first parameter is the object or the class."""
+    """Returns whether a function's first parameter is the object or the class."""
     static = any(isinstance(entry, ast.Name) and entry.id == "staticmethod" for entry in node.decorator_list)
     return isinstance(owner, ast.ClassDef) and not static
 

@@ -34,7 +34,7 @@ PAUSES = frozenset({"sleep", "wait"})
 
 
 def called(node: ast.AST, names: frozenset[str]) -> bool:
-    """Whether functions or methods of these names are called below a node."""
+    """Returns whether functions or methods of some names are called below a node."""
     calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
     return any(getattr(one, "attr", getattr(one, "id", "")) in names for one in calls)
 

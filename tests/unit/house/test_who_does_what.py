@@ -88,7 +88,8 @@ def rows(text: str) -> list[list[str]]:
 
 
 def missing(use: tuple[str, str]) -> str:
-    """What a reference of the table names and the code does not have; "" where it has all of it."""
+    """Returns the parts of a reference of the table that the code does not have; "" if it has all
+    of them."""
     name, item = use
     path = next((top / name for top in (PACKAGE, ROOT) if (top / name).is_file()), None)
     if path is None:

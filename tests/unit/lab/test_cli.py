@@ -246,7 +246,7 @@ COLUMNS = (
 
 
 def test_a_minute_in_rates():
-    """Of a minute in which the volume was attached for half of the time."""
+    """The volume was attached for half of the minute."""
     row = [60, 3000, 0, 300 << 20, 0, 1.5, 99.0, 15_000_000, 500.0, 2500.0, None, None, 30_000_000, 7_500_000, 6000]
     (figures,) = metrics.volume_rows({"columns": list(COLUMNS), "rows": [row]}).values()
     names = ("read_iops", "read_mib_s", "queue", "over_volume_iops", "balance_percent", "read_p50_ms", "read_p99_ms")

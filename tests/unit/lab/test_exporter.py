@@ -35,7 +35,7 @@ def serve():
 
 
 def ask(port: int, request: bytes) -> str:
-    """What is answered to these bytes, all of it."""
+    """Returns the whole answer to some bytes."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(request)
         parts = []

@@ -1,5 +1,5 @@
-"""Where a lab is, what a machine lacks, how a daemon is found and started: made-up machines and
-daemons, no root.
+"""Places of labs, parts that a machine lacks, the search for a daemon and its start: made-up
+machines and daemons, no root.
 """
 
 from __future__ import annotations

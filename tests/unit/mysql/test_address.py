@@ -311,7 +311,8 @@ def test_a_port_that_is_no_server(says, words):
 
 
 def greeting_of(capabilities: int, plugin: bytes) -> bytes:
-    """What a server says first (protocol 10): its capabilities, and how it wants to be given the password."""
+    """Returns the first packet of a server (protocol 10): its capabilities, and the plugin by which
+    it takes the password."""
     head = b"\x0a8.0.0\0" + b"\x01\0\0\0" + b"12345678\0" + (capabilities & 0xFFFF).to_bytes(2, "little")
     rest = (capabilities >> 16).to_bytes(2, "little") + b"\x15" + b"\0" * 10 + b"123456789012\0"
     return head + b"\x21" + b"\x02\0" + rest + plugin + b"\0"

@@ -1,4 +1,5 @@
-"""What is made of a server's variables and of performance_schema, and the command's own rules.
+"""Figures that a capture makes of a server's variables and of performance_schema, and the command's
+own rules.
 
 The servers themselves are in tests/mysql.
 """
@@ -112,7 +113,7 @@ def test_whatever_a_server_says_makes_a_description_that_is_taken(odd):
 
 # --- performance_schema -------------------------------------------------------------------------------------------------------
 
-# As MySQL cuts them: 10 us, 4.71 % wider each (10 ** (1 / 50)), closed above.
+# Edges of MySQL's latency buckets, ms: 10 us, 4.71 % wider each (10 ** (1 / 50)), closed above.
 EDGES = [0.01 * 10 ** (step / 50) for step in range(450)]
 
 

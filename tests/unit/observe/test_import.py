@@ -1,4 +1,4 @@
-"""The same load, as fourteen recordings of five tools, gives the same workload."""
+"""One load, as fourteen recordings of five tools, gives one workload."""
 
 import importlib.util
 import json
@@ -410,7 +410,8 @@ RDS_METRICS = {
 
 
 def rds(kind):
-    """The same load as RDS reports it, every 60 s: I/Os and bytes a second, latencies in seconds."""
+    """Returns the load as RDS reports it, every 60 s: I/Os and bytes a second, latencies in
+    seconds."""
     values = {metric: [rates[at] * factor for rates in RATES] for metric, (at, factor) in RDS_METRICS.items()}
     values |= {"ReadLatency": [0.0005] * 20, "WriteLatency": [0.0012] * 20, "DiskQueueDepth": [2.25] * 20}
     times = [f"2025-11-21T10:{minute:02d}:00Z" for minute in range(20)]

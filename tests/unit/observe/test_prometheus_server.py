@@ -78,7 +78,7 @@ class Scraped:
         return f"prometheus:{self.address}?instance=127.0.0.1:{self.ports[0]}"
 
     def samples(self) -> int:
-        """How many reports are there."""
+        """Returns the number of reports that the server has."""
         try:
             return len(load_recording(self.target, ReadOptions(span=HOUR)).readings.reports)
         except (InputError, CouldNotRun):
@@ -101,7 +101,7 @@ def kernel_counts() -> dict[str, tuple[int, int, int, int]]:
 
 
 class Loaded:
-    """What was written while the server scraped, by the kernel's own counts."""
+    """I/Os written while the server scraped, by the kernel's own counts."""
 
     def __init__(self, scraped: Scraped, folder: Path) -> None:
         wait_for("a first report", lambda: scraped.samples() >= 2)

@@ -32,7 +32,8 @@ SETTINGS = {
     "aws_secret_access_key": "x",
     "config": Config(retries={"total_max_attempts": 1}),
 }
-# As RDS answers DescribeDBInstances (API version 2014-10-31), shortened to what an instance always has.
+# Answer of RDS to DescribeDBInstances (API version 2014-10-31), shortened to what an instance
+# always has.
 INSTANCE = """<DescribeDBInstancesResponse xmlns="http://rds.amazonaws.com/doc/2014-10-31/"><DescribeDBInstancesResult><DBInstances>
 <DBInstance><DBInstanceIdentifier>{name}</DBInstanceIdentifier><DBInstanceClass>{kind}</DBInstanceClass><Engine>{engine}</Engine>
 <DBInstanceStatus>available</DBInstanceStatus><AllocatedStorage>{size}</AllocatedStorage><StorageType>{storage}</StorageType>{more}

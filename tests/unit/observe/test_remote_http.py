@@ -1,5 +1,6 @@
-"""What may go wrong between here and a server of Prometheus: logins, redirects, other servers, refusals, answers without an
-end; and no question asks for more points than Prometheus answers. The server here speaks the real protocol, and is no other."""
+"""Troubles between here and a server of Prometheus: logins, redirects, other servers, refusals,
+answers without an end; and no question asks for more points than Prometheus answers. The server
+here speaks the real protocol, and is no other."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from headrace.observe.remote.span import TimeSpan
 
 UNTIL = 1_763_719_200.0  # 2025-11-21 10:00 UTC
 LABELS = {"instance": "db1:9100", "job": "node", "device": "nvme1n1"}
-# What a second adds to each counter.
+# Growth of each counter in a second.
 GROWTH = {
     "node_disk_reads_completed_total": 100.0,
     "node_disk_writes_completed_total": 50.0,
@@ -147,7 +148,7 @@ def test_a_longer_time_gets_longer_steps(serving):
 
 
 def test_the_rates_are_right(serving):
-    """Of packed answers too."""
+    """Rates are right of packed answers, too."""
     server = serving(counting(15.0, packed=True))
     points = import_file(server.target, interval_s=120.0).points
     assert points["reads_per_s"].to_list() == pytest.approx([100.0] * points.height)

@@ -31,7 +31,7 @@ T0 = 1_700_000_000
 def samples(
     status: dict | None = None, disks: dict | None = None, host: dict | None = None, interval_s: float = 1.0
 ) -> Samples:
-    """Of columns by name; disks: kernel name to columns."""
+    """Returns samples of columns by name; disks: kernel name to columns."""
     frames = [
         pl.DataFrame({"device": [name] * len(columns["t_unix"])} | columns) for name, columns in (disks or {}).items()
     ]

@@ -1,4 +1,4 @@
-"""Which filesystems and volumes a server's files are on, in made-up /proc and /sys."""
+"""Filesystems and volumes that a server's files are on, in made-up /proc and /sys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lifting a limit brings: the database of a window's counters, the next limit, the interval."""
+"""Gain of lifting a limit: the database of a window's counters, the next limit, the interval."""
 
 from __future__ import annotations
 
@@ -146,7 +146,8 @@ def test_an_instance_whose_burst_is_gone_is_simulated_without_it():
 
 
 def test_a_recording_is_described_by_the_options(tmp_path):
-    """What a recording does not know of its volumes the options say; of the others they are not used."""
+    """Options say what a recording does not know of its volumes; of the others they are not
+    used."""
     file = tmp_path / "seen.jsonl.gz"
     evidence_file.save(evidence(AT_300, CLIENTS, storage=None), file)
     recorded = evidence_of(str(file), SourceOptions(storage=IO1))
@@ -185,7 +186,8 @@ def test_a_gain_is_bounded_by_the_processors(user, system):
     gain = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, host, storage=IO1), Counsel()).findings[0].gain
     assert gain is not None and gain.transactions is not None
     busy, server = (user + system) / 4, 0.25
-    # What is at work, up to three times the server's part, grows with the transactions; or that alone.
+    # Transactions can grow until all processors are at work: those at work now, up to three times
+    # the server's part, or the server's part alone.
     assert gain.transactions <= (1 - busy) / min(busy, 3 * server) + 1e-9
     assert gain.high <= (1 - busy) / server + 1e-9
     free = diagnose(evidence(AT_300, CLIENTS, {"user_cpus": 0.1, "system_cpus": 0.02}, storage=IO1), Counsel())

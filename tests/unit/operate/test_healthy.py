@@ -81,7 +81,7 @@ def test_a_healthy_fortnight(number):
         found = judged(signals_of(evidence.between(until - 2 * POINT_S - 1, until), Thresholds()), Thresholds())
         assert not [one for one in found if one.basis == "felt"], "a critical"
         warnings += any(one.verdict in ALARMS for one in found)
-    # Of the windows that were looked at, as many as two a fortnight would be.
+    # Warnings are as rare as two a fortnight would be, in the windows that were looked at.
     assert warnings <= 2 * WINDOWS / 336, warnings
     told = diagnose_recording(evidence, _observed(load, ticks), Counsel())
     weeks = {int(window.from_s // (7 * 86_400)) for window in told.windows}

@@ -50,7 +50,7 @@ def test_storage_that_is_to_blame(volume, more, expected):
     ("server", "host", "volume", "expected"),
     [
         ({"lock_waiters": 3.5}, None, None, ("not storage", "locks")),
-        # Who still waits has counted nothing yet.
+        # A client that still waits has counted nothing yet.
         ({"lock_waiters": 0.0, "lock_waiting": 3.0}, None, None, ("not storage", "locks")),
         ({"server_cpus": 3.6}, {"user_cpus": 3.5, "system_cpus": 0.3}, None, ("not storage", "processors")),
         (None, {"steal_cpus": 0.8}, None, ("not storage", "processors")),
@@ -98,7 +98,7 @@ def test_a_volume_that_loads_from_its_snapshot_is_no_cold_cache():
     found = findings(evidence(volume, server, state="initializing"))
     assert (found[0].verdict, found[0].subject) == ("binds", "first-touch")
     assert "9.0 ms" in found[0].words
-    # The same means with nothing to load: most reads are as quick as the type's.
+    # Means alike without anything to load: most reads are as quick as the type's.
     assert headline(evidence(volume, server))[1] != "first-touch"
     assert "degraded" not in [one.verdict for one in findings(evidence(volume, server))]
 
@@ -166,7 +166,7 @@ def test_locks_that_are_held_by_clients_at_a_limit():
         "checkpoint_share": 0.2,
     }
     assert headline(evidence(volume, server)) == ("binds", "volume-iops")
-    # The same locks and a volume with room: locks.
+    # These locks and a volume with room: locks.
     assert headline(evidence({"write_ms": 1.0}, server)) == ("not storage", "locks")
 
 
@@ -482,7 +482,8 @@ def test_a_limit_that_hardly_a_client_waits_for_is_touched():
     [first, *_] = findings(evidence(BURSTS, work | {"tps": 30.0, "log_bytes_per_s": 330e3}))
     assert (first.verdict, first.subject) == ("touched", "volume-iops") and "Hardly a client waits" in first.words
     assert first.felt is not None and first.felt > 0.9
-    # As many requests of clients who are all at work, and wait 19 ms longer than need be: 450 reads are 9 clients.
+    # Requests as many, of clients who are all at work, and wait 19 ms longer than need be: 450
+    # reads are 9 clients.
     slow = BURSTS | {"read_ms": 20.0, "read_p50_ms": 20.0, "idle_share": 0.0}
     assert headline(evidence(slow, work | {"threads_running": 9.0}))[0] == "binds"
 
@@ -494,7 +495,7 @@ def test_a_commit_meets_a_burst_of_page_writes_as_often_as_there_is_one():
     felt = findings(evidence(BURSTS, write | FLUSHED))[0].felt
     assert felt == pytest.approx(2.9 / 4, abs=0.03)
     assert findings(evidence(BURSTS | {"idle_share": None}, write | FLUSHED))[0].felt == 1.0
-    # Where no pages are flushed the commits are the burst: each takes what a write takes.
+    # Without pages to flush the commits are the burst: each takes what a write takes.
     few = write | {"tps": 300.0, "threads_running": 6.0, "pages_flushed_per_s": 0.0}
     alone = BURSTS | {"write_ms": 10.0, "write_iops": 300.0, "idle_share": 0.9}
     [first, *_] = findings(evidence(alone, few))
@@ -502,7 +503,7 @@ def test_a_commit_meets_a_burst_of_page_writes_as_often_as_there_is_one():
 
 
 def test_the_commits_of_a_replica_are_no_clients():
-    """Its appliers commit 100 times a second, and 40 pooled connections do nothing."""
+    """The replica's appliers commit 100 times a second, and 40 pooled connections do nothing."""
     pool = {"threads_running": 0.5, "threads_connected": 40.0, "pool_reads_per_s": 0.0, "questions_per_s": 0.2}
     assert headline(evidence(None, pool, follows=True)) == ("fine", "fine")
     assert headline(evidence(None, pool | {"questions_per_s": 200.0}, follows=True)) == ("not storage", "network")

@@ -176,7 +176,8 @@ def old_iostat(path, rows):
 @pytest.mark.parametrize(
     ("rows", "worst"),
     [
-        # As two recordings in public issues: three reports with 168 to 464 ms, and one of 43 ms.
+        # Rows of two recordings in public issues: three reports with 168 to 464 ms, and one of 43
+        # ms.
         ([(168.2, 138.0, 100.0), (464.49, 138.0, 100.0), (310.0, 120.0, 100.0)], "464 ms"),
         ([(43.0, 34.0, 94.0)] * 2, "43 ms"),
     ],

@@ -1,4 +1,4 @@
-"""What is advised can be done: one modification, never smaller, never beyond the instance, with its
+"""Remedies can be carried out: one modification, never smaller, never beyond the instance, with its
 cost and how to undo it."""
 
 from __future__ import annotations

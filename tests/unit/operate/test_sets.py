@@ -82,7 +82,7 @@ def test_random_damage_is_seen(seed):
 
 
 def test_tags_that_mean_nothing():
-    """Of a user, or of a newer version: nothing fails, and nothing is believed."""
+    """Tags of a user, or of a newer version: nothing fails, and nothing is believed."""
     odd = {sets.SET: "set-x", sets.ABOUT: "{not json", sets.FROZEN: "soon", sets.MEMBER: "[1]"}
     [one] = sets.sets_of([StoredSnapshot("snap-1", "", 1, "completed", NOW.isoformat(), odd)])
     assert not one.whole and one.about == {} and one.frozen_ms is None and one.snapshots[0].member == {}

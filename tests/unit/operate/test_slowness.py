@@ -1,5 +1,5 @@
-"""What explains a slow stretch: each threshold of bursts, first reads of blocks and degraded volumes, on
-rows made by hand."""
+"""Explanations of a slow stretch: each threshold of bursts, first reads of blocks and degraded
+volumes, on rows made by hand."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How the doctor and watch say it: lines that fit, figures with their names, charts whose lines can
-be told apart."""
+"""Presentation of doctor and watch: lines that fit, figures with their names, charts whose lines
+can be told apart."""
 
 from __future__ import annotations
 

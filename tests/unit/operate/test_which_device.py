@@ -1,5 +1,5 @@
-"""Which device of a recording the doctor judges, and options that were swallowed once: on files, as
-a user runs it."""
+"""Choice of the device of a recording that the doctor judges, and options that were swallowed once:
+on files, as a user runs it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_the_device_that_is_named_is_judged(call, tmp_path):
 
 
 def test_without_a_name_one_that_is_at_a_limit_is_not_acquitted(call, tmp_path):
-    """What does most is taken where it is well only if the others are: nvme2n1 is not."""
+    """The device that does most is taken, if it is well, only if the others are well: nvme2n1 is
+    not."""
     code, out, _ = call("doctor", two_devices(tmp_path / "two.txt"), "--storage", "gp2:100")
     said = " ".join(out.split())
     assert code == 1 and "bound nvme2n1" in said
@@ -52,7 +53,8 @@ def test_without_a_name_one_that_is_at_a_limit_is_not_acquitted(call, tmp_path):
 
 @pytest.mark.parametrize("command", [("doctor",), ("watch", "--once"), ("forecast", "--storage", "gp2:100")])
 def test_a_device_that_is_not_there(call, tmp_path, command):
-    """Of a recording, and of a recording of the doctor's: refused, and those that are there named."""
+    """A device that neither a recording nor a recording of the doctor's has is refused, and those
+    that are there are named."""
     seen = tmp_path / "seen.jsonl"
     evidence_file.save(evidence(HOT, {"tps": 30.0}, storage="io1:100:300"), seen)
     code, out, err = call(command[0], two_devices(tmp_path / "two.txt"), *command[1:], "--device", "sdz")

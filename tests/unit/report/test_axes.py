@@ -50,7 +50,8 @@ def test_labels_are_times_of_the_data(start, span_s, title, among):
 
 
 def test_the_zone_of_the_machine_shifts_nothing():
-    """The same chart where the machine stands in UTC and in New York, which is five hours behind in winter."""
+    """A chart is equal on a machine in UTC and on one in New York, which is five hours behind in
+    winter."""
     code = (
         f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import test_axes; "
         "print(test_axes.drawn_of('09:10:00', 86400))"

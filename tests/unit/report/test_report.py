@@ -310,7 +310,7 @@ def _scales(value):
 def test_what_cannot_be_drawn_is_said(monkeypatch):
     from headrace.errors import CouldNotRun
 
-    # As the renderer does where it lacks memory.
+    # The renderer aborts, as it does without memory.
     monkeypatch.setattr(drawing, "WORKER", "import os, sys; sys.stdin.readline(); os.abort()")
     monkeypatch.setattr(drawing, "_renderer", drawing._Renderer())
     with pytest.raises(CouldNotRun, match="was ended by signal 6"):

@@ -70,7 +70,7 @@ def test_within_the_distance_of_commits_of_the_truth(tps):
         if found is None or moment < 1:
             continue
         assert found.exact
-        # As of at most a sample of each ago.
+        # The age is that of a moment at most one sample of each server ago.
         assert moment - found.at_s <= 2 * 1.3 * SAMPLE_S
         errors.append(abs(found.seconds - made.truth(replica_has(found.at_s), found.at_s)))
     errors.sort()

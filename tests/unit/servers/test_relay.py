@@ -86,7 +86,7 @@ def test_a_target_that_is_not_there_resets():
 
 
 def closed(connection: socket.socket) -> bool:
-    """Whether the other side ended it, with or without a reset."""
+    """Returns whether the other side ended the connection, with or without a reset."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:

@@ -1,5 +1,5 @@
-"""What `headrace.servers` decides without a server: names, option files, settings, what a server's
-words mean, what a record holds."""
+"""Decisions of `headrace.servers` without a server: names, option files, settings, the meaning of a
+server's words, the fields of a record."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_the_table_of_options():
 )
 def test_a_full_volume_is_recognised(text, full):
     assert bool(volumes.no_room_hint(text)) == full
-    # Of a server that is made the data are kept: room is made where they are.
+    # Data of a server that is being created are kept: room is needed where they are.
     assert ("headrace mysql down db --mount" in volumes.no_room_hint(text, "db")) == full
 
 
@@ -283,7 +283,7 @@ def test_a_server_keeps_its_storage_and_says_what_changes_it():
         server.refuse_other_storage("db", ("gp3:20", None), None, "gp3:5")
 
 
-# As MariaDB 10.11.19 wrote them beside a source that was killed, 2026-11-24.
+# Lines that MariaDB 10.11.19 wrote next to a source that was killed, 2026-11-24.
 NOISE = """2026-11-24 17:42:10 18 [ERROR] Slave I/O: error reconnecting to master 'headrace_repl@127.0.0.1:56001' - retry-time: 1  maximum-retries: 100000  message: Can't connect to server on '127.0.0.1' (111 "Connection refused"), Internal MariaDB error code: 2003
 2026-11-24 17:42:10 18 [ERROR] Error reading packet from server: Lost connection to server during query (server_errno=2013)
 2026-11-24 17:42:10 3 [Warning] Aborted connection 3 to db: 'app' user: 'app' host: 'localhost' (Got an error reading communication packets)

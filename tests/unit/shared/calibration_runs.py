@@ -118,7 +118,8 @@ sysbench = "run.csv"
 
 
 def sysbench_csv(rows: pl.DataFrame, threads: int) -> str:
-    """What sysbench would have reported of predicted rows; `t_s` there is the end of a second."""
+    """Returns predicted rows as sysbench would have reported them; `t_s` there is the end of a
+    second."""
     lines = [
         f"{row['t_s'] + 1:g},{threads},{row['tps']:.2f},{30 * row['tps']:.2f},{row['p95_ms']:.2f}"
         for row in rows.iter_rows(named=True)
@@ -127,7 +128,8 @@ def sysbench_csv(rows: pl.DataFrame, threads: int) -> str:
 
 
 def iostat_text(rows: pl.DataFrame, read_kib: float) -> str:
-    """What iostat -xt would have shown: a report of the time since boot, then one a second."""
+    """Returns predicted rows as iostat -xt would have shown them: a report of the time since boot,
+    then one a second."""
     head = "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz  aqu-sz  %util"
     begin = datetime(2018, 8, 15, 10)
     out = ["Linux 4.14.62 (db1) \t08/15/2018 \t_x86_64_\t(36 CPU)\n"]
@@ -179,7 +181,7 @@ def record(
 
 
 def recorded(folder: Path, workload: TransactionWorkload, storage: str = LONG, **options: object) -> Run:
-    """The same, read back."""
+    """Records a predicted run in a folder, and reads it back."""
     return load_run(record(folder, workload, storage, **options))
 
 

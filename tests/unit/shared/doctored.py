@@ -85,7 +85,7 @@ def evidence(
 
 
 def findings(made: Evidence, **changed: float) -> list[Finding]:
-    """What is found in it."""
+    """Returns the findings of some evidence."""
     thresholds = Thresholds(**changed)
     return judged(signals_of(made, thresholds), thresholds)
 

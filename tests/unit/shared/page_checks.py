@@ -1,4 +1,5 @@
-"""What every page must be: well formed, one file with nothing to fetch, no script, ids that are its own."""
+"""Checks that every page is well formed, one file with nothing to fetch, no script, ids that are
+its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the repository and the tests' data lie."""
+"""Places of the repository and of the tests' data."""
 
 from pathlib import Path
 

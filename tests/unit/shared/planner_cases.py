@@ -20,12 +20,12 @@ NO_ARRAYS = ("raid0", "raid10")
 TYPES = ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1")
 SSD_TYPES = ("gp2", "gp3", "io1", "io2")
 DAY_S = 86_400
-# Where a golden figure is about something else than what a plan adds by default.
+# Settings of golden figures that are about something else than what a plan adds by default.
 BARE = {"free_percent": 0, "goals": ["headroom_percent>=0"]}
 
 
 def only(*kinds: str, arrays: bool = False) -> tuple[str, ...]:
-    """What to exclude so that only these types are left, as single volumes."""
+    """Returns the types to exclude so that only some types are left, as single volumes."""
     return (*(kind for kind in (*TYPES, "instance-store") if kind not in kinds), *(() if arrays else NO_ARRAYS))
 
 
@@ -60,7 +60,7 @@ def burst_day() -> OpenWorkload:
 
 
 def repeated(workload: OpenWorkload, times: int) -> OpenWorkload:
-    """The same recording so many times in a row, as a load without an end."""
+    """Returns a recording repeated some times in a row, as a load without an end."""
     from dataclasses import replace
 
     span = float(workload.points["duration_s"].sum())

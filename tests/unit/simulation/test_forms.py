@@ -1,4 +1,5 @@
-"""Which form `auto` takes: the per-I/O form for what acts on single requests, or a refusal in words."""
+"""Form that `auto` takes: the per-I/O form for what acts on single requests, or a refusal in
+words."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from headrace.workload.transactions import Covered, TransactionWorkload
 DAY = "2024-06-01"
 INSTANCE = "r6g.xlarge"
 SHORT = {"instance": INSTANCE, "seconds": 30, "draws": 2}
-# What each is told, and what it has no figure of: the release is that of the runs but where a run
-# is compared, and a settled cache has no count of transactions.
+# Facts that each interval is told, and those it has no figure of: the release is that of the runs
+# but where a run is compared, and a settled cache has no count of transactions.
 ALWAYS = {"cache_gib", "storage", "limit"}
 PROCESSORS = {"core_speed", "vcpus"}
 LOAD = {"threads", "tps"}
@@ -96,9 +96,9 @@ def prove_it(workload: TransactionWorkload) -> None:
     [
         (predict_it, ALWAYS | LOAD | PROCESSORS),
         (predict_on_services, ALWAYS | LOAD | PROCESSORS),
-        # Its storage is none of the catalog's kinds.
+        # Storage of Aurora is none of the catalog's kinds.
         (predict_on_aurora, ALWAYS - {"storage"} | LOAD | PROCESSORS),
-        # Its workers are no clients.
+        # Workers of a replica are not clients.
         (predict_its_replica, ALWAYS | PROCESSORS),
         (plan_for_it, ALWAYS | LOAD | PROCESSORS),
         # The lab's machine has processors, of a speed nobody knows.
@@ -123,7 +123,7 @@ def test_an_interval_is_told_all_that_is_asked(
 
 
 def test_nothing_computes_an_interval_by_itself():
-    """Who has a rate and its spread asks `compute_interval`; the rest are intervals of a change,
+    """Code with a rate and its spread asks `compute_interval`; the rest are intervals of a change,
     which is no rate."""
     package = Path(headrace.__file__).parent
     own = {"base/units.py", "workload/unexplained.py", "advice/effects.py", "operate/doctor/advising/gains.py"}

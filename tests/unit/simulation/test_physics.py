@@ -92,7 +92,7 @@ def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
     for index in range(len(points)):
         r = one(reads[index], read_kib[index], shares[0])
         w = one(writes[index] * cost["ios_per_write"], write_kib[index], shares[1])
-        # The same products in another order: a few roundings of 2^-53 each.
+        # Products in another order: a few roundings of 2^-53 each.
         for name, a, b in zip(("iops", "mib_s", "hdd_mib_s"), r, w, strict=True):
             assert found[name][index] == pytest.approx(a + b, rel=1e-12, abs=1e-9), name
         assert found["t_s"][index] == pytest.approx(starts[index], rel=1e-12, abs=1e-9)
@@ -148,7 +148,8 @@ def test_syncs_of_a_commit(engine, settings, syncs):
                                                             ("oltp_read_write", {"skip_trx": True}, 4)])  # fmt: skip
 @pytest.mark.parametrize(("at_commit", "sync_binlog"), [(1, 1), (1, 100), (2, 0), (2, 1), (1, 0)])
 def test_syncs_follow_the_commits_of_a_script(script, options, commits, at_commit, sync_binlog):
-    """What reads commits nothing, and under autocommit every write does: whatever the settings were before."""
+    """A script that only reads commits nothing, and under autocommit every write commits, for any
+    settings before."""
     made = core.mysql_sysbench({"script": script} | options)["database"]
     direct = core.mysql_sysbench(
         {"script": script, "flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog} | options
@@ -263,7 +264,7 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
     run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0, instance=None, core_speed=None, client_host="same", local_disk=None,
                           status=None, transactions=1.0, as_of=date(2020, 1, 1), caps=Caps(3000, 3000, 125, 125, 100))  # fmt: skip
     log = build_prior(run)["log"]
-    # Of a transaction: two in 23 of TPROC-C commit nothing.
+    # Some transactions commit nothing: two in 23 of TPROC-C.
     assert log["syncs_per_commit"] == pytest.approx(syncs * log["commits_per_tx"], rel=1e-12)
 
 
@@ -274,7 +275,7 @@ def test_processors_are_cores_of_a_speed():
     # Two threads of a core of 3.1 GHz; two cores of 2.5 GHz and 0.95 of the work per clock.
     for name, wanted in (("m5.large", 2e3 / 4.8 * 3.1 / 3.4), ("m6g.large", 2e3 / (0.685 * 4.8) * 2.375 / 3.4)):
         assert core.processors_tps(clients, core.instance(name, "2024-06-01")) == pytest.approx(wanted)
-    # What is not processor time is the same on any.
+    # Time that is not processor time is the same on any.
     slow = core.clients_at_speed(clients, 1.7)
     assert slow["cpu_ms"] == pytest.approx(9.6)
     assert slow["base_ms"] - core.core_ms(slow) == pytest.approx(clients["base_ms"] - core.core_ms(clients))

@@ -69,7 +69,8 @@ def test_a_question_far_from_all_published_ones_has_a_wider_interval():
     far = compare(SHOP, "gp3:500", on=["aurora:standard"], threads=4_000, **SHORT).outcomes[0]
     assert near.confidence.startswith("1 of ") and far.confidence.startswith("0 of ")
     spreads = [math.log(each.tps_high / each.tps_low) / (2.0 * Z80) for each in (near, far)]
-    # What is not seen of the service differs; the databases drawn answer 4,000 clients a little differently.
+    # The doubt of the service differs; the databases drawn answer 4,000 clients a little
+    # differently.
     more = UNSEEN_AURORA_FAR**2 - UNSEEN_AURORA**2
     assert spreads[1] ** 2 - spreads[0] ** 2 == pytest.approx(more, rel=0.1)
 
@@ -104,7 +105,8 @@ def test_readers_decide_lag_and_failover():
 
 
 def test_a_replica_by_binary_log_is_that_of_predict_replica():
-    """The same run, replica and source as `predict --replica` has; at a tenth of it, it keeps up."""
+    """The run, replica and source are those of `predict --replica`; at a tenth of it, it keeps
+    up."""
     found = of(compare(SHOP, "gp3:500", on=["ec2"], **SHORT), "ec2")
     alone = headrace.predict_replica(
         SHOP, "gp3:500", headrace.Replica("gp3:500"), instance="r6g.xlarge", seconds=60, draws=0, seed=1,

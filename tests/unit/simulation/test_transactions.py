@@ -286,7 +286,7 @@ def test_open_loads_are_served_or_wait():
     )
     assert calm.threads is None
     over = smooth(shop(), "io1:300:2000", arrivals_tps=2_000)
-    # What came is served or waits: nothing is lost.
+    # Transactions that came are served or wait: nothing is lost.
     waiting = 2_000 * pl.Series(range(1, 301)) - over.rows["tps"].cum_sum()
     assert over.rows["backlog"].to_list() == pytest.approx(waiting.to_list(), rel=1e-9)
     assert over.rows["p95_ms"][-1] > 100 * over.rows["p95_ms"][0] and set(over.rows["cap"]) == {"volume-iops"}
@@ -352,7 +352,8 @@ def test_a_start_in_the_middle_goes_on_where_a_cold_start_was():
     whole = smooth(shop(), "io1:300:2000", start="cold", seconds=1_200)
     done = float(whole.rows["tps"][:600].sum())
     rest = smooth(shop(), "io1:300:2000", start=done, seconds=600)
-    # What is not carried over is the pace of the page cleaner and the response time of the second before: both settle within a minute.
+    # Two figures are not carried over, the pace of the page cleaner and the response time of the
+    # second before: both settle within a minute.
     assert rest.rows["tps"][60:].to_list() == pytest.approx(whole.rows["tps"][660:].to_list(), rel=5e-3)
     assert rest.rows["cached_share"][0] == pytest.approx(whole.rows["cached_share"][600], rel=1e-3)
     cold, warm = (smooth(shop(), "io1:300:2000", start=start, seconds=60) for start in ("cold", "warm"))
@@ -445,8 +446,9 @@ def test_longer_intervals_are_compared_with_like():
         pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col("tps").mean(), pl.col("p95_ms").median()
     )
     compared = compare_run(replace(run, series=tens.drop("at"), interval_s=10.0), truth("innodb"), seed=99, draws=0)
-    # As above, with a tenth of the rows and a scatter of 8 % / sqrt(10): four standard deviations are as many percent. The reports hide no second's scatter: that
-    # would show as 8 % x 1.64 x (1 - 1 / sqrt(10)) = 9 %.
+    # The error is as above, with a tenth of the rows and a scatter of 8 % / sqrt(10): four standard
+    # deviations are as many percent. The reports hide no second's scatter: that would show as 8 % x
+    # 1.64 x (1 - 1 / sqrt(10)) = 9 %.
     assert all(abs(compared.error_percent(f"one-second tps, {part}")) < 3.6 for part in ("p5", "p50", "p95"))
 
 

@@ -272,7 +272,7 @@ def test_only_the_mean_since_boot(tmp_path):
 
 
 def test_vmstat_units_and_other_systems(tmp_path):
-    # As `vmstat -S M` prints: memory in MiB, bi and bo as ever; the file does not say so.
+    # `vmstat -S M` prints memory in MiB, bi and bo as ever; the file does not say so.
     text = text_of("vmstat_t.txt").replace("304624   3004 29272436", "   297      2    28586")
     refused(tmp_path, text, "-S")
     (tmp_path / "rec.txt").write_text(text)

@@ -193,7 +193,7 @@ def test_bom_and_crlf_are_fine(tmp_path):
 @MUTATIONS
 @given(st.integers(0, 2**32))
 def test_mutated_files_load_or_are_refused(tmp_path, seed):
-    """Whatever happens to a file, the answer is a workload or a HeadraceError."""
+    """Mutated in any way, a file gives a workload or a HeadraceError."""
     note(f"seed {seed}")
     rng = random.Random(seed)
     text = bytearray(

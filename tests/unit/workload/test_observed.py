@@ -1,5 +1,5 @@
-"""What was recorded is not what was asked: flat tops are found, and nothing else is; what stands
-beside the rates is kept.
+"""A recording is not the demand: flat tops are found, and nothing else is; what stands beside the
+rates is kept.
 
 The recordings are simulated: the demand is known, the volume's answer is what a tool would have
 seen. So hits and false alarms can be counted.

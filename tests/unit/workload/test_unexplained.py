@@ -1,4 +1,5 @@
-"""What no parameter covers: how far a prediction lies from the runs, and how wide that makes it."""
+"""Error that no parameter covers: the distance of a prediction from the runs, and the width that it
+gives the interval."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def test_more_clients_are_far_where_rate_and_response_time_both_differ():
         response = abs(math.log((threads / tps) / (8 / 4_000)))
         assert distances.clients == pytest.approx(clients)
         assert distances.load == pytest.approx(min(clients, rate, response), abs=1e-12)
-    # The same rate (something else binds in both), or the same response time (clients alone in both).
+    # Equal rates (something else binds in both), or equal response times (clients alone in both).
     assert distances_of(workload, cache_gib=2.0, threads=64, tps=4_000.0).load == pytest.approx(0.0, abs=1e-12)
     assert distances_of(workload, cache_gib=2.0, threads=64, tps=32_000.0).load == pytest.approx(0.0, abs=1e-12)
     # Nobody says at what rate: as far as the clients.

@@ -11,7 +11,7 @@ from headrace.advice.host.reading import FINDING, FINE, NOT_HERE, UNREAD, HostQu
 from headrace.advice.host.table import host_checks
 from headrace.base.units import KIB
 
-# Where devices are matched by kind: their numbers change from start to start.
+# Patterns that match devices by kind: their numbers change from start to start.
 MATCHES = (("nvme", "nvme[0-9]*n[0-9]*"), ("xvd", "xvd[a-z]*"), ("sd", "sd[a-z]*"), ("vd", "vd[a-z]*"))
 # With nothing known of the volume, latency of SSD types, ms (AWS: single-digit milliseconds).
 LATENCY_MS = 1.0
@@ -150,7 +150,8 @@ def _alignment(facts: HostFacts) -> Iterator[HostReading]:
         yield HostReading("align", "", NOT_HERE, "", "no partition: volumes as a whole start at 0")
 
 
-# Of BIOS boot and EFI partitions: at most 512 MiB by the installers' habit, mostly 1 to 100 MiB.
+# Largest BIOS boot and EFI partitions: at most 512 MiB by the installers' habit, mostly 1 to 100
+# MiB. Here bytes.
 BOOT_BYTES = 256 * 1024 * 1024
 
 

@@ -11,7 +11,8 @@ from headrace.advice.host.reading import FINDING, FINE, NOT_HERE, UNREAD, HostQu
 from headrace.advice.host.table import host_checks
 from headrace.base.units import GIB, MIB
 
-# Of memory, percent: what is written in the background, and from when writers wait (checks.csv).
+# Shares of memory, percent: what is written in the background, and from when writers wait
+# (checks.csv).
 BACKGROUND_PERCENT, DIRTY_PERCENT = 5, 10
 CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter")
 # Bit of CAP_SYS_ADMIN in a capability set (linux/capability.h).
@@ -237,7 +238,7 @@ def _flows(facts: HostFacts) -> HostReading:
     # twice the table (docs.kernel.org/networking/scaling.html).
     if (not entries and not per_queue) or entries <= per_queue < 2 * entries:
         return HostReading("rfs", "", FINE, value)
-    # Where queues are fewer than processors steering helps: the counts are made to fit the table.
+    # Steering helps if queues are fewer than processors: the counts are set to fit the table.
     few = facts.processors is not None and len(queues) < min(facts.processors, int(host_checks()["rps"].least or 0))
     each = entries // len(counts) if entries and counts and few else 0
     settings = [] if each or not entries else [KernelSetting("sysctl", "net.core.rps_sock_flow_entries", "0")]

@@ -1,7 +1,7 @@
 """Files of a host, read and never written: this machine, a folder or a tarball captured elsewhere.
 
-Links are followed inside the tree alone. What leads out of a captured tree is refused, because the
-answer would be about another machine.
+Links are followed inside the tree alone. A link that leads out of a captured tree is refused,
+because the answer would be about another machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.errors import InputError
 SOURCE = "headrace advise --host"
 # A page of /proc or /sys is 4 KiB; interrupts of large machines and mountinfo are longer.
 MOST_BYTES = 1024 * 1024
-# Of a tarball, all together: thousands of small files.
+# Most members of a tarball, and their bytes all together: thousands of small files.
 MOST_MEMBERS, MOST_TOTAL = 50_000, 64 * 1024 * 1024
 MOST_LINKS = 40  # as the kernel's
 UNREADABLE = "not readable"

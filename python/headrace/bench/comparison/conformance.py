@@ -290,7 +290,7 @@ def _finding(
     note: str,
 ) -> ConformanceFinding:
     error = 100.0 * (measured / model - 1.0)
-    # What the machine cannot do does not count against the device; attach has said so.
+    # A limit of this machine does not count against the device; attach has said so.
     within = None if allowed is None or note else abs(error) <= allowed
     return ConformanceFinding(
         case.spec,

@@ -23,7 +23,7 @@ RESAMPLES = 4_000
 # Blocks drawn for each resample at most: longer blocks than needed do no harm, and a day of seconds
 # need not be drawn one by one.
 MOST_PIECES = 500
-# Of fewer rows, or with fewer blocks in them, a bootstrap says nothing (guesses).
+# Fewest rows and fewest blocks in them from which a bootstrap says something (guesses).
 FEWEST_ROWS, FEWEST_BLOCKS = 20, 4
 # Fewer seconds say nothing of how much they scatter (a guess).
 FEWEST_SECONDS = 4

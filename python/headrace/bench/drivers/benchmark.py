@@ -105,7 +105,7 @@ class Benchmark(ABC):
     unit_from_status: ClassVar[bool] = False
     # The tool knows no time: it is ended when the time is up.
     ended_by_time: ClassVar[bool] = False
-    # Its seconds are in files, read at its end.
+    # The tool writes its seconds to files, which are read at its end.
     reports_in_files: ClassVar[bool] = False
     # Files of the private folder that are kept with the output.
     kept_files: ClassVar[tuple[str, ...]] = ()

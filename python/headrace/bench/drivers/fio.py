@@ -107,7 +107,7 @@ class FioJob(Benchmark):
 
     @property
     def writes(self) -> bool:
-        """Whether anything is written."""
+        """True if the load writes."""
         return self.rw not in ("read", "randread")
 
     def options(self) -> dict:

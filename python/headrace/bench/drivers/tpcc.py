@@ -65,7 +65,7 @@ class Tpcc(Benchmark):
 
     @property
     def standard(self) -> bool:
-        """Whether the tables have the standard's sizes."""
+        """True if the tables have the standard's sizes."""
         return (self.items, self.customers) == (STANDARD_ITEMS, STANDARD_CUSTOMERS)
 
     def options(self) -> dict:

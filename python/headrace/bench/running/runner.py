@@ -37,10 +37,10 @@ BEFORE_S, AFTER_S = 1.2, 2.3
 # Guesses: a week, and more clients than a server has connections.
 MAX_SECONDS, MAX_THREADS = 7 * DAY_S, 100_000
 FEWEST_SECONDS = 2  # a mean needs two
-# Of folders for accounts and the tool's own files, which are removed at the end.
+# Prefix of folders for accounts and the tool's own files, which are removed at the end.
 TEMPORARY = "headrace-bench-"
-# How often half a data set is removed before that is given up, and s between two tries: guesses; a
-# purge of some thousand rows takes a second.
+# Most tries to remove half a data set, and s between two of them: guesses; a purge of some thousand
+# rows takes a second.
 UNDO_TRIES, UNDO_PAUSE_S = 15, 1.0
 
 
@@ -256,7 +256,7 @@ class _Run:
         if self.interrupted:
             raise InterruptedRun(record)
         if failure is not None:
-            hint = f"{failure.hint} What was measured is kept: run {record.id}.".strip()
+            hint = f"{failure.hint} The measured values are kept: run {record.id}.".strip()
             raise BrokenRun(record, failure.value, failure.rule, failure.source, hint)
         return record
 

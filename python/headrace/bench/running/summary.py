@@ -36,7 +36,7 @@ CAPS = tuple(map(caps.column, caps.COUNTED))
 LEAST_IDLE_SHARE = 0.10
 STEAL_SHARE = 0.01  # of the processors (a guess)
 ERROR_SHARE = 0.01  # of the transactions (a guess)
-# Of the mean latency of the volume: answers this late are felt.
+# Share of the mean latency of the volume: answers this late are felt.
 LATE_SHARE = 0.10
 COLD_SHARE = 0.5  # of what the cache can hold of the data (a guess)
 

@@ -20,7 +20,8 @@ from headrace.bench.drivers.benchmark import IntervalReport
 from headrace.observe.live.host import LEVEL, WRAP, WRAPPING, volume_requests
 from headrace.observe.live.samples import Samples
 
-# Of SHOW GLOBAL STATUS; whatever of them the server has. All variables are in status.parquet.
+# Counters of SHOW GLOBAL STATUS that become rates, if the server has them. All variables are in
+# status.parquet.
 _STATUS_RATES = """
 questions com_commit com_rollback com_select com_insert com_update com_delete
 innodb_buffer_pool_read_requests innodb_buffer_pool_reads innodb_pages_read innodb_pages_written
@@ -128,7 +129,7 @@ def _anchor(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[n
             (t1, t2), (v1, v2) = times[chosen], values[chosen]
             nearest = (t2, v2) if at == begin else (t1, v1)
             place = int(np.searchsorted(times, at))
-            # What went on before may end at that moment too: the counter is never beyond its next
+            # Work from before may end at that moment too: the counter is never beyond its next
             # sample.
             value = float(
                 np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (at - nearest[0]), values[place - 1], values[place])

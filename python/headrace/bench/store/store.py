@@ -38,8 +38,8 @@ RUN_FILE, SERIES_FILE, PERCENTILES_FILE, TOML_FILE = "run.json", "series.parquet
 UNFINISHED = ".unfinished-"
 ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,60}-[0-9a-f]{4}\Z", re.ASCII)
 MAX_RUN_BYTES = 16 << 20  # a guess: run.json has some 100 KiB
-# What a run may write in addition to the benchmark's data: 3,600 s of all status variables are some
-# 10 MB.
+# Bytes that a run may write in addition to the benchmark's data: 3,600 s of all status variables
+# are some 10 MB.
 LEAST_FREE_BYTES = 64 << 20
 
 
@@ -115,7 +115,7 @@ class Store:
             move_over(folder, self.folder / name)
         except OSError as error:
             raise CouldNotRun(
-                str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}."
+                str(folder), f"the run cannot be kept: {error.strerror}", "", f"The measured values are in {folder}."
             ) from None
         return self.open(name)
 
@@ -201,7 +201,7 @@ class Store:
             shutil.rmtree(gone)
         except OSError as error:
             raise CouldNotRun(
-                str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?"
+                str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Check its owner and its mode."
             ) from None
         return name
 

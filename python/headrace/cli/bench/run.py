@@ -127,7 +127,7 @@ class RunOptions(StorePlace):
                 raise
             except bench.InterruptedRun as stopped:
                 show_run(stopped.record, self.output, self.report)
-                hint = f"What was measured is kept: run {stopped.record.id}."
+                hint = f"The measured values are kept: run {stopped.record.id}."
                 raise CouldNotRun("the run", "was interrupted", "", hint, INTERRUPTED) from None
             show_run(record, self.output, self.report)
         finally:

@@ -11,7 +11,7 @@ from headrace.cli.options import LabPlace
 from headrace.cli.output import say
 from headrace.report.output import plain
 
-# How often it is asked for new events, s.
+# Seconds between two questions for new events.
 LOOK_EVERY_S = 0.5
 
 

@@ -109,7 +109,7 @@ def read_key(path: Path) -> KeyFile:
         name, description, text, check = (facts[key] for key in ("id", "description", "material", "check"))
         material = base64.b64decode(text, validate=True)
     except (ValueError, KeyError, TypeError, binascii.Error):
-        # What stands in it is not shown: it may be a secret.
+        # The content is not shown: it may be a secret.
         raise InputError(shown, "is not the file of a key", "", hint) from None
     if named != (FORMAT, VERSION):
         raise InputError(shown, "is of another format or version than this headrace reads", "", hint)

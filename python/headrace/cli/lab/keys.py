@@ -31,13 +31,13 @@ Examples:
   headrace lab key create --from mysql.key --alias mysql
   headrace lab key create --alias aws --kms-endpoint https://kms.eu-west-1.amazonaws.com --kms-key arn:aws:kms:...
 
-A key is named by its id, its ARN or an alias. What a deleted key encrypted is lost. Keys lie in the folder `keys` of
+A key is named by its id, its ARN or an alias. Data that a deleted key encrypted are lost. Keys lie in the folder `keys` of
 the lab, readable by root alone and not encrypted themselves; one in KMS elsewhere stays there. Credentials for that
 are the daemon's: AWS_ACCESS_KEY_ID and so on at `headrace lab up`, or --kms-profile."""
 
 commands = CommandGroup("Make, disable and delete the keys of encrypted volumes.", EPILOG)
 
-# What begins the name of every alias (KMS API, CreateAlias).
+# Beginning of the name of every alias (KMS API, CreateAlias).
 ALIAS = "alias/"
 # Aliases of AWS's own keys (KMS API, CreateAlias: reserved).
 AWS_ALIAS = "alias/aws/"

@@ -45,11 +45,9 @@ Stage = Literal["all", "plan", "proof"]
 
 
 def demo(
-    report: Annotated[Path, option("FILE", "Where to write the page (.html)."), WRITES_PAGE] = REPORT,
+    report: Annotated[Path, option("FILE", "Page to write (.html)."), WRITES_PAGE] = REPORT,
     region: Region = "us-east-1",
-    stage: Annotated[
-        Stage, choice("Which part to run: the plan with its page, the proof of that plan, or both.")
-    ] = "all",
+    stage: Annotated[Stage, choice("Part to run: the plan with its page, the proof of that plan, or both.")] = "all",
     force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Plan storage for an example database, write the page, and prove the plan on a real server."""
@@ -73,8 +71,8 @@ def demo(
 
 
 def _plan_settings(region: str) -> PlanSettings:
-    """Return what the example's storage is planned by: single volumes, with the database server as
-    it is today."""
+    """Returns the settings by which the example's storage is planned: single volumes, with the
+    database server as it is today."""
     return PlanSettings(goals=GOALS, region=region, compare=CURRENT, instances="none", max_volumes=1)
 
 

@@ -128,7 +128,8 @@ def refuse_set(server: list[str] | None) -> None:
 
 
 def on_server(load: Any, server: list[str] | None) -> Any:
-    """The database on a server with these settings. Raises InputError for a demand in I/Os."""
+    """Returns the database on a server with some settings. Raises InputError for a demand in
+    I/Os."""
     if not server or load is None:
         return load
     if not isinstance(load, workloads.TransactionWorkload):
@@ -146,7 +147,7 @@ def make_plan(load: Any, other: TransactionWorkload | None, settings: PlanSettin
 
 
 def plans_of(answer: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...]:
-    """The one plan, or the two of a comparison."""
+    """Returns the plan, or the two plans of a comparison."""
     return (answer,) if isinstance(answer, planner.Plan) else answer.plans
 
 

@@ -58,11 +58,11 @@ def prove(
     scale: Annotated[
         str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")
     ] = "auto",
-    flavor: Annotated[Literal["mariadb", "mysql"], choice("Which server to run.")] = "mariadb",
+    flavor: Annotated[Literal["mariadb", "mysql"], choice("Server to run.")] = "mariadb",
     seed: Annotated[int, option("N", "Seed for the load and the predictions.", min=1, max=2**31 - 1)] = 1,
     store: Annotated[
         Path | None,
-        option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
+        option("DIR", "Folder of the proofs. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
     ] = None,
     show: Annotated[Path | None, option("DIR", "Show the proof in this folder instead of running one.")] = None,
     report: ReportOption = None,
@@ -92,7 +92,7 @@ def prove(
 
 
 def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
-    """What is to be proved. Raises InputError, CouldNotRun."""
+    """Returns the request of a proof. Raises InputError, CouldNotRun."""
     plan = experiment.read_plan(source)
     if plan is None:
         if workload is not None:
@@ -108,7 +108,8 @@ def requested(source: str, storages: list[str], current: str | None, workload: s
 
 
 def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -> Proof:
-    """The proof with a progress bar; one that is cut short is shown before it ends the command."""
+    """Runs a proof with a progress bar; a proof that is cut short is shown before it ends the
+    command."""
     last = {"what": ""}
     with progress("proving") as tick:
 
@@ -122,7 +123,7 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
             return experiment.prove(request, progress=follow, **settings)
         except (experiment.InterruptedProof, experiment.BrokenProof) as stopped:
             tick.stop()
-            say(f"What was measured is kept: headrace prove --show {stopped.proof.folder}")
+            say(f"The measured values are kept: headrace prove --show {stopped.proof.folder}")
             if report is not None:
                 proof_report.write_proof(report, stopped.proof)
             raise

@@ -46,7 +46,7 @@ class ReplicaOptions:
         option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4."),
     ] = None
     replica_mode: Annotated[
-        Mode | None, choice("Which transactions are applied at once. Default: as the version has it.")
+        Mode | None, choice("Transactions that may be applied at once. Default: the version's.")
     ] = None
     workers: Annotated[int | None, option("N", "Threads that apply; 0 or 1: one.")] = None
     preserve_order: Annotated[
@@ -69,9 +69,10 @@ class ReplicaOptions:
     semi_sync: Annotated[
         str | None, option("RTT_MS[,RTT_MS...]", "Commits wait for a replica at this round trip; one for each replica.")
     ] = None
-    acknowledgements: Annotated[int | None, option("N", "How many must acknowledge. Default: 1.")] = None
+    acknowledgements: Annotated[int | None, option("N", "Replicas that must acknowledge. Default: 1.")] = None
     wait_point: Annotated[
-        Literal["after-sync", "after-commit"] | None, choice("Where commits wait for it. Default: after-sync.")
+        Literal["after-sync", "after-commit"] | None,
+        choice("Point at which commits wait for the acknowledgement. Default: after-sync."),
     ] = None
     large: Annotated[
         list[str] | None,
@@ -80,7 +81,7 @@ class ReplicaOptions:
     drain: Annotated[int | None, option("S", "Follow the replica this long after the load. Default: 3,600.")] = None
 
     def given(self) -> list[str]:
-        """The names of those that were given."""
+        """Returns the names of the options that were given."""
         return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value not in (None, [])]
 
     def check(self) -> None:
@@ -95,7 +96,7 @@ class ReplicaOptions:
                 raise InputError(flag, "needs --semi-sync", HELP, "For example --semi-sync 0.5,1.2.")
 
     def to_replica(self) -> simulation_replica.Replica:
-        """The replica asked for. Raises InputError."""
+        """Returns the replica that the options describe. Raises InputError."""
 
         def spec(text: str | None) -> str | None:
             return None if text is None else base_storage.Storage.parse(text).text
@@ -119,7 +120,7 @@ class ReplicaOptions:
         )
 
     def to_semi_sync(self) -> simulation_replica.SemiSyncOptions | None:
-        """Semi-sync as asked for. Raises InputError."""
+        """Returns the settings of semi-sync that the options describe. Raises InputError."""
         if self.semi_sync is None:
             return None
         trips = tuple(number_of(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
@@ -127,7 +128,7 @@ class ReplicaOptions:
         return simulation_replica.SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
 
     def to_large(self) -> list[tuple[float, float, float]]:
-        """Large transactions. Raises InputError."""
+        """Returns the large transactions that the options describe. Raises InputError."""
         transactions = []
         for text in self.large or []:
             parts = [number_of(part, f"--large {text}") for part in text.split(":")]
@@ -162,7 +163,7 @@ def plan_for_replica(
 
 
 def number_of(text: str, where: str) -> float:
-    """A part of an option as a number. Raises InputError."""
+    """Reads a part of an option as a number. Raises InputError."""
     try:
         return float(text)
     except ValueError:

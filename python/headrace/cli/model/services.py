@@ -26,7 +26,7 @@ HELP = "headrace predict --help"
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """What --on asks of services; without it, nothing."""
+    """Options of a comparison of services; without --on they have no effect."""
 
     on: Annotated[
         str | None,

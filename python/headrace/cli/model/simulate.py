@@ -48,7 +48,7 @@ DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What the model leaves out, and what happens to the volumes."""
+    """Parts that the model leaves out, and events of the volumes."""
 
     no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.")] = False
     no_saved_second: Annotated[
@@ -72,7 +72,7 @@ class ModelOptions:
     lose_member: Annotated[list[str] | None, option("N", "This member of the array is lost. Repeatable.")] = None
 
     def for_the_model(self) -> dict[str, object]:
-        """The `options` of `headrace.simulate`. Raises InputError."""
+        """Returns the `options` of `headrace.simulate`. Raises InputError."""
         switches = {"merge": self.no_merge, "saved_second": self.no_saved_second, "holds": self.no_holds}
         options: dict[str, object] = {name: False for name, off in switches.items() if off}
         options |= {"rate_per_mille": XEN_RATE_PER_MILLE} if self.xen else {}

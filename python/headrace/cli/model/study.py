@@ -117,7 +117,7 @@ def _print_studies(output: str) -> None:
 
 
 def _telling(tick: Ticker):
-    """The bar says which cell is being run."""
+    """Makes a progress function whose bar says which cell is being run."""
 
     def tell(share: float, what: str) -> None:
         tick(share)

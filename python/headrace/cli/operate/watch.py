@@ -56,7 +56,7 @@ FIRST_S = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class AlarmOptions:
-    """Whom to tell of what lasts."""
+    """Receivers of a message when a finding lasts."""
 
     alarm: Annotated[
         bool, flag("--alarm", "No screen: a line when a finding has held for 60 s, and when it was away for 180 s.")

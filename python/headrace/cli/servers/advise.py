@@ -189,7 +189,7 @@ def _host_tables(rows: list[dict]) -> list[object]:
         [table(head, cells, title="To change", prose=HOST_PROSE), ""] if cells else ["Nothing to change.", ""]
     )
     rest = [(row["title"], row["subject"], row["state"], row["value"], row["note"]) for row in rows if row not in wrong]
-    parts += [table(("setting", "of", "state", "today", "note"), rest, title="As it should be, or not known"), ""]
+    parts += [table(("setting", "of", "state", "today", "note"), rest, title="Settings as advised, or not known"), ""]
     old = {row["title"]: row for row in rows if row["outdated_because"]}
     outdated = [(title, row["old_advice"], row["outdated_because"], row["source"]) for title, row in old.items()]
     return [*parts, table(("setting", "old advice", "why no longer", "source"), outdated, title="Outdated advice")]

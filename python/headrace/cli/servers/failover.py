@@ -215,7 +215,9 @@ def _acknowledge(failover_cluster: FailoverCluster) -> None:
 def run(
     place: LabPlace,
     change: ChangeOptions,
-    to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that received the most.")] = None,
+    to: Annotated[
+        str | None, option("NAME", "Replica that takes over. Default: the one that received the most.")
+    ] = None,
 ) -> None:
     """Fail over: the source is dead. It is fenced, and a replica takes over."""
     _change("failover", place, change, to)
@@ -225,7 +227,9 @@ def run(
 def switchover(
     place: LabPlace,
     change: ChangeOptions,
-    to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that applied the most.")] = None,
+    to: Annotated[
+        str | None, option("NAME", "Replica that takes over. Default: the one that applied the most.")
+    ] = None,
     max_wait: MaxWaitOption = 10.0,
 ) -> None:
     """Switch by plan: the source works, a replica takes over, the old source follows it.
@@ -287,7 +291,8 @@ def rejoin(
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Bring the old source back as a replica. What only it has is written to a file first."""
+    """Bring the old source back as a replica. Transactions that only it has are written to a file
+    first."""
     with _open_cluster(place, cluster, None) as failover_cluster, ends_as_interrupts():
         above, steps, end = failover_rejoin.rejoin_plan(failover_cluster, name, source, diverged)
         if dry_run:

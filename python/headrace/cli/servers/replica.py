@@ -115,7 +115,7 @@ class FollowOptions:
         for text in self.filter or ():
             kind, equals, name = text.partition("=")
             if not equals:
-                raise InputError(f"--filter {text[:60]}", "is KIND=NAME", "", "As replicate-do-db=shop.")
+                raise InputError(f"--filter {text[:60]}", "is KIND=NAME", "", "Write it like replicate-do-db=shop.")
             filters[kind] = (*filters.get(kind, ()), name)
         return topology.Following(
             seed=self.seed,

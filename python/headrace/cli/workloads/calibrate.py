@@ -61,7 +61,7 @@ class ReplicaRuns:
 
     @property
     def are_given(self) -> bool:
-        """Whether a replica is calibrated."""
+        """True if a replica is calibrated."""
         return bool(self.replica) or self.binary_log is not None
 
     def check(self, runs: list[Path], check: bool) -> None:
@@ -129,7 +129,7 @@ def fit_replica(runs: list[Run], replicas: ReplicaRuns, keeping: KeepOptions) ->
     measured, sample = runs_replica.load_replica_runs(replicas.replica or [], replicas.binary_log)
     workload = runs_replica.load_database(replicas.of) if replicas.of is not None else fit(runs, keeping.name)
     fitted = calibration_replica.calibrate_replica(workload, measured, sample)
-    # What --of names was written before, whatever it misses.
+    # The file that --of names was written before: it is written again even if the runs miss it.
     keeping = replace(keeping, force=keeping.force or replicas.of is not None)
     keep_and_show(fitted, keeping, lambda: (calibrated.applier_table(fitted),), "--storage gp3:500 --replica gp3:500")
 

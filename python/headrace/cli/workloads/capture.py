@@ -102,7 +102,7 @@ def capture(
     if captured.state != "whole":
         interrupted = captured.state == "interrupted"
         why = "was interrupted" if interrupted else "lost the server"
-        hint = f"What was sampled is in {captured.description.parent}."
+        hint = f"The samples are in {captured.description.parent}."
         raise CouldNotRun(
             "the capture", f"{why} after {captured.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None
         )
@@ -116,7 +116,7 @@ def report(
     try:
         run = runs.load_run(captured.description)
     except HeadraceError as error:
-        hint = f"{error.hint} What was sampled is in {captured.description.parent}.".strip()
+        hint = f"{error.hint} The samples are in {captured.description.parent}.".strip()
         raise error.but(hint=hint) from None
     if output == "json":
         measured = {"transactions": run.transactions, "engine": run.engine, "start": run.start}

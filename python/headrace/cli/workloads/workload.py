@@ -88,9 +88,9 @@ class DayOptions:
     night_floor: Annotated[
         str | None, option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")
     ] = None
-    backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = (
-        None
-    )
+    backup_start_hour: Annotated[
+        str | None, option("HOUR", "Hour at which the nightly backup starts, 0-24. Default: none.")
+    ] = None
     backup_minutes: Annotated[str | None, option("N", "Minutes that the backup runs. Default: 60.")] = None
     backup_mib_s: Annotated[str | None, option("MIB_S", "Rate at which the backup reads. Default: 50.")] = None
     size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None

@@ -16,7 +16,7 @@ from headrace.errors import InputError
 from headrace.experiment.cell import DataSet
 
 DOC = "docs/guide/calibrate-a-replica.md, Measured on the lab"
-# How a replica's workers may overlap, by flavor; `serial`: one thread, no workers.
+# Ways in which a replica's workers may overlap, by flavor; `serial`: one thread, no workers.
 MODES = {
     "mariadb": ("serial", "conservative", "optimistic", "aggressive", "minimal"),
     "mysql": ("serial", "ordered", "unordered"),
@@ -96,7 +96,7 @@ class ReplicaCell:
 
     @property
     def durable(self) -> bool:
-        """Whether every commit is on the volume before the next begins."""
+        """True if every commit is on the volume before the next begins."""
         return self.flush_log == 1 and (self.sync_binlog == 1 or not self.binlog)
 
     @property

@@ -12,7 +12,7 @@ from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 from headrace.experiment.replication.statements import Statements
 
-# Of the lab's own totals per volume (`Lab.metrics_text`): the model's requests, as they arrived.
+# Totals of the lab per volume (`Lab.metrics_text`): the model's requests, as they arrived.
 VOLUME = {
     "reads": "aws_ebs_csi_read_ops_total",
     "writes": "aws_ebs_csi_write_ops_total",

@@ -53,8 +53,8 @@ WARM_RATE_SHARE, WARM_S = 0.4, 6
 
 @dataclass(frozen=True)
 class PacedOltp(SysbenchOltp):
-    """The same transactions at `rate` a second on average, exponentially spaced, whatever the
-    server does (sysbench's --rate)."""
+    """OLTP transactions of sysbench at `rate` a second on average, exponentially spaced, whatever
+    the server does (sysbench's --rate)."""
 
     rate: int = 100
 
@@ -104,7 +104,7 @@ class Course:
 
     @property
     def onset_s(self) -> float | None:
-        """When lag passed ONSET_S; None: never."""
+        """Time when lag passed ONSET_S, s; None: never."""
         return next((at for at, seconds in self.lag if seconds >= ONSET_S), None)
 
     @property
@@ -184,8 +184,9 @@ class LiveReplica:
     sql: Statements
 
     def course(self, rate: int, load_s: int, patience: float = PATIENCE) -> Course:
-        """`rate` transactions a second for `load_s`, until all are applied; CouldNotRun where that
-        takes longer than `patience` times the load."""
+        """Runs `rate` transactions a second for `load_s` seconds, and returns the course of the lag
+        until all are applied. Raises CouldNotRun if that takes longer than `patience` times the
+        load."""
         if self.cell.balance_percent is not None and self.server.data_volume is not None:
             self.lab.lab.lab.set_balance(self.server.data_volume, self.cell.balance_percent)
         watch = _Watch(self.at_source, self.sql)

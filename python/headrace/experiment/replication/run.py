@@ -24,7 +24,7 @@ from headrace.experiment.replication.statements import Statements
 from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
 from headrace.servers.topology.topology import free_port
 
-# Of a source without limits: the volume only has to be large enough.
+# Storage and size (GiB) of a source without limits: the volume only has to be large enough.
 SOURCE_STORAGE = "io2:{size_gib}:20000"
 SOURCE_GIB = 50
 # Longest wait for the load to be received; a guess, minutes on a slow volume.

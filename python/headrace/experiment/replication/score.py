@@ -1,7 +1,7 @@
 """Measured replicas next to what the model says of them, calibrated on others.
 
-The database behind a load of sysbench is the standard one. What the applier takes on this machine
-is calibrated on one or two replicas; the rest are predicted.
+The database behind a load of sysbench is the standard one. The applier's cost on this machine is
+calibrated on one or two replicas; the rest are predicted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POOL_SHARE = 0.99
 PAGE_BYTES = 16_384  # innodb_page_size, default of both
 # The newest release of each that the lab measures.
 VERSIONS = {"mariadb": "mariadb-10.11", "mysql": "mysql-9.7"}
-# As the model names them.
+# Names of the model for the lab's modes.
 MODES = {"serial": "single", "ordered": "writeset", "unordered": "writeset"}
 
 

@@ -18,7 +18,8 @@ from headrace.servers.backup.targets.target import BackupTarget
 
 @dataclass(frozen=True)
 class Checked:
-    """What was checked, its size in bytes, and its problems, each a phrase."""
+    """Result of a check: the thing that was checked in words, its files, its size in bytes, and its
+    problems, each a phrase."""
 
     what: str
     files: int

@@ -47,10 +47,10 @@ PART_BYTES, MOST_PARTS = 64 * MIB, 1_000
 
 @dataclass(frozen=True)
 class BackupRequest:
-    """How a backup is taken. `pack`: zstd, none, or None for the best available. `staging`: the
-    folder that CLONE copies to. `spool`: a folder where the copy is finished before it is sent.
-    `anew`: does not resume an interrupted run. `only`: the databases of a logical copy of a part of
-    its server."""
+    """Choices of the user for a backup. `pack`: zstd, none, or None for the best available.
+    `staging`: the folder that CLONE copies to. `spool`: a folder where the copy is finished before
+    it is sent. `anew`: does not resume an interrupted run. `only`: the databases of a logical copy
+    of a part of its server."""
 
     method: str = "physical"
     pack: str | None = None

@@ -29,7 +29,7 @@ from headrace.servers.copies.position import BinlogPosition
 FORMAT = "headrace-backup/1"
 METHODS = ("logical", "physical", "snapshot")
 MANIFEST, PROOF = "manifest.json", "proof.json"
-# Of a backup that is being written: see `unfinished`.
+# Folder and document of a backup that is being written: see `unfinished`.
 RUNNING, BEGUN = "running", "begun.json"
 # A key of 256 bits, as AES-256 takes; shorter ones could be guessed.
 KEY_BYTES = 32

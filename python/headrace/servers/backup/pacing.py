@@ -22,7 +22,7 @@ from headrace.servers.backup.targets.target import DOC
 from headrace.servers.copies.copy import Pace
 from headrace.servers.copies.source import CopySource
 
-# How often credits, lag and latency are looked at, s. A gp2 volume of 100 GiB at its full burst
+# Seconds between two looks at credits, lag and latency. A gp2 volume of 100 GiB at its full burst
 # loses 0.05 % of its credits in a second (5.4 million I/Os, 3,000 a second): this is early.
 LOOK_S = 0.5
 # Above the floor the pace is reduced in proportion within this many percent: a guess. The last
@@ -32,12 +32,12 @@ MARGIN_PERCENT, GUARD_PERCENT = 5.0, 0.5
 # that was too much, so that the load is above its limit for a small part of the time only.
 DOWN, UP_SHARE = 0.7, 0.05
 NEAR, PROBE_SHARE = 0.85, 0.0025
-# What a step down did shows in the volume's metrics, rows of a second, after so long, s.
+# Time after which the effect of a step down shows in the volume's metrics, rows of a second, s.
 SETTLE_S = 2.5
 # The slowest pace that is not a stop: one piece a second.
 LEAST_MIB_S = 1.0
-# What may be read ahead at once, s: the smaller, the smoother for the load. A volume holds 1/64 s
-# of its cap ready (crates/model/src/bucket.rs): more makes the load wait.
+# Largest burst of reads, s of the pace: the smaller, the smoother for the load. A volume holds 1/64
+# s of its cap ready (crates/model/src/bucket.rs): more makes the load wait.
 BURST_S = 0.015
 # Latency before the copy, from this many seconds of the volume's metrics, and while it goes on.
 BASELINE_ROWS, RECENT_ROWS = 30, 3

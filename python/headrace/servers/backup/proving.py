@@ -26,7 +26,8 @@ from headrace.servers.copies.grants import read_rights, refuse_blind_reader
 from headrace.servers.copies.source import CopySource, rows, source_of
 from headrace.servers.running import Progress, quiet
 
-# How long the lock for the moment of comparison may wait, and the stream take to bring it, s.
+# Longest waits for the lock for the moment of comparison, and for the stream to store that moment,
+# s.
 LOCK_WAIT_S, ARCHIVE_S = 10, 60.0
 LOOK_EVERY_S = 0.5
 # CHECKSUM TABLE reads every row of a table.

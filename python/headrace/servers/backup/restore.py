@@ -61,8 +61,8 @@ from headrace.servers.topology.threads import stop_applying
 if TYPE_CHECKING:
     from pymysql import Connection
 
-# How often the replay is looked at, and how long it may stand still, s (guesses: one transaction
-# can be an ALTER TABLE of hours, so only a stopped applier ends the wait).
+# Seconds between two looks at the replay. It may stand still for any time: one transaction can be
+# an ALTER TABLE of hours, so only a stopped applier ends the wait.
 LOOK_EVERY_S = 0.2
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}

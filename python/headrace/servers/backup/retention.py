@@ -20,7 +20,7 @@ from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.copies.retention import CopyRetention, Reason
 
 DAY_S = 86_400.0  # seconds of a day
-# Why a last backup is kept: whether it failed, whether it is proved.
+# Reasons to keep a last backup, by two facts: its restore failed, it is proved.
 LAST_OF = {
     (False, True): "the last proved chain",
     (False, False): "the last chain, and none is proved",
@@ -52,7 +52,7 @@ def plan(
     cannot be read; the binary logs they need are unknown, so all stay. Raises InputError without
     a rule."""
     if count is None and days is None:
-        raise InputError("no rule", "names neither a count nor an age", DOC, "As --keep 7 or --days 30.")
+        raise InputError("no rule", "names neither a count nor an age", DOC, "Give --keep 7 or --days 30, for example.")
     if (count is not None and count < 1) or (days is not None and not 0 <= days < 1e6):
         rule = "at least one backup is kept, and days are 0 to a million"
         raise InputError(f"--keep {count} --days {days}", rule, DOC, "")

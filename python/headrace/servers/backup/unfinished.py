@@ -29,10 +29,10 @@ from headrace.servers.backup.targets.target import BackupTarget
 from headrace.servers.copies.folders import ID
 from headrace.servers.copies.source import CopySource
 
-# What was begun by another machine is left alone for this long, and what is older is not gone on
-# with: who asks for a backup wants the data of today. A guess.
+# Age up to which a run of another machine is left alone, and from which a run is not resumed, s: a
+# user who asks for a backup wants the data of today. A guess.
 SWEEP_S = 24 * 3600.0
-# How often a run says that it still writes, s: a guess, a small part of that day.
+# Seconds after which a run says again that it still writes: a guess, a small part of that day.
 SEEN_EVERY_S = 3600.0
 # The tag of a backup's snapshots.
 TAG = "headrace:backup"

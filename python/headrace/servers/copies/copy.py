@@ -1,4 +1,4 @@
-"""What a copy of a running server is, whatever it is for.
+"""A copy of a running server, for any purpose: methods, destinations, results.
 
 A backup, a new replica and a set of snapshots bring a destination, and a method takes the copy into
 it. None of the methods knows what its copy is for.
@@ -48,9 +48,10 @@ class CopyStream(Protocol):
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a copy goes. `folder`: the folder that is filled, or, where a `stream` takes the copy,
-    one that does not exist yet and that tools may use meanwhile. `log`: the folder for redo and
-    binary logs. `only`: databases, where a part is wanted. `label`, `tags`: of snapshots."""
+    """Place that a copy goes to. `folder`: the folder that is filled, or, where a `stream` takes
+    the copy, one that does not exist yet and that tools may use meanwhile. `log`: the folder for
+    redo and binary logs. `only`: databases, where a part is wanted. `label`, `tags`: of
+    snapshots."""
 
     folder: Path = Path()
     log: Path = Path()

@@ -11,12 +11,12 @@ from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.copies.source import DOC, CopySource, data_bytes, databases
 
-# As the tools write them, at the head of a dump.
+# Positions of the binary log as the tools write them at the head of a dump.
 CHANGE = re.compile(rb"(?m)^-- CHANGE [^\n']*(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
 MARIADB_GTID = re.compile(rb"(?m)^-- SET GLOBAL gtid_slave_pos='([^']*)'")
 MYSQL_GTID = re.compile(rb"GTID_PURGED=(?:/\*![^*]*\*/ *)?'\+?([^']*)'", re.DOTALL)
-# How much of a dump is searched for its position: the file and offset stand before the first table,
-# the GTID there or (mariadb-dump 10.11.19) behind the last one; bytes.
+# Bytes of a dump that are searched for its position: the file and offset stand before the first
+# table, the GTID there or (mariadb-dump 10.11.19) behind the last one.
 HEAD_BYTES, TAIL_BYTES = 4 << 20, 1 << 20
 # The largest max_allowed_packet of both flavors, bytes (MySQL and MariaDB manuals).
 MOST_PACKET = 1 << 30

@@ -104,10 +104,10 @@ class ServerLock:
         exact: bool = False,
         options: bool = True,
     ) -> None:
-        """`wait_s`: longest wait for the lock. `hold_s`: the server ends it after this. `answer_s`:
-        longest wait for any answer beyond. `exact`: no commit comes after the position, on any
-        server, and engines recover to it without the binary log. `options`: the user's command has
-        --wait-lock and --hold."""
+        """Takes the server's address and the times of the lock, s. `wait_s`: longest wait for the
+        lock. `hold_s`: the server ends it after this. `answer_s`: longest wait for any answer
+        beyond. `exact`: no commit comes after the position, on any server, and engines recover to
+        it without the binary log. `options`: the user's command has --wait-lock and --hold."""
         self.address, self.wait_s, self.hold_s = address, wait_s, hold_s
         self.answer_s, self.exact, self.options = answer_s, exact, options
         self.facts: ServerFacts | None = None

@@ -20,7 +20,7 @@ from headrace.servers.copies.source import DOC, CopySource, physical_bytes
 from headrace.servers.flavors import ServerProgram
 from headrace.servers.server import Server
 
-# What mariabackup writes at its end, on its standard error.
+# Position that mariabackup writes at its end, on its standard error.
 POSITION = re.compile(
     r"MySQL binlog position: filename '([^']*)', position '(\d+)'(?:, GTID of the last change '([^']*)')?"
 )

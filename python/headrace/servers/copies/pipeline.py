@@ -29,9 +29,9 @@ from headrace.errors import CouldNotRun
 READ_BYTES = MIB
 # Pieces that a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
 AHEAD_PIECES = 64
-# What is kept of a program's words, lines: enough for its reason.
+# Lines of a program's messages that are kept: enough for the reason of its failure.
 KEPT_LINES = 400
-# How long a program may take to end once its work is done or it was asked to: a guess.
+# Longest time for a program to end once its work is done or it was asked to, s: a guess.
 END_S = 30.0
 # The kind of error of a program that ended by itself, and not for want of room.
 EXITED = "exited"

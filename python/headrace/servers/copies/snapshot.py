@@ -16,8 +16,8 @@ from headrace.servers.copies.locks import ServerLock, ServerPosition
 from headrace.servers.copies.source import ANSWER_S, DOC, CopySource, data_bytes
 from headrace.servers.server import Server
 
-# How long the lock may wait for the server's statements, s: a long SELECT would let everything
-# behind it wait (a guess, as in the runbooks of FLUSH TABLES WITH READ LOCK).
+# Longest wait of the lock for the server's statements, s: a long SELECT would let everything behind
+# it wait (a guess, as in the runbooks of FLUSH TABLES WITH READ LOCK).
 LOCK_WAIT_S = 10.0
 # The server drops the lock when it has heard nothing of us for this long, s. Most dirty pages were
 # written before, so that the call comes within seconds: a guess.

@@ -1,4 +1,4 @@
-"""What applying a transaction of a workload takes: calibrated values, and defaults that the core
+"""Cost of applying a transaction of a workload: calibrated values, and defaults that the core
 derives from the source's own run, each with how far it may be off."""
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ DOC = "docs/reference/workload-file.md"
 
 @dataclass(frozen=True)
 class ReplicaParameters:
-    """What was identified on a replica, by name; the rest is derived from the source.
+    """Values that were identified on a replica, by name; the rest is derived from the source.
 
     `values`: the parameters. `written`: per class of pages, the share of touches that writing
     statements make; None where it is not known. `spread`: relative standard deviation of a value,

@@ -68,7 +68,7 @@ def test_the_table_has_28_checks_with_sources_and_days():
     assert len(checks) == 28
     for one in checks:
         assert one.source and one.as_of == "2026-11-22" and one.why and one.target
-    # What was read for it; the rest name the page to look at.
+    # Checks whose source was read; the rest name the page to look at.
     assert {one.id for one in checks if one.confirmed} == {"io_timeout", "barrier", "raid_chunk", "rps", "rfs"}
     outdated = {one.id for one in checks if one.outdated_because}
     assert {"rps", "rfs", "barrier", "scheduler", "swappiness", "irq"} <= outdated
@@ -116,7 +116,7 @@ def test_ubuntu_as_the_whitepaper_had_it(tmp_path):
         "aio",
         "nofile",
     }
-    # Its server is mysqld, which does not use io_uring.
+    # The server of this host is mysqld, which does not use io_uring.
     assert states(found)["io_uring"] == {"does not apply"}
     assert findings(found) == wanted | {"clock", "irq", "rfs"}
     # Two queues for 32 processors: there steering helps, as it did for the whitepaper's client.
@@ -247,7 +247,7 @@ def test_forms_of_files(tmp_path):
     assert parser["sysctl"]["vm.swappiness"] == "1" and "clocksource=tsc" in parser["bootloader"]["cmdline_headrace"]
     sysctl = found.to_file("sysctl")
     assert "vm.swappiness = 1\n" in sysctl and "Risk: safe" in sysctl
-    # What a file cannot carry is named in it.
+    # A setting that a file cannot carry is named in it.
     assert "Not in this file: Write barriers" in sysctl and "Not in this file: Swapping" in udev
 
 
@@ -407,7 +407,8 @@ def test_the_kernel_sees_no_write(tmp_path):
         calls = [strace, "-f", "-qq", "-o", str(log), "-e", f"trace=open,openat,openat2,{CHANGES}"]
         done = subprocess.run([*calls, *words], env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
-        # What a thread resumes stood with its arguments where it began; signals and ends have no call.
+        # A call that a thread resumes stood with its arguments where it began; signals and ends
+        # have no call.
         told = [line for line in log.read_text().splitlines() if re.match(r"\d+ +\w+\(", line)]
         lines = [line for line in told if "/dev/null" not in line]
         opened = [line for line in lines if re.search(r" open(at2?)?\(", line)]
@@ -426,7 +427,8 @@ def test_this_host_as_it_is():
 
 
 def test_a_folder_of_data_that_is_not_here(tmp_path, monkeypatch):
-    """What was named must be there; the default need not be, and then that is told."""
+    """A folder that was named must be there; the default need not be, and then the answer says
+    so."""
     with pytest.raises(InputError, match="not on this machine"):
         advise_host(datadir=str(tmp_path / "nowhere"))
     monkeypatch.setattr("headrace.advice.host.facts.DATADIR", str(tmp_path / "nowhere"))

@@ -151,7 +151,7 @@ def status_samples(step: int = STEP, engine: str = "innodb") -> list[dict[str, i
 
 
 def status_table(samples: list[dict]) -> str:
-    """As `mysqladmin extended-status -i5`."""
+    """Writes samples as `mysqladmin extended-status -i5` does."""
     border = "+--------------------------------+--------------+\n"
     text = ""
     for sample in samples:
@@ -161,7 +161,8 @@ def status_table(samples: list[dict]) -> str:
 
 
 def differences(samples: list[dict]) -> list[dict]:
-    """As `mysqladmin -r`: the first sample whole, then differences; text counts as 0."""
+    """Returns the samples that `mysqladmin -r` shows: the first sample whole, then differences;
+    text counts as 0."""
     found = [samples[0]]
     for before, after in zip(samples, samples[1:], strict=False):
         found.append({name: value - before[name] if isinstance(value, int) else 0 for name, value in after.items()})
@@ -169,7 +170,8 @@ def differences(samples: list[dict]) -> list[dict]:
 
 
 def status_tab(samples: list[dict], times: bool = False) -> str:
-    """As `mysql -B -e 'SHOW GLOBAL STATUS'` in a loop, `times` with `date -Is` before each."""
+    """Writes samples as `mysql -B -e 'SHOW GLOBAL STATUS'` in a loop does, `times` with `date -Is`
+    before each."""
     text = ""
     for index, sample in enumerate(samples):
         if times:

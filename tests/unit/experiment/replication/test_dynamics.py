@@ -33,7 +33,8 @@ def cell(**more) -> ReplicaCell:
 
 
 def looked(written_at: list[float], applied_at: list[float], every_s: float, until_s: float) -> list[Look]:
-    """What is seen of times at which each transaction was written, and applied."""
+    """Returns the looks at a replica, every `every_s` seconds, from the times at which each
+    transaction was written and applied."""
     found, at = [], 0.0
     while at < until_s:
         found.append(Look(at, sum(one <= at for one in written_at), sum(one <= at for one in applied_at)))
@@ -71,7 +72,7 @@ def test_a_constant_load_that_ends_is_as_the_formula_says():
 
 
 def test_a_course_is_what_its_looks_say():
-    """The same as looks: everything else follows from them."""
+    """The constant load above as looks: everything else follows from them."""
     looks = tuple(Look(t / 10, min(20 * t, 2000), min(10 * t, 2000)) for t in range(0, 210))
     found = Course(cell(), looks, (0.0, 0.0))
     assert (found.load_s, found.rate) == (10.0, 200.0)

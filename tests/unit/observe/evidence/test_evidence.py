@@ -45,7 +45,7 @@ def test_every_source_gives_columns_of_a_tick_and_each_column_has_a_source():
     minute = aws.row_of_minute(dict.fromkeys(aws.CHECKS, 1.0), None)
     device = device_row("loop0", dict.fromkeys(host.FIELDS, 1.0), 1.0, None)
     assert {*volume_row({}), *device, *minute} == set(model.VOLUME_COLUMNS)
-    # Of its process and of its own clock, where it is on this machine.
+    # Figures of the server's process and of its own clock, if it is on this machine.
     server = {*status_row({}, {}, 1.0, {}, 0), "server_cpus", "reading_s"}
     assert server == set(model.SERVER_COLUMNS)
     reader = HostReader()

@@ -31,7 +31,8 @@ def main() -> None:
             raise SystemExit(255)
 
         def shown(what, volume):
-            """What a look shows: after a change the older answer for a while, as EC2's API may."""
+            """Returns the answer to a look: after a change the older answer for a while, as EC2's
+            API may."""
             older = state.get("older", {}).get(f"{what} {volume}")
             if older is None or not older["looks"]:
                 return state[what].get(volume)

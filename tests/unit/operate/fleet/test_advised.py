@@ -1,4 +1,4 @@
-"""What the answers mean in money and changes, and how they are shown."""
+"""Answers as money and changes, and their presentation."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def answer(key: str, verdict: str = "change", **more) -> VolumeAnswer:
     ],
 )  # fmt: skip
 def test_numbers_agree_with_their_verbs(counts, said):
-    """What there is none of is left out."""
+    """A verdict that no volume has is left out."""
     verdicts = [kind for kind, count in zip(words.VERDICTS, counts, strict=True) for _ in range(count)]
     assert words.head([answer(f"vol-{at}", kind) for at, kind in enumerate(verdicts)], "list prices")[0] == said
 
@@ -310,7 +310,8 @@ def test_a_volume_at_a_limit_for_a_moment_says_in_how_many_periods():
 
 
 def test_what_fails_and_saves_nothing_noticeable_needs_more(monkeypatch):
-    """The same io1 volume, and 1e9 as the least saving: it still must change, but nobody is promised a saving."""
+    """An io1 volume whose least saving is 1e9 USD still must change, but nobody is promised a
+    saving."""
     device, points = throttled("io1", 400, 500.0, 28, Iops=1000)
     monkeypatch.setattr(batch, "LEAST_SAVING_USD", 1e9)
     (one,) = answer_batch([device], points, QUICK)

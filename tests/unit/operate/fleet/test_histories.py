@@ -1,5 +1,5 @@
-"""What a device asked for, from the points of its volumes: arrays, modifications, and what one
-strange volume does to the others of its fleet."""
+"""Demand of a device, from the points of its volumes: arrays, modifications, and what one strange
+volume does to the others of its fleet."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(name: str, kind: str = "gp3", zone: str = "us-east-1a", tags: dict | N
 
 
 def points(name: str, reads: float, writes: float, days: float = 8.0, period: float = 300.0) -> pl.DataFrame:
-    """The same in every period; I/Os of 16 KiB."""
+    """Returns points with equal rates in every period; I/Os of 16 KiB."""
     count = round(days * DAY_S / period)
     known = {"read_ops": reads * period, "write_ops": writes * period}
     known |= {f"{way}_bytes": known[f"{way}_ops"] * 16_384.0 for way in ("read", "write")}
@@ -82,7 +82,7 @@ def device_of(document: dict) -> FleetDevice:
 
 
 def test_a_history_begins_behind_the_last_modification():
-    """What a smaller volume gave says nothing of what is asked now."""
+    """The rates of a smaller volume before say nothing of the demand now."""
     points_of = {"vol-0": points("vol-0", 100.0, 0.0, days=10)}
     before = history_of(modified("2025-11-01T06:00:00Z"), points_of, 7)
     assert (before.begin_unix, before.span_s) == (BEGIN, 10 * DAY_S)
@@ -143,7 +143,7 @@ def page(begin: float, period: float, count: int, value: float) -> dict:
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_page_of_the_cli_may_be_gzipped(tmp_path, indent):
-    """As boto3 users write them (one line), and as the CLI does."""
+    """A page is one line, as boto3 users write it, or indented, as the CLI does."""
     content = json.dumps(page(BEGIN, 300.0, 3, 600.0), indent=indent)
     (tmp_path / "metrics-1.json.gz").write_bytes(gzip.compress(content.encode()))
     assert import_points([tmp_path / "metrics-1.json.gz"], tmp_path / "p.parquet") == (1, 3, [])

@@ -94,14 +94,14 @@ def test_an_only_line_is_never_called_cut_off(tmp_path, name):
 
 
 def rates(rows: pl.DataFrame) -> list[float]:
-    """Of all four, by row, where they are alike."""
+    """Returns the rate of each row, which all four counts share."""
     four = [rows[f"{name}"] / rows["period_s"] for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")]
     assert all(one.equals(four[0]) for one in four)
     return [round(rate, 6) for rate in four[0].to_list()]
 
 
 def forms(folder: Path, begin: int, count: int, step_s: int) -> dict[str, list[Path]]:
-    """The same points as a page, as a stream, and as an import of their own."""
+    """Writes some points as a page, as a stream, and as an import of their own."""
     text = page(begin, count, step_s)
     given = {"page": text, "stream": lines(begin, count, step_s)}
     files = {name: written(folder, **{f"{name}-{step_s}": one}) for name, one in given.items()}
@@ -298,7 +298,7 @@ def test_the_last_file_counts_whatever_its_form(tmp_path):
 
 
 def test_an_earlier_import_is_joined_by_slices(tmp_path, monkeypatch):
-    """Whatever the cut, the same rows; and what is held at once does not grow with the fleet."""
+    """Any cut gives the same rows, and the rows in memory at once do not grow with the fleet."""
     volumes = [f"vol-{number:017x}" for number in range(40)]
     files = written(tmp_path, **{one: page(BEGIN, 50, 300, rate=at + 1, volume=one) for at, one in enumerate(volumes)})
     wanted = imported(tmp_path, files)

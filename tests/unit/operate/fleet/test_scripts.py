@@ -76,7 +76,7 @@ class Fleet:
 
 
 def row(setting: VolumeSetting) -> list:
-    """As EC2 shows it: of gp2 the baseline too."""
+    """Returns a volume as EC2 shows it: of gp2 the baseline too."""
     return [setting.type, setting.size_gib, setting.iops or 1500, setting.mib_s, "in-use"]
 
 
@@ -92,7 +92,7 @@ def test_the_scripts_are_valid_bash(tmp_path):
 
 
 def test_a_modification_that_ec2_shows_later_is_waited_for(tmp_path):
-    """Its answers are eventually consistent: straight after the call there may be none."""
+    """EC2's answers are eventually consistent: straight after the call there may be none."""
     fleet = Fleet(tmp_path, [change("vol-1")])
     fleet.update(late=3)
     assert "1 changed" in fleet.run() and fleet.shown() == {"vol-1": ["gp3", 500, 3000, 125]}
@@ -146,7 +146,7 @@ def starts(*hours: float) -> tuple[datetime, ...]:
     return tuple(datetime.now(UTC) - timedelta(hours=one) for one in hours)
 
 
-# What is wrong with vol-1 when the script runs, and what is said; vol-2 is changed all the same.
+# Troubles of vol-1 when the script runs, and the message; vol-2 is changed all the same.
 REFUSED = {
     "optimizing another change": ({"modifications": {"vol-1": {"state": "optimizing", "start": "2026-11-20T00:00:00Z", "target": ["io1", 500, 9000, None], "stuck": 1}}}, "it is optimizing another change: io1 500 GiB 9000 IOPS"),
     "changed since": ({"volumes": {"vol-1": ["gp3", 500, 4000, 125, "in-use"], "vol-2": row(GP2)}}, "it is gp3 500 GiB 4000 IOPS 125 MiB/s now, and the plan was made for gp2 500 GiB"),
@@ -213,7 +213,8 @@ def test_the_first_failure_stops_it(tmp_path, case):
 
 @pytest.mark.parametrize("before", ["none", "of yesterday", "to the same"])
 def test_ec2_may_show_a_change_late(tmp_path, before):
-    """Its API is eventually consistent: straight after modify-volume it may show none, or the one before."""
+    """EC2's API is eventually consistent: straight after modify-volume it may show none, or the one
+    before."""
     fleet = Fleet(tmp_path, [change("vol-1"), change("vol-2")])
     target = ["gp3", 500, 3000, 125] if before == "to the same" else ["io1", 500, 9000, None]
     older = {"state": "completed", "start": starts(30)[0].isoformat(), "target": target}

@@ -76,7 +76,7 @@ def test_a_type_with_what_is_bought(tmp_path):
     assert (says["type"], says["size"], says["iops"], says["throughput"]) == ('"gp3"', 500, 3000, 125)
 
 
-# What stands in the place of a value, and what is said of it then.
+# Text in the place of a value, and the message about it.
 BY_HAND = {
     "a variable": ("type = var.kind\n  size = 500", "type is var.kind, not a literal: it must become \"gp3\""),
     "an expression": ('type = var.big ? "io2" : "gp2"\n  size = 500', "type is var.big, not a literal"),

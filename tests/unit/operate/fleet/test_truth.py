@@ -53,8 +53,8 @@ def test_nearly_all_volumes_get_the_right_action(judged):
 
 
 def test_no_action_hurts(judged):
-    """The same clients on what is advised, by the queue simulation that made the fleet: they get as much as today, and wait no
-    longer than today or 5 ms, the goal."""
+    """Clients on the advised volumes, by the queue simulation that made the fleet, get as much as
+    today, and wait no longer than today or 5 ms, the goal."""
     for at, one in enumerate(judged.made):
         answer = judged.of_volume[one.id]
         if not answer.proposed:

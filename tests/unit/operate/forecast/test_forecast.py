@@ -245,7 +245,7 @@ def test_a_balance_of_the_volume_says_nothing_of_the_instance(recorded, given, b
     assert made.share_empty == 1
     assert made.empty_after_h[1] == pytest.approx(left / drain / 3_600, rel=0.01)
     assert made.soon.seconds == pytest.approx(left / drain, rel=0.01)
-    # What is promised is the volumes' balance, which a recording tells later.
+    # The promise is about the volumes' balance, which a recording tells later.
     assert made.marks[0].middle == pytest.approx(min(100, begins + 100 * 3_600 * 1_160 / 5.4e6), abs=0.1)
 
 

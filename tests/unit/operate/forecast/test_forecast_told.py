@@ -66,8 +66,8 @@ def test_a_load_that_went_away_fills_nothing(grown, more, gone):
 
 
 def test_random_odd_days_are_no_step_and_lasting_ones_are():
-    """Of a noisy history: a day or two far off anywhere, and a level that changes for good at least
-    a week before the end."""
+    """Noisy histories have a day or two far off anywhere, and a level that changes for good at
+    least a week before the end."""
     draw = np.random.default_rng(5)
     for _ in range(3 * HISTORIES):
         count = int(draw.integers(20, 60))

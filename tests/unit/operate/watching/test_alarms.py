@@ -28,7 +28,8 @@ def moment(t_unix: float, *findings: LiveVerdict, waiting: float | None = None) 
 
 
 def naive(present: list[bool]) -> list[tuple[str, int, int | None]]:
-    """What is told for a finding that is there in these seconds: by looking back from each."""
+    """Returns the messages of a finding that is there in some seconds: by looking back from
+    each."""
     told, raised, began = [], False, 0
     for now in range(len(present)):
         if not raised:

@@ -1,5 +1,5 @@
-"""What a DBA may hand in by mistake to doctor, watch, forecast and export: each is refused in words, or named beside an
-answer that is right all the same.
+"""Mistakes of a DBA in what doctor, watch, forecast and export read: each is refused in words, or
+named beside an answer that is right all the same.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def test_several_instances_and_options_that_aws_answers_itself(monkeypatch):
 
 
 def test_a_volume_that_is_detached_while_cloudwatch_is_watched(monkeypatch):
-    """Its points end; the screen stays, and with `seconds` it ends in time."""
+    """The volume's points end; the screen stays, and with `seconds` it ends in time."""
     cloud = Cloud()
     monkeypatch.setattr(aws, "open_client", cloud)
     clock, slept = [0.0], []

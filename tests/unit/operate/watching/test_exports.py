@@ -228,7 +228,8 @@ def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
 
 
 def unknown_to_grafana(given, taken, place=""):
-    """What is not in the types of Grafana, or is another value there."""
+    """Returns the places at which something is not in the types of Grafana, or is another value
+    there."""
     if isinstance(given, dict) and isinstance(taken, dict):
         for key, value in given.items():
             at = f"{place}.{key}"
@@ -264,7 +265,8 @@ def test_the_dashboard_is_of_grafanas_schema():
 
 
 def test_prometheus_parses_every_expression_of_the_dashboard(tmp_path):
-    """As alert expressions, which promtool parses; Grafana's own variables are filled in."""
+    """The expressions are parsed by promtool as alert expressions; Grafana's own variables are
+    filled in."""
     expressions = [target["expr"] for panel in grafana.dashboard()["panels"] for target in panel["targets"]]
     rules = "groups:\n  - name: g\n    rules:\n"
     for number, one in enumerate(expressions):

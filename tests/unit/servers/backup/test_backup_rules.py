@@ -136,8 +136,8 @@ def test_the_name_behind_a_binary_log():
 
 
 def test_a_source_is_read_ahead_in_order():
-    """As many pieces ahead as it may, no more; errors come where they were; nothing goes on behind
-    one that stopped."""
+    """The reader takes as many pieces ahead as it may, no more; errors come where they were;
+    nothing goes on behind one that stopped."""
     taken = []
 
     def source(count, error=None):
@@ -344,7 +344,8 @@ def test_the_position_of_a_dump_is_found_at_both_ends():
 
 
 def test_a_target_whose_volume_was_unmounted_takes_nothing(tmp_path, monkeypatch):
-    """Its empty mount point is still there: what is written there would fill the machine's disk."""
+    """The target's empty mount point is still there: what is written there would fill the machine's
+    disk."""
     target = open_target(tmp_path / "t")
     target.put_new("a/one", b"1")
     writer = target.create("a/two")

@@ -98,7 +98,7 @@ def test_kinds_and_places_of_damages_are_spread(tmp_path):
 
 
 def test_the_first_piece_behind_a_backup(tmp_path):
-    """What could be read ended just where the backup stands: it looked like nothing to replay."""
+    """An archive whose readable part ended just at the backup looked like nothing to replay."""
     target, names = history("mariadb", tmp_path / "t")
     base = base_of("shop", "server-1", "mariadb", "0-1-24")
     name = next(

@@ -1,4 +1,4 @@
-"""Which history a restore follows: its own, that of the promoted server, or none without a word."""
+"""History that a restore follows: its own, that of the promoted server, or none without a word."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_joined_file_has_the_same_bytes_transactions_and_times(log):
     assert sum(one.transactions for one in was) == sum(one.transactions for one in now) == LIVE
     assert (now[0].first_us, now[-1].last_gtid) == (was[1].first_us, was[-1].last_gtid)
     assert pieces.all == [replace(one, stored="") for one in after.files[0].pieces]
-    # Who listed the pieces before they were joined reads on.
+    # A reader that listed the pieces before they were joined reads on.
     assert content(target, before) == bytes(file.raw)
 
 

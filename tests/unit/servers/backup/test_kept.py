@@ -1,4 +1,4 @@
-"""What is kept stays usable, a proof is one, and a run that goes well is not undone."""
+"""Backups that are kept stay usable, a proof is one, and a run that goes well is not undone."""
 
 from __future__ import annotations
 

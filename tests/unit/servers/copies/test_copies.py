@@ -51,7 +51,7 @@ def test_a_position_under_a_lock_has_what_a_replica_applied():
 @pytest.mark.parametrize(
     ("line", "groups"),
     [
-        # As mariabackup 10.11 writes it, with a GTID and without one.
+        # Line of mariabackup 10.11, with a GTID and without one.
         ("[00] MySQL binlog position: filename 'b.1', position '328', GTID of the last change '0-1-5'", ("b.1", "328", "0-1-5")),
         ("[00] MySQL binlog position: filename 'b.1', position '328'", ("b.1", "328", None)),
     ],

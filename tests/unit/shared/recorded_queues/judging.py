@@ -1,4 +1,4 @@
-"""Which headlines are right of a scenario in a format, and a table of what the doctor said."""
+"""Right headlines of a scenario in a format, and a table of the doctor's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Score:
 
 
 def diagnose(scenario: Scenario, path: Path) -> Diagnosis:
-    """What the doctor says of a file, asked as a user who knows the storage asks."""
+    """Returns the doctor's diagnosis of a file, asked as a user who knows the storage asks."""
     device = scenario.device
     if device is not None and path.suffix == ".json":
         device = "+".join(volume_id(number) for number in range(len(scenario.members)))
@@ -52,8 +52,9 @@ def diagnose(scenario: Scenario, path: Path) -> Diagnosis:
 
 
 def is_right(name: str, form: Format, said: Diagnosis) -> bool:
-    """Whether the headline is right. What a format cannot show may be left open, with what would
-    tell: bursts within an interval, and reads beside writes where the tool has one latency."""
+    """Returns whether the headline is right. Facts that a format cannot show may be left open, with
+    what would tell: bursts within an interval, and reads beside writes where the tool has one
+    latency."""
     verdict, subject, words = said.verdict, said.findings[0].subject, said.headline
     seconds = float(form.name.split()[-2])
     if name in CAPS:

@@ -1,4 +1,4 @@
-"""What iostat, sar, vmstat and CloudWatch would have printed of a scenario.
+"""Output of iostat, sar, vmstat and CloudWatch of a scenario.
 
 Layouts follow the tools' own output: sysstat 10.2 and 11.4 (their manual pages), 12.6 (run), procps 4
 (run), the AWS CLI's `get-metric-data`. Reports come a little early or late, as those of a busy host do;

@@ -41,7 +41,7 @@ class Bucket:
 
 @dataclass
 class Queue:
-    """What is asked of: caps (I/Os and bytes a second, None: none), buckets, and latency without
+    """Volume as a queue: caps (I/Os and bytes a second, None: none), buckets, and latency without
     waiting (ms, may be functions of seconds)."""
 
     iops: float | None = None
@@ -54,9 +54,9 @@ class Queue:
 
 @dataclass
 class Steps:
-    """What happened, one entry a step: reads, writes (counts), their bytes, seconds spent by all of
-    each, requests outstanding on average, share of the step with one at least, tokens of the first
-    bucket."""
+    """Course of a queue, one entry a step: reads, writes (counts), their bytes, seconds spent by
+    all of each, requests outstanding on average, share of the step with one at least, tokens of the
+    first bucket."""
 
     reads: list[float] = field(default_factory=list)
     writes: list[float] = field(default_factory=list)
@@ -94,7 +94,7 @@ def run(queue: Queue, groups: list[Clients], seconds: float, chance: random.Rand
             for _ in range(SIZE_ROUNDS if len(rows) > 1 else 1):
                 wait_ms = _wait(rows, allowed)
                 asked = [STEP_S * 1e3 * active / (think + own + wait_ms) for _, active, think, own in rows]
-                # Who waits less often has another size, and bytes may be what is capped.
+                # Clients that wait less often have another size, and bytes may be what is capped.
                 size = 1024 * sum(count * row[0].kib for count, row in zip(asked, rows, strict=True)) / sum(asked)
                 allowed = _allowed(queue, size)
         _spend(queue, sum(asked), size)
@@ -102,15 +102,16 @@ def run(queue: Queue, groups: list[Clients], seconds: float, chance: random.Rand
     return steps
 
 
-# Of a count of requests that come independently the scatter is its root (Poisson); clients that wait
-# for their answers come a little more evenly.
+# Scatter of a count of requests over its root. Independent requests have 1 (Poisson); clients that
+# wait for their answers come a little more evenly.
 COUNT_SCATTER = 0.8
 SIZE_ROUNDS = 3  # after which the mean size has settled to a thousandth
 MOST_WAIT_MS = 60_000.0  # no client here waits longer
 
 
 def _wait(rows: list[tuple[Clients, float, float, float]], allowed: float) -> float:
-    """How long each request waits in line, ms, so that no more than `allowed` are served."""
+    """Returns how long each request waits in line, ms, so that no more than `allowed` are
+    served."""
     if len(rows) == 1:
         _, active, think, own = rows[0]
         return max(0.0, min(MOST_WAIT_MS, STEP_S * 1e3 * active / max(allowed, 1e-6) - think - own))

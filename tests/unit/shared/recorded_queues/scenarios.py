@@ -50,7 +50,7 @@ class Scenario:
 
     @property
     def device(self) -> str | None:
-        """What a user names: all members of an array."""
+        """Device as a user names it: all members of an array; None for a single volume."""
         return "+".join(self.members) if len(self.members) > 1 else None
 
 

@@ -33,8 +33,8 @@ PIECE = re.compile(r"(?:live-(?P<at>[0-9]{20})|joined-(?P<begin>[0-9]{20})-(?P<e
 INDEX, PRUNED, STREAMING = "timeline.json", "pruned.json", "streaming"
 LENGTH_BYTES = 21  # the first line of a piece: how long its index is, 20 digits and a line feed
 MOST_HEAD_BYTES = 64 << 20  # a guess: an entry takes some 150 bytes, a file some thousand of them
-# How often a timeline is listed again because a stream joined pieces meanwhile. A guess: a stream
-# joins a few times a minute, and a list is read in less.
+# Most times that a timeline is listed again because a stream joined pieces meanwhile. A guess: a
+# stream joins a few times a minute, and a list is read in less.
 MOST_LISTS = 5
 
 # A set of GTIDs as JSON has it (`set_json`): lists in lists, of ranges and of writers.
@@ -130,8 +130,8 @@ class ArchivedFile:
 
 @dataclass(frozen=True)
 class ArchiveEnd:
-    """How far a timeline goes, by its index: up to `offset` (bytes) of `file`, with `gtid`
-    executed. All "" and 0 while nothing is stored."""
+    """End of a timeline by its index: `offset` (bytes) of `file`, with `gtid` executed. All "" and
+    0 while nothing is stored."""
 
     file: str = ""
     offset: int = 0
@@ -165,7 +165,7 @@ class Timeline:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Its damages, in words."""
+        """Damages of the timeline, in words."""
         return tuple(damage.words for damage in self.damages)
 
     @property

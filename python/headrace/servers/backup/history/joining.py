@@ -30,8 +30,8 @@ from headrace.servers.backup.targets.target import BackupTarget
 # enough for a list to stay short, and many enough for little to be written twice.
 JOIN_AFTER = 64
 WHOLE_BYTES = 64 * MIB  # a guess: what is held in memory, and few objects
-# What the index knows of a joined piece, times and checksum, it knows for stretches of this size.
-# A guess: it finds the place of a damage well enough, and takes a 5,000th of the bytes.
+# Bytes of a joined piece whose times and checksum the index has together. A guess: it finds the
+# place of a damage well enough, and takes a 5,000th of the bytes.
 STRETCH_BYTES = MIB
 
 

@@ -174,7 +174,8 @@ def _pick_complete(fit: list[Timeline], manifest: Manifest) -> Timeline | None:
     """Returns the timeline that contains all others; None for no timelines. Raises InputError if
     they diverge."""
     if len(fit) > 1:
-        # The same server began anew: the later timeline contains all that the source has now.
+        # A server that began anew has two timelines: the later one contains all that the source has
+        # now.
         whole = [timeline for timeline in fit if all(timeline.ends.contains(other.ends) for other in fit)]
         fit = whole[-1:] or fit
     if len(fit) > 1:

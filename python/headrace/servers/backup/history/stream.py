@@ -55,14 +55,15 @@ from headrace.servers.copies.source import CopySource, rows
 # a crash may cost (docs/guide/backups.md, "How much a crash may cost").
 EVERY_S = 0.25
 LOOK_EVERY_S = 0.02
-# How often the index says how far the archive goes, s, and no more often than pieces are stored:
-# damage behind the last index can hide no more than a crash may cost.
+# Seconds after which the index says again how far the archive goes, and no more often than pieces
+# are stored: damage behind the last index can hide no more than a crash may cost.
 INDEX_S = 1.0
 LIVE_BYTES = 8 * MIB  # a guess: what is held in memory
 READ_BYTES = 4 * MIB
-# What may lie on this machine before the receiver is stopped until the target has caught up.
+# Most bytes on this machine: the receiver is stopped beyond them until the target has caught up.
 SPOOL_BYTES = 2 << 30
-# How long a target may refuse before the stream gives up, and a source be away between tries, s.
+# Time that a target may refuse before the stream gives up, and that a source may be away between
+# tries, s.
 TARGET_S, SOURCE_S = 60.0, 1.0
 # Ids of replicas have 32 bits; two with one id end each other's connections, so it is drawn.
 LEAST_ID, MOST_ID = 1 << 30, (1 << 31) - 1
@@ -72,8 +73,8 @@ ONE_STREAM = "One stream for a server and target: end the other one, and stream 
 
 @dataclass
 class StreamState:
-    """How far a stream is. `ages_s`: age of the first transaction of each piece when it was stored,
-    s, by the server's clock; with MariaDB's whole seconds up to 1 s too much."""
+    """Progress of a stream. `ages_s`: age of the first transaction of each piece when it was
+    stored, s, by the server's clock; with MariaDB's whole seconds up to 1 s too much."""
 
     timeline: str = ""
     file: str = ""

@@ -1,4 +1,4 @@
-"""Where backups lie.
+"""Places where backups lie.
 
 target    what a target is: names, writers, errors
 folder    a folder as one

@@ -28,7 +28,7 @@ from headrace.servers.backup.targets.target import (
 # Written data are flushed this often, so that the kernel holds few unwritten pages (and a pace that
 # was asked for is that of the device, not of the page cache) and a full disk shows early: a guess.
 FLUSH_BYTES = 32 * MIB
-# What is begun lies under such a name until it is whole.
+# Name of a file or folder that was begun, until it is whole.
 BEGUN = re.compile(
     r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,10})(?:\.h(?P<here>[0-9a-f]{8}))?\.(?P<random>[0-9a-f]{8})\.begun", re.ASCII
 )

@@ -178,7 +178,7 @@ class S3Target(BackupTarget):
             return InputError(value, f"refuses these keys: {text}", source, hint)
         if code in LATER:
             rule = f"does not take requests now, after {ATTEMPTS} tries: {text}"
-            return CouldNotRun(value, rule, source, "Try again later. What was begun does not count as a backup.")
+            return CouldNotRun(value, rule, source, "Try again later. A backup that was begun does not count.")
         return CouldNotRun(value, f"refused it: {text}", source, "See the bucket's policy and the server's log.")
 
     def _translate_failure(self, name: str, error: Exception) -> HeadraceError:

@@ -29,7 +29,7 @@ from headrace.workload import OpenWorkload
 from headrace.workload.model import MAX_OUTSTANDING
 from headrace.workload.points import make_points
 
-# How many accounts are drawn (`make soak` may raise it).
+# Number of accounts that are drawn (`make soak` may raise it).
 ACCOUNTS = int(os.environ.get("FLEET_ACCOUNTS", "3"))
 BEGIN, COUNT = 1_772_409_600.0, 7 * 288
 USAGE = {"gib": "VolumeUsage", "iops": "VolumeP-IOPS", "mib_s": "VolumeP-Throughput"}
@@ -143,7 +143,7 @@ def test_half_price_gp2_is_found_though_no_list_price_would_find_it(tmp_path):
     cost = cur(tmp_path / "cur.parquet", {"gp2": {"gib": 0.05}}, device.key)
     (own,) = answer_batch([device], points, settings_at(cost, device))
     assert (own.verdict, own.proposed, own.usd_proposed) == ("change", "gp2:1000", pytest.approx(50.0))
-    # What the plan was made with is what the report makes of it.
+    # Prices of the plan and of the report are the same.
     prices = FleetPrices(report=read_cost_report([cost], {device.key: "us-east-1"}))
     assert repriced([own], prices) == [own]
 
@@ -210,7 +210,8 @@ def drawn(seed: int) -> tuple[random.Random, Rates]:
 
 
 def price_file(path: Path, rates: Rates) -> Path:
-    """The same rates as `headrace plan` takes them; what the account did not pay as listed."""
+    """Writes the rates as a file that `headrace plan` takes: those that the account did not pay as
+    listed."""
     lines = []
     for kind, items in LISTED.items():
         paid = items | rates.get(kind, {})

@@ -1,4 +1,4 @@
-"""How quick the page is, in Debian's Chromium: its start, its bytes, a slider to its chart, 200 candidates, and a fleet of
+"""Times the page in Debian's Chromium: its start, its bytes, a slider to its chart, 200 candidates, and a fleet of
 10,000 volumes sorted.
 
     python benchmarks/page_speed.py [--samples 40] [--json FILE]

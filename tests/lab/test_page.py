@@ -51,7 +51,7 @@ CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
 
 
 def state_of(lab: Lab, volume: str) -> dict[str, Any]:
-    """What a change may have changed of a volume."""
+    """Returns the facts of a volume that a change may alter."""
     facts: dict[str, Any] = {name: value for name, value in lab.describe(volume).items() if name not in OWN}
     attachment = lab.describe(volume)["attachment"]
     snapshots = [

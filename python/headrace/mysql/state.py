@@ -78,7 +78,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class BinaryLog:
-    """What a server writes into its binary log. `on`: it has one; `replica_updates`: it also logs
+    """The binary log of a server. `on`: it has one; `replica_updates`: it also logs
     what it applies as a replica."""
 
     on: bool
@@ -89,7 +89,7 @@ class BinaryLog:
 
 @dataclass(frozen=True)
 class Durability:
-    """What a server keeps over a power cut: its settings of these names. `flush_log`:
+    """Settings that decide what a power cut loses, by their names. `flush_log`:
     innodb_flush_log_at_trx_commit; `info_repository`: where it keeps its position as a replica."""
 
     sync_binlog: int

@@ -309,7 +309,7 @@ def predict_replica(
 
 @dataclass(frozen=True, eq=False)
 class SourceLoad:
-    """What a source sends, as many replicas are judged behind it: its database, its run as the core
+    """The load of a source behind which many replicas are judged: its database, its run as the core
     takes it, and its transactions a second in each step of the run (`tps`)."""
 
     workload: TransactionWorkload

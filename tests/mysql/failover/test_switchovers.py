@@ -79,7 +79,7 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
 
 
 def test_a_new_source_takes_writes_as_before_after_a_kill(trio):
-    """Its option file has what the switchover set: writable, semi-sync's role, its time-out, its wait point."""
+    """The option file of the new source has what the switchover set: writable, semi-sync's role, its time-out, its wait point."""
     trio.source = switched(trio)["elected"]
     hosts = trio.cluster().hosts
     before = state_of(hosts[trio.source])

@@ -9,7 +9,7 @@ import pytest
 from headrace.api.ec2.filters import members_by_filter, read_member
 from headrace.api.protocol.shapes import ModelShape, service
 
-# Its filters stand in the reference alone; the model does not list them.
+# The filters of these calls stand in the reference alone; the model does not list them.
 UNLISTED = ("DescribeFastSnapshotRestores",)
 
 

@@ -13,7 +13,7 @@ ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
 
 
 def lacking() -> str:
-    """What a browser lacks here, and how to get it; nothing where it can be started."""
+    """Names what a browser lacks here and how to get it; empty where it can be started."""
     if importlib.util.find_spec("playwright") is None:
         return "playwright is not installed: pip install playwright"
     return "" if shutil.which("chromium") else "chromium is not installed: apt-get install chromium"

@@ -533,7 +533,7 @@ mod tests {
     /// many clients as processors, some processors are idle while turns wait at others.
     #[test]
     fn turns_that_pass_on_a_host_wait_where_clients_are_as_many_as_processors() {
-        let processors = Processors { threads: 16, shared: false, core_speed: None };
+        let processors = Processors { threads: 16, shared: false, core_speed: None, own: false };
         let rate = |handover_share: f64, many: f64| {
             let load = Clients { handover_share, ..clients(1.0, shared_ms(1.0), 0.0) };
             Contention { crowded: 0.0, ..Contention::new(&load, Some(&processors)) }.closed_rate(many, 1e-3, None, &mut 0.0)

@@ -28,7 +28,7 @@ pub(super) struct RowLocks {
 }
 
 impl RowLocks {
-    /// Of `clients` none of which has begun. `commit_share`: of the time of a transaction, that of
+    /// Makes the locks of `clients`, none of which has begun. `commit_share`: of the time of a transaction, that of
     /// its commit.
     pub fn new(database: &Database, clients: u32, commit_share: f64, chance: ChaCha8Rng) -> RowLocks {
         let kinds = database.hot_rows.iter().map(|kind| (kind.locked(commit_share), kind.rows)).collect();
@@ -37,9 +37,13 @@ impl RowLocks {
 
     /// A client begins a transaction: draws its rows, and returns whether it has them all.
     pub fn begin(&mut self, id: u32) -> bool {
-        let chance = &mut self.chance;
-        let rows = self.kinds.iter().enumerate().filter_map(|(kind, &(locks, rows))| (unit(chance) < locks).then(|| (kind, (unit(chance) * rows) as u64)));
-        self.clients[id as usize] = Locking { rows: rows.collect(), requested: 0 };
+        let mut rows = Vec::new();
+        for (kind, &(locks, count)) in self.kinds.iter().enumerate() {
+            if unit(&mut self.chance) < locks {
+                rows.push((kind, (unit(&mut self.chance) * count) as u64));
+            }
+        }
+        self.clients[id as usize] = Locking { rows, requested: 0 };
         self.lock(id)
     }
 

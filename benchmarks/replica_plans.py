@@ -28,6 +28,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from headrace import Replica, predict_replica
 from headrace.catalog.price_list import PriceList
@@ -44,7 +45,6 @@ from headrace.experiment.replication import (
 )
 from headrace.planner import candidates
 from headrace.planner.replica import ReplicaChoice, ReplicaPlan, plan_replica
-from headrace.simulation.settings import ReplicaMode
 from headrace.workload import TransactionWorkload
 from prove_accuracy import Quiet
 from replica_bench import cells, load_of
@@ -79,7 +79,7 @@ HOLD_S = 150.0
 class LagGoal:
     """`tps` transactions a second, at most `lag_s` behind, applied in `mode`."""
 
-    mode: ReplicaMode
+    mode: Literal["optimistic", "single"]
     tps: int
     lag_s: float
 
@@ -89,7 +89,7 @@ def goals(seed: int = SEED) -> list[LagGoal]:
     chance = random.Random(seed)
     found = []
     for number in range(100):
-        mode: ReplicaMode = "optimistic" if number % 2 else "single"
+        mode: Literal["optimistic", "single"] = "optimistic" if number % 2 else "single"
         low, high = RATES[mode]
         found.append(
             LagGoal(mode, round(math.exp(chance.uniform(math.log(low), math.log(high)))), chance.choice(LAGS_S))

@@ -66,10 +66,10 @@ def test_services_stand_in_order_and_each_has_its_doubt():
 
 def test_a_question_far_from_all_published_ones_has_a_wider_interval():
     near = compare(SHOP, "gp3:500", on=["aurora:standard"], **SHORT).outcomes[0]
-    far = compare(SHOP, "gp3:500", on=["aurora:standard"], threads=4_000, **SHORT).outcomes[0]
+    far = compare(SHOP, "gp3:500", on=["aurora:standard"], threads=400, **SHORT).outcomes[0]
     assert near.confidence.startswith("1 of ") and far.confidence.startswith("0 of ")
     spreads = [math.log(each.tps_high / each.tps_low) / (2.0 * Z80) for each in (near, far)]
-    # The doubt of the service differs; the databases drawn answer 4,000 clients a little
+    # The doubt of the service differs; the databases drawn answer 400 clients a little
     # differently.
     more = UNSEEN_AURORA_FAR**2 - UNSEEN_AURORA**2
     assert spreads[1] ** 2 - spreads[0] ** 2 == pytest.approx(more, rel=0.1)

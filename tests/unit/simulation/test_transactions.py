@@ -303,13 +303,16 @@ def test_virtual_cpus_bind_as_an_instances_do():
         for vcpus in (None, 1, 2, 8, 16)
     }
     clients = shop.database["clients"]
-    # 64 clients that wait for 1 to 8 processors fill them: all but 1 in 64 / 8 of what may wait.
+    # 64 clients that wait for 1 to 8 processors fill them: all but 1 in 64 / 8 of what may wait. Each doubling of the clients of a processor
+    # makes a transaction 1.5 % more work.
     for vcpus in (1, 2, 8):
-        assert tps[vcpus] == pytest.approx(vcpus * 1e3 / clients["cpu_ms"], rel=0.05)
+        crowding = 1.0 + 0.015 * math.log2(64 / vcpus)
+        assert tps[vcpus] == pytest.approx(vcpus * 1e3 / (clients["cpu_ms"] * crowding), rel=0.05)
     assert tps[8] < tps[16] < tps[None]
     m5 = predict(shop, "gp3:500", instance="m5.2xlarge", start="warm", seconds=5, seed=None, draws=0).summary["tps"]
-    # Processors bind; the standard's figures are of a core of 3.4 GHz, an m5's has 3.1.
-    assert m5 == pytest.approx(tps[8] * 3.1 / 3.4, rel=1e-6)
+    # Processors bind; the standard's figures are of a core of 3.4 GHz, an m5's has 3.1. A turn of a processor passes in as long on any
+    # core (0.2 % of the transaction), so that slower cores lose a little less to it: a tenth of that.
+    assert m5 == pytest.approx(tps[8] * 3.1 / 3.4, rel=2e-4)
     with pytest.raises(InputError, match="vcpus"):
         predict(shop, "gp3:500", vcpus=0, seconds=5)
 

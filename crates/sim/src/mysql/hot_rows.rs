@@ -15,7 +15,6 @@
 //! clients - 1). Deadlocks are left out, and that a row is locked while its transaction waits for
 //! the next.
 
-use super::database::Database;
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
 
@@ -64,57 +63,49 @@ fn waiting(kinds: &[HotRows], commit_share: f64, running: f64, others: f64) -> (
     })
 }
 
-impl Database {
-    /// How many of `clients` run, while the others wait for rows; `commit_share`: of the time that
-    /// a transaction runs, that of its commit.
-    pub(super) fn running(&self, clients: f64, commit_share: f64) -> f64 {
-        let others = 1.0 - 1.0 / clients;
-        if self.hot_rows.is_empty() || others <= 0.0 {
-            return clients;
+/// Counts the `clients` that run while the others wait for rows of these kinds; `commit_share`: of the time that
+/// a transaction runs, that of its commit.
+pub(super) fn count_running(kinds: &[HotRows], clients: f64, commit_share: f64) -> f64 {
+    let others = 1.0 - 1.0 / clients;
+    if kinds.is_empty() || others <= 0.0 {
+        return clients;
+    }
+    let alone = |kind: &HotRows| {
+        // The lower root of c (1 - a) m^2 - (1 + clients c) m + clients, c = others a / rows.
+        let locked = kind.locked(commit_share);
+        let c = others * locked / kind.rows;
+        let sum = 1.0 + clients * c;
+        2.0 * clients / (sum + libm::sqrt((sum * sum - 4.0 * c * (1.0 - locked) * clients).max(0.0)))
+    };
+    // With the other kinds fewer run, and what waits grows ever faster: Newton's steps come
+    // down.
+    let mut running = kinds.iter().map(alone).fold(clients, f64::min);
+    for _ in 0..MOST_STEPS {
+        let (queued, slope) = waiting(kinds, commit_share, running, others);
+        let step = (running + queued - clients) / (1.0 + slope);
+        running -= step;
+        if step.abs() <= CLOSE * running {
+            break;
         }
-        let alone = |kind: &HotRows| {
-            // The lower root of c (1 - a) m^2 - (1 + clients c) m + clients, c = others a / rows.
-            let locked = kind.locked(commit_share);
-            let c = others * locked / kind.rows;
-            let sum = 1.0 + clients * c;
-            2.0 * clients / (sum + libm::sqrt((sum * sum - 4.0 * c * (1.0 - locked) * clients).max(0.0)))
-        };
-        // With the other kinds fewer run, and what waits grows ever faster: Newton's steps come
-        // down.
-        let mut running = self.hot_rows.iter().map(alone).fold(clients, f64::min);
-        for _ in 0..MOST_STEPS {
-            let (queued, slope) = waiting(&self.hot_rows, commit_share, running, others);
-            let step = (running + queued - clients) / (1.0 + slope);
-            running -= step;
-            if step.abs() <= CLOSE * running {
-                break;
-            }
-        }
-        running
     }
+    running
+}
 
-    /// Most transactions that can run at once; infinite where none waits for another's rows.
-    pub(super) fn most_running(&self, commit_share: f64) -> f64 {
-        self.hot_rows.iter().map(|kind| kind.rows / kind.locked(commit_share)).fold(f64::INFINITY, f64::min)
-    }
+/// Returns the most transactions that can run at once; infinite where none waits for another's rows.
+pub(super) fn most_running(kinds: &[HotRows], commit_share: f64) -> f64 {
+    kinds.iter().map(|kind| kind.rows / kind.locked(commit_share)).fold(f64::INFINITY, f64::min)
+}
 
-    /// Transactions of an open load that wait for rows while `running` run.
-    pub(super) fn waiting_for_rows(&self, commit_share: f64, running: f64) -> f64 {
-        waiting(&self.hot_rows, commit_share, running, 1.0).0
-    }
+/// Counts the transactions of an open load that wait for rows while `running` run.
+pub(super) fn count_waiting(kinds: &[HotRows], commit_share: f64, running: f64) -> f64 {
+    waiting(kinds, commit_share, running, 1.0).0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mysql::standard::tpcc;
-    use crate::mysql::StorageEngine;
     use rand_chacha::ChaCha8Rng;
     use rand_core::{RngCore, SeedableRng};
-
-    fn with_rows(hot_rows: Vec<HotRows>) -> Database {
-        Database { hot_rows, ..tpcc(StorageEngine::Innodb, 1.0).unwrap() }
-    }
 
     fn kind(rows: f64, locked: f64) -> HotRows {
         HotRows { rows, at_work: locked, at_commit: locked }
@@ -127,26 +118,26 @@ mod tests {
         for rows in [1.0, 3.0, 64.0, 1_000.0] {
             for clients in [1.0, 2.0, 8.0, 64.0, 500.0] {
                 let exact = clients * rows / (rows + clients - 1.0);
-                let running = with_rows(vec![kind(rows, 1.0)]).running(clients, 0.3);
+                let running = count_running(&[kind(rows, 1.0)], clients, 0.3);
                 assert!((running / exact - 1.0).abs() < 1e-12, "{rows} rows, {clients} clients: {running}, not {exact}");
             }
         }
-        assert_eq!(with_rows(Vec::new()).running(64.0, 0.1), 64.0);
+        assert_eq!(count_running(&[], 64.0, 0.1), 64.0);
     }
 
     /// All clients run or wait, and the more clients the more run, up to what the rows let.
     #[test]
     fn clients_run_or_wait() {
-        let database = with_rows(vec![HotRows { rows: 10.0, at_work: 0.15, at_commit: 0.5 }, kind(100.0, 0.8)]);
+        let kinds = [HotRows { rows: 10.0, at_work: 0.15, at_commit: 0.5 }, kind(100.0, 0.8)];
         let mut before = 0.0;
         for clients in [1.0, 2.0, 16.0, 64.0, 256.0, 4_096.0] {
-            let running = database.running(clients, 0.2);
-            let queued = waiting(&database.hot_rows, 0.2, running, 1.0 - 1.0 / clients).0;
+            let running = count_running(&kinds, clients, 0.2);
+            let queued = waiting(&kinds, 0.2, running, 1.0 - 1.0 / clients).0;
             assert!(((running + queued) / clients - 1.0).abs() < 1e-9, "{clients}: {running} + {queued}");
-            assert!(running > before && running <= database.most_running(0.2) * (1.0 + 1.0 / clients), "{clients}: {running}");
+            assert!(running > before && running <= most_running(&kinds, 0.2) * (1.0 + 1.0 / clients), "{clients}: {running}");
             before = running;
         }
-        assert!((database.most_running(0.2) - 10.0 / 0.22).abs() < 1e-9);
+        assert!((most_running(&kinds, 0.2) - 10.0 / 0.22).abs() < 1e-9);
     }
 
     /// Transactions of exponential length drawn one by one: half of them lock a row of a few when
@@ -157,7 +148,7 @@ mod tests {
     #[test]
     fn drawn_transactions_wait_as_long() {
         for (few, many, clients) in [(1_000, 10_000, 64), (50, 500, 64), (20, 200, 32)] {
-            let running = with_rows(vec![kind(few as f64, 0.5), kind(many as f64, 0.8)]).running(clients as f64, 0.0);
+            let running = count_running(&[kind(few as f64, 0.5), kind(many as f64, 0.8)], clients as f64, 0.0);
             let used = 0.8 * running / many as f64;
             let tolerance = 0.01 + 0.8 * used / (1.0 - used);
             let drawn = draw_running([few, many], [0.5, 0.8], clients);

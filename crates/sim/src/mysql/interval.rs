@@ -26,6 +26,7 @@ use super::checkpoint::{CheckpointAge, Sharing};
 use super::cleaner::{taken_up, CleanerPace};
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
+use super::hot_rows;
 use super::warmup::{interpolated, At, WarmUp};
 use crate::demand::fluid::Fluid;
 use crate::error::SimError;
@@ -569,7 +570,7 @@ impl<B: Backend> ScenarioState<B> {
         let of_server = if processors <= serial { Binding::Cpu } else { Binding::Contention };
         match scenario.load {
             TransactionLoad::Clients(_) => {
-                let clients = database.running(asking, commit_share);
+                let clients = hot_rows::count_running(&database.hot_rows, asking, commit_share);
                 let io_s = unloaded_s - self.clients.base_ms / 1e3;
                 let disk = (self.devices.queues() && storage > 0.0 && storage.is_finite()).then_some(DiskQueue { io_s, most_tps: storage });
                 if self.closed.0 != (unloaded_s, disk) {
@@ -593,7 +594,7 @@ impl<B: Backend> ScenarioState<B> {
             }
             TransactionLoad::Arrivals(rates) => {
                 let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
-                let most_running = database.most_running(commit_share);
+                let most_running = hot_rows::most_running(&database.hot_rows, commit_share);
                 let by_rows = most_running / unloaded_s;
                 let (server, of_server) = if by_rows < server { (by_rows, Binding::Contention) } else { (server, of_server) };
                 let possible = weakest_limit(&[storage, server], sharpness);
@@ -602,7 +603,7 @@ impl<B: Backend> ScenarioState<B> {
                 let busy = (mean / storage).min(0.999);
                 let running_s = unloaded_s + self.contention.open_wait_s(mean);
                 let running = (mean * running_s).min(MOST_BUSY_ROWS * most_running);
-                let waiting_s = running_s + database.waiting_for_rows(commit_share, running) / mean.max(1e-6);
+                let waiting_s = running_s + hot_rows::count_waiting(&database.hot_rows, commit_share, running) / mean.max(1e-6);
                 let response_s = waiting_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
                 let binding = if asked < possible {
                     Binding::Demand

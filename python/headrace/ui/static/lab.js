@@ -35,7 +35,7 @@ async function read(lab, show, signal) {
         for (const line of lines) take(lab, JSON.parse(line));
         show();
       }
-      lab.lost = !lab.ended;
+      // An end without an error says nothing of the lab: the next request does.
     } catch (refusal) {
       if (signal.aborted) return;
       lab.lost = true;

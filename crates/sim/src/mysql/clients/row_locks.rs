@@ -28,8 +28,8 @@ pub(super) struct RowLocks {
 }
 
 impl RowLocks {
-    /// Makes the locks of `clients`, none of which has begun. `commit_share`: of the time of a transaction, that of
-    /// its commit.
+    /// Makes the locks of `clients`, none of which has begun. `commit_share`: of the time of a
+    /// transaction, that of its commit.
     pub fn new(database: &Database, clients: u32, commit_share: f64, chance: ChaCha8Rng) -> RowLocks {
         let kinds = database.hot_rows.iter().map(|kind| (kind.locked(commit_share), kind.rows)).collect();
         RowLocks { kinds, queues: BTreeMap::new(), clients: vec![Locking::default(); clients as usize], chance }

@@ -63,8 +63,8 @@ fn waiting(kinds: &[HotRows], commit_share: f64, running: f64, others: f64) -> (
     })
 }
 
-/// Counts the `clients` that run while the others wait for rows of these kinds; `commit_share`: of the time that
-/// a transaction runs, that of its commit.
+/// Counts the `clients` that run while the others wait for rows of these kinds; `commit_share`: of
+/// the time that a transaction runs, that of its commit.
 pub(super) fn count_running(kinds: &[HotRows], clients: f64, commit_share: f64) -> f64 {
     let others = 1.0 - 1.0 / clients;
     if kinds.is_empty() || others <= 0.0 {
@@ -91,7 +91,8 @@ pub(super) fn count_running(kinds: &[HotRows], clients: f64, commit_share: f64) 
     running
 }
 
-/// Returns the most transactions that can run at once; infinite where none waits for another's rows.
+/// Returns the most transactions that can run at once; infinite where none waits for another's
+/// rows.
 pub(super) fn most_running(kinds: &[HotRows], commit_share: f64) -> f64 {
     kinds.iter().map(|kind| kind.rows / kind.locked(commit_share)).fold(f64::INFINITY, f64::min)
 }

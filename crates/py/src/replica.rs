@@ -40,13 +40,13 @@ fn replica_run<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, source: &Boun
     database.check().map_err(sim_error)?;
     let resolved = source.resolve(&database).map_err(refused)?;
     let day = date(source.as_of.as_deref())?;
-    let found = py.detach(|| request.run(&database, (&source, &resolved), day, &mut FollowedCaches::default()));
-    let found = found.map_err(sim_error)?;
+    let outcome = py.detach(|| request.run(&database, (&source, &resolved), day, &mut FollowedCaches::default()));
+    let outcome = outcome.map_err(sim_error)?;
     let answer = PyDict::new(py);
-    macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), found.rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
+    macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), outcome.rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
     columns!(t_s, source_tps, applied_tps, possible_tps, backlog, lag_s, reads_per_tx, iops, mib_s, balance_percent);
-    answer.set_item("binding", found.rows.iter().map(|row| row.binding.name()).collect::<Vec<_>>())?;
-    answer.set_item("summary", to_python(py, &found.summary)?)?;
+    answer.set_item("binding", outcome.rows.iter().map(|row| row.binding.name()).collect::<Vec<_>>())?;
+    answer.set_item("summary", to_python(py, &outcome.summary)?)?;
     Ok(answer)
 }
 

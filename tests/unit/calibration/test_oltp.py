@@ -124,18 +124,18 @@ def test_a_cold_start_tells_bursts_of_writes_from_what_reads_spread(tmp_path):
     true = deepcopy(build_prior(run)) | {"local_disk": DISK}
     true["shape"] = true["shape"] | {"response": [[1.0, 1.4]], "burst_pages": 2_000.0}
     seen = core.mysql_runs(true, [core_run(run, SECONDS, 1.0)])[0]
-    ours = headrace.calibrate([write_run(tmp_path, seen["tps"], seen["p95_ms"], "cold")]).database
-    assert ours["shape"]["response"][0][1] == pytest.approx(1.4, abs=0.02)
+    identified = headrace.calibrate([write_run(tmp_path, seen["tps"], seen["p95_ms"], "cold")]).database
+    assert identified["shape"]["response"][0][1] == pytest.approx(1.4, abs=0.02)
 
     def measure_p95(database: dict, clients: int) -> float:
         rows = core.mysql_runs(database, [core_run(run, SECONDS, 1.0, clients=clients)])[0]
         return rows["p95_ms"][-1]
 
-    proportional = ours | {"shape": ours["shape"] | {"response": [], "burst_pages": 0.0}}
+    proportional = identified | {"shape": identified["shape"] | {"response": [], "burst_pages": 0.0}}
     many = 4 * THREADS
     truth = measure_p95(true, many)
     assert measure_p95(proportional, many) > 1.2 * truth, "the case is no longer what it was"
     # A fit misses its own run by 5 % at most, and bursts are told from the medians of seconds that are
     # all alike.
-    assert measure_p95(ours, THREADS) == pytest.approx(measure_p95(true, THREADS), rel=0.05)
-    assert measure_p95(ours, many) == pytest.approx(truth, rel=0.08)
+    assert measure_p95(identified, THREADS) == pytest.approx(measure_p95(true, THREADS), rel=0.05)
+    assert measure_p95(identified, many) == pytest.approx(truth, rel=0.08)

@@ -205,9 +205,9 @@ def test_bursts_of_an_instance_buy_no_replica(shop):
 
 
 def test_hours_free_space_and_logs_are_those_asked_for(database):
-    asked = {"replica_lag_s": 1.0, "compare": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
-    day = headrace.plan_replica(database, **asked)
-    short = headrace.plan_replica(database, **asked, hours=0.5, free_percent=50.0, binlog_days=3.0)
+    question = {"replica_lag_s": 1.0, "compare": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
+    day = headrace.plan_replica(database, **question)
+    short = headrace.plan_replica(database, **question, hours=0.5, free_percent=50.0, binlog_days=3.0)
     assert (day.hours, short.hours) == (24.0, 0.5)
     assert day.prediction.rows.height == 86_400 and short.prediction.rows.height == 1_800
     # ceil of the shares: within a GiB.
@@ -215,18 +215,20 @@ def test_hours_free_space_and_logs_are_those_asked_for(database):
         assert abs(made.needed_gib - (made.data_gib + made.logged.gib) / (1 - free)) <= 1
     assert short.logged.binlog_gib >= 2 * day.logged.binlog_gib > 0
     with pytest.raises(headrace.InputError, match="hours"):
-        headrace.plan_replica(database, **asked, hours=0.0)
+        headrace.plan_replica(database, **question, hours=0.0)
 
 
 def test_a_known_source_gives_its_version_and_a_binary_log(database):
-    known = replace(database, server=SourceServer(flavor="mariadb", version="10.11.19-MariaDB-log"))
-    asked = {"replica_lag_s": 1.0, "compare": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
-    made = headrace.plan_replica(known, **asked)
-    assert made.release == "mariadb-10.11.19" and made.settings["log_bin"] and made.settings["sync_binlog"] == 1
-    bare = headrace.plan_replica(known, **asked, replica_binlog=False)
+    measured = replace(database, server=SourceServer(flavor="mariadb", version="10.11.19-MariaDB-log"))
+    question = {"replica_lag_s": 1.0, "compare": SOURCE, "arrivals_tps": 60.0, "instances": ["m6i.large"], "draws": 2}
+    planned = headrace.plan_replica(measured, **question)
+    assert (
+        planned.release == "mariadb-10.11.19" and planned.settings["log_bin"] and planned.settings["sync_binlog"] == 1
+    )
+    bare = headrace.plan_replica(measured, **question, replica_binlog=False)
     assert not bare.settings["log_bin"] and bare.logged.binlog_gib == 0
-    other = headrace.plan_replica(known, **asked, replica_version="mysql-9.7")
-    assert other.release == "mysql-9.7" and other.settings["log_bin"]
+    newer = headrace.plan_replica(measured, **question, replica_version="mysql-9.7")
+    assert newer.release == "mysql-9.7" and newer.settings["log_bin"]
 
 
 def test_what_nothing_can_keep_up_with_has_no_answer(database):

@@ -264,8 +264,8 @@ def test_the_browsers_model_answers_what_the_server_answers(visit, server):
     """The day of the page, computed in its worker, has the figures that the server has of the same question."""
     page = visit(f"plan?w={STEADY}&compare=gp2:100", ready="footer[data-engine=browser]")
     page.locator(".panel canvas").first.wait_for()
-    asked = []
-    page.on("request", lambda request: asked.append(request.url) if "/api/whatif" in request.url else None)
+    requests = []
+    page.on("request", lambda request: requests.append(request.url) if "/api/whatif" in request.url else None)
     answers = page.evaluate(
         """async workload => {
           const engine = await import("/static/engine.js"), asking = await import("/static/asking.js");
@@ -277,7 +277,7 @@ def test_the_browsers_model_answers_what_the_server_answers(visit, server):
         STEADY,
     )
     name, days, server_answers = answers
-    assert name == "browser" and len(asked) == 1  # the page's own question asked nobody
+    assert name == "browser" and len(requests) == 1  # the page's own question asked nobody
     for run, answer in zip(days["runs"], server_answers, strict=True):
         day = answer["demand"]["day"]
         assert run["columns"] == {
@@ -297,8 +297,8 @@ def test_a_run_follows_a_slider_without_the_server(visit, view):
         ready="footer[data-engine=browser]",
     )
     page.locator(".copy pre").first.wait_for()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url.rpartition("/")[2]))
     page.route("**/api/run", lambda route: None)  # the server never answers
     page.route("**/api/replica", lambda route: None)
     title = page.locator("h1").inner_text()
@@ -307,7 +307,7 @@ def test_a_run_follows_a_slider_without_the_server(visit, view):
     for _ in range(30):
         slider.press("ArrowRight")
     page.locator("h1").filter(has_not_text=title).wait_for()
-    assert "whatif" not in asked and "database" not in asked
+    assert "whatif" not in requests and "database" not in requests
     card = page.locator(".cards .figure").first.inner_text()
     page.unroute("**/api/run")
     page.unroute("**/api/replica")

@@ -280,11 +280,11 @@ impl Cleaning {
     /// it is that of the redo log.
     pub fn settle(&self, (from, to, share): (usize, usize, f64), (tx, evicting): (f64, bool), pace: CleanerPace) -> Option<DirtyPages> {
         let count = self.windows_tx.len();
-        let asked = self.asked_over_rule * if self.cleaner.holds_age { 1.0 } else { pace.taken_up };
+        let factor = self.asked_over_rule * if self.cleaner.holds_age { 1.0 } else { pace.taken_up };
         let of = |window: usize| self.pages[from * count + window].mix(&self.pages[to * count + window], share);
         let asks_more = |pages: &DirtyPages, window_tx: f64| {
             let age = window_tx.min(tx) * self.redo_share_per_tx;
-            asked * self.cleaner.asks(pages.of_pool, age, evicting) > pages.of_pool * self.pool_pages / window_tx * pace.tps
+            factor * self.cleaner.asks(pages.of_pool, age, evicting) > pages.of_pool * self.pool_pages / window_tx * pace.tps
         };
         let (mut longer, mut longer_tx) = (of(0), self.windows_tx[0]);
         if !asks_more(&longer, longer_tx) {

@@ -163,6 +163,8 @@ def test_a_lab_is_watched_without_growth(many_volumes, labs):
     _, folder = many_volumes
     with page_of(folder) as (address, process), launched("--enable-precise-memory-info") as browser:
         page = browser.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce").new_page()
+        # Twenty volumes beside other tests on two processors: half a minute was too short once.
+        page.set_default_timeout(120_000)
         faults: list[str] = []
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.goto(address.replace("/#", "/lab#"))

@@ -364,13 +364,13 @@ def summary(variant: str, rounds: list[Round]) -> dict[str, object]:
 
 def print_rows(rows: list[dict[str, object]]) -> None:
     """Prints rows as a table."""
-    shown = Table(title="Effect of each step", show_lines=False)
+    table = Table(title="Effect of each step", show_lines=False)
     columns = [name for name in rows[0] if name != "why"]
     for name in columns:
-        shown.add_column(name.replace("_", " "))
+        table.add_column(name.replace("_", " "))
     for row in rows:
-        shown.add_row(*(str(row[name]) for name in columns))
-    Console(width=180).print(shown)
+        table.add_row(*(str(row[name]) for name in columns))
+    Console(width=180).print(table)
     for row in rows:
         if row["why"]:
             print(f"{row['variant']}: {row['why']}")

@@ -246,12 +246,12 @@ def complaints_of_openings() -> list[str]:
     """Returns the openings outside the exempt places, and the exempt places that need to be so no longer."""
     wrong, exempt = [], dict.fromkeys(OPENINGS_EXEMPT, 0)
     for path in tracked(".py"):
-        found = openings(path)
+        complaints_of_file = openings(path)
         place = next((name for name in OPENINGS_EXEMPT if path.is_relative_to(ROOT / name)), None)
         if place is None:
-            wrong += found
+            wrong += complaints_of_file
         else:
-            exempt[place] += len(found)
+            exempt[place] += len(complaints_of_file)
     stale = [name for name, count in exempt.items() if not count]
     return wrong + [f"tests/tidy.py: {name} has no such openings: take it off OPENINGS_EXEMPT" for name in stale]
 

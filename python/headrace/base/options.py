@@ -218,8 +218,8 @@ class _Names(dict[str, object]):
 
 
 def read_hints(of: Callable[..., object]) -> dict[str, object]:
-    """Returns the annotations of a class of settings or of a function, options included. Those that
-    a class inherits mean what they do where its base stands."""
+    """Returns the annotations of a class of settings or of a function, options included. Names in
+    inherited annotations are looked up in the module of the base class that declares them."""
     hints: dict[str, object] = {}
     for part in reversed(of.__mro__) if isinstance(of, type) else (of,):
         names = _Names(vars(builtins) | vars(sys.modules[part.__module__]))

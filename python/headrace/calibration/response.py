@@ -53,11 +53,12 @@ def derive_response_curve(database: dict, observations: list[Observation]) -> li
     return points
 
 
-# A cache never quite reaches 1: pages are evicted from this share on (a guess, as of proofs).
+# Share of the cache in use from which pages are evicted: it never quite reaches 1 (a guess).
 FULL = 0.999
-# From this number of seconds a median is told (a guess, as of proofs).
+# Fewer seconds than this tell no median of a percentile (a guess).
 LEAST_SECONDS = 5
-# Pages of a burst whose length the core is asked for. Any number would do.
+# Pages of the burst whose length the core is asked for, to scale the measured one by. Any number
+# gives the same pages.
 PROBE_PAGES = 1_000.0
 
 
@@ -79,9 +80,9 @@ def derive_burst(database: dict, observations: list[Observation]) -> dict:
 
 
 def _split(database: dict, observation: Observation) -> tuple[float, float, float] | None:
-    """Splits what the 95th percentile of the second half is above the mean: pages read a
-    transaction there, the spread over the mean, and pages of a burst; None where that is not
-    seen."""
+    """Splits the distance of the second half's 95th percentile from the mean. Returns the pages
+    that a transaction reads there, the spread over the mean, and the pages of a burst; None where
+    the run does not tell them apart."""
     probe = database | {"shape": database["shape"] | {"response": [[1.0, 1.0]], "burst_pages": PROBE_PAGES}}
     columns = core.mysql_runs(probe, [observation.core_run])[0]
     per = len(observation.seconds_tps) // len(observation.tps)

@@ -21,6 +21,7 @@ from headrace.base.units import GIB
 from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
 from headrace.bench.store.store import now_text
+from headrace.calibration.response import FULL, LEAST_SECONDS
 from headrace.errors import CouldNotRun
 from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult
@@ -33,13 +34,10 @@ from headrace.workload.unexplained import compute_interval
 PREDICTIONS_FILE = "predictions.json"
 # Draws of the parameters for the 80 % interval; with 24 its ends are known to a fifth (a guess).
 DRAWS = 24
-# Guesses: a cache still fills while more than this share of the pages free at first is free; and
-# from how many seconds a percentile can be told.
-STILL_FREE, LEAST_SECONDS = 0.1, 5
+# A cache still fills while more than this share of the pages free at first is free (a guess).
+STILL_FREE = 0.1
 # Share of all transactions that are slower than the 95th percentile.
 SLOWEST = 0.05
-# Cached share from which pages are evicted: a cache never quite reaches 1 (a guess).
-FULL = 0.999
 
 # Names that a calibration reads in place of RUN.toml and of the counters of the disk.
 DESCRIPTION, COUNTERS = "LAB.toml", "lab.csv"

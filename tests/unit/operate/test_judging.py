@@ -173,10 +173,10 @@ def test_locks_that_are_held_by_clients_at_a_limit():
 def test_a_balance_that_hardly_falls_tells_no_time():
     # The least fall is 0.005 % in a window of 60 s: by whole percents, as CloudWatch prints them, it stands still.
     volume = {"read_iops": 2_700.0, "charged_iops": 2_800.0}
-    for fall_percent, told in ((0.004, False), (0.006, True)):
+    for fall_percent, is_told in ((0.004, False), (0.006, True)):
         falling = volume | {"balance_percent": lambda index, fall=fall_percent: 20.0 - fall / 59 * index}
         given = findings(evidence(falling, {"tps": 900.0, "threads_running": 3.0}, storage="gp2:100"))
-        assert ("will bind" in [finding.verdict for finding in given]) is told
+        assert ("will bind" in [finding.verdict for finding in given]) is is_told
 
 
 def test_credits_that_will_be_gone():

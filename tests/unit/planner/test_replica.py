@@ -197,11 +197,11 @@ def test_a_planned_replica_keeps_up_for_a_day(number):
 def test_bursts_of_an_instance_buy_no_replica(shop):
     """m6i.large has 3,600 IOPS and 81 MiB/s for good, and 40,000 for half an hour a day: an hour of
     load looks fine on it."""
-    one = shop.chosen
-    assert one is not None and shop.hours == 24.0
+    chosen = shop.chosen
+    assert chosen is not None and shop.hours == 24.0
     needs = shop.prediction.rows["iops"].mean()
     with core_errors():
-        assert core.instance(one.instance, shop.as_of)["baseline_iops"] >= 0.99 * needs
+        assert core.instance(chosen.instance, shop.as_of)["baseline_iops"] >= 0.99 * needs
 
 
 def test_hours_free_space_and_logs_are_those_asked_for(database):

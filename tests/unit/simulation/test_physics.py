@@ -273,8 +273,8 @@ def test_processors_are_cores_of_a_speed():
     clients = TPCC["innodb"]["clients"]
     assert clients["core_speed"] == 3.4 and core.core_ms(clients) == pytest.approx(0.685 * 4.8)
     # Two threads of a core of 3.1 GHz; two cores of 2.5 GHz and 0.95 of the work per clock.
-    for name, wanted in (("m5.large", 2e3 / 4.8 * 3.1 / 3.4), ("m6g.large", 2e3 / (0.685 * 4.8) * 2.375 / 3.4)):
-        assert core.processors_tps(clients, core.instance(name, "2024-06-01")) == pytest.approx(wanted)
+    for name, expected_tps in (("m5.large", 2e3 / 4.8 * 3.1 / 3.4), ("m6g.large", 2e3 / (0.685 * 4.8) * 2.375 / 3.4)):
+        assert core.processors_tps(clients, core.instance(name, "2024-06-01")) == pytest.approx(expected_tps)
     # Time that is not processor time is the same on any.
     slow = core.clients_at_speed(clients, 1.7)
     assert slow["cpu_ms"] == pytest.approx(9.6)

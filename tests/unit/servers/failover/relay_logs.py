@@ -210,25 +210,25 @@ class Cluster:
             text = "" if top is None else f"0-{top[0] + 1}-{top[1]}"
         return GtidSet.parse(text, self.flavor)
 
-    def state(self, one: Model) -> ServerState:
-        executed = self.gtids(set(one.binlog))
+    def state(self, server: Model) -> ServerState:
+        executed = self.gtids(set(server.binlog))
         connected = [
             other
             for other in self.servers
-            if other.follows == one.index and other.up and other.receiver and self.linked(one.index, other.index)
+            if other.follows == server.index and other.up and other.receiver and self.linked(server.index, other.index)
         ]
         channels = ()
-        if one.follows is not None:
-            linked = self.servers[one.follows].up and self.linked(one.index, one.follows)
+        if server.follows is not None:
+            linked = self.servers[server.follows].up and self.linked(server.index, server.follows)
             channels = (
                 Channel(
                     name="",
-                    source_host=self.name(one.follows),
+                    source_host=self.name(server.follows),
                     source_port=1,
-                    source_server_id=one.follows + 1,
-                    receive="off" if not one.receiver else "on" if linked else "connecting",
-                    apply="on" if one.applier else "off",
-                    received=self.gtids(one.knows()),
+                    source_server_id=server.follows + 1,
+                    receive="off" if not server.receiver else "on" if linked else "connecting",
+                    apply="on" if server.applier else "off",
+                    received=self.gtids(server.knows()),
                     executed=executed,
                     read_file="",
                     read_pos=0,
@@ -236,33 +236,33 @@ class Cluster:
                     applied_pos=0,
                     seconds_behind=0,
                     receive_error="",
-                    apply_error=one.apply_error,
-                    delay_s=3600 if one.delayed else 0,
+                    apply_error=server.apply_error,
+                    delay_s=3600 if server.delayed else 0,
                     filters=(),
                     workers=0,
                 ),
             )
         semi = SemiSync(
-            source_enabled=one.source_role,
-            source_status=one.status,
+            source_enabled=server.source_role,
+            source_status=server.status,
             clients=sum(other.acks for other in connected),
             wait_count=self.count,
             wait_point="AFTER_SYNC",
             timeout_ms=int(self.timeout_s * 1000),
-            replica_enabled=one.acks and one.index != 0,
-            replica_status=one.acks and bool(one.receiver),
+            replica_enabled=server.acks and server.index != 0,
+            replica_status=server.acks and bool(server.receiver),
         )
         return ServerState(
-            name=self.name(one.index),
+            name=self.name(server.index),
             flavor=self.flavor,
             version=(10, 11, 0) if self.flavor == "mariadb" else (9, 7, 0),
-            server_id=one.index + 1,
-            uuid=uuid(one.index),
-            read_only=one.read_only,
-            super_read_only=one.read_only,
+            server_id=server.index + 1,
+            uuid=uuid(server.index),
+            read_only=server.read_only,
+            super_read_only=server.read_only,
             executed=executed,
-            binary_log=BinaryLog(on=True, replica_updates=one.logs_updates),
-            durability=Durability(sync_binlog=1, flush_log=1, sync_relay_log=one.sync_relay_log),
+            binary_log=BinaryLog(on=True, replica_updates=server.logs_updates),
+            durability=Durability(sync_binlog=1, flush_log=1, sync_relay_log=server.sync_relay_log),
             gtid_on=True,
             gtid_strict=True,
             semi_sync=semi,

@@ -233,7 +233,7 @@ def test_what_is_certainly_late_is_refused_before_the_fence():
 
 def test_the_source_of_an_old_switchover_is_not_opened_again():
     """Cut off after `closing`; then people promoted another one by hand, and pointed the source at it."""
-    said, opened = [], []
+    lines, opened = [], []
     state = required(working().seen()["s1"])  # it follows somebody
 
     class Hands:
@@ -243,7 +243,7 @@ def test_the_source_of_an_old_switchover_is_not_opened_again():
 
     def reopened(seen: dict[str, Seen]) -> None:
         run: Any = SimpleNamespace(
-            progress=going(kind="switchover", pause=WritesPause(closed=True)), hands=Hands(), say=said.append, log=lambda event: None,
+            progress=going(kind="switchover", pause=WritesPause(closed=True)), hands=Hands(), say=lines.append, log=lambda event: None,
             hosts={"s0": SimpleNamespace(name="s0")}, seen=seen,
         )  # fmt: skip
         run._reopen_source = lambda progress: ChangeRun._reopen_source(run, progress)
@@ -253,13 +253,13 @@ def test_the_source_of_an_old_switchover_is_not_opened_again():
         patch.setattr(runs, "observe", lambda *_, **__: state)
         patch.setattr(runs, "reopen", lambda *_: opened.append(1))
         reopened({})
-        assert not opened and "stays read-only" in said[-1]
+        assert not opened and "stays read-only" in lines[-1]
         state = replace(state, channels=())
         other = {"s1": Seen("s1", state=replace(state, read_only=False))}
         reopened(other)
         assert not opened
         reopened({})
-        assert opened and "takes writes again" in said[-1]
+        assert opened and "takes writes again" in lines[-1]
 
 
 # --- detection ------------------------------------------------------------------------------------

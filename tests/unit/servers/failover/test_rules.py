@@ -333,18 +333,18 @@ def steps_of(made, **choices):
 
 
 def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
-    made = cluster()
-    made.write()
+    simulated = cluster()
+    simulated.write()
     first = [(1, "wait-near", "s1"), (1, "repoint-early", "s2")]
     closing = [(2, "wait-near", "s1"), (2, "read-only", "s0"), (2, "wait-applied", "s1")]
     opening = [(2, "semi-sync-source-on", "s1"), (2, "writable", "s1"), (2, "clients", "s1")]
     after = [(2, "leave-source", "s1"), (2, "semi-sync-replica-off", "s1")]
     late = [(2, "repoint", "s2")]
     # As long as s2 follows the old source it is to follow the new one before that is opened.
-    assert steps_of(made) == [*first, *closing, opening[0], *late, *opening[1:], *after]
-    assert steps_of(made, prepared=Preparation(stay=("s2",))) == [*closing, opening[0], *late, *opening[1:], *after]
-    made.servers[2].follows = 1
-    assert steps_of(made, prepared=Preparation(moved=("s2",)), target="s1") == [*closing, *opening, *after]
+    assert steps_of(simulated) == [*first, *closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [*closing, opening[0], *late, *opening[1:], *after]
+    simulated.servers[2].follows = 1
+    assert steps_of(simulated, prepared=Preparation(moved=("s2",)), target="s1") == [*closing, *opening, *after]
 
 
 def test_only_replicas_that_the_old_source_can_spare_move_beforehand():
@@ -456,8 +456,8 @@ def test_without_a_fence_replicas_follow_before_anybody_may_write(fence):
 def test_a_server_that_follows_nobody_is_named():
     beds = promoted()
     beds.servers[2].follows = None
-    found = plan(beds.look(), wish(beds, elected="s1"))
-    assert "follows nobody" in found.left_out["s2"] and not found.refusal
+    planned = plan(beds.look(), wish(beds, elected="s1"))
+    assert "follows nobody" in planned.left_out["s2"] and not planned.refusal
 
 
 def test_what_a_replica_received_after_the_election_of_another_is_not_lost_in_silence():
@@ -548,15 +548,15 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     events = (ScheduledEvent("shop", "nightly", "ops@%"),)
     began = Began(FailoverWish("s0", kind="switchover"), "user", REAL.boot(), events=events)
     journal.write(began)
-    left = journal.unfinished()
-    assert left is not None and not left.pause.closed
+    progress = journal.unfinished()
+    assert progress is not None and not progress.pause.closed
     journal.write(StepBegan(FailoverStep(1, "repoint-early", "s2", to="s1")))
     journal.write(WritesClosing("s0", "s1", silenced=False))
     journal.write(Hurried("s1", {"sync_binlog": 1}))
     journal.write(began)  # the one who goes on
-    left = journal.unfinished()
-    assert left is not None and left.pause.closed and left.events == events
-    assert left.prepared.moved == ("s2",) and left.candidate == "s1" and not left.clients_updated
+    progress = journal.unfinished()
+    assert progress is not None and progress.pause.closed and progress.events == events
+    assert progress.prepared.moved == ("s2",) and progress.candidate == "s1" and not progress.clients_updated
     assert journal.history.hurried == {"s1": {"sync_binlog": 1}}
     journal.write(Unhurried("s1"))
     journal.write(GivenUp())

@@ -57,12 +57,12 @@ def logging(state: ServerState, **values: Any) -> ServerState:
 
 
 def test_statements_are_warned_of_where_they_are_logged():
-    made = logging(states()["s0"], format="STATEMENT")
-    [text] = checks.warnings(made)
+    state = logging(states()["s0"], format="STATEMENT")
+    [text] = checks.warnings(state)
     assert "UUID()" in text and "binlog_format = ROW" in text
     replica = logging(states()["s1"], format="STATEMENT", replica_updates=False)
     assert list(checks.warnings(replica)) == [], "it logs nothing of its own"
-    assert list(checks.warnings(logging(made, format="MIXED"))) == []
+    assert list(checks.warnings(logging(state, format="MIXED"))) == []
 
 
 def test_semi_sync_that_is_off_at_the_source_alone():

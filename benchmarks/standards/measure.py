@@ -4,8 +4,8 @@ its own, in memory.
     python benchmarks/standards/measure.py --results FILE.csv [--servers mariadb mysql myrocks] [--cases NAME ...] [--events 4000]
 
 A row is a figure of one transaction (or of a table's row, where its name ends with `_per_row`): processor time in ms from
-/proc/PID/stat (user and system, the server's whole process, purge included), logical read requests, pages read, redo, binary log and
-WAL in bytes, syncs. Every case does a fixed number of events, so that nothing depends on how busy this machine is; no wall time is
+/proc/PID/stat (user and system, the server's whole process, purge included), what of it threads spend that serve no client, logical
+read requests, pages read and written, redo, binary log and WAL in bytes, syncs. Every case does a fixed number of events, so that nothing depends on how busy this machine is; no wall time is
 used. `derive.py` makes data/mysql/standards.csv from the rows.
 
 The processors of a virtual machine slow down while the host gives the other threads of their cores to somebody else: measure a few times, on
@@ -49,6 +49,8 @@ WAREHOUSES = 2
 # The longest wait for a start and for an answer, s.
 PATIENCE_S = 300.0
 SERVERS = {"mariadb": ("mariadb", "innodb"), "mysql": ("mysql", "innodb"), "myrocks": ("mariadb", "rocksdb")}
+# A pool of so many MiB holds a fifth of a table of PAGED_ROWS.
+PAGED_MIB, PAGED_ROWS = 24, 400_000
 # Rows of the table on which every case is measured, and others that show what the depth of the tree does.
 ROWS, OTHER_ROWS = 100_000, (10_000, 400_000)
 NO_RANGES = ("--range_selects=off",)
@@ -107,6 +109,7 @@ class Scratch:
 
     def __init__(self, folder: Path, program: ServerProgram, engine: str, pool_mib: int) -> None:
         self.folder, self.program, self.engine = folder, program, engine
+        self.client_threads: set[int] = set()
         self.socket = folder / "socket"
         # Errors, and statements as rows; all else by default: redo, doublewrite and binary log synced.
         options = ["user=root", f"datadir={folder}/data", f"socket={self.socket}", f"log-error={folder}/errors"]
@@ -122,6 +125,9 @@ class Scratch:
         options += ["bind-address=127.0.0.1", f"port={self.port}"]
         if program.flavor == "mysql":
             options += ["mysqlx=OFF", f"secure-file-priv={folder}", "innodb-redo-log-capacity=2G"]
+            # Where a flush is short its clients would spin until it is done, as long as the server has less than half of the processors
+            # (innodb_log_spin_cpu_pct_hwm): a wait, and no work.
+            options.append("innodb-log-wait-for-flush-spin-hwm=0")
         else:
             options += ["innodb-log-file-size=2G"]
         if program.plugin_dir is not None:
@@ -182,12 +188,28 @@ class Scratch:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return 1e3 * (int(fields[11]) + int(fields[12])) / TICKS
 
+    def note_client_threads(self) -> None:
+        """Remembers which threads serve clients now; a server keeps them for later clients."""
+        question = "SELECT thread_os_id FROM performance_schema.threads WHERE type = 'FOREGROUND' AND thread_os_id > 0"
+        if self.program.flavor == "mariadb":
+            question = "SELECT tid FROM information_schema.processlist WHERE tid > 0 AND user <> 'system user'"
+        self.client_threads |= {int(row[0]) for row in ask(self.connection, question)}
+
+    def background_ms(self) -> float:
+        """Returns the processor time so far of threads that serve no client, ms."""
+        spent = 0.0
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            if int(task.name) not in self.client_threads:
+                spent += float((task / "schedstat").read_text().split()[0]) / 1e6
+        return spent
+
     def counters(self) -> dict[str, float]:
         """Counters that a case's figures are differences of."""
         status = {name.lower(): value for name, value in ask_pairs(self.connection, "SHOW GLOBAL STATUS").items()}
         names = {
             "read_requests": "innodb_buffer_pool_read_requests",
             "pages_read": "innodb_pages_read",
+            "pages_written": "innodb_pages_written",
             "redo_bytes": "innodb_redo_log_current_lsn" if self.program.flavor == "mysql" else "innodb_lsn_current",
             "redo_written_bytes": "innodb_os_log_written",
             "wal_bytes": "rocksdb_wal_bytes",
@@ -196,7 +218,7 @@ class Scratch:
         }
         counts = {figure: float(status[name]) for figure, name in names.items() if name in status}
         counts["binlog_bytes"] = float(sum(int(row[1]) for row in ask(self.connection, "SHOW BINARY LOGS")))
-        counts["cpu_ms"] = self.processor_ms()
+        counts["cpu_ms"], counts["background_ms"] = self.processor_ms(), self.background_ms()
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)  # every sysbench so far, the server not being over
         counts["client_cpu_ms"] = 1e3 * (spent.ru_utime + spent.ru_stime)
         return counts
@@ -222,13 +244,20 @@ def sysbench(
     if not tcp:
         account = [f"--mysql-socket={server.socket}", "--mysql-user=root", "--mysql-db=sbtest"]
     engine = [f"--mysql_storage_engine={server.engine}"] if "tprocc" not in script else []
-    done = subprocess.run(
+    client = subprocess.Popen(
         ["sysbench", script, *account, *engine, f"--threads={threads}", "--rand-seed=1", *words, command],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     )
-    if done.returncode != 0:
-        raise CouldNotRun(f"sysbench {script} {command}", done.stdout[-300:] + done.stderr[-300:], "sysbench", "")
+    while True:
+        try:
+            said, _ = client.communicate(timeout=0.3)
+            break
+        except subprocess.TimeoutExpired:
+            server.note_client_threads()
+    if client.returncode != 0:
+        raise CouldNotRun(f"sysbench {script} {command}", said[-600:], "sysbench", "")
 
 
 def measure(server: Scratch, script: str, words: tuple[str, ...], events: int, tcp: bool = False) -> dict[str, float]:
@@ -281,6 +310,15 @@ def oltp(server: Scratch, events: int, chosen: list[str]) -> Figures:
         sysbench(server, "oltp_read_write", *table, command="cleanup", threads=1)
 
 
+def paged(server: Scratch, events: int) -> Figures:
+    """Measures what reading and writing pages adds: a pool that holds a part of its table."""
+    table = ("--tables=1", f"--table_size={PAGED_ROWS}", "--rand-type=uniform")
+    sysbench(server, "oltp_read_write", *table, command="prepare", threads=1)
+    server.settle()
+    yield "point_select_paged", PAGED_ROWS, measure(server, "oltp_point_select", table, 5 * events)
+    yield "update_non_index_paged", PAGED_ROWS, measure(server, "oltp_update_non_index", table, events)
+
+
 def tprocc(server: Scratch, events: int) -> Figures:
     """Measures TPROC-C by stored procedures, and sysbench's own script of TPC-C statement by statement."""
     script = str(Path(tpcc.__file__).parent / "lua" / tpcc.SCRIPT)
@@ -324,7 +362,7 @@ def main() -> int:
     parser.add_argument("--cases", nargs="+", default=[], help="which cases of sysbench (all)")
     parser.add_argument("--events", type=int, default=4000, help="transactions of a usual case (4000)")
     parser.add_argument(
-        "--without", nargs="+", choices=["oltp", "tprocc"], default=[], help="what is left out (nothing)"
+        "--without", nargs="+", choices=["oltp", "tprocc", "paged"], default=[], help="what is left out (nothing)"
     )
     given = parser.parse_args()
     if which("sysbench") is None:
@@ -337,20 +375,23 @@ def main() -> int:
         )
         if file.tell() == 0:
             writer.writeheader()
+
+        def write(server: Scratch, parts: list[Figures]) -> None:
+            for case, scale, figures in (row for part in parts for row in part):
+                row = {"server": name, "version": server.program.label, "case": case, "scale": scale} | about
+                writer.writerows(row | {"figure": figure, "value": f"{value:.6g}"} for figure, value in figures.items())
+                file.flush()
+                figures_in_words = ", ".join(f"{key} {value:.5g}" for key, value in figures.items())
+                print(f"{name} {case} {scale}: {figures_in_words}", flush=True)
+
         for name in given.servers:
             with scratch(name, 1024) as server:
                 parts = [] if "oltp" in given.without else [oltp(server, given.events, given.cases)]
                 parts += [] if "tprocc" in given.without or name == "myrocks" else [tprocc(server, given.events)]
-                for case, scale, figures in (row for part in parts for row in part):
-                    row = {"server": name, "version": server.program.label, "case": case, "scale": scale} | about
-                    writer.writerows(
-                        row | {"figure": figure, "value": f"{value:.6g}"} for figure, value in figures.items()
-                    )
-                    file.flush()
-                    print(
-                        f"{name} {case} {scale}: " + ", ".join(f"{key} {value:.5g}" for key, value in figures.items()),
-                        flush=True,
-                    )
+                write(server, parts)
+            if "paged" not in given.without and name != "myrocks":
+                with scratch(name, PAGED_MIB) as server:
+                    write(server, [paged(server, given.events)])
     return 0
 
 

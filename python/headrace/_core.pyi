@@ -477,6 +477,7 @@ class Dirtying(TypedDict):
     changed: list[float]
     window_tx: float
     flush_per_tx: float
+    revisit_tx: NotRequired[float | None]
 
 class Compaction(TypedDict):
     period_tx: float
@@ -495,6 +496,8 @@ class Clients(TypedDict):
     core_speed: float | None
     threads_per_core: int | None
     handover_share: float
+    background_share: float
+    io_ms: float
 
 class Noise(TypedDict):
     fano: float

@@ -67,7 +67,7 @@ fn even(pages: usize, pool_pages: f64, touches: f64, cleaner: PageCleaner) -> (D
     database.popularity = Popularity { classes: vec![PageClass { pages: pages as f64, touches_per_tx: touches / pages as f64 }] };
     database.usable_share = 1.0;
     (database.writes.first_dirty, database.writes.later_dirty, database.writes.flush_per_tx) = (1.0, 1.0, 1.0);
-    database.dirtying = Some(Dirtying { changed: vec![0.5], window_tx: 1e7, flush_per_tx: 1.0 });
+    database.dirtying = Some(Dirtying { changed: vec![0.5], window_tx: 1e7, flush_per_tx: 1.0, revisit_tx: None });
     database.cleaner = Some(cleaner);
     let bytes = pool_pages * database.cached_bytes;
     (database, bytes)

@@ -116,10 +116,10 @@ class Objective:
         """Returns the residuals in standard deviations, one array: the parameters', then those of
         each run."""
         changed = self.apply(deltas)
+        modelled = core.mysql_runs(changed, self.runs)
         parts = [deltas / self.spreads]
         if (cpu := self.measured_cpu) is not None:
-            parts.append(np.array([np.log(changed["clients"]["cpu_ms"] / cpu.cpu_ms) / cpu.spread]))
-        modelled = core.mysql_runs(changed, self.runs)
+            parts.append(np.array([np.log(self._model_cpu(changed, modelled) / cpu.cpu_ms) / cpu.spread]))
         for observation, columns, seen, spreads, pages, stopped in zip(
             self.observations, modelled, self.seen, self.bin_spreads, self.counted, self.stopped, strict=True
         ):
@@ -138,6 +138,19 @@ class Objective:
                 usual = _interpolate_usual_kib(observation, self.database)
                 parts.append(np.array([np.log(kib / usual) / TPCC_KIB_SPREAD]))
         return np.concatenate(parts)
+
+
+    def _model_cpu(self, database: dict, modelled: list[core.DatabaseRows]) -> float:
+        """Returns the processor time of a transaction with its I/Os, ms, over the runs that
+        measured it."""
+        clients, measured = database["clients"], self.measured_cpu
+        rows = [
+            columns
+            for observation, columns in zip(self.observations, modelled, strict=True)
+            if measured is None or observation.run.name in measured.runs
+        ]
+        ios, transactions = (sum(float(np.sum(columns[name])) for columns in rows) for name in ("iops", "tps"))
+        return clients["cpu_ms"] + clients["io_ms"] * ios / max(transactions, 1e-9)
 
 
 def fit(objective: Objective, begins: Sequence[np.ndarray], finalists: int = 1) -> Fit:

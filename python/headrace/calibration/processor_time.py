@@ -3,7 +3,7 @@ CPUs at work over transactions a second.
 
 busy_ms = share of processors at work x virtual CPUs x 1,000 / tps
 
-How much work that is depends on how many threads of a core were at work, and on its speed and
+That of its I/Os and of what other threads do beside it is in it. How much work that is depends on how many threads of a core were at work, and on its speed and
 clock.
 """
 

@@ -27,6 +27,7 @@ from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult
 from headrace.experiment.request import DOC, Configuration
 from headrace.experiment.scale import iops_of
+from headrace.observe.settings import LAB_IO_CPU_US
 from headrace.simulation.database import Prediction, predict
 from headrace.workload.transactions import TransactionWorkload
 from headrace.workload.unexplained import compute_interval
@@ -64,6 +65,9 @@ def lab_counted(record: RunRecord) -> Path:
     write_whole(record.folder / COUNTERS, pl.concat(common).sort("time", "device").write_csv().encode())
     document = tomllib.loads(record.run_toml.read_text())
     document["files"] = {key: name for key, name in document["files"].items() if key != "device"} | {"disk": COUNTERS}
+    if document["engine"] == "innodb":
+        # Files before it was kept have none.
+        document["settings"] = {"io_cpu_us": LAB_IO_CPU_US} | document.get("settings", {})
     path = record.folder / DESCRIPTION
     write_whole(path, tomli_w.dumps(document).encode())
     return path

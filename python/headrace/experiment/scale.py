@@ -20,6 +20,7 @@ from headrace.bench import SysbenchOltp
 from headrace.calibration.from_runs import sysbench_oltp
 from headrace.errors import InputError
 from headrace.experiment.request import DOC, Configuration
+from headrace.observe.settings import LAB_IO_CPU_US
 from headrace.simulation.database import predict
 
 # A smaller cache holds little more than what every statement passes: node pages, undo and the
@@ -37,11 +38,6 @@ ROOM, MORE_GIB = 1.5, 3.0
 # Share of the processors that clients, server and lab may need together: above it they would bind,
 # not the storage (a guess).
 PROCESSOR_SHARE = 0.55
-# Processor time of an I/O, ms: 0.03 on the way through loop device, FUSE and daemon (66,000 a
-# second on two processors, a trial of the lab in 2026), the rest in the server. Three runs of
-# MariaDB 10.11 took 4.9 to 5.8 ms a transaction of 33 I/Os (166 to 181 a second, 2 processors,
-# 2026-11-28), and 1.8 are the standard's in memory: 0.09 to 0.12 for each.
-IO_CPU_MS = 0.1
 # For each processor: a page read, its eviction and what belongs to it (measured on 2 processors).
 MOST_IOPS_PER_CPU = 3_500.0
 PAGE_BYTES = 16_384  # InnoDB's default
@@ -121,7 +117,7 @@ def choose(
     rate, fewest = 1.0, min(configuration.threads for configuration in configurations)
     for configuration in configurations:
         tps, ios, cpu_ms = _expect_rates(configuration, benchmark, engine, data)
-        busy = tps * (cpu_ms + ios * IO_CPU_MS) / 1e3
+        busy = tps * (cpu_ms + ios * LAB_IO_CPU_US / 1e3) / 1e3
         rate = min(rate, PROCESSOR_SHARE * holds.processors / busy, MOST_IOPS_PER_CPU * holds.processors / (tps * ios))
     if rate < 1.0:
         # Whole clients: the nearest below.

@@ -142,6 +142,10 @@ TPCC_BLOCKS_SPREAD = math.hypot(0.05, 0.05, 0.25 / math.sqrt(12.0))
 # is left, the disk tells.
 SIZED_BENCHMARKS = ("sysbench-oltp", "hammerdb-tprocc")
 SIZED_PAGES_SPREAD = math.hypot(0.05, 0.05)
+# Which touches change a page follows from the same statements, and with it how dirty pages leave the
+# cache: as far as touches and what changes of them are known. How soon the page cleaner writes them
+# is another parameter.
+FOLLOWED_DIRTY_SPREAD = math.hypot(0.05, 0.05)
 
 
 # The standard of sysbench-tpcc was measured with up to this share of its data cached (25 of 94 GB,
@@ -175,6 +179,8 @@ def of_engine(
     spreads = {}
     if engine == "innodb" and benchmark in SIZED_BENCHMARKS:
         spreads["pages_touched"] = SIZED_PAGES_SPREAD
+    if engine == "innodb" and benchmark in SIZED_BENCHMARKS and database.get("dirtying") is not None:
+        spreads |= {"first_dirty": FOLLOWED_DIRTY_SPREAD, "later_dirty": FOLLOWED_DIRTY_SPREAD}
     if cache_bytes is not None and (pages := estimate_pages_spread(engine, database, benchmark, cache_bytes)):
         spreads["pages_touched"] = pages
     if database.get("last_orders") is not None:
@@ -237,10 +243,10 @@ def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
 def _multiply_time(clients: dict, name: str, factor: float) -> None:
     """Multiplies the response time without I/O, which is processor time and what else it takes. A
     transaction with more work has more of both, so that the processor time moves both, and the
-    response time without it that alone."""
+    response time without it that alone. Its I/Os are the same processors' work."""
     if name == "cpu_ms":
-        clients["cpu_ms"] *= factor
-        clients["base_ms"] *= factor
+        for each in ("cpu_ms", "io_ms", "base_ms"):
+            clients[each] *= factor
         return
     rest = max(0.0, clients["base_ms"] - core.core_ms(clients))
     clients["base_ms"] += (factor - 1.0) * rest

@@ -42,8 +42,11 @@ MAY_LACK = {
     "core_speed": None,
     "threads_per_core": None,
     "handover_share": 0.0,
+    "background_share": 0.0,
+    "io_ms": 0.0,
     "redo_capacity_bytes": None,
     "dirtying": None,
+    "revisit_tx": None,
     "cleaner": None,
     "checkpoint": None,
     "wait_share": 0.0,
@@ -224,7 +227,7 @@ def _database(table: dict, engine: str) -> dict:
     shape = {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]], "burst_pages": 0.0}
     like = core.mysql_tpcc(engine, 1.0) | {"shape": shape}
     if engine == "innodb":
-        like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0}}
+        like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0, "revisit_tx": 0.0}}
         like |= {"cleaner": core.page_cleaner("mysql", "8.4")}
         like |= {"hot_rows": [{"rows": 0.0, "at_work": 0.0, "at_commit": 0.0}]}
         like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "wait_share": 0.0, "stop_s": 0.0}}

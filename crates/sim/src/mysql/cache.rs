@@ -227,6 +227,14 @@ impl Cache {
         self.touches[class] = self.touches[like] + more;
     }
 
+    /// From here on a page of `class` is touched so often, and so many touches change it.
+    pub fn touch(&mut self, class: usize, (touches, changed): (f64, f64)) {
+        self.touches[class] = touches;
+        if let Some(changing) = &mut self.changing {
+            changing.share[class] = changed;
+        }
+    }
+
     /// Pages of a class that are not in it.
     pub fn outside(&self, class: usize) -> f64 {
         self.outside[class]

@@ -84,6 +84,11 @@ pub struct Dirtying {
     /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes, or of what
     /// the page cleaner's rule asks for.
     pub flush_per_tx: f64,
+    /// Transactions within which touches of the first class that change no page come back to pages
+    /// of it that were changed ([`super::revisits`]); none: they may go to any of them (files before
+    /// it was kept).
+    #[serde(default)]
+    pub revisit_tx: Option<f64>,
 }
 
 /// Settings of the page cleaner.
@@ -194,8 +199,8 @@ impl CompactionClock {
 pub struct Clients {
     /// Response time of a transaction with no I/O to wait for, ms: processor, network, locks.
     pub base_ms: f64,
-    /// Processor time of a transaction, ms of one virtual CPU that shares its core with another
-    /// at work; a core by itself needs less (`interval::SECOND_THREAD`).
+    /// Processor time of a transaction without its I/Os, ms of one virtual CPU that shares its core
+    /// with another at work; a core by itself needs less (`interval::SECOND_THREAD`).
     pub cpu_ms: f64,
     /// How sharply throughput turns from the storage's caps to what clients and processors allow:
     /// X = (sum of X_i^-p)^(-1/p).
@@ -218,6 +223,14 @@ pub struct Clients {
     /// and the server's, both on one host. Clients elsewhere, and files before it was kept: none.
     #[serde(default)]
     pub handover_share: f64,
+    /// Share of a transaction's processor time that other threads of the server spend, for which
+    /// no client waits: page cleaner, purge, writers of the log. Files before it was kept: none.
+    #[serde(default)]
+    pub background_share: f64,
+    /// Processor time of an I/O beyond that of the transaction, ms as `cpu_ms`. Clients wait for
+    /// that of their page reads. Files before it was kept: none.
+    #[serde(default)]
+    pub io_ms: f64,
 }
 
 /// [`Clients::serial_share`] of the standard benchmarks. Guess: on 40 cores a fifth of the time
@@ -408,6 +421,7 @@ impl Database {
     pub fn grown(&self, factor: f64) -> Database {
         let mut grown = Database { popularity: self.popularity.grown(factor), last_orders: self.last_orders.map(|last| last.grown(factor)), ..self.clone() };
         grown.writes.flush_ramp_tx *= factor;
+        grown.dirtying.iter_mut().for_each(|dirtying| dirtying.revisit_tx = dirtying.revisit_tx.map(|tx| tx * factor));
         grown.hot_rows.iter_mut().for_each(|kind| kind.rows = (kind.rows * factor).max(1.0));
         grown.shape.filling.iter_mut().for_each(|point| point.0 *= factor);
         grown
@@ -416,10 +430,10 @@ impl Database {
     /// Makes the database with dirty shares that are what a settled cache of `cache_bytes` evicts,
     /// whatever the pages: for those who change which pages are touched.
     pub fn with_fixed_dirtying(&self, cache_bytes: f64) -> Database {
-        let mut fixed = self.clone();
+        let mut fixed = self.with_independent_touches(self.cache_pages(cache_bytes));
         fixed.cleaner = None;
         if let Some(dirtying) = fixed.dirtying.take() {
-            let share = self.popularity.evicted_dirty(&dirtying.changed, self.cache_pages(cache_bytes)).unwrap_or(0.0);
+            let share = fixed.popularity.evicted_dirty(&dirtying.changed, self.cache_pages(cache_bytes)).unwrap_or(0.0);
             fixed.writes.first_dirty *= share;
             fixed.writes.later_dirty *= share;
         }
@@ -471,6 +485,8 @@ impl Database {
             ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),
             ("sharpness", self.clients.sharpness, 1.0, 64.0),
             ("serial share of the processor time", self.clients.serial_share, 0.0, 1.0),
+            ("share of the processor time that no client waits for", self.clients.background_share, 0.0, 0.95),
+            ("processor time of an I/O (ms)", self.clients.io_ms, 0.0, 1e4),
             ("speed of a core", self.clients.core_speed.unwrap_or(1.0), 0.01, 1_000.0),
             ("95th percentile over mean", self.clients.p95_over_mean, 1.0, 100.0),
             ("Fano factor", self.noise.fano, 0.0, 1e6),
@@ -516,6 +532,7 @@ impl Dirtying {
         SimError::check_range("shares of touches that change a page (one a class)", self.changed.len() as f64, classes as f64, classes as f64)?;
         self.changed.iter().try_for_each(|share| SimError::check_range("share of touches that change a page", *share, 0.0, 1.0))?;
         SimError::check_range("transactions until a changed page is written", self.window_tx, 1e-3, 1e12)?;
+        SimError::check_range("transactions within which changed pages are touched again", self.revisit_tx.unwrap_or(1.0), 1e-3, 1e15)?;
         SimError::check_range("pages flushed per transaction without a correction", self.flush_per_tx, 0.0, 1e5)
     }
 }

@@ -17,8 +17,8 @@ mod response;
 
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
+pub(crate) use contention::{core_ms, shared_ms, Contention, DiskQueue};
 pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
-pub(crate) use contention::{shared_ms, Contention, DiskQueue};
 pub(crate) use response::sigma_of_p95;
 pub use response::ResponseSpread;
 
@@ -62,6 +62,10 @@ const WAITED_FOR: f64 = 0.6;
 /// More than that makes no difference: a minimum of two limits that are alike is then 4 % below
 /// either.
 const MOST_SHARPENED: f64 = 4.0;
+
+/// I/Os that no client waits for are counted in such parts, so that a warm cache changes from step to
+/// step no more than it does: 4 thousandths of one are some tenths of a microsecond of a processor.
+const IO_PARTS: f64 = 256.0;
 
 /// What asks for transactions.
 #[derive(Clone, Debug, PartialEq)]
@@ -384,6 +388,17 @@ impl Backend for Devices {
     }
 }
 
+/// A transaction as clients and processors have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Transaction {
+    /// Response time with nothing to wait for but its own I/O, s.
+    unloaded_s: f64,
+    /// I/Os that the processor works on while the client waits: its page reads.
+    reads: f64,
+    /// The same of those that no client waits for.
+    other_ios: f64,
+}
+
 struct ScenarioState<B> {
     devices: B,
     /// As they are alone on the processors.
@@ -392,7 +407,7 @@ struct ScenarioState<B> {
     contention: Contention,
     /// Of the step before: response time alone, s, and the disk, what they let clients do, and
     /// threads at work. A warm cache does not change from step to step.
-    closed: ((f64, Option<DiskQueue>), f64, f64),
+    closed: ((Transaction, Option<DiskQueue>), f64, f64),
     tx: f64,
     start_tx: f64,
     hint: usize,
@@ -421,7 +436,7 @@ impl<B: Backend> ScenarioState<B> {
             clients,
             spread: ResponseSpread::with_p95(clients.p95_over_mean),
             contention: Contention::new(&clients, processors),
-            closed: ((0.0, None), 0.0, 0.0),
+            closed: ((Transaction::default(), None), 0.0, 0.0),
             tx,
             start_tx: tx,
             hint: 0,
@@ -461,8 +476,12 @@ impl<B: Backend> ScenarioState<B> {
             always = self.devices.of_second(database, 0.0, compacted);
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
-        let sharpness = self.sharpness((at.reads * at.shape * reads_by + syncs) / (data.measured.iops + log.measured.iops).max(1e-9));
-        let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), (unloaded_s, sharpness));
+        let (ios, reads) = (data.measured.iops + log.measured.iops, at.reads * at.shape * reads_by);
+        let sharpness = self.sharpness((reads + syncs) / ios.max(1e-9));
+        let waited_for = reads * (1.0 - database.read_ahead_share);
+        let others = (ios - waited_for).max(0.0) + if self.pace > 0.0 { always.measured.iops / self.pace } else { 0.0 };
+        let transaction = Transaction { unloaded_s, reads: waited_for, other_ios: (others * IO_PARTS).round() / IO_PARTS };
+        let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), (transaction, sharpness));
         let page = self.devices.of_second(database, at.shape, (0.0, 0.0));
         let sharing = || {
             let unflushed = self.devices.of_transaction(database, &At { flushed: 0.0, ..at }, reads_by, syncs);
@@ -480,7 +499,6 @@ impl<B: Backend> ScenarioState<B> {
         let spent = data.times_plus(tps, &written_at_once);
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.charge(&spent, &logged, t_s, seconds);
-        let reads = at.reads * at.shape * reads_by;
         self.tx += tps * seconds;
         self.before = (running_tps, running_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (running_tps - self.pace) } else { running_tps };
@@ -557,25 +575,32 @@ impl<B: Backend> ScenarioState<B> {
     }
 
     /// Transactions a second that storage, processors and the load itself let through, their
-    /// response time in s, and what binds: of transactions that take `unloaded_s` alone.
-    fn served(&mut self, scenario: &Course<'_>, step: usize, (storage, bound): (f64, Binding), (unloaded_s, sharpness): (f64, f64)) -> (f64, f64, Binding) {
-        let (database, seconds) = (scenario.database, scenario.step_s);
+    /// response time in s, and what binds.
+    fn served(
+        &mut self,
+        scenario: &Course<'_>,
+        step: usize,
+        (storage, bound): (f64, Binding),
+        (transaction, sharpness): (Transaction, f64),
+    ) -> (f64, f64, Binding) {
+        let (database, seconds, unloaded_s) = (scenario.database, scenario.step_s, transaction.unloaded_s);
+        let contention = self.contention.with_ios(transaction.reads, transaction.other_ios);
         let asking = match scenario.load {
             TransactionLoad::Clients(clients) => f64::from(*clients),
             TransactionLoad::Arrivals(_) => f64::INFINITY,
         };
-        let (processors, serial) = (self.contention.processors_rate(), self.contention.serial_rate(asking));
+        let (processors, serial) = (contention.processors_rate(), contention.serial_rate(asking));
         let commit_share = self.commit_share(database, unloaded_s);
         let server = processors.min(serial);
         let of_server = if processors <= serial { Binding::Cpu } else { Binding::Contention };
         match scenario.load {
             TransactionLoad::Clients(_) => {
                 let clients = hot_rows::count_running(&database.hot_rows, asking, commit_share);
-                let io_s = unloaded_s - self.clients.base_ms / 1e3;
+                let io_s = unloaded_s - self.clients.base_ms / 1e3 - transaction.reads * contention.io_s;
                 let disk = (self.devices.queues() && storage > 0.0 && storage.is_finite()).then_some(DiskQueue { io_s, most_tps: storage });
-                if self.closed.0 != (unloaded_s, disk) {
+                if self.closed.0 != (transaction, disk) {
                     let mut busy = self.closed.2;
-                    self.closed = ((unloaded_s, disk), self.contention.closed_rate(clients, unloaded_s, disk, &mut busy), busy);
+                    self.closed = ((transaction, disk), contention.closed_rate(clients, unloaded_s, disk, &mut busy), busy);
                 }
                 let mean = if disk.is_some() { self.closed.1 } else { weakest_limit(&[storage, self.closed.1], sharpness) };
                 let clients_alone = clients / unloaded_s;
@@ -601,7 +626,7 @@ impl<B: Backend> ScenarioState<B> {
                 let mean = asked.min(possible);
                 self.backlog = (asked - mean) * seconds;
                 let busy = (mean / storage).min(0.999);
-                let running_s = unloaded_s + self.contention.open_wait_s(mean);
+                let running_s = unloaded_s + contention.open_wait_s(mean);
                 let running = (mean * running_s).min(MOST_BUSY_ROWS * most_running);
                 let waiting_s = running_s + hot_rows::count_waiting(&database.hot_rows, commit_share, running) / mean.max(1e-6);
                 let response_s = waiting_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
@@ -618,10 +643,11 @@ impl<B: Backend> ScenarioState<B> {
     }
 
     /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other,
-    /// then the commit.
+    /// each with its processor time, then the commit.
     fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
-        let reads_ms = at.reads * at.shape * reads_by * self.devices.read_ms();
-        (self.clients.base_ms + reads_ms + self.commit_ms(database)) / 1e3
+        let reads = at.reads * at.shape * reads_by;
+        let processor_s = reads * (1.0 - database.read_ahead_share) * self.contention.io_s;
+        (self.clients.base_ms + reads * self.devices.read_ms() + self.commit_ms(database)) / 1e3 + processor_s
     }
 
     /// Time of a transaction's commits with nothing to wait for but their own I/O, ms.

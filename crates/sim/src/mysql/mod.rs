@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `database` | a database as its storage sees it: the parameters a calibration identifies |
 //! | `popularity` | how often pages are touched: classes of like pages |
+//! | `revisits` | touches that come back to pages changed not long ago: TPC-C's stock levels |
 //! | `last_orders` | what TPC-C's stock level reads of: cold while the data is as loaded |
 //! | `cache` | pages in the buffer pool or block cache while it fills and after: reads and evictions per transaction |
 //! | `cleaner` | how many dirty pages the page cleaner writes, by flavor, version and settings |
@@ -41,6 +42,7 @@ pub mod pauses;
 pub mod popularity;
 pub mod purge;
 pub mod replica;
+pub mod revisits;
 pub mod search;
 pub mod services;
 pub mod settings;

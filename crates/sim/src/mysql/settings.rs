@@ -419,7 +419,7 @@ mod tests {
         let (mut database, cache_bytes) = half_cached(0.4);
         assert_eq!(under(&database, 1e8, None).writes, database.writes);
         assert!(under(&database, 1e8, Some(1e3 * cache_bytes)).writes.later_dirty < 1e-6);
-        database.dirtying = Some(Dirtying { changed: vec![0.3], window_tx: 1e5, flush_per_tx: 4.5 });
+        database.dirtying = Some(Dirtying { changed: vec![0.3], window_tx: 1e5, flush_per_tx: 4.5, revisit_tx: None });
         assert_eq!(under(&database, 1e8, Some(cache_bytes)).writes, database.writes);
     }
 }

@@ -18,7 +18,7 @@ mod distribution;
 
 pub use distribution::{classes, Distribution};
 
-use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip};
+use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip, IO_MS};
 use super::database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageCleaner, PageWrites, StorageEngine, SERIAL_SHARE};
 use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
@@ -284,10 +284,7 @@ impl Statements {
     fn written(&self, costs: &Costs) -> Result<Cost, SimError> {
         let mut sum = Cost::default();
         for (count, statement) in self.writing().into_iter().chain([(self.commits(), "commit")]) {
-            let cost = costs.find(statement)?;
-            sum.core_ms += count * cost.core_ms;
-            sum.log_bytes += count * cost.log_bytes;
-            sum.binlog_bytes += count * cost.binlog_bytes;
+            sum.add(count, costs.find(statement)?);
         }
         Ok(sum)
     }
@@ -465,7 +462,8 @@ impl Oltp {
         let mut writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
         // Rows that are appended are on pages of their own, which no class has.
         let cleaner = self.cleaner.filter(|_| innodb && writes.flush_per_tx > 0.0 && statements.appends == 0.0);
-        let dirtying = cleaner.map(|_| Dirtying { changed: self.changed(), window_tx: writes.flush_ramp_tx, flush_per_tx: writes.flush_per_tx });
+        let dirtying =
+            cleaner.map(|_| Dirtying { changed: self.changed(), window_tx: writes.flush_ramp_tx, flush_per_tx: writes.flush_per_tx, revisit_tx: None });
         if dirtying.is_some() {
             writes = PageWrites { first_dirty: 1.0, later_dirty: 1.0, background_per_s: 0.0, ..writes };
         }
@@ -492,7 +490,7 @@ impl Oltp {
             cleaner,
             compaction: if innodb { None } else { self.compaction(log.redo_bytes_per_tx) },
             log,
-            clients: self.clients(&statements, &costs, written.core_ms)?,
+            clients: self.clients(&statements, &costs, written)?,
             // Variance of one-second tps on io1, TPC-C of 2018: fano 2 to 4, cv 0.05 to 0.06. Guess
             // for sysbench.
             noise: Noise { fano: 3.0, cv: 0.055 },
@@ -569,30 +567,31 @@ impl Oltp {
         })
     }
 
-    fn clients(&self, statements: &Statements, costs: &Costs, written_ms: f64) -> Result<Clients, SimError> {
+    fn clients(&self, statements: &Statements, costs: &Costs, written: Cost) -> Result<Clients, SimError> {
         let rows = self.table_size as f64;
         let per_key = || rows_per_key(&self.distribution, rows, self.threads);
         let range_rows = statements.ranges * (f64::from(self.range_size).min(rows) - 1.0);
         let trip = RoundTrip::of(self.client_host);
-        let mut core_ms = written_ms + statements.round_trips() * trip.core_ms;
+        let mut sum = written;
         for (count, statement) in [
             (statements.point_selects + statements.lookups(), "point_select"),
             (statements.ranges, "range"),
             (range_rows, "range_row"),
             (statements.brackets, "bracket"),
         ] {
-            core_ms += count * costs.find(statement)?.core_ms;
+            sum.add(count, costs.find(statement)?);
         }
         if statements.random_points > 0.0 {
-            core_ms += statements.random_points * per_key() * costs.find("point_row")?.core_ms;
+            sum.add(statements.random_points * per_key(), costs.find("point_row")?);
         }
         if statements.random_ranges > 0.0 {
-            core_ms += statements.random_ranges * (f64::from(self.delta) + 1.0) * per_key() * costs.find("range_key")?.core_ms;
+            sum.add(statements.random_ranges * (f64::from(self.delta) + 1.0) * per_key(), costs.find("range_key")?);
         }
-        let base_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(trip.away_ms);
+        let core_ms = sum.core_ms + statements.round_trips() * trip.core_ms;
+        let away_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(trip.away_ms);
         // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
         Ok(Clients {
-            base_ms: base_ms + core_ms,
+            base_ms: away_ms + core_ms - sum.background_ms,
             cpu_ms: shared_ms(core_ms),
             sharpness: 4.0,
             p95_over_mean: 2.0,
@@ -600,6 +599,9 @@ impl Oltp {
             core_speed: Some(costs.core_speed),
             threads_per_core: None,
             handover_share: statements.round_trips() * trip.handover_ms / core_ms,
+            background_share: sum.background_ms / core_ms,
+            // Of MyRocks it is not known apart.
+            io_ms: if self.engine == StorageEngine::Innodb { shared_ms(IO_MS) } else { 0.0 },
         })
     }
 }

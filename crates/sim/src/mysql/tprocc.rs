@@ -19,7 +19,7 @@
 //! level looks at the stock of the orders just made, so that in a cache that holds most of the data
 //! it finds more of it than is worked out here.
 
-use super::costs::{ClientHost, Costs, Flavor, RoundTrip};
+use super::costs::{ClientHost, Costs, Flavor, RoundTrip, IO_MS};
 use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageCleaner, PageWrites, StorageEngine};
 use super::hot_rows::HotRows;
 use super::interval::shared_ms;
@@ -60,6 +60,8 @@ const DISTRICTS: f64 = 10.0;
 /// Different items in the 20 orders that a stock level looks at (2.8.2.2): 200 lines, of which 0.2
 /// repeat one of 100,000 items.
 pub(super) const ITEMS_LOOKED_AT: f64 = 200.0;
+/// Those orders, which are the last ones of a district.
+const ORDERS_LOOKED_AT: f64 = 20.0;
 
 /// Rows of a warehouse and the bytes of one (1.3; strings at their mean length, 4.3.3.1; MySQL's
 /// types: 4 bytes a number, 8 a large one, 5 a date).
@@ -210,6 +212,7 @@ impl Tprocc {
         // and, at most, as a point select.
         let beside_ms = 0.5 * (STATEMENTS - 1.0) * (costs.find("bracket")?.core_ms + costs.find("point_select")?.core_ms);
         let core_ms = call.core_ms + beside_ms + STATEMENTS * trip.core_ms;
+        let background_ms = call.background_ms;
         let database = Database {
             engine: StorageEngine::Innodb,
             read_bytes: PAGE_BYTES,
@@ -227,7 +230,13 @@ impl Tprocc {
                 doublewrite: self.doublewrite,
                 ..PageWrites::none()
             },
-            dirtying: Some(Dirtying { changed: parts.iter().map(|part| part.changes / part.touches).collect(), window_tx, flush_per_tx }),
+            dirtying: Some(Dirtying {
+                changed: parts.iter().map(|part| part.changes / part.touches).collect(),
+                window_tx,
+                flush_per_tx,
+                // Stock is the first class.
+                revisit_tx: Some(ORDERS_LOOKED_AT * DISTRICTS * self.warehouses / OFTEN),
+            }),
             popularity,
             cleaner: Some(self.cleaner()),
             log: Log {
@@ -240,7 +249,7 @@ impl Tprocc {
             compaction: None,
             // Sharpness and scatter: TPC-C runs of 2018. Percentile over mean: guess.
             clients: Clients {
-                base_ms: STATEMENTS * trip.away_ms + core_ms,
+                base_ms: STATEMENTS * trip.away_ms + core_ms - background_ms,
                 cpu_ms: shared_ms(core_ms),
                 sharpness: 4.0,
                 p95_over_mean: 2.0,
@@ -248,6 +257,8 @@ impl Tprocc {
                 core_speed: Some(costs.core_speed),
                 threads_per_core: None,
                 handover_share: STATEMENTS * trip.handover_ms / core_ms,
+                background_share: background_ms / core_ms,
+                io_ms: shared_ms(IO_MS),
             },
             hot_rows: self.hot_rows(),
             noise: Noise { fano: 3.0, cv: 0.055 },

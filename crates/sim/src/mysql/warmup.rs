@@ -69,6 +69,8 @@ impl WarmUp {
 
     /// Follows a cache where hits move no page for `held_tx` transactions after it was read.
     pub fn held_back(database: &Database, cache_bytes: f64, held_tx: f64) -> WarmUp {
+        let revisits = database.revisits();
+        let database = &database.with_independent_touches(database.cache_pages(cache_bytes));
         let mean_touches = database.popularity.touches_per_tx() / database.popularity.pages();
         let slope = database.writes.dirty_slope;
         let mut cache = Cache::cold(&database.popularity, database.cache_pages(cache_bytes), database.old_share, database.ordered_while_filling)
@@ -91,6 +93,10 @@ impl WarmUp {
             let to_full = if cache.is_full() { f64::INFINITY } else { (cache.capacity() - cache.page_count()) / cache.reads_per_tx().max(1e-12) * 1.0001 };
             let by_tx = STEP_OF_TX * tx + smallest / cache.reads_per_tx().max(1e-12);
             let step = by_cache.min(by_tx).min(to_full.max(1e-3 * by_cache));
+            if let (Some(revisits), Some(dirtying)) = (&revisits, &database.dirtying) {
+                let settled = (database.popularity.classes[0].touches_per_tx, dirtying.changed[0]);
+                cache.touch(0, if cache.is_full() { settled } else { revisits.while_filling(tx + 0.5 * step) });
+            }
             if let Some(stock) = &stock {
                 stock.set_touches(&mut cache, tx + 0.5 * step);
             }

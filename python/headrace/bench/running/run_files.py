@@ -17,6 +17,7 @@ from headrace.bench.target import Target
 from headrace.observe.live.profile import Profile
 from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 from headrace.observe.run_files.status import WANTED
+from headrace.observe.settings import LAB_IO_CPU_US
 
 SYSBENCH_CSV, STATUS_CSV, DISK_CSV = "transactions.csv", "status.csv", "disk.csv"
 
@@ -94,7 +95,9 @@ def write(
         "busy_before": run["environment"].get("before", {}).get("busy_share") if is_here else None,
         "caveats": caveats,
         "benchmark": table | ({} if size_gib is None else {"data_gib": round(size_gib, 6)}),
-        "settings": settings_of(target.config, target.engine, vcpus) | _describe_cores(target, run["environment"]),
+        "settings": settings_of(target.config, target.engine, vcpus)
+        | _describe_cores(target, run["environment"])
+        | _describe_ios(target),
         "files": files,
     }
     present_fields = {key: value for key, value in document.items() if value is not None}
@@ -116,6 +119,11 @@ def _describe_cores(target: Target, environment: dict) -> dict[str, int]:
     """Returns how many virtual CPUs of this machine share a core, where no instance says it."""
     threads = environment.get("threads_per_core")
     return {"threads_per_core": threads} if target.instance is None and threads in (1, 2) else {}
+
+
+def _describe_ios(target: Target) -> dict[str, float]:
+    """Returns the processor time of an I/O that the daemon of a lab serves."""
+    return {"io_cpu_us": LAB_IO_CPU_US} if target.lab is not None and target.engine == "innodb" else {}
 
 
 def data_devices(target: Target, sampled: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ use crate::demand::load::whole_sectors;
 use crate::mysql::checkpoint::CheckpointAge;
 use crate::mysql::cleaner::{taken_up, CleanerPace};
 use crate::mysql::database::{Clients, RUN_BYTES};
-use crate::mysql::interval::{commit_share, Scenario, Start, TransactionLoad};
+use crate::mysql::interval::{commit_share, core_ms, Scenario, Start, TransactionLoad};
 use crate::mysql::warmup::At;
 use crate::setup::Setup;
 use headrace_model::chance::poisson;
@@ -203,6 +203,32 @@ impl SynchronousFlush {
     }
 }
 
+/// Work of processors that no client waits for. It is handed over in jobs as long as that of a
+/// transaction, so that clients wait for it as for each other.
+struct BackgroundWork {
+    /// On a core by itself: of a transaction, of an I/O, and of a job, ms.
+    transaction_ms: f64,
+    io_ms: f64,
+    job_ms: f64,
+    /// Not yet a job.
+    owed_ms: f64,
+}
+
+impl BackgroundWork {
+    fn new(behaviour: &Clients, of_core_ms: impl Fn(f64) -> f64) -> BackgroundWork {
+        let (transaction_ms, io_ms) = (of_core_ms(behaviour.cpu_ms * behaviour.background_share), of_core_ms(behaviour.io_ms));
+        BackgroundWork { transaction_ms, io_ms, job_ms: (of_core_ms(behaviour.cpu_ms) - transaction_ms).max(io_ms), owed_ms: 0.0 }
+    }
+
+    /// Whole jobs of what is owed with this much more.
+    fn take_jobs(&mut self, more_ms: f64) -> u32 {
+        self.owed_ms += more_ms;
+        let jobs = if self.job_ms > 0.0 { (self.owed_ms / self.job_ms).floor() } else { 0.0 };
+        self.owed_ms -= jobs * self.job_ms;
+        jobs as u32
+    }
+}
+
 /// A run under way.
 pub struct ClientsSim<'a> {
     scenario: &'a Scenario<'a>,
@@ -220,8 +246,10 @@ pub struct ClientsSim<'a> {
     /// As they are alone on the processors.
     behaviour: Clients,
     processors: Option<Servers>,
-    /// Processor time of a transaction on a core by itself, ms; none where processors never bind.
+    /// Processor time of a transaction that its client waits for, on a core by itself, ms; none where
+    /// processors never bind.
     core_ms: f64,
+    background: BackgroundWork,
     /// See `Processors::crowding`.
     crowding: f64,
     serial: Servers,
@@ -263,7 +291,10 @@ impl<'a> ClientsSim<'a> {
         let arrivals_come = arrivals.is_some();
         let processors = scenario.processors();
         let behaviour = database.clients.alone_on(processors.as_ref());
-        let processors = processors.filter(|_| behaviour.cpu_ms > 0.0);
+        let of_core_ms = |cpu_ms: f64| processors.map_or(core_ms(cpu_ms), |processors| processors.of_core_ms(cpu_ms));
+        let background = BackgroundWork::new(&behaviour, of_core_ms);
+        let own_ms = of_core_ms(behaviour.cpu_ms) - background.transaction_ms;
+        let processors = processors.filter(|_| behaviour.cpu_ms + behaviour.io_ms > 0.0);
         let tx = scenario.start_tx();
         let area = |log: usize| if log_device == 0 { DOUBLEWRITE_BYTES + log as u64 * LOG_AREA_BYTES } else { log as u64 * LOG_AREA_BYTES };
         let step = Nanos::from_secs_f64(scenario.step_s);
@@ -281,7 +312,8 @@ impl<'a> ClientsSim<'a> {
             row_locks: RowLocks::new(database, count, commit_share(scenario), stream(scenario, Stream::Rows)),
             draws: Draws::new(scenario),
             behaviour,
-            core_ms: processors.map_or(0.0, |processors| processors.core_ms(&behaviour)),
+            core_ms: processors.map_or(0.0, |_| own_ms),
+            background,
             crowding: if arrivals_come { 1.0 } else { processors.map_or(1.0, |processors| processors.crowding(f64::from(count))) },
             processors: processors.map(|processors| Servers::new(processors.threads, processors.lost_by_others())),
             serial: Servers::new(1, 0.0),
@@ -327,8 +359,20 @@ impl<'a> ClientsSim<'a> {
         let decision: Decision = self.host.submit(device, now, io);
         self.lost |= decision.verdict == Verdict::Failed;
         self.recorder.decided(device, now, &decision, waiting);
+        if !matches!(slot, EventSlot::Client(_)) {
+            self.work_in_background(now, self.background.io_ms);
+        }
         self.asked[slot.number(self.count) as usize] = (device, io.bytes);
         self.push(decision.complete, slot);
+    }
+
+    /// Hands work to the processors that no client waits for, ms on a core by itself.
+    #[inline]
+    fn work_in_background(&mut self, now: Nanos, core_ms: f64) {
+        let Some(processors) = &mut self.processors else { return };
+        for _ in 0..self.background.take_jobs(self.crowding * core_ms) {
+            processors.take(now, Nanos::from_secs_f64(self.background.job_ms / 1e3));
+        }
     }
 
     #[inline]
@@ -380,19 +424,22 @@ impl<'a> ClientsSim<'a> {
         let database = self.scenario.database;
         let length = self.draws.length();
         let serial_ms = self.behaviour.serial_share * self.behaviour.core_ms();
-        let own = Nanos::from_secs_f64((self.behaviour.base_ms - self.core_ms - serial_ms).max(0.0) / 1e3 * length).max(MIN_OWN_TIME);
         let reads = self.cache.reads * self.cache.shape * self.factor;
         let ahead = database.read_ahead_share;
         let runs_left = if ahead > 0.0 { poisson(&mut self.draws.of_tx, reads * ahead * database.read_bytes / RUN_BYTES) } else { 0 };
         let pages = poisson(&mut self.draws.of_tx, reads * (1.0 - ahead));
         let pages_ahead = (f64::from(runs_left) * RUN_BYTES / database.read_bytes) as u32;
+        let ios_ms = f64::from(pages) * self.background.io_ms;
+        let (ios_alone_ms, ios_work_ms) = if self.processors.is_some() { (0.0, ios_ms) } else { (ios_ms, 0.0) };
+        let own_s = (self.behaviour.base_ms - self.core_ms - serial_ms).max(0.0) / 1e3 * length + ios_alone_ms / 1e3;
+        let own = Nanos::from_secs_f64(own_s).max(MIN_OWN_TIME);
         self.clients[id as usize] = Client {
             phase: Phase::Own,
             arrived,
             begun: now,
             stalled: Nanos::ZERO,
             own,
-            work: Nanos::from_secs_f64(self.crowding * self.core_ms / 1e3 * length),
+            work: Nanos::from_secs_f64(self.crowding * self.core_ms / 1e3 * length + self.crowding * ios_work_ms / 1e3),
             serial: Nanos::from_secs_f64(self.crowding * serial_ms / 1e3 * length),
             reads: pages + pages_ahead,
             pages_left: pages,
@@ -457,6 +504,7 @@ impl<'a> ClientsSim<'a> {
         (client.phase, client.in_run) = (Phase::Reading, client.runs_left > 0);
         if client.runs_left > 0 {
             client.runs_left -= 1;
+            self.work_in_background(now, self.background.io_ms);
             let offset = self.draws.place() / u64::from(RUN) * u64::from(RUN);
             return self.submit(EventSlot::Client(id), 0, now, Io { op: Op::Read, offset, bytes: RUN }, 1);
         }
@@ -539,6 +587,7 @@ impl<'a> ClientsSim<'a> {
     fn finish(&mut self, id: u32, now: Nanos) {
         let client = self.clients[id as usize];
         self.tx += 1.0;
+        self.work_in_background(now, self.background.transaction_ms);
         self.update_rates();
         self.recorder.answered(client.arrived, client.begun, now, client.reads);
         for next in self.row_locks.release(id) {

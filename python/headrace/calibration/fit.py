@@ -139,7 +139,6 @@ class Objective:
                 parts.append(np.array([np.log(kib / usual) / TPCC_KIB_SPREAD]))
         return np.concatenate(parts)
 
-
     def _model_cpu(self, database: dict, modelled: list[core.DatabaseRows]) -> float:
         """Returns the processor time of a transaction with its I/Os, ms, over the runs that
         measured it."""

@@ -14,6 +14,7 @@ from headrace.calibration.counted import average_counted_pages
 from headrace.calibration.fit import Objective, fit
 from headrace.calibration.observations import core_run, observe
 from headrace.calibration.prior import build_prior
+from headrace.calibration.processor_time import ProcessorTime
 from headrace.calibration.runs import load_run
 from headrace.errors import InputError
 from headrace.workload.server import SourceServer
@@ -89,6 +90,32 @@ def test_a_run_begins_at_its_warehouses_and_redo(tmp_path):
     # A page that is written early is not written later: no rate of its own, but the cleaner's.
     assert database["writes"]["background_per_s"] == 0.0 and database["local_disk"] is None
     assert database["cleaner"] == core.page_cleaner("mysql", "9.7.0")
+
+
+def test_processor_time_that_was_counted_has_its_ios_in_it(tmp_path):
+    more = "vcpus = 16\nio_cpu_us = 100\n"
+    usual = build_prior(write_run(tmp_path, "gp3:200:6000:500", [300.0] * SECONDS))
+    described = RUN.replace("io_capacity = 10000\n", f"io_capacity = 10000\n{more}").replace(
+        "STORAGE", "gp3:200:6000:500"
+    )
+    (tmp_path / "run.toml").write_text(described)
+    run = load_run(tmp_path / "run.toml")
+    database, observation = build_prior(run), observe(run)
+    # 0.03 ms of a core where nothing is said, 0.1 here; both as of a thread that shares its core.
+    assert [each["clients"]["io_ms"] for each in (usual, database)] == pytest.approx([0.03 / 0.685, 0.1 / 0.685])
+    columns = core.mysql_runs(database, [observation.core_run])[0]
+    ios_per_tx = sum(columns["iops"]) / sum(columns["tps"])
+    assert ios_per_tx > 5
+    cpu_ms = database["clients"]["cpu_ms"] + ios_per_tx * database["clients"]["io_ms"]
+    objective = Objective(database, "innodb", [observation], measured_cpu=ProcessorTime(cpu_ms, 0.15, ("tprocc",)))
+    standard = np.zeros(len(objective.names))
+    at = len(standard)
+    assert objective(standard)[at] == pytest.approx(0.0, abs=1e-9)
+    # A factor on the processor time is one on that of I/Os.
+    standard[objective.names.index("cpu_ms")] = 0.1
+    moved = core.mysql_runs(objective.apply(standard), [observation.core_run])[0]
+    more_ios = sum(moved["iops"]) / sum(moved["tps"]) / ios_per_tx
+    assert objective(standard)[at] == pytest.approx(0.1 / 0.15, abs=abs(np.log(more_ios)) / 0.15 + 1e-9)
 
 
 def test_settings_of_the_page_cleaner_are_asked():

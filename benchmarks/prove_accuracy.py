@@ -353,14 +353,12 @@ class Set:
         ]
         calibration = self.measured(every[0], self.plan.calibration_s, seed)
         workload = calibrate([experiment.lab_counted(calibration)], least_seconds=0.9 * self.plan.calibration_s)
-        spread = experiment.response_spread(calibration, workload)
         for each in every[1:]:
             if self.plan.only and each.name not in self.plan.only:
                 continue
             prediction = experiment.predicted(
                 workload,
                 each,
-                p95=spread,
                 changed=self.changed,
                 seconds=self.plan.each_s,
                 warmup_s=self.plan.warmup_s,

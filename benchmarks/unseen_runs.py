@@ -41,7 +41,7 @@ from headrace import HeadraceError, TransactionWorkload, build_standard, calibra
 HERE = Path(__file__).parent
 # Runs of a table have no file of seconds: so many rows of their mean, s.
 TABLE_SECONDS = 300
-# Runs of one setting differ by so much (relative standard deviation: `none` of python/headrace/workload/unexplained.csv).
+# Runs of one setting differ by so much, relative: pairs of published runs of 2018.
 REPEATS = 0.02
 SECOND_HALF = "mean tps, second half"
 # Of a run's seconds (the median) or of a whole run.

@@ -185,11 +185,34 @@ fn least_responses<'py>(py: Python<'py>, clients: &Bound<'_, PyAny>) -> PyResult
     Ok(answer)
 }
 
-/// 95th percentile of response times around a mean, ms, where some wait behind a burst of writes
-/// that takes `burst_ms`; `spread`: its distance from the mean without one, over the mean.
+/// 95th percentiles of response times, ms, around their means, by the pages that a transaction
+/// reads; where the cache is `full` some wait behind a burst, of which a page takes `page_ms`.
+/// `running_pages`: that the transactions which run at a time write.
 #[pyfunction]
-fn p95_behind_burst(mean_ms: f64, spread: f64, burst_ms: f64) -> f64 {
-    mean_ms * interval::ResponseSpread::with_p95(1.0 + spread).behind_burst(burst_ms / mean_ms).p95
+fn p95_behind_bursts(
+    database: &Bound<'_, PyAny>,
+    mean_ms: Vec<f64>,
+    reads_per_tx: Vec<f64>,
+    full: Vec<bool>,
+    page_ms: f64,
+    running_pages: Vec<f64>,
+) -> PyResult<Vec<f64>> {
+    let database = database_of(database)?;
+    let rows = mean_ms.into_iter().zip(reads_per_tx).zip(full).zip(running_pages);
+    Ok(rows
+        .map(|(((mean_ms, reads), full), running_pages)| {
+            let burst = interval::Burst { pages: if full { database.shape.burst_pages } else { 0.0 }, page_s: page_ms / 1e3, running_pages };
+            mean_ms * interval::ResponseSpread::at(&database, reads).behind_burst(&burst, mean_ms / 1e3).p95
+        })
+        .collect())
+}
+
+/// Pages of the burst behind which the 95th percentile of waits is `wait_ms`, where behind a page
+/// that all meet it is `page_wait_ms`; `running_pages`: that the transactions which run at a time
+/// write. None where no burst has it.
+#[pyfunction]
+fn pages_of_burst(wait_ms: f64, page_wait_ms: f64, running_pages: f64) -> Option<f64> {
+    interval::Burst::pages_of(wait_ms, page_wait_ms, running_pages)
 }
 
 /// Processor time of a transaction on a core by itself, ms; `clients`: the table of a database.
@@ -290,7 +313,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_on_flavor, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
     module.add_function(wrap_pyfunction!(least_responses, module)?)?;
-    module.add_function(wrap_pyfunction!(p95_behind_burst, module)?)?;
+    module.add_function(wrap_pyfunction!(p95_behind_bursts, module)?)?;
+    module.add_function(wrap_pyfunction!(pages_of_burst, module)?)?;
     module.add_function(wrap_pyfunction!(processors_tps, module)?)?;
     module.add_function(wrap_pyfunction!(processor_ms, module)?)?;
     module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;

@@ -39,6 +39,9 @@ FINISHED = 2
 # A parameter is told by the runs when they leave less of its spread than this; by them and the
 # standard benchmark when less than that.
 TOLD_BY_RUNS, TOLD_BY_BOTH = 0.5, 0.85
+# Standard deviations of what was known before, beyond which a parameter is more likely to make up
+# for a wrong description: one in 370 parameters lies there by chance.
+MOST_MOVED = 3.0
 # Where least squares end depends on how the linear algebra of the machine rounds: by 1e-8 of a
 # value between OpenBLAS's kernels for Haswell, Sandybridge, Nehalem and Prescott (the example run).
 # What a calibration states is therefore rounded: values to five significant digits (none is known
@@ -88,6 +91,7 @@ def calibrate(
         if not any(each is not None and each.misses for each in run_misfits):
             break
     notes = [each.in_words(run.name) for run, each in zip(runs, run_misfits, strict=True) if each and each.misses]
+    notes += _name_strange_parameters(engine, rounds.database, rounds.fitted)
     notes += _collect_notes(runs, observations, rounds.database, rounds.fitted, busy)
     return Calibrated(
         engine, rounds.database, rounds.fitted, rounds.ring, tuple(notes), tuple(observations), tuple(run_misfits), busy
@@ -283,6 +287,20 @@ def _compute_narrowing(fitted: Fit, name: str) -> float:
     index = fitted.names.index(name)
     after = math.sqrt(max(0.0, float(fitted.covariance[index, index])))
     return after / float(fitted.spreads[index])
+
+
+def _name_strange_parameters(engine: str, database: dict, fitted: Fit) -> list[str]:
+    """Returns a sentence for each parameter that describes the runs only far from what is known of
+    it."""
+    words = {parameter.name: parameter.words for parameter in of_engine(engine, database)}
+    moved = zip(fitted.names, fitted.deltas, fitted.spreads, strict=True)
+    hint = "Check storage, cache, data and benchmark of the descriptions."
+    return [
+        f"{words[name]}: {math.exp(delta):.2g} times the standard benchmark's, which is known to {in_percent(spread)}. "
+        f"More likely a run is not what its description says. {hint}"
+        for name, delta, spread in moved
+        if abs(delta) > MOST_MOVED * spread
+    ]
 
 
 def _collect_notes(

@@ -6,10 +6,10 @@ transactions are slow, until the 95th percentile is one of theirs. A cold start 
 and so tells what a smaller cache does once it is full.
 
 Transactions of a sysbench script are all alike. Once its cache evicts, some wait behind a burst of
-page writes, which takes the device as long with any mean. The spread of those that only read and
-this wait are independent, so that their distances from the mean add as squares
-(`ResponseSpread::behind_burst` of the core). While the cache fills there are no bursts: a cold
-start tells the two apart.
+page writes, which takes the device as long with any mean: the fewer clients there are, the fewer
+meet one. The spread of those that only read and this wait are independent, so that their distances
+from the mean add as squares (`Burst` and `ResponseSpread::behind_burst` of the core). While the
+cache fills there are no bursts: a cold start tells the two apart.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def derive_response_curve(database: dict, observations: list[Observation]) -> li
 FULL = 0.999
 # Fewer seconds than this tell no median of a percentile (a guess).
 LEAST_SECONDS = 5
-# Pages of the burst whose length the core is asked for, to scale the measured one by. Any number
-# gives the same pages.
-PROBE_PAGES = 1_000.0
+# A burst of one page, which all clients meet where each writes one: its wait tells how long the
+# devices take for a page.
+PROBE_PAGES = 1.0
 
 
 def derive_burst(database: dict, observations: list[Observation]) -> dict:
@@ -98,13 +98,16 @@ def _split(database: dict, observation: Observation) -> tuple[float, float, floa
     above = max(0.0, float(np.median(ratio[settled])) - 1.0)
     spread = float(np.clip(np.median(ratio[filling]) - 1.0, 0.0, above))
     burst_ms = float(np.sqrt(above**2 - spread**2) * np.median(mean_ms[settled]))
-    # Without a spread the probe's percentile is the mean and its burst.
     half = slice(len(columns["tps"]) // 2, None)
-    tps, p95_ms = np.array(columns["tps"])[half], np.array(columns["p95_ms"])[half]
-    probe_ms = float(np.median(p95_ms - observation.run.threads * 1e3 / np.maximum(tps, 1e-9)))
-    if probe_ms <= 0.0 or burst_ms <= 0.0:
+    tps, p95_ms, written = (np.array(columns[name])[half] for name in ("tps", "p95_ms", "written_per_tx"))
+    running = observation.run.threads
+    running_pages = float(np.median(written)) * running
+    # Without a spread the probe's percentile is the mean and the wait behind its page.
+    page_wait_ms = float(np.median(p95_ms - running * 1e3 / np.maximum(tps, 1e-9)))
+    if running_pages < PROBE_PAGES or page_wait_ms <= 0.0 or burst_ms <= 0.0:
         return None
-    return float(np.median(np.array(columns["reads_per_tx"])[half])), spread, PROBE_PAGES * burst_ms / probe_ms
+    pages = core.pages_of_burst(burst_ms, page_wait_ms, running_pages)
+    return None if pages is None else (float(np.median(np.array(columns["reads_per_tx"])[half])), spread, pages)
 
 
 def _extend(points: list[list[float]]) -> list[list[float]]:

@@ -25,7 +25,7 @@ with one verdict:
 from headrace.experiment.cell import Cell, DataSet, OnFiles, OnServer
 from headrace.experiment.data import ExperimentLab
 from headrace.experiment.machine import missing
-from headrace.experiment.predict import lab_counted, measured, predicted, response_spread
+from headrace.experiment.predict import lab_counted, measured, predicted
 from headrace.experiment.proof import MeasuredResult, PredictedResult, Proof, Step, default_folder, read
 from headrace.experiment.proving import BrokenProof, InterruptedProof, cell_of, data_set, prove
 from headrace.experiment.request import Configuration, Request, from_plan, from_workload, read_plan
@@ -65,5 +65,4 @@ __all__ = [
     "read",
     "read_plan",
     "read_scale",
-    "response_spread",
 ]

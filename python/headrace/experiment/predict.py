@@ -8,7 +8,7 @@ import math
 import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -21,7 +21,7 @@ from headrace.base.units import GIB
 from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
 from headrace.bench.store.store import now_text
-from headrace.calibration.response import FULL, LEAST_SECONDS
+from headrace.calibration.response import FULL
 from headrace.errors import CouldNotRun
 from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult
@@ -35,10 +35,6 @@ from headrace.workload.unexplained import compute_interval
 PREDICTIONS_FILE = "predictions.json"
 # Draws of the parameters for the 80 % interval; with 24 its ends are known to a fifth (a guess).
 DRAWS = 24
-# A cache still fills while more than this share of the pages free at first is free (a guess).
-STILL_FREE = 0.1
-# Share of all transactions that are slower than the 95th percentile.
-SLOWEST = 0.05
 
 # Names that a calibration reads in place of RUN.toml and of the counters of the disk.
 DESCRIPTION, COUNTERS = "LAB.toml", "lab.csv"
@@ -83,69 +79,10 @@ def _counters(path: Path) -> pl.DataFrame:
     )
 
 
-@dataclass(frozen=True)
-class ResponseSpread:
-    """The distance of the 95th percentile of response times from their mean.
-
-    `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
-    which changed pages are written at once, and behind which transactions wait. The two are
-    independent (`ResponseSpread::behind_burst` of the core). Where bursts cannot be told from the
-    rest, `burst` is None and `spread` is that of all seconds. `wait_share`: see
-    `compute_wait_share`, of the run calibrated on.
-    """
-
-    spread: float
-    burst: float | None
-    wait_share: float = 1.0
-
-    def p95_ms(self, mean_ms: pl.Expr, full: pl.Expr, iops: float, writes_per_client: pl.Expr) -> pl.Expr:
-        """Returns the 95th percentile of response times around a mean, ms. `full`: whether pages
-        are evicted; `iops`: rate at which the storage writes a burst; `writes_per_client`: write
-        I/Os of a transaction times clients."""
-        if self.burst is None:
-            return mean_ms * (1.0 + self.spread)
-        share = compute_wait_share(writes_per_client / self.burst) / self.wait_share
-        waits_ms = pl.when(full).then(1e3 * self.burst / iops * share).otherwise(0.0)
-        return pl.struct(mean_ms.alias("mean_ms"), waits_ms.alias("burst_ms")).map_elements(
-            lambda row: core.p95_behind_burst(row["mean_ms"], self.spread, row["burst_ms"]), return_dtype=pl.Float64
-        )
-
-
-def compute_wait_share(delayed_share: pl.Expr) -> pl.Expr:
-    """Computes the 95th percentile of the waits behind bursts, as a share of the longest.
-
-    A burst delays the transactions that run when it begins, one a client, by anything from nothing
-    to the time that it takes (uniformly, a guess). The share of transactions that are delayed is
-    clients x write I/Os of a transaction / I/Os of a burst, at most all; while that is less than
-    one in twenty, the 95th percentile does not wait.
-    """
-    return 1.0 - SLOWEST / delayed_share.clip(SLOWEST, 1.0)
-
-
-def response_spread(record: RunRecord, workload: TransactionWorkload) -> ResponseSpread:
-    """Returns the spread of response times in the calibration's run, by the medians over its
-    seconds."""
-    above, series = workload.database["clients"]["p95_over_mean"] - 1.0, record.series()
-    if "innodb_buffer_pool_pages_free" not in series.columns:
-        return ResponseSpread(above, None)
-    free, threads = pl.col("innodb_buffer_pool_pages_free"), record.document["load"]["threads"]
-    seconds = series.filter(free > STILL_FREE * free.first()).select(pl.col("p95_ms") * pl.col("tps") / (1e3 * threads))
-    filling = seconds.to_series().drop_nulls()[1:]
-    if len(filling) < LEAST_SECONDS:
-        return ResponseSpread(above, None)
-    spread = min(above, max(0.0, statistics.median(filling) - 1.0))
-    second_half = series.tail(series.height // 2)
-    tps, writes = (statistics.fmean(second_half[name].drop_nulls()) for name in ("tps", "write_iops"))
-    burst = math.sqrt(above**2 - spread**2) * threads / tps * iops_of(record.document["target"]["storage"])
-    share = pl.select(compute_wait_share(pl.lit(threads * writes / tps / burst))).item() if burst > 0.0 else 0.0
-    return ResponseSpread(spread, burst, share) if share > 0.0 else ResponseSpread(above, None)
-
-
 def predicted(
     workload: TransactionWorkload,
     configuration: Configuration,
     *,
-    p95: ResponseSpread | None = None,
     changed: Sequence[float] | None = None,
     seconds: int,
     warmup_s: int,
@@ -157,9 +94,10 @@ def predicted(
     """Predicts the configuration from an empty cache, I/O by I/O as the lab's volumes decide too.
 
     `processors`: of the machine it will be run on, None: as in the runs. The mean response time of
-    a second follows from clients and tps (Little's law in a closed loop), its 95th percentile from
-    `p95`, of the run calibrated on; of the seconds the median, as of those measured. `changed`: see
-    `with_cache`. Of MariaDB with a small pool also what `small_pools` says. Raises InputError.
+    a second follows from clients and tps (Little's law in a closed loop), its 95th percentile as
+    the calibration has it (`calibration.response`); of the seconds the median, as of those
+    measured. `changed`: see `with_cache`. Of MariaDB with a small pool also what `small_pools`
+    says. Raises InputError.
     """
 
     def run_with(behind: TransactionWorkload, draws: int) -> tuple[Prediction, pl.DataFrame, float]:
@@ -191,23 +129,32 @@ def predicted(
     spread = run.summary["relative_spread"]
     chance = core.noise_of_mean(behind.database["noise"], running_tps, seconds)
     low, high = (None, None) if spread is None else compute_interval(tps, math.hypot(spread, pauses["spread"], chance))
-    clients = behind.database["clients"]
-    mean_ms = 1e3 * configuration.threads / pl.col("tps")
-    above = p95 or ResponseSpread(clients["p95_over_mean"] - 1.0, None)
-    writes = (pl.col("iops") / pl.col("tps") - pl.col("reads_per_tx")).clip(lower_bound=0.0)
-    p95_ms = above.p95_ms(
-        mean_ms, pl.col("cached_share") >= FULL, iops_of(configuration.storage), writes * configuration.threads
-    )
-    moving = part.filter(pl.col("tps") > 0.0).select(p95_ms).to_series()
+    p95_ms = predict_p95_ms(behind.database, configuration, part.filter(pl.col("tps") > 0.0))
     return PredictedResult(
         tps=tps,
         tps_low=low,
         tps_high=high,
-        p95_ms=statistics.median(moving) if len(moving) else 0.0,
+        p95_ms=statistics.median(p95_ms) if p95_ms else 0.0,
         ios_per_tx=(statistics.fmean(part["iops"]) if part.height else 0.0) / max(running_tps, 1e-9),
         binds=str(part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""),
         warnings=run.warnings,
         series=tuple(round(value, 2) for value in run.rows["tps"].to_list()),
+    )
+
+
+def predict_p95_ms(database: dict, configuration: Configuration, rows: pl.DataFrame) -> list[float]:
+    """Predicts the 95th percentile of response times, ms, of seconds in which something was
+    done."""
+    ios_of_page, _ = core.page_write_cost(database["cached_bytes"], database["writes"]["doublewrite"])
+    # Log writes, about one a transaction at most, are taken for pages.
+    written = ((pl.col("iops") / pl.col("tps") - pl.col("reads_per_tx")) / ios_of_page).clip(lower_bound=0.0)
+    return core.p95_behind_bursts(
+        database,
+        (1e3 * configuration.threads / rows["tps"]).to_list(),
+        rows["reads_per_tx"].to_list(),
+        (rows["cached_share"] >= FULL).to_list(),
+        1e3 * ios_of_page / iops_of(configuration.storage),
+        rows.select(configuration.threads * written).to_series().to_list(),
     )
 
 

@@ -257,7 +257,7 @@ class _ProofRun:
             with self.parts.part(planned.timing.loading_s, "loading the data") as inside:
                 lab.load(data, progress=inside)
             record = self._measure(lab, data, 0, planned.timing.calibration_s)
-            self._predict(self._calibrated(record), record)
+            self._predict(self._calibrated(record), record.id)
             for index in range(1, len(self.proof.steps)):
                 self._measure(lab, data, index, planned.timing.each_s)
         self._note(state="complete", ended_at=now_text())
@@ -271,15 +271,13 @@ class _ProofRun:
         files.save(workload, self.place / WORKLOAD_FILE)
         return workload
 
-    def _predict(self, workload: TransactionWorkload, record: bench.RunRecord) -> None:
+    def _predict(self, workload: TransactionWorkload, calibration_run: str) -> None:
         times, steps, predictions = self.planned.timing, list(self.proof.steps), {}
-        spread = predict.response_spread(record, workload)
         changed = standin.changed(self.request.engine, self.planned.load.benchmark)
         for index, step in enumerate(steps[1:], 1):
             prediction = predict.predicted(
                 workload,
                 step.configuration,
-                p95=spread,
                 changed=changed,
                 seconds=times.each_s,
                 warmup_s=times.warmup_s,
@@ -289,7 +287,7 @@ class _ProofRun:
             )
             predictions[step.configuration.name] = (step.configuration, prediction)
             steps[index] = replace(step, predicted=prediction)
-        path, digest, when = predict.store(self.place, self.place / WORKLOAD_FILE, record.id, predictions)
+        path, digest, when = predict.store(self.place, self.place / WORKLOAD_FILE, calibration_run, predictions)
         self._note(steps=tuple(steps), predictions_file=str(path), predictions_sha256=digest, predicted_at=when)
 
     def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:

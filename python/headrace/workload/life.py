@@ -1,17 +1,22 @@
-"""Turnovers of a cache since a cold start: those of a run, and those of a prediction.
+"""The distance of a cache from those of the runs: in turnovers since a cold start, and in what its
+size changes of the I/Os of a transaction.
 
 I/Os a transaction go on falling for long after the pool has filled, by more than the model has: a
-run that ends early does not show where they settle.
+run that ends early does not show where they settle. Another size is as far as the model says that
+it matters: a law of the misses that is off by a share is off by that share of what it adds or
+takes away.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from headrace.base import core
 from headrace.base.units import GIB
+from headrace.workload.unexplained import apart_from
 
 if TYPE_CHECKING:
     from headrace.workload.transactions import TransactionWorkload
@@ -26,13 +31,13 @@ LEAST_TURNOVERS = 0.1
 def count_turnovers(workload: TransactionWorkload, cache_gib: float, transactions: float | None) -> float:
     """Counts how often a cache was turned over after `transactions` from a cold start (None: warm,
     settled), between LEAST_TURNOVERS (where it never fills too) and SETTLED_TURNOVERS."""
-    places, turned = _follow(workload, cache_gib)
+    course = _follow(workload, cache_gib)
     if transactions is None:
-        count = turned[-1]
+        count = course.turned[-1]
     else:
         import numpy as np  # a tenth of a second that no other command should pay
 
-        count = float(np.interp(transactions, places, turned))
+        count = float(np.interp(transactions, course.places, course.turned))
     return min(max(count, LEAST_TURNOVERS), SETTLED_TURNOVERS)
 
 
@@ -51,8 +56,39 @@ def measure_life(workload: TransactionWorkload, cache_gib: float, transactions: 
     return max(0.0, math.log(count_turnovers(workload, cache_gib, transactions) / max(seen)))
 
 
+def measure_size(workload: TransactionWorkload, cache_gib: float) -> float:
+    """Returns the e-folds of I/Os a transaction between a settled cache and those of the runs: 0 of
+    a size that a run had, and of one that changes nothing. A cache larger than the data counts as
+    one of their size."""
+    covered, largest = workload.covered, workload.size_gib or math.inf
+    caches = [run["cache_gib"] * covered.grown for run in workload.runs] or list(covered.cache_gib or ())
+    if not caches:
+        return 0.0
+    here, *measured = (_count_ios(workload, min(size, largest)) for size in (cache_gib, *caches))
+    return apart_from(measured, here)
+
+
+def _count_ios(workload: TransactionWorkload, cache_gib: float) -> float:
+    """Counts the I/Os of a transaction with a settled cache: pages read and written, and one more
+    for its commit, so that a cache which holds everything is not infinitely far."""
+    ios_of_page, _ = core.page_write_cost(workload.database["cached_bytes"], workload.database["writes"]["doublewrite"])
+    reads, written = _follow(workload, cache_gib).settled
+    return 1.0 + reads + ios_of_page * written
+
+
+@dataclass(frozen=True)
+class _Course:
+    """A cache from a cold start: transactions (`places`), its turnovers by then, and where it is
+    settled pages read and written by a transaction."""
+
+    places: tuple[float, ...]
+    turned: tuple[float, ...]
+    settled: tuple[float, float]
+
+
 @lru_cache(maxsize=1024)
-def _follow(workload: TransactionWorkload, cache_gib: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Follows a cache from a cold start: transactions, and its turnovers by then."""
+def _follow(workload: TransactionWorkload, cache_gib: float) -> _Course:
+    """Follows a cache from a cold start."""
     curve = core.mysql_warm_up(workload.database, cache_gib * GIB)
-    return tuple(curve["tx"]), tuple(curve["turned"])
+    reads, evicted, flushed, shape = (curve[name][-1] for name in ("reads", "evicted_dirty", "flushed", "shape"))
+    return _Course(tuple(curve["tx"]), tuple(curve["turned"]), (reads * shape, (evicted + flushed) * shape))

@@ -100,3 +100,14 @@ def test_no_parameter_is_known_better_than_a_model_can_tell(tmp_path):
         # Stated to five decimals of the spread before, in squares: 1e-4 of a spread of 1 is off by a twentieth at most, its root by half
         # of that.
         assert math.sqrt(workload.covariance[place][place]) >= 0.975 * min(0.1 * row["before"], 0.01), row
+
+
+def test_a_description_that_only_a_strange_database_fits_is_named(tmp_path):
+    """A run at 20,000 IOPS, described as one at a quarter: a quarter of the blocks would do it, which
+    are known to a tenth."""
+    path = record(tmp_path, truth("myrocks"), LONG, seconds=1_800)
+    right = calibrate([load_run(path)])
+    path.write_text(path.read_text().replace(LONG, "io1:1024:5000"))
+    wrong = calibrate([load_run(path)])
+    told = [any("times the standard benchmark's" in caveat for caveat in each.caveats) for each in (right, wrong)]
+    assert told == [False, True] and wrong.missed == []

@@ -132,10 +132,12 @@ def test_a_cold_start_tells_bursts_of_writes_from_what_reads_spread(tmp_path):
         return rows["p95_ms"][-1]
 
     proportional = identified | {"shape": identified["shape"] | {"response": [], "burst_pages": 0.0}}
-    many = 4 * THREADS
-    truth = measure_p95(true, many)
+    many, few = 4 * THREADS, 4
+    truth, alone = measure_p95(true, many), measure_p95(true, few)
     assert measure_p95(proportional, many) > 1.2 * truth, "the case is no longer what it was"
     # A fit misses its own run by 5 % at most, and bursts are told from the medians of seconds that are
     # all alike.
     assert measure_p95(identified, THREADS) == pytest.approx(measure_p95(true, THREADS), rel=0.05)
     assert measure_p95(identified, many) == pytest.approx(truth, rel=0.08)
+    # Fewer than one in twenty of 4 clients' transactions meet a burst.
+    assert measure_p95(identified, few) == pytest.approx(alone, rel=0.08)

@@ -549,45 +549,17 @@ def test_the_standin_tells_which_touches_change_a_page():
 
 
 def test_percentiles_come_from_reads_and_bursts():
-    # Filling: 110 tps of 16 clients are 145.5 ms, p95 160 is 1.1 times that. Full: 112 tps and 142.9 ms, 1.43 times: 61.4 ms more, of which 14.3 are spread. The rest,
-    # sqrt(61.4^2 - 14.3^2) = 59.7 ms, are 179 I/Os of 3,000 a second. 16 clients write 7 I/Os a transaction: 112 / 179 = 62.5 % of all meet a burst, and the 95th percentile
-    # waits 1 - 5 / 62.5 = 92 % of the longest.
-    filling = pl.DataFrame(
-        {
-            "tps": [110.0] * 9,
-            "p95_ms": [160.0] * 9,
-            "write_iops": [0.0] * 9,
-            "innodb_buffer_pool_pages_free": [1e4 - 1e3 * second for second in range(9)],
-        }
-    )
-    # One second in which nothing was counted.
-    full = pl.DataFrame(
-        {
-            "tps": [112.0] * 19 + [None],
-            "p95_ms": [204.3] * 20,
-            "write_iops": [784.0] * 19 + [None],
-            "innodb_buffer_pool_pages_free": [500.0] * 20,
-        }
-    )
-    record = SimpleNamespace(
-        series=lambda: pl.concat([filling, full]),
-        document={"load": {"threads": 16}, "target": {"storage": "gp3:20:3000"}},
-    )
-    workload = replace(SHOP, database=SHOP.database | {"clients": SHOP.database["clients"] | {"p95_over_mean": 1.43}})
-    spread = predict.response_spread(record, workload)
-    assert spread.spread == pytest.approx(0.1, abs=0.001) and spread.burst == pytest.approx(179, abs=1)
-    assert spread.wait_share == pytest.approx(0.92, abs=0.001)
-    # 4 clients at 115 tps take 34.8 ms. 28 / 179 = 15.6 % of them meet a burst, and wait 68 / 92 as long as 16 clients do; 1 client in 26 meets none.
-    # While the cache fills nobody waits behind a burst.
-    frame = pl.DataFrame({"mean": [34.8] * 3, "full": [True, True, False], "writes": [28.0, 7.0, 28.0]})
-    percentile = spread.p95_ms(pl.col("mean"), pl.col("full"), 3_000.0, pl.col("writes"))
-    few, none, filling_ms = frame.select(percentile).to_series()
-    assert few == pytest.approx(34.8 + (3.48**2 + (59.7 * 68 / 92) ** 2) ** 0.5, abs=0.3)
-    assert none == pytest.approx(1.1 * 34.8, abs=0.1) and filling_ms == pytest.approx(1.1 * 34.8, abs=0.1)
-    # So few writes that the calibration's percentile does not meet a burst either: all in proportion.
-    seldom = full.with_columns(write_iops=pl.lit(50.0))
-    record = SimpleNamespace(series=lambda: pl.concat([filling, seldom]), document=record.document)
-    assert predict.response_spread(record, workload) == predict.ResponseSpread(pytest.approx(0.43), None)
-    # MyRocks tells no free pages: all in proportion.
-    record = SimpleNamespace(series=lambda: full.drop("innodb_buffer_pool_pages_free"), document=record.document)
-    assert predict.response_spread(record, workload) == predict.ResponseSpread(pytest.approx(0.43), None)
+    # 16 clients at 112 tps take 142.9 ms, whose spread of a tenth is 14.3 ms. They write 7 I/Os a transaction, 6.59 pages: of bursts of 169 pages, which are 179 I/Os of
+    # 3,000 a second, 105 / 169 = 62.4 % of all transactions meet one, and the 95th percentile waits 1 - 5 / 62.4 = 92 % of their 59.8 ms.
+    # 4 clients at 115 tps take 34.8 ms, and 15.6 % of them meet one: they wait 68 %. One client in 26 meets none. While the cache fills nobody waits behind a burst.
+    shape = {"filling": [[0.0, 1.0]], "full": [[0.0, 1.0]], "response": [[5.0, 1.1]], "burst_pages": 169.0}
+    database = SHOP.database | {"shape": shape}
+
+    def predict_p95(clients: int, tps: float, cached_share: float) -> float:
+        rows = pl.DataFrame({"tps": [tps], "iops": [12.0 * tps], "reads_per_tx": [5.0], "cached_share": [cached_share]})
+        return predict.predict_p95_ms(database, Configuration("a", "gp3:20:3000", 0.2, clients), rows)[0]
+
+    assert predict_p95(16, 112.0, 1.0) == pytest.approx(142.9 + (14.3**2 + (59.8 * 0.92) ** 2) ** 0.5, abs=0.3)
+    assert predict_p95(4, 115.0, 1.0) == pytest.approx(34.8 + (3.48**2 + (59.8 * 0.68) ** 2) ** 0.5, abs=0.3)
+    assert predict_p95(1, 115.0, 1.0) == pytest.approx(1.1 * 1e3 / 115.0)
+    assert predict_p95(16, 112.0, 0.9) == pytest.approx(1.1 * 142.9, abs=0.1)

@@ -20,14 +20,14 @@ pub(crate) use backend::{Backend, Path};
 pub(crate) use contention::{core_ms, shared_ms, Contention, DiskQueue};
 pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
 pub(crate) use response::sigma_of_p95;
-pub use response::ResponseSpread;
+pub use response::{Burst, ResponseSpread};
 
 use super::checkpoint::{CheckpointAge, Sharing};
 use super::cleaner::{taken_up, CleanerPace};
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::hot_rows;
-use super::warmup::{interpolated, At, WarmUp};
+use super::warmup::{At, WarmUp};
 use crate::demand::fluid::Fluid;
 use crate::error::SimError;
 use crate::report::MIB;
@@ -490,13 +490,10 @@ impl<B: Backend> ScenarioState<B> {
         let stopped = self.checkpoint.pass(seconds, running_tps, (due, at.flushed), background, sharing);
         let (stopped_share, lost_share) = (stopped.seconds / seconds, stopped.lost_s / seconds);
         let tps = running_tps * (1.0 - lost_share);
-        let burst_pages = at.full * database.shape.burst_pages;
-        let burst_s = if burst_pages > 0.0 { burst_pages / self.devices.max_rate((&page, &Flow::default()), &always, seconds).0.max(1e-9) } else { 0.0 };
         if matches!(scenario.load, TransactionLoad::Arrivals(_)) {
             self.backlog += running_tps * stopped.lost_s;
         }
-        let written_at_once = page.times_plus(stopped.pages / seconds, &always);
-        let spent = data.times_plus(tps, &written_at_once);
+        let spent = data.times_plus(tps, &page.times_plus(stopped.pages / seconds, &always));
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.charge(&spent, &logged, t_s, seconds);
         self.tx += tps * seconds;
@@ -504,7 +501,10 @@ impl<B: Backend> ScenarioState<B> {
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (running_tps - self.pace) } else { running_tps };
         // As below, a second without an answer must not give an infinite response time.
         let response_s = running_s / (1.0 - lost_share).max(0.25);
-        let spread = self.spread_at(database, reads).behind_burst(burst_s / response_s);
+        let written_per_tx = written + (background + stopped.pages / seconds) / tps.max(1e-9);
+        let running_pages = running_tps * running_s * written_per_tx;
+        let burst = burst_of(&self.devices, (at.full * database.shape.burst_pages, &page), &always, seconds, running_pages);
+        let spread = self.spread_at(database, reads).behind_burst(&burst, response_s);
         Second {
             t_s,
             tps,
@@ -519,7 +519,7 @@ impl<B: Backend> ScenarioState<B> {
             cached_share: at.cached_share,
             dirty_share: at.dirty_share,
             reads_per_tx: reads,
-            written_per_tx: written + (background + stopped.pages / seconds) / tps.max(1e-9),
+            written_per_tx,
             backlog: self.backlog,
             compacting: compacted.0 + compacted.1 > 0.0,
             stopped_share,
@@ -566,11 +566,10 @@ impl<B: Backend> ScenarioState<B> {
 
     /// The spread of response times by the pages that a transaction reads.
     fn spread_at(&self, database: &Database, reads: f64) -> ResponseSpread {
-        let by_reads = &database.shape.response;
-        if by_reads.is_empty() {
+        if database.shape.response.is_empty() {
             self.spread
         } else {
-            ResponseSpread::with_p95(interpolated(by_reads, reads))
+            ResponseSpread::at(database, reads)
         }
     }
 
@@ -692,6 +691,13 @@ fn share_device(devices: &impl Backend, ((data, log), tps): (&(Flow, Flow), f64)
     let write_rate = devices.max_rate((page, &Flow::default()), always, seconds).0;
     let alone = devices.max_rate((data, log), always, seconds).0;
     Sharing { write_rate, share: 1.0 / (1.0 + tps / alone.max(1e-9)) }
+}
+
+/// A burst of `pages` with the I/O of a `page` each, while transactions that run write
+/// `running_pages`.
+fn burst_of(devices: &impl Backend, (pages, page): (f64, &Flow), always: &Flow, seconds: f64, running_pages: f64) -> Burst {
+    let page_s = if pages > 0.0 { 1.0 / devices.max_rate((page, &Flow::default()), always, seconds).0.max(1e-9) } else { 0.0 };
+    Burst { pages, page_s, running_pages }
 }
 
 /// Factor of reads after `tx` transactions, and the bytes a second that compaction reads and writes

@@ -495,6 +495,7 @@ class Clients(TypedDict):
     core_speed: float | None
     threads_per_core: int | None
     handover_share: float
+    wake_ms: NotRequired[float]
 
 class Noise(TypedDict):
     fano: float

@@ -600,6 +600,7 @@ impl Oltp {
             core_speed: Some(costs.core_speed),
             threads_per_core: None,
             handover_share: statements.round_trips() * trip.handover_ms / core_ms,
+            wake_ms: if self.round_trip_ms.is_some() { 0.0 } else { statements.round_trips() * trip.wake_ms },
         })
     }
 }

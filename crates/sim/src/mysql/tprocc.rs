@@ -248,6 +248,7 @@ impl Tprocc {
                 core_speed: Some(costs.core_speed),
                 threads_per_core: None,
                 handover_share: STATEMENTS * trip.handover_ms / core_ms,
+                wake_ms: STATEMENTS * trip.wake_ms,
             },
             hot_rows: self.hot_rows(),
             noise: Noise { fano: 3.0, cv: 0.055 },

@@ -42,6 +42,7 @@ pub fn plain_database(sharpness: f64) -> Database {
             core_speed: None,
             threads_per_core: None,
             handover_share: 0.0,
+            wake_ms: 0.0,
         },
         noise: Noise { fano: 0.0, cv: 0.0 },
         shape: IoShape::default(),

@@ -380,7 +380,9 @@ impl<'a> ClientsSim<'a> {
         let database = self.scenario.database;
         let length = self.draws.length();
         let serial_ms = self.behaviour.serial_share * self.behaviour.core_ms();
-        let own = Nanos::from_secs_f64((self.behaviour.base_ms - self.core_ms - serial_ms).max(0.0) / 1e3 * length).max(MIN_OWN_TIME);
+        let processors = self.processors.as_ref().map_or(f64::INFINITY, |processors| processors.free_at.len() as f64);
+        let base_ms = self.behaviour.base_at(self.pace, processors);
+        let own = Nanos::from_secs_f64((base_ms - self.core_ms - serial_ms).max(0.0) / 1e3 * length).max(MIN_OWN_TIME);
         let reads = self.cache.reads * self.cache.shape * self.factor;
         let ahead = database.read_ahead_share;
         let runs_left = if ahead > 0.0 { poisson(&mut self.draws.of_tx, reads * ahead * database.read_bytes / RUN_BYTES) } else { 0 };

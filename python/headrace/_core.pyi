@@ -498,6 +498,7 @@ class Clients(TypedDict):
     handover_share: float
     background_share: float
     io_ms: float
+    wake_ms: NotRequired[float]
 
 class Noise(TypedDict):
     fano: float

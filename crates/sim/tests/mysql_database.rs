@@ -62,6 +62,7 @@ const FIELDS: &[Field] = &[
     ("binlog bytes", |d, x| d.log.binlog_bytes_per_tx = x, 0.0, 1e9),
     ("syncs of a commit", |d, x| d.log.syncs_per_commit = x, 0.0, 16.0),
     ("response time without I/O", |d, x| d.clients.base_ms = x, 0.0, 1e7),
+    ("time of waking up", |d, x| d.clients.wake_ms = x, 0.0, 1e7),
     ("processor time", |d, x| d.clients.cpu_ms = x, 0.0, 1e7),
     ("sharpness", |d, x| d.clients.sharpness = x, 1.0, 64.0),
     ("95th percentile over mean", |d, x| d.clients.p95_over_mean = x, 1.0, 100.0),

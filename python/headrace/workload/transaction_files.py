@@ -57,6 +57,7 @@ MAY_LACK = {
     "hot_rows": msgspec.UNSET,
     "response": msgspec.UNSET,
     "burst_pages": msgspec.UNSET,
+    "wake_ms": msgspec.UNSET,
 }
 
 # Tables of MyRocks alone, and why InnoDB's files have none.

@@ -5,6 +5,7 @@
 //! comes what a statement takes on its way from the client and back.
 
 use super::database::StorageEngine;
+use super::interval::WAKE_MS;
 use super::services::quorum::{AZ_RTT_HIGH_MS, AZ_RTT_LOW_MS, ZONE_RTT_MS};
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,8 @@ pub(super) struct RoundTrip {
     pub away_ms: f64,
     /// Part of the processor time in which the turn passes between two threads of one host, ms.
     pub handover_ms: f64,
+    /// Part of the time without any in which cores that sleep wake up, ms.
+    pub wake_ms: f64,
 }
 
 /// One thread wakes another and sleeps: 3.8 us (Li, Ding and Shen, Quantifying the Cost of Context
@@ -69,17 +72,21 @@ impl RoundTrip {
         match host {
             // sysbench's own 0.010, and 0.003 of TCP over the loopback address
             // (`benchmarks/standards`): it is processor time and nothing else.
-            ClientHost::Same => RoundTrip { core_ms: 0.013, away_ms: 0.0, handover_ms: 2.0 * SWITCH_MS },
+            ClientHost::Same => RoundTrip { core_ms: 0.013, away_ms: 0.0, handover_ms: 2.0 * SWITCH_MS, wake_ms: 0.0 },
             // Point selects on an m5.2xlarge (published 2020-07-13, MySQL 8.0.15): 32 threads do
             // 50,733 a second on 8 virtual CPUs (64 do 46,203, so they bind), which at 0.685 of a
             // core and 3.1 GHz, and 3 % more for four clients a processor, are 0.0956 ms on this
             // table's core, 0.062 more than the statement takes here. Stack and interrupts of the
             // network are in it, and an older server and kernel with Skylake's mitigations. One
             // thread does 5,365 a second: 0.186 ms, of which a core works 0.105.
-            ClientHost::Network => RoundTrip { core_ms: 0.062, away_ms: 0.082, handover_ms: 0.0 },
+            ClientHost::Network => RoundTrip { core_ms: 0.062, away_ms: 0.082, handover_ms: 0.0, wake_ms: 0.0 },
             // Most regions have three zones, one of which is the server's: the mean of what lies
             // within it and twice what lies between two, all as `services::quorum` guesses them.
-            ClientHost::Region => RoundTrip { core_ms: 0.062, away_ms: (ZONE_RTT_MS + AZ_RTT_LOW_MS + AZ_RTT_HIGH_MS) / 3.0, handover_ms: 0.0 },
+            // Between two both cores fall asleep.
+            ClientHost::Region => {
+                let wake_ms = 2.0 / 3.0 * WAKE_MS;
+                RoundTrip { core_ms: 0.062, away_ms: (ZONE_RTT_MS + AZ_RTT_LOW_MS + AZ_RTT_HIGH_MS) / 3.0 + wake_ms, handover_ms: 0.0, wake_ms }
+            }
         }
     }
 }

@@ -231,6 +231,10 @@ pub struct Clients {
     /// that of their page reads. Files before it was kept: none.
     #[serde(default)]
     pub io_ms: f64,
+    /// Part of the response time without I/O in which cores that sleep wake up for a client that is
+    /// alone, ms. Clients near by, and files before it was kept: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wake_ms: f64,
 }
 
 /// [`Clients::serial_share`] of the standard benchmarks. Guess: on 40 cores a fifth of the time
@@ -483,6 +487,7 @@ impl Database {
             ("redo log (bytes)", self.log.redo_capacity_bytes.unwrap_or(1e9), 1.0, MOST_REDO_BYTES),
             ("response time without I/O (ms)", self.clients.base_ms, 0.0, 1e7),
             ("processor time of a transaction (ms)", self.clients.cpu_ms, 0.0, 1e7),
+            ("time of waking up (ms)", self.clients.wake_ms, 0.0, 1e7),
             ("sharpness", self.clients.sharpness, 1.0, 64.0),
             ("serial share of the processor time", self.clients.serial_share, 0.0, 1.0),
             ("share of the processor time that no client waits for", self.clients.background_share, 0.0, 0.95),

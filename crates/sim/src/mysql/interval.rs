@@ -17,7 +17,7 @@ mod response;
 
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
-pub(crate) use contention::{core_ms, shared_ms, Contention, DiskQueue};
+pub(crate) use contention::{core_ms, shared_ms, Contention, DiskQueue, WAKE_MS};
 pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
 pub(crate) use response::sigma_of_p95;
 pub use response::{Burst, ResponseSpread};
@@ -595,7 +595,7 @@ impl<B: Backend> ScenarioState<B> {
         match scenario.load {
             TransactionLoad::Clients(_) => {
                 let clients = hot_rows::count_running(&database.hot_rows, asking, commit_share);
-                let io_s = unloaded_s - self.clients.base_ms / 1e3 - transaction.reads * contention.io_s;
+                let io_s = unloaded_s - self.base_ms() / 1e3 - transaction.reads * contention.io_s;
                 let disk = (self.devices.queues() && storage > 0.0 && storage.is_finite()).then_some(DiskQueue { io_s, most_tps: storage });
                 if self.closed.0 != (transaction, disk) {
                     let mut busy = self.closed.2;
@@ -646,7 +646,12 @@ impl<B: Backend> ScenarioState<B> {
     fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
         let reads = at.reads * at.shape * reads_by;
         let processor_s = reads * (1.0 - database.read_ahead_share) * self.contention.io_s;
-        (self.clients.base_ms + reads * self.devices.read_ms() + self.commit_ms(database)) / 1e3 + processor_s
+        (self.base_ms() + reads * self.devices.read_ms() + self.commit_ms(database)) / 1e3 + processor_s
+    }
+
+    /// Response time without I/O among what was done in the step before, ms.
+    fn base_ms(&self) -> f64 {
+        self.clients.base_at(self.before.0, self.contention.threads())
     }
 
     /// Time of a transaction's commits with nothing to wait for but their own I/O, ms.

@@ -259,6 +259,7 @@ impl Tprocc {
                 handover_share: STATEMENTS * trip.handover_ms / core_ms,
                 background_share: background_ms / core_ms,
                 io_ms: shared_ms(IO_MS),
+                wake_ms: STATEMENTS * trip.wake_ms,
             },
             hot_rows: self.hot_rows(),
             noise: Noise { fano: 3.0, cv: 0.055 },

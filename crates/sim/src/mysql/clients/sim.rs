@@ -424,6 +424,8 @@ impl<'a> ClientsSim<'a> {
         let database = self.scenario.database;
         let length = self.draws.length();
         let serial_ms = self.behaviour.serial_share * self.behaviour.core_ms();
+        let processors = self.processors.as_ref().map_or(f64::INFINITY, |processors| processors.free_at.len() as f64);
+        let base_ms = self.behaviour.base_at(self.pace, processors);
         let reads = self.cache.reads * self.cache.shape * self.factor;
         let ahead = database.read_ahead_share;
         let runs_left = if ahead > 0.0 { poisson(&mut self.draws.of_tx, reads * ahead * database.read_bytes / RUN_BYTES) } else { 0 };
@@ -431,7 +433,7 @@ impl<'a> ClientsSim<'a> {
         let pages_ahead = (f64::from(runs_left) * RUN_BYTES / database.read_bytes) as u32;
         let ios_ms = f64::from(pages) * self.background.io_ms;
         let (ios_alone_ms, ios_work_ms) = if self.processors.is_some() { (0.0, ios_ms) } else { (ios_ms, 0.0) };
-        let own_s = (self.behaviour.base_ms - self.core_ms - serial_ms).max(0.0) / 1e3 * length + ios_alone_ms / 1e3;
+        let own_s = (base_ms - self.core_ms - serial_ms).max(0.0) / 1e3 * length + ios_alone_ms / 1e3;
         let own = Nanos::from_secs_f64(own_s).max(MIN_OWN_TIME);
         self.clients[id as usize] = Client {
             phase: Phase::Own,

@@ -301,6 +301,54 @@ def test_a_switchover_keeps_semi_sync_on_a_successor_that_did_not_acknowledge():
     assert next(step.count for step in steps if step.action == "semi-sync-source-on") == 1
 
 
+def with_role(seen, name, clients, **semi_sync):
+    """A server that already has the source's role of semi-sync, and waits."""
+    semi = required(seen[name]).semi_sync
+    semi = replace(semi, source_enabled=True, source_status=True, clients=clients, **semi_sync)
+    return changed(seen, name, semi_sync=semi)
+
+
+@pytest.mark.parametrize("kind", ["failover", "switchover"])
+def test_a_role_that_a_run_has_left_is_set_again(kind):
+    """The run that was killed may have set another count, and nothing for later starts."""
+    simulated = cluster()
+    if kind == "failover":
+        simulated.kill_source()
+        simulated.fenced_s = simulated.now
+        for replica in simulated.servers[1:]:
+            simulated.stop_threads(replica, apply=False)
+    seen = with_role(simulated.look(), "s1", clients=1, wait_count=2)
+    steps = plan(seen, replace(wish(simulated), wish=FailoverWish("s0", kind, target="s1")), simulated.now).steps
+    (on,) = [step for step in steps if step.action == "semi-sync-source-on"]
+    assert (on.server, on.count) == ("s1", 1)
+    assert "semi-sync-source-off" not in [step.action for step in steps], "it can apply: a replica acknowledges"
+
+
+def test_a_replica_that_waits_for_acknowledgements_of_what_it_applies_is_released():
+    simulated = cluster()
+    seen = with_role(simulated.look(), "s1", clients=0)
+    switchover = going("s0", kind="switchover", target="s1")
+    first, second, *_ = plan(seen, switchover).stage
+    assert (first.action, first.server, second.action) == ("semi-sync-source-off", "s1", "wait-near")
+    simulated.write()
+    simulated.receive(1)
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    steps = plan(with_role(simulated.look(), "s1", clients=0), wish(simulated), simulated.now).steps
+    assert [step.action for step in steps[:2]] == ["semi-sync-source-off", "wait-applied"]
+
+
+def test_a_follower_of_the_new_source_is_released():
+    simulated = promoted()
+    simulated.servers[2].follows = 1
+    progress = replace(wish(simulated), decision=Elected("s1", None, True), clients_updated=True)
+    assert not plan(simulated.look(), progress).steps
+    steps = plan(with_role(simulated.look(), "s2", clients=0), progress).steps
+    assert [(step.action, step.server) for step in steps] == [("semi-sync-source-off", "s2")]
+
+
 def test_missed_heartbeats_are_silence():
     """The receive thread notices a cut link after the timeout of its network; its heartbeats are missed sooner."""
     made = cluster()
@@ -342,7 +390,13 @@ def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     late = [(2, "repoint", "s2")]
     # As long as s2 follows the old source it is to follow the new one before that is opened.
     assert steps_of(simulated) == [*first, *closing, opening[0], *late, *opening[1:], *after]
-    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [*closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [
+        *closing,
+        opening[0],
+        *late,
+        *opening[1:],
+        *after,
+    ]
     simulated.servers[2].follows = 1
     assert steps_of(simulated, prepared=Preparation(moved=("s2",)), target="s1") == [*closing, *opening, *after]
 

@@ -30,7 +30,6 @@ WIDE = {
     "FleetVolume": "columns of the inventory's Parquet file",
     "LabStatus": "an answer of the lab's protocol, generated",
     "LabVolume": "an answer of the lab's protocol, generated",
-    "LagReading": "columns of the record of a replica's lag",
     "Manifest": "a sealed file of a backup",
     "Plan": "a result that users read by the names of its fields",
     "PlanSettings": "the options of `headrace plan`, a field each",

@@ -41,7 +41,6 @@ WIDE = {
     "ServiceOutcome": "a result that users read by the names of its fields",
     "Snapshot": "an answer of the lab's protocol, generated",
     "VolumeAnswer": "columns of the Parquet file of a fleet's answers",
-    "VolumeNow": "the cells of a row of `watch`",
     "_DatabaseFile": "the keys of a workload file",
 }
 

@@ -539,6 +539,7 @@ def test_another_change_follows_a_killed_one(flavor):
             role = (settings["source"], settings["replica"], settings["read_only"])
             assert role == (new, not new, not new), f"{count}: {name} starts as {role}"
         returned += "s0" not in result.left_out
+        cluster.time.end(cluster.processes)
     assert returned, "the source of before follows in none of them"
 
 

@@ -34,10 +34,10 @@ def read_lag(
         behind = 0 if tenth < before else lacks
         watch._watched["s0"].trace.add(at, up_to(has + behind + round(written_tps * tenth / 10)))
         watch._watched["s1"].trace.add(at, up_to(has + round(applied_tps * tenth / 10)))
-    for name, one in watch._watched.items():
+    for name, watched in watch._watched.items():
         state = required(seen[name])
         channels = tuple(replace(each, seconds_behind=server_s, receive=receive) for each in state.channels)
-        one.state, one.state_s = replace(state, channels=channels), now
+        watched.state, watched.state_s = replace(state, channels=channels), now
     [reading] = watch.read()
     return reading
 

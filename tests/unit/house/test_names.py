@@ -89,7 +89,7 @@ MOST = {
 SLACK = 50
 
 
-# Where a node has its name.
+# The field of a node that has its name.
 FIELDS = {
     ast.Name: "id",
     ast.arg: "arg",

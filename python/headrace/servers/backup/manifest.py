@@ -46,8 +46,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Packing:
-    """How the parts of a backup are read. `form`: mbstream, tar, sql or snapshot; `packed`: zstd or
-    none; `encrypted`: with the key of the backup."""
+    """The way in which the parts of a backup are read. `form`: mbstream, tar, sql or snapshot;
+    `packed`: zstd or none; `encrypted`: with the key of the backup."""
 
     form: str
     packed: str

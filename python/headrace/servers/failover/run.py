@@ -109,9 +109,10 @@ class ChangeRun:
         return self.seen[name].state or self.hands.state_of(self.hosts[name])
 
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
-        """Stores settings for later starts before the server is changed: whoever sees the change made
-        does not make it again. While clients wait for a new source they are noted alone, and stored
-        after the stage, or by the run that resumes this one; promotions repeat those changes."""
+        """Stores settings for later starts before the server is changed: a run that sees the change
+        made does not make it again. While clients wait for a new source they are noted alone, and
+        stored after the stage, or by the run that resumes this one; promotions repeat those
+        changes."""
         if self.progress.is_settled("clients"):
             host.remember(**settings)
         else:

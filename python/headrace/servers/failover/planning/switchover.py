@@ -221,8 +221,8 @@ def promotion(
 
 
 def release(member: Seen, stage: int) -> list[FailoverStep]:
-    """Returns the step that lets a replica apply again, whose commits wait for acknowledgements that
-    nobody sends: it has the source's role of semi-sync, perhaps of a run that was cut off."""
+    """Returns the step that lets a replica apply again whose commits wait for acknowledgements that
+    nobody sends: it has the source's role of semi-sync, perhaps from a run that was cut off."""
     state = required(member)
     if not (state.channels and state.semi_sync.source_status and not state.semi_sync.clients):
         return []

@@ -693,7 +693,7 @@ class Cursor:
         rows = self.connection.ask(text)
         first = rows[0] if rows else ()
         self.description = tuple((name,) for name in first) if isinstance(first, dict) else ()
-        self.rows = [tuple(row.values()) for row in rows] if self.description else rows
+        self.rows = [tuple(row.values()) for row in rows if isinstance(row, dict)] if self.description else rows
 
     def fetchall(self) -> list[Any]:
         return self.rows

@@ -53,8 +53,9 @@ def test_a_proof_from_plan_to_verdict(tmp_path, monkeypatch):
     assert calibrated.predicted is None and calibrated.measured.tps > 0
     assert other.predicted.tps > 0 and other.measured.tps > 0
     # Stored first: the file is as its hash says, and older than the run it predicts.
-    content = Path(made.predictions_file).read_bytes()
-    assert hashlib.sha256(content).hexdigest() == made.predictions_sha256
+    assert made.predictions is not None
+    content = Path(made.predictions.file).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == made.predictions.sha256
     run = json.loads((folder / "runs" / other.measured.run / "run.json").read_text())
     assert datetime.fromisoformat(json.loads(content)["made_at"]) <= datetime.fromisoformat(run["began_at"])
     # The storage holds the load: fewer IOPS, fewer transactions. 900 against 1,500 IOPS are a ratio of 0.6; both runs are short, and of a machine in use: 0.4 to 0.9.

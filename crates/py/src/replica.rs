@@ -78,11 +78,12 @@ fn replica_summaries<'py>(
                 followed
             })
             .collect();
-        let summary = |(place, replica): &(usize, ReplicaRequest)| {
-            let run = replica.run(&databases[*place], (&source, &resolved[*place]), day, &mut followed[*place].clone());
+        // Neighbors are often the same server with other workers or volumes, and share its cache.
+        let summary = |followed: &mut Vec<FollowedCaches>, (place, replica): &(usize, ReplicaRequest)| {
+            let run = replica.run(&databases[*place], (&source, &resolved[*place]), day, &mut followed[*place]);
             run.map(|run| run.summary)
         };
-        replicas.par_iter().map(summary).collect::<Result<Vec<_>, SimError>>()
+        replicas.par_iter().map_init(|| followed.clone(), summary).collect::<Result<Vec<_>, SimError>>()
     });
     summaries.map_err(sim_error)?.iter().map(|summary| to_python(py, summary)).collect()
 }

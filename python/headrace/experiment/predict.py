@@ -24,7 +24,7 @@ from headrace.bench.store.store import now_text
 from headrace.calibration.response import FULL
 from headrace.errors import CouldNotRun
 from headrace.experiment import neighbours, small_pools
-from headrace.experiment.proof import MeasuredResult, PredictedResult
+from headrace.experiment.proof import MeasuredResult, PredictedResult, StoredPredictions
 from headrace.experiment.request import DOC, Configuration
 from headrace.experiment.scale import iops_of
 from headrace.observe.settings import LAB_IO_CPU_US
@@ -204,8 +204,8 @@ def store(
     workload_file: Path,
     calibration_run: str,
     predictions: Mapping[str, tuple[Configuration, PredictedResult]],
-) -> tuple[Path, str, str]:
-    """Writes the predictions and flushes them to disk: (file, its SHA-256, the time in UTC).
+) -> StoredPredictions:
+    """Writes the predictions and flushes them to disk.
 
     `predictions`: configuration and prediction by name. Raises CouldNotRun.
     """
@@ -224,4 +224,4 @@ def store(
     content = (json.dumps(document, indent=2) + "\n").encode()
     path = folder / PREDICTIONS_FILE
     write_whole(path, content)
-    return path, hashlib.sha256(content).hexdigest(), now
+    return StoredPredictions(str(path), hashlib.sha256(content).hexdigest(), now)

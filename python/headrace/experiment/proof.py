@@ -123,12 +123,21 @@ class Step:
 
 
 @dataclass(frozen=True)
+class StoredPredictions:
+    """The file of the predictions, its SHA-256, and the time in UTC at which it was on the disk:
+    before anything but the calibration was run."""
+
+    file: str
+    sha256: str
+    at: str
+
+
+@dataclass(frozen=True)
 class Proof:
     """Configurations predicted and measured. `state`: complete, interrupted or broken.
 
     `source`: the plan or workload; `load`: the stand-in, in words. `data_scale`, `rate_scale`:
-    factors. `predictions_file` and `predictions_sha256`: what was stored at `predicted_at`, before
-    anything but the calibration was run. `notes`: what a reader must know.
+    factors. `predictions`: None before they are stored. `notes`: what a reader must know.
     """
 
     name: str
@@ -148,9 +157,7 @@ class Proof:
     steps: tuple[Step, ...]
     machine: dict
     ended_at: str | None = None
-    predicted_at: str | None = None
-    predictions_file: str | None = None
-    predictions_sha256: str | None = None
+    predictions: StoredPredictions | None = None
     notes: tuple[str, ...] = ()
 
     def judge(self, step: Step) -> str:
@@ -280,7 +287,8 @@ def read(path: str | os.PathLike) -> Proof:
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])
         steps = tuple(_step(item) for item in document["steps"])
-        return Proof(steps=steps, **_fields(document, COMPUTED_OF_PROOF))
+        fields, stored = _fields(document, (*COMPUTED_OF_PROOF, "predictions")), document["predictions"]
+        return Proof(steps=steps, predictions=None if stored is None else StoredPredictions(**stored), **fields)
     except OSError as error:
         raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", DOC, "") from None
     except (ValueError, KeyError, TypeError):

@@ -287,8 +287,8 @@ class _ProofRun:
             )
             predictions[step.configuration.name] = (step.configuration, prediction)
             steps[index] = replace(step, predicted=prediction)
-        path, digest, when = predict.store(self.place, self.place / WORKLOAD_FILE, calibration_run, predictions)
-        self._note(steps=tuple(steps), predictions_file=str(path), predictions_sha256=digest, predicted_at=when)
+        stored = predict.store(self.place, self.place / WORKLOAD_FILE, calibration_run, predictions)
+        self._note(steps=tuple(steps), predictions=stored)
 
     def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:
         self.running = index

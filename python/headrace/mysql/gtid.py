@@ -55,6 +55,8 @@ class GtidSet:
         """Returns the union. If two MariaDB positions end at the same number of different servers,
         this set's writer is taken: see `diverged`."""
         self._check(other)
+        if not other.ranges or other == self:
+            return self
         mine, theirs = dict(self.ranges), dict(other.ranges)
         joined = {key: _merged([*mine.get(key, ()), *theirs.get(key, ())]) for key in mine | theirs}
         writers = dict(self.writers)
@@ -69,6 +71,8 @@ class GtidSet:
         A MariaDB transaction with the same number from another server is another transaction.
         """
         self._check(other)
+        if not self.ranges or other == self:
+            return GtidSet(self.flavor)
         theirs = dict(other.ranges)
         remaining = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
         for key in self.diverged(other):

@@ -296,11 +296,8 @@ def _rows(connection: pymysql.Connection, statement: str) -> list[NamedRow]:
 def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
     """Reads semi-sync by both generations of names: source and replica, master and slave."""
 
-    def of(values: dict[str, str], *names: str) -> str:
-        return next((values[name] for name in names if name in values), "")
-
     def both(values: dict[str, str], new: str, old: str) -> str:
-        return of(values, f"rpl_semi_sync_{new}", f"rpl_semi_sync_{old}")
+        return values.get(f"rpl_semi_sync_{new}") or values.get(f"rpl_semi_sync_{old}", "")
 
     source = {key: f"source_{key}" for key in ("enabled", "timeout", "wait_point", "status", "clients")}
     old = {key: f"master_{key}" for key in source}
@@ -324,7 +321,10 @@ RECEIVE = {"yes": "on", "no": "off"}  # anything else is on its way: Connecting,
 
 def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Channel:
     def of(*names: str) -> Any:
-        return next((row[name] for name in names if row.get(name) is not None), None)
+        for name in names:
+            if (value := row.get(name)) is not None:
+                return value
+        return None
 
     def text(*names: str) -> str:
         return str(of(*names) or "")

@@ -256,10 +256,12 @@ class _SourceRun(TypedDict):
 @dataclass(slots=True)
 class JudgedReplica:
     """A replica with what it came to: by means over steps (`summary`); where that keeps the lag,
-    its `doubt`; and where that does, second by second (`exact`)."""
+    its `doubt`; and where that does, second by second (`exact`). `is_fastest`: with the number of
+    workers that applies fastest, and not only with a number that keeps the lag."""
 
     replica: Replica
     summary: core.ReplicaSummary
+    is_fastest: bool = False
     doubt: ReplicaDoubt | None = None
     exact: core.ReplicaSummary | None = None
 
@@ -301,20 +303,40 @@ class ReplicaJudge(WeighingJudge):
         return [None, *(log_volumes(own, RELAY_GIB) if self.flushes_relay_log else [])]
 
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Says which candidates keep the lag, by means over steps, with the workers that apply
-        fastest."""
+        """Says which candidates keep the lag, by means over steps, with any number of workers."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.judged]
-        replicas = [self._replica(candidate, workers) for candidate in new for workers in self.workers]
-        tried = list(zip(replicas, self.steps.summarize(replicas), strict=True)) if replicas else []
-        for place, candidate in enumerate(new):
-            own = tried[place * len(self.workers) : (place + 1) * len(self.workers)]
-            best = max(own, key=lambda pair: (pair[1]["peak_lag_s"] <= self.lag_s, pair[1]["applier_tps"]))
-            self.judged[candidate] = JudgedReplica(*best)
-        return [self.judged[candidate].summary["peak_lag_s"] <= self.lag_s for candidate in candidates]
+        # The most workers keep it almost everywhere where others do: the search asks no more.
+        self._try(new, self.workers[-1:])
+        self._try_others([candidate for candidate in new if not self._keeps_lag(self.judged[candidate])])
+        return [self._keeps_lag(self.judged[candidate]) for candidate in candidates]
+
+    def _keeps_lag(self, judged: JudgedReplica) -> bool:
+        return judged.summary["peak_lag_s"] <= self.lag_s
+
+    def _try_others(self, candidates: Sequence[Candidate]) -> None:
+        """Tries the numbers of workers that were not tried yet."""
+        waiting = [candidate for candidate in candidates if not self.judged[candidate].is_fastest]
+        self._try(waiting, self.workers[:-1])
+        for candidate in waiting:
+            self.judged[candidate].is_fastest = True
+
+    def _try(self, candidates: Sequence[Candidate], numbers: Sequence[int]) -> None:
+        """Runs candidates with these numbers of workers, and keeps the fastest of those that keep
+        the lag; of equals, that with the fewest."""
+
+        def merit(judged: JudgedReplica) -> tuple[bool, float, int]:
+            return self._keeps_lag(judged), judged.summary["applier_tps"], -(judged.replica.workers or 0)
+
+        tried = [(candidate, self._replica(candidate, workers)) for candidate in candidates for workers in numbers]
+        summaries = self.steps.summarize([replica for _, replica in tried]) if tried else []
+        for (candidate, replica), summary in zip(tried, summaries, strict=True):
+            judged, best = JudgedReplica(replica, summary), self.judged.get(candidate)
+            self.judged[candidate] = judged if best is None else max(best, judged, key=merit)
 
     def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates keep it with the probability required, and in every second."""
         on_average = dict(zip(candidates, self.performs(candidates), strict=True))
+        self._try_others([candidate for candidate, holds in on_average.items() if holds])
         new = [
             judged
             for candidate, holds in on_average.items()

@@ -100,9 +100,10 @@ def setup_lines(proof: Proof) -> list[str]:
         f"Scale: {scale}. An empty cache at the start; {counted}.",
         f"Machine: {processors}, Linux {machine.get('kernel')}.",
     ]
-    if proof.predicted_at:
-        file = f"{proof.predictions_file}, SHA-256 {proof.predictions_sha256}"
-        lines.append(f"Predicted {proof.predicted_at}, before any of them was run: {file}.")
+    if proof.predictions is not None:
+        stored = proof.predictions
+        file = f"{stored.file}, SHA-256 {stored.sha256}"
+        lines.append(f"Predicted {stored.at}, before any of them was run: {file}.")
     return lines
 
 

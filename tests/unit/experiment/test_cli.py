@@ -54,9 +54,7 @@ def test_show_and_its_exit_code(tmp_path, tps, code):
         proof(
             step("a", 100.0, tps),
             folder=str(tmp_path),
-            predicted_at="2026-11-21T00:00:00+00:00",
-            predictions_file="p.json",
-            predictions_sha256="ab" * 32,
+            predictions=proofs.StoredPredictions("p.json", "ab" * 32, "2026-11-21T00:00:00+00:00"),
         )
     )
     result = invoke("--show", str(tmp_path), "--report", str(tmp_path / "page.html"))

@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import polars as pl
@@ -355,14 +356,15 @@ def test_damaged_proofs_are_refused(tmp_path):
 
 def test_predictions_are_stored_with_their_hash(tmp_path):
     (tmp_path / "workload.toml").write_text("x")
-    path, digest, when = predict.store(
+    stored = predict.store(
         tmp_path, tmp_path / "workload.toml", "run-1", {"a": (Configuration("a", "gp3:100", 1.0, 16), PREDICTED)}
     )
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
-    document = json.loads(path.read_text())
+    content = Path(stored.file).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == stored.sha256
+    document = json.loads(content)
     assert (
         document["predictions"]["a"]["tps"] == 100.0
-        and document["made_at"] == when
+        and document["made_at"] == stored.at
         and document["calibrated_on_run"] == "run-1"
     )
 

@@ -27,14 +27,10 @@ MOST_POSITIONAL = 0
 # Values with more than FIELDS fields, and why each is no smaller. No other may be as wide.
 WIDE = {
     "Choice": "a result that users read by the names of its fields",
-    "FleetVolume": "columns of the inventory's Parquet file",
     "LabStatus": "an answer of the lab's protocol, generated",
     "LabVolume": "an answer of the lab's protocol, generated",
-    "LagReading": "columns of the record of a replica's lag",
-    "Manifest": "a sealed file of a backup",
     "Plan": "a result that users read by the names of its fields",
     "PlanSettings": "the options of `headrace plan`, a field each",
-    "Proof": "a file of a proof, and a result that users read",
     "Record": "the file of a server",
     "RunFacts": "what RUN.toml says",
     "RunFile": "the keys of RUN.toml",
@@ -42,7 +38,6 @@ WIDE = {
     "ServiceOutcome": "a result that users read by the names of its fields",
     "Snapshot": "an answer of the lab's protocol, generated",
     "VolumeAnswer": "columns of the Parquet file of a fleet's answers",
-    "VolumeNow": "the cells of a row of `watch`",
     "_DatabaseFile": "the keys of a workload file",
 }
 

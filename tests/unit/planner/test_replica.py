@@ -29,21 +29,21 @@ def database():
 
 
 @pytest.fixture(scope="module")
-def made(database):
+def planned(database):
     return headrace.plan_replica(
         database, replica_lag_s=1.0, compare=SOURCE, arrivals_tps=900.0, instances=["m6i.*"], draws=8
     )
 
 
-def test_the_chosen_one_holds_and_cheaper_ones_do_not(database, made):
-    one = made.chosen
-    assert one is not None and one.peak_lag_s <= 1.0 and one.probability >= 0.8
-    prices = [other.usd_month for other in made.looked_at]
-    assert prices == sorted(prices) and made.looked_at[-1] is one
-    for other in made.looked_at[:-1]:
+def test_the_chosen_one_holds_and_cheaper_ones_do_not(database, planned):
+    chosen = planned.chosen
+    assert chosen is not None and chosen.peak_lag_s <= 1.0 and chosen.probability >= 0.8
+    prices = [other.usd_month for other in planned.looked_at]
+    assert prices == sorted(prices) and planned.looked_at[-1] is chosen
+    for other in planned.looked_at[:-1]:
         assert other.peak_lag_s > 1.0 or other.probability < 0.8
     # The same asked directly.
-    replica = Replica(one.storage, instance=one.instance, cache_gib=one.cache_gib, workers=one.workers)
+    replica = Replica(chosen.storage, instance=chosen.instance, cache_gib=chosen.cache_gib, workers=chosen.workers)
     direct = predict_replica(
         database, "gp3:50:6000", replica, instance="m6i.large", arrivals_tps=900.0, seconds=600, draws=0, seed=None
     )
@@ -61,16 +61,16 @@ def shop():
 
 def test_no_cheaper_storage_of_a_grid_holds(shop):
     """A list of what could be ordered on the instances that were looked at, without the search."""
-    made, chosen, run = shop, shop.chosen, shop.prediction
+    planned, chosen, run = shop, shop.chosen, shop.prediction
     load = SourceLoad(run.workload, run.source, run.rows["source_tps"].to_list()).in_steps(STEPS)
-    gib = made.needed_gib
+    gib = planned.needed_gib
     storages = [f"gp2:{gib * times}" for times in (1, 2, 3, 5, 8)]
     storages += [f"gp3:{max(gib, iops // 500)}:{iops}" for iops in range(3_000, 16_001, 1_000)]
     storages += [
         f"{kind}:{max(gib, iops // 50)}:{iops}" for kind in ("io1", "io2") for iops in range(500, 8_001, 1_500)
     ]
-    prices = PriceList(made.region, made.as_of)
-    hosts = {choice.instance: choice.cache_gib for choice in made.looked_at}
+    prices = PriceList(planned.region, planned.as_of)
+    hosts = {choice.instance: choice.cache_gib for choice in planned.looked_at}
     cheaper = [
         Replica(storage, instance=name, cache_gib=cache_gib, workers=workers, start_balance_percent=0.0)
         for name, cache_gib in hosts.items()
@@ -81,15 +81,15 @@ def test_no_cheaper_storage_of_a_grid_holds(shop):
     ]
     assert len(cheaper) > 20
     summaries = load.summarize(cheaper)
-    holding = [place for place, summary in enumerate(summaries) if summary["peak_lag_s"] <= made.lag_s]
+    holding = [place for place, summary in enumerate(summaries) if summary["peak_lag_s"] <= planned.lag_s]
     doubts = load.draw([cheaper[place] for place in holding], [summaries[place] for place in holding], 4)
     for doubt in doubts:
         drawn = doubt["drawn"]
-        assert drawn is not None and sum(lag <= made.lag_s for lag in drawn["peak_lag_s"]) / 4 < made.probability
+        assert drawn is not None and sum(lag <= planned.lag_s for lag in drawn["peak_lag_s"]) / 4 < planned.probability
 
 
 def test_a_durable_relay_log_may_get_its_own_volume(database):
-    made = headrace.plan_replica(
+    planned = headrace.plan_replica(
         database,
         replica_lag_s=1.0,
         compare=SOURCE,
@@ -98,16 +98,20 @@ def test_a_durable_relay_log_may_get_its_own_volume(database):
         instances=["m6i.large"],
         draws=4,
     )
-    assert {one.relay_storage for one in made.looked_at} >= {None}
-    assert made.chosen is not None
+    assert {choice.relay_storage for choice in planned.looked_at} >= {None}
+    assert planned.chosen is not None
 
 
 def test_hosts_of_ones_own_have_their_caches_and_prices(database):
     with core_errors():
-        instance = next(one for one in core.instances(core.newest_date()) if one["instance_type"] == "m6i.large")
+        instance = next(
+            instance for instance in core.instances(core.newest_date()) if instance["instance_type"] == "m6i.large"
+        )
     hosts = [Host(instance, 10.0, 2.0), Host(instance, 90.0, 3.0)]
-    made = headrace.plan_replica(database, replica_lag_s=1.0, compare=SOURCE, hosts=hosts, arrivals_tps=60.0, draws=2)
-    assert made.chosen is not None and made.chosen.cache_gib == 2.0 and 10.0 < made.chosen.usd_month < 20.0
+    planned = headrace.plan_replica(
+        database, replica_lag_s=1.0, compare=SOURCE, hosts=hosts, arrivals_tps=60.0, draws=2
+    )
+    assert planned.chosen is not None and planned.chosen.cache_gib == 2.0 and 10.0 < planned.chosen.usd_month < 20.0
 
 
 # Plans that are followed for a day. `make soak` gives 50.
@@ -122,15 +126,15 @@ def random_question(chance: random.Random) -> tuple[headrace.TransactionWorkload
     """A database with its clients or arrivals, where it runs, and the lag that is allowed."""
     cache = chance.choice((1.0, 4.0, 12.0, 24.0))
     if chance.random() < 0.5:
-        made = headrace.sysbench_tpcc(
+        workload = headrace.sysbench_tpcc(
             warehouses=chance.choice((20, 100, 500, 1500)), cache_gib=cache, threads=chance.choice((8, 16, 48))
         )
     else:
         script = chance.choice(("oltp_write_only", "oltp_read_write", "oltp_update_index", "oltp_insert"))
-        made = headrace.sysbench_oltp(
+        workload = headrace.sysbench_oltp(
             script=script, tables=8, table_size=chance.choice((500_000, 5_000_000)), cache_gib=cache, threads=16
         )
-    size = math.ceil((made.size_gib or 1.0) * 2) + 10
+    size = math.ceil((workload.size_gib or 1.0) * 2) + 10
     volume = chance.choice((f"gp2:{size}", f"gp3:{size}:{chance.choice((3000, 4500, 6000))}", f"io2:{size}:4000"))
     family = chance.choice(SOURCES)
     question = {
@@ -141,7 +145,7 @@ def random_question(chance: random.Random) -> tuple[headrace.TransactionWorkload
         "arrivals_tps": chance.choice((None, 50.0, 200.0, 600.0, 1500.0)),
         "draws": 8,
     }
-    return made, question
+    return workload, question
 
 
 def first_plan(chance: random.Random, seed: str) -> tuple[headrace.TransactionWorkload, dict, headrace.ReplicaPlan]:
@@ -150,14 +154,14 @@ def first_plan(chance: random.Random, seed: str) -> tuple[headrace.TransactionWo
         workload, question = random_question(chance)
         print(f"seed {seed}: {workload.name}, {question}")
         try:
-            made = headrace.plan_replica(workload, **question)
+            planned = headrace.plan_replica(workload, **question)
         except headrace.InputError as error:
             # A cache that the source's instance has no room for, a volume too small for its IOPS.
             print(error)
             continue
-        print(made.in_short())
-        if made.chosen is not None:
-            return workload, question, made
+        print(planned.in_short())
+        if planned.chosen is not None:
+            return workload, question, planned
     raise AssertionError(f"seed {seed}: none of 20 questions has an answer")
 
 
@@ -166,18 +170,18 @@ def test_a_planned_replica_keeps_up_for_a_day(number):
     """What `headrace predict --replica ... --seconds 86400` says of the recommended one: bursts of
     volumes and instances are spent long before the day ends."""
     chance = random.Random(f"{SEED}/{number}")
-    workload, question, made = first_plan(chance, f"{SEED}/{number}")
-    one = made.chosen
+    workload, question, planned = first_plan(chance, f"{SEED}/{number}")
+    choice = planned.chosen
     place = parse_placement(question["compare"])
     replica = Replica(
-        one.storage,
-        relay_storage=one.relay_storage,
-        instance=one.instance,
-        cache_gib=one.cache_gib,
-        workers=one.workers,
+        choice.storage,
+        relay_storage=choice.relay_storage,
+        instance=choice.instance,
+        cache_gib=choice.cache_gib,
+        workers=choice.workers,
         version=question["replica_version"],
     )
-    found = predict_replica(
+    run = predict_replica(
         workload,
         place.data.text,
         replica,
@@ -187,11 +191,11 @@ def test_a_planned_replica_keeps_up_for_a_day(number):
         drain_s=0,
         draws=0,
     )
-    assert found.summary["peak_lag_s"] <= question["replica_lag_s"]
-    assert found.summary["without_bursts"]["onset_s"] is None or question["replica_lag_s"] > 1.0
+    assert run.summary["peak_lag_s"] <= question["replica_lag_s"]
+    assert run.summary["without_bursts"]["onset_s"] is None or question["replica_lag_s"] > 1.0
     # And the data, the logs and the free quarter fit on its volume.
-    usable = Storage.parse(one.storage).usable_gib
-    assert usable >= made.needed_gib >= (made.data_gib + made.logged.gib) / 0.75 - 1
+    usable = Storage.parse(choice.storage).usable_gib
+    assert usable >= planned.needed_gib >= (planned.data_gib + planned.logged.gib) / 0.75 - 1
 
 
 def test_bursts_of_an_instance_buy_no_replica(shop):
@@ -211,8 +215,8 @@ def test_hours_free_space_and_logs_are_those_asked_for(database):
     assert (day.hours, short.hours) == (24.0, 0.5)
     assert day.prediction.rows.height == 86_400 and short.prediction.rows.height == 1_800
     # ceil of the shares: within a GiB.
-    for made, free in ((day, 0.25), (short, 0.5)):
-        assert abs(made.needed_gib - (made.data_gib + made.logged.gib) / (1 - free)) <= 1
+    for planned, free in ((day, 0.25), (short, 0.5)):
+        assert abs(planned.needed_gib - (planned.data_gib + planned.logged.gib) / (1 - free)) <= 1
     assert short.logged.binlog_gib >= 2 * day.logged.binlog_gib > 0
     with pytest.raises(headrace.InputError, match="hours"):
         headrace.plan_replica(database, **question, hours=0.0)
@@ -232,7 +236,7 @@ def test_a_known_source_gives_its_version_and_a_binary_log(database):
 
 
 def test_what_nothing_can_keep_up_with_has_no_answer(database):
-    made = headrace.plan_replica(
+    planned = headrace.plan_replica(
         database,
         replica_lag_s=0.5,
         compare="gp3:50:16000",
@@ -242,7 +246,7 @@ def test_what_nothing_can_keep_up_with_has_no_answer(database):
         arrivals_tps=5_000.0,
         draws=2,
     )
-    assert made.chosen is None and made.prediction is None and len(made.looked_at) > 3
+    assert planned.chosen is None and planned.prediction is None and len(planned.looked_at) > 3
 
 
 def test_bad_questions_are_refused(database):

@@ -375,7 +375,7 @@ def _print_backups(entries: list[Backup], output: Output) -> None:
 
 def _csv(backup: Backup, now: float) -> dict[str, object]:
     manifest = backup.manifest
-    plain = {name: getattr(manifest, name) for name in CSV if hasattr(manifest, name)}
+    plain = {name: getattr(part, name) for part in (manifest, manifest.packing) for name in CSV if hasattr(part, name)}
     proof = backup.proof if backup.proved else None
     return plain | {
         "databases": " ".join(manifest.databases),

@@ -271,7 +271,9 @@ def lag(
     rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:
         cells = [_lag_cells(reading) for reading in last]
-        print_answer(rows, output, record.frame().to_dicts(), LAG_CSV, lambda: (table(LAG_COLUMNS, cells),))
+        print_answer(
+            rows, output, record.frame().to_dicts(), tuple(lag_record.SCHEMA), lambda: (table(LAG_COLUMNS, cells),)
+        )
     elif output == "json":
         print_json(record.frame().to_dicts())
     for who, problem in problems.items():
@@ -299,10 +301,6 @@ LAG_COLUMNS = (
     "applied/s",
     "state",
 )
-LAG_CSV = (
-    "t_s", "at_unix", "replica", "channel", "lag_s", "exact", "gtid_s", "heartbeat_s", "server_s", "commit_s", "estimate_s", "backlog", "unapplied",
-    "applied_tps", "source_tps", "cpu_cores", "read_iops", "write_iops", "read_ms", "write_ms", "balance_percent", "problem",
-)  # fmt: skip
 
 
 def _lag_cells(reading: LagReading) -> list[object]:
@@ -311,17 +309,15 @@ def _lag_cells(reading: LagReading) -> list[object]:
 
     state = "ok" if not reading.problem else f"receive {reading.receive}, apply {reading.apply}"
     replica = reading.replica + (f" ({reading.channel})" if reading.channel else "")
-    clocks = [
-        seconds(reading.heartbeat_s),
-        "-" if reading.server_s is None else reading.server_s,
-        seconds(reading.commit_s),
-    ]
-    clocks.append(seconds(reading.estimate_s))
+    clocks = reading.clocks
+    server_s = "-" if clocks.server_s is None else clocks.server_s
+    ages = [seconds(clocks.gtid_s), seconds(clocks.heartbeat_s), server_s, seconds(clocks.commit_s)]
     sign = "" if reading.exact else ">= " if reading.at_least else "~ "
     counts = [
         "-" if value is None else f"{value:,.0f}" for value in (reading.backlog, reading.unapplied, reading.applied_tps)
     ]
-    return [replica, reading.source, seconds(reading.lag_s, sign), seconds(reading.gtid_s), *clocks, *counts, state]
+    lag = seconds(reading.lag_s, sign)
+    return [replica, reading.source, lag, *ages, seconds(clocks.estimate_s), *counts, state]
 
 
 def _lines(name: str | None) -> Callable[[list[LagReading]], None]:

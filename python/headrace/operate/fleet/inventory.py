@@ -84,15 +84,14 @@ class FleetVolume(msgspec.Struct, frozen=True):
 
     `iops`, `mib_s`: as AWS states them; of gp2 `iops` is the baseline, not the burst; None where
     AWS states none. `account`: of the instance it is attached to, or as given with the file, or "".
-    `instance_id`, `instance_type`: of its one attachment; "" when there is none, more than one, or
-    the instance is not in the inventory. `modifications`: all that are known, oldest first.
+    `instance_type`: of its one attachment; "" when there is none, more than one, or the instance is
+    not in the inventory. `modifications`: all that are known, oldest first.
     `array`: INSTANCE/NAME of the array it is a member of, or "". `managed_by`: the AWS service that
     owns it, or "". `remarks`: what is strange about it, in words; a volume with remarks may get no
     advice.
     """
 
     id: str
-    region: str
     zone: str
     account: str
     name: str
@@ -103,7 +102,6 @@ class FleetVolume(msgspec.Struct, frozen=True):
     state: str
     multi_attach: bool
     attachments: tuple[VolumeAttachment, ...]
-    instance_id: str
     instance_type: str
     root: bool
     created: datetime | None
@@ -113,6 +111,16 @@ class FleetVolume(msgspec.Struct, frozen=True):
     modifications: tuple[KnownModification, ...]
     managed_by: str
     remarks: tuple[str, ...]
+
+    @property
+    def region(self) -> str:
+        """The region of its zone, "" for a zone whose form is of none."""
+        return region_of_zone(self.zone)
+
+    @property
+    def instance_id(self) -> str:
+        """The instance of its one attachment; "" when there is none, or more than one."""
+        return self.attachments[0].instance_id if len(self.attachments) == 1 else ""
 
     @property
     def notation(self) -> str:
@@ -444,7 +452,6 @@ class _Reader:
         owners = {owner.account for at in attachments if (owner := instances.get(at.instance_id))}
         volume = FleetVolume(
             id=described.volume_id,
-            region=region_of_zone(described.availability_zone),
             zone=described.availability_zone,
             account=owners.pop() if len(owners) == 1 else self.account,
             name=tags.get("Name", ""),
@@ -455,7 +462,6 @@ class _Reader:
             state=described.state,
             multi_attach=described.multi_attach_enabled,
             attachments=attachments,
-            instance_id=only.instance_id if only else "",
             instance_type=instance.type if instance else "",
             root=bool(only and instance and only.device == instance.root_device),
             created=_time(described.create_time),

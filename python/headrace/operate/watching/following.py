@@ -13,7 +13,7 @@ from headrace.observe.evidence.limits import HoldingLimits
 from headrace.observe.evidence.model import Row, SeenVolume, SourceFacts, Tick
 from headrace.observe.live.nvme import NvmePage
 from headrace.operate.watching.judging import Judge
-from headrace.operate.watching.moment import InstanceNow, Moment, ReplicaNow, ServerNow, VolumeNow
+from headrace.operate.watching.moment import InstanceNow, IoNow, Moment, ReplicaNow, ServerNow, VolumeNow
 
 # Columns of a tick with the balances of an instance, by what they are counted in.
 INSTANCE = {"ios": "instance_io_balance_percent", "bytes": "instance_byte_balance_percent"}
@@ -97,15 +97,9 @@ class TickFollower:
             volume.name,
             spec=volume.storage,
             device=volume.device,
-            read_iops=row.get("read_iops"),
-            write_iops=row.get("write_iops"),
-            read_mib_s=row.get("read_mib_s"),
-            write_mib_s=row.get("write_mib_s"),
+            reads=_io_of(row, "read"),
+            writes=_io_of(row, "write"),
             queue=row.get("queue"),
-            read_p50_ms=_first(row, "read_p50_ms", "read_ms"),
-            read_p99_ms=row.get("read_p99_ms"),
-            write_p50_ms=_first(row, "write_p50_ms", "write_ms"),
-            write_p99_ms=row.get("write_p99_ms"),
             exceeded={limit: share for limit, column in OVER.items() if (share := row.get(column)) is not None},
             used=_used(row, limits, balance),
             limits=_limits(limits),
@@ -264,8 +258,11 @@ def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict
     return used
 
 
-def _first(row: Row, *names: str) -> float | None:
-    return next((value for name in names if (value := row.get(name)) is not None), None)
+def _io_of(row: Row, kind: str) -> IoNow:
+    """Returns the figures of `read` or `write`; the median is the mean where no other is known."""
+    median, mean = (row.get(f"{kind}_{name}") for name in ("p50_ms", "ms"))
+    figures = (row.get(f"{kind}_{name}") for name in ("iops", "mib_s"))
+    return IoNow(*figures, mean if median is None else median, row.get(f"{kind}_p99_ms"))
 
 
 def _share(percent: float | None) -> float | None:

@@ -21,8 +21,19 @@ CREDITS = ("volume", "ios", "bytes")
 
 
 @dataclass(frozen=True)
+class IoNow:
+    """Reads or writes of a volume over the last interval: I/Os a second, MiB/s, and percentiles of
+    their latency, ms."""
+
+    iops: float | None = None
+    mib_s: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True)
 class VolumeNow:
-    """A volume; rates and latencies are those of the last interval.
+    """A volume; its queue is that of the last interval, as `reads` and `writes` are.
 
     `exceeded`: share of the time, 0-1, in which requests waited for each of the four limits (names
     of `caps.COUNTED`). `used`: rate over limit, of those that are known. `limits`: I/Os or bytes a
@@ -34,15 +45,9 @@ class VolumeNow:
     name: str | None = None
     spec: str | None = None
     device: str | None = None
-    read_iops: float | None = None
-    write_iops: float | None = None
-    read_mib_s: float | None = None
-    write_mib_s: float | None = None
+    reads: IoNow = IoNow()
+    writes: IoNow = IoNow()
     queue: float | None = None
-    read_p50_ms: float | None = None
-    read_p99_ms: float | None = None
-    write_p50_ms: float | None = None
-    write_p99_ms: float | None = None
     exceeded: Mapping[str, float] = field(default_factory=dict)
     used: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -60,12 +65,12 @@ class VolumeNow:
     @property
     def iops(self) -> float | None:
         """Reads and writes together, I/Os a second."""
-        return _sum(self.read_iops, self.write_iops)
+        return _sum(self.reads.iops, self.writes.iops)
 
     @property
     def mib_s(self) -> float | None:
         """Reads and writes together, MiB/s."""
-        return _sum(self.read_mib_s, self.write_mib_s)
+        return _sum(self.reads.mib_s, self.writes.mib_s)
 
     @property
     def io_kib(self) -> float | None:
@@ -188,10 +193,14 @@ class Moment:
 
 
 def _volume_document(volume: VolumeNow) -> dict[str, object]:
-    """Returns a volume as JSON has it: without the page, with its head-room."""
+    """Returns a volume as JSON has it: without the page, with its head-room, and with figures of
+    reads and writes by names of their own."""
     document = _with_left(asdict(replace(volume, page=None)))
     document |= {"left": empty_document(volume.time_to_empty), "headroom": volume.headroom}
-    del document["page"]
+    for kind, figures in (("read", volume.reads), ("write", volume.writes)):
+        document |= {f"{kind}_{name}": figure for name, figure in asdict(figures).items()}
+    for name in ("page", "reads", "writes"):
+        del document[name]
     return document
 
 

@@ -164,15 +164,15 @@ def _rates_line(volume: VolumeNow, before: VolumeNow | None, columns: Columns) -
 
 RATE_CELLS: tuple[tuple[Callable[[VolumeNow], float | None], int], ...] = (
     (lambda volume: volume.iops, 0),
-    (lambda volume: volume.read_iops, 0),
-    (lambda volume: volume.write_iops, 0),
+    (lambda volume: volume.reads.iops, 0),
+    (lambda volume: volume.writes.iops, 0),
     (lambda volume: volume.mib_s, 1),
     (lambda volume: volume.io_kib, 0),
     (lambda volume: volume.queue, 1),
-    (lambda volume: volume.read_p50_ms, 2),
-    (lambda volume: volume.read_p99_ms, 2),
-    (lambda volume: volume.write_p50_ms, 2),
-    (lambda volume: volume.write_p99_ms, 2),
+    (lambda volume: volume.reads.p50_ms, 2),
+    (lambda volume: volume.reads.p99_ms, 2),
+    (lambda volume: volume.writes.p50_ms, 2),
+    (lambda volume: volume.writes.p99_ms, 2),
 )
 
 

@@ -26,7 +26,7 @@ from headrace.lab import Lab
 from headrace.lab.waiting import wait_stored
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import unfinished
-from headrace.servers.backup.manifest import Manifest, Part, folder_of, write_manifest
+from headrace.servers.backup.manifest import Manifest, Packing, Part, folder_of, write_manifest
 from headrace.servers.backup.restore import parts_of
 from headrace.servers.backup.settings import read_settings
 from headrace.servers.backup.targets.folder import FolderTarget
@@ -147,9 +147,7 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
         began_unix=began,
         ended_unix=time.time(),
         position=copied.position,
-        form=method.form,
-        packed="none" if copied.snapshots else stream.pack,
-        encrypted=request.key is not None,
+        packing=Packing(method.form, "none" if copied.snapshots else stream.pack, request.key is not None),
         data_bytes=copied.data_bytes,
         parts=tuple(stream.parts),
         only=request.only,
@@ -179,8 +177,9 @@ def _find_previous(
     elif request.method == "snapshot" and lab is not None:
         candidates = unfinished.stored_snapshots(target, source, lab, request.key)
     for candidate in candidates:
-        alike = candidate.method == request.method and request.pack in (None, candidate.packed)
-        alike = alike and candidate.encrypted == (request.key is not None) and candidate.only == request.only
+        packing = candidate.packing
+        alike = candidate.method == request.method and request.pack in (None, packing.packed)
+        alike = alike and packing.encrypted == (request.key is not None) and candidate.only == request.only
         young = time.time() - candidate.began_unix < unfinished.SWEEP_S
         if alike and young and not target.exists(f"{folder_of(candidate.id)}/{documents.MANIFEST}"):
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(candidate.began_unix))

@@ -45,9 +45,18 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Packing:
+    """The way in which the parts of a backup are read. `form`: mbstream, tar, sql or snapshot;
+    `packed`: zstd or none; `encrypted`: with the key of the backup."""
+
+    form: str
+    packed: str
+    encrypted: bool
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """A backup. `form`: how the parts are read (mbstream, tar, sql, snapshot), `packed`: zstd or
-    none. `source_id`: the source's UUID (MySQL) or `server_id` (MariaDB). Times: s, Unix.
+    """A backup. `source_id`: the source's UUID (MySQL) or `server_id` (MariaDB). Times: s, Unix.
     `databases`: the users' databases in it, `tables`: the number of their tables when it began.
     `only`: the databases that were asked for, if it is a part. `settings`: those of the source."""
 
@@ -61,9 +70,7 @@ class Manifest:
     began_unix: float
     ended_unix: float
     position: BinlogPosition
-    form: str
-    packed: str
-    encrypted: bool
+    packing: Packing
     data_bytes: int
     parts: tuple[Part, ...]
     databases: tuple[str, ...] = ()
@@ -228,7 +235,7 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
         hint = "Use the Headrace that wrote it, or a newer one."
         raise InputError(f"{target.label}/{name}", f"is of another format than {FORMAT}", DOC, hint)
     try:
-        content["position"] = BinlogPosition(**content["position"])
+        content["position"], content["packing"] = BinlogPosition(**content["position"]), Packing(**content["packing"])
         content["parts"] = tuple(Part(**part) for part in content["parts"])
         content["databases"], content["only"] = tuple(content["databases"]), tuple(content["only"])
         manifest = Manifest(**{attribute.name: content[attribute.name] for attribute in fields(Manifest)})

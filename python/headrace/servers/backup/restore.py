@@ -326,7 +326,8 @@ def _restore_copy(
         "unpaced": request.unpaced,
         "progress": progress,
     }
-    back = cipher(key if manifest.encrypted else None, back=True) + unpacker(manifest.packed)
+    packing = manifest.packing
+    back = cipher(key if packing.encrypted else None, back=True) + unpacker(packing.packed)
     meter = _Meter(progress, manifest.stored_bytes)
     if manifest.method == "snapshot":
         return running_servers.up(lab, **{**new, **seeds(manifest, request)})
@@ -337,7 +338,7 @@ def _restore_copy(
     seed = work / "seed"
     (seed / "data").mkdir(parents=True)
     (seed / "log").mkdir()
-    method = BY_FORM[manifest.form]
+    method = BY_FORM[packing.form]
     copy = CopyReader(target, manifest, meter)
     try:
         with Flow([*back, method.unpack(seed / "data")]) as flow:

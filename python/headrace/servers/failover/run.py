@@ -109,10 +109,14 @@ class ChangeRun:
         return self.seen[name].state or self.hands.state_of(self.hosts[name])
 
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
-        """Notes settings for later starts before the server is changed. They are stored after the
-        stage, when no client waits; or by the run that resumes this one, which sees the change made
-        and does not make it again."""
-        self.log(SettingsPostponed(host.name, settings))
+        """Stores settings for later starts before the server is changed: a run that sees the change
+        made does not make it again. While clients wait for a new source they are noted alone, and
+        stored after the stage, or by the run that resumes this one; promotions repeat those
+        changes."""
+        if self.progress.is_settled("clients"):
+            host.remember(**settings)
+        else:
+            self.log(SettingsPostponed(host.name, settings))
 
     # --- the stages -------------------------------------------------------------------------------
 
@@ -149,7 +153,7 @@ class ChangeRun:
                 raise
             finally:
                 self.finish_stage()
-            self._store_postponed()
+            self.store_postponed()
         rule = f"is not done after {MOST_STAGES} looks"
         raise CouldNotRun(self.progress.source, rule, GUIDE, "See the journal, and try again.")
 
@@ -282,7 +286,7 @@ class ChangeRun:
             self.closing.close()
             self.closing = None
 
-    def _store_postponed(self) -> None:
+    def store_postponed(self) -> None:
         """Stores the settings of a stage that was carried out, also of one that was cut off and is
         seen to be done."""
         progress = self.journal.history.progress
@@ -320,8 +324,11 @@ class ChangeRun:
         progress = self.progress
         for name in sorted(progress.prepared.roles):
             # A replica with this role would wait for acknowledgements of what it applies.
-            with contextlib.suppress(Exception), self.hands.on(self.hosts[name]) as connection:
-                run(connection, dialect_of(connection).semi_sync("source", False))
+            try:
+                with self.hands.on(self.hosts[name]) as connection:
+                    run(connection, dialect_of(connection).semi_sync("source", False))
+            except Exception as error:
+                self.say(f"{name} keeps the source's role of semi-sync until the next change: {error}")
         if progress.pause.closed and not self._reopen_source(progress):
             return
         source = self.hosts[progress.source]
@@ -350,7 +357,7 @@ class ChangeRun:
         return still
 
     def _finish(self, began_s: float) -> Outcome:
-        self._store_postponed()
+        self.store_postponed()
         progress, last = self.progress, self.plan
         self.observer.fenced.discard(progress.source)
         # A server that had taken over before this change began was elected by nobody here.

@@ -19,6 +19,7 @@ from headrace.operate.watching.judging import Judge
 from headrace.operate.watching.loop import Feed, Watching
 from headrace.operate.watching.moment import (
     InstanceNow,
+    IoNow,
     LiveVerdict,
     Moment,
     ReplicaNow,
@@ -39,10 +40,7 @@ def random_moment(draw: random.Random, t_unix: float = 1_000_000.0) -> Moment:
     volumes = []
     for number in range(draw.randrange(0, 12)):
         left = draw.choice([None, CreditsLeft(draw.choice([0.0, 59.0, 1e9, math.inf]), None, None, 1.0, 1.0)])
-        rates = {
-            name: some(draw, draw.random() * 100)
-            for name in ("read_iops", "write_iops", "read_mib_s", "write_mib_s", "queue", "read_p50_ms", "read_p99_ms")
-        }
+        rates = [some(draw, draw.random() * 100) for _ in range(7)]
         volumes.append(
             VolumeNow(
                 f"vol-{number}",
@@ -53,7 +51,9 @@ def random_moment(draw: random.Random, t_unix: float = 1_000_000.0) -> Moment:
                 balance=draw.choice([None, 0.0, 0.5, 1.0]),
                 time_to_empty=left,
                 gone=draw.choice([None, None, None, "is detached"]),
-                **rates,
+                reads=IoNow(*rates[:4]),
+                writes=IoNow(*rates[4:6]),
+                queue=rates[6],
             )
         )
     server = draw.choice(
@@ -102,7 +102,7 @@ def test_a_small_terminal_is_told_so(width, height):
 
 def test_eight_volumes_and_a_server_fit_80_by_24():
     volumes = tuple(
-        VolumeNow(f"v{n}", f"v{n}", "gp3:10", read_iops=float(n), exceeded=dict.fromkeys(caps.COUNTED, 0.0))
+        VolumeNow(f"v{n}", f"v{n}", "gp3:10", reads=IoNow(float(n)), exceeded=dict.fromkeys(caps.COUNTED, 0.0))
         for n in range(8)
     )
     server = ServerNow("m", "mariadb 10.11.19", tps=321.0, checkpoint_age=0.2, dirty=0.1, io_wait=0.5)
@@ -142,7 +142,7 @@ def test_keys_go_back_freeze_and_subtract(tmp_path):
     watching = Watching(tmp_path)
     assert watching.press("d") and "Waiting" in as_text(watching.lines(80, 24))
     for second in range(1_000):
-        volume = VolumeNow("db", "db", read_iops=float(second))
+        volume = VolumeNow("db", "db", reads=IoNow(float(second)))
         watching.add(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,)))
 
     def iops() -> str:
@@ -161,7 +161,7 @@ def test_keys_go_back_freeze_and_subtract(tmp_path):
         watching.press("down")
     assert iops() == "999"
     watching.press(" ")
-    watching.add(Moment("t", 1_000.0, 1.0, (Judge.UNKNOWN,), (VolumeNow("db", "db", read_iops=7.0),)))
+    watching.add(Moment("t", 1_000.0, 1.0, (Judge.UNKNOWN,), (VolumeNow("db", "db", reads=IoNow(7.0)),)))
     assert iops() == "999" and "frozen" in as_text(watching.lines(100, 30))
     watching.press(" ")
     assert iops() == "7"
@@ -338,5 +338,5 @@ def test_row_locks_acquit_storage():
 
 
 def test_without_exceeded_times_it_cannot_tell():
-    moment = Moment("t", 0.0, 1.0, (Judge.UNKNOWN,), (VolumeNow("db", read_iops=5.0),))
+    moment = Moment("t", 0.0, 1.0, (Judge.UNKNOWN,), (VolumeNow("db", reads=IoNow(5.0)),))
     assert Judge().see(moment)[0].word == "cannot tell"

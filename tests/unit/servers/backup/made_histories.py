@@ -12,7 +12,7 @@ from headrace.mysql import binary_events as kinds
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Manifest
+from headrace.servers.backup.manifest import Manifest, Packing
 from headrace.servers.backup.targets.target import BackupTarget
 from headrace.servers.copies.position import BinlogPosition
 
@@ -109,7 +109,7 @@ def base_of(source: str, source_id: str, flavor: str, gtid: str) -> Manifest:
     position = BinlogPosition(gtid, "binlog.000001", 4)
     return Manifest(
         f"20261122T000000Z-{source}-00aa", "physical", flavor, "9.7.4", "InnoDB", source, source_id, 1.0, 2.0,
-        position, "tar", "none", False, 1, (),
+        position, Packing("tar", "none", False), 1, (),
     )  # fmt: skip
 
 

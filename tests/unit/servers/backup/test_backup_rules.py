@@ -19,7 +19,7 @@ from headrace.servers.backup import restore
 from headrace.servers.backup.forecast import volume_seconds
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Backup, Manifest, RestoreProof, opened, sealed
+from headrace.servers.backup.manifest import Backup, Manifest, Packing, RestoreProof, opened, sealed
 from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, next_rate
 from headrace.servers.backup.retention import guarded, plan
 from headrace.servers.backup.targets.folder import FolderTarget
@@ -248,8 +248,8 @@ def made(number: int, source: str, age_days: float, proved: bool | None, now: fl
     at = now - age_days * 86_400
     backup = f"20261122T{number:06d}Z-{source}-00aa"
     found = Manifest(
-        backup, "physical", "mysql", "9.7.4", "InnoDB", source, source, at, at, BinlogPosition("", "", 0), "tar", "none",
-        False, 1, (),
+        backup, "physical", "mysql", "9.7.4", "InnoDB", source, source, at, at, BinlogPosition("", "", 0),
+        Packing("tar", "none", False), 1, (),
     )  # fmt: skip
     proof = None if proved is None else RestoreProof(at, 1.0, "", 1, "", "", proved)
     return Backup(found, proof)

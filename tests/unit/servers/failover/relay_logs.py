@@ -80,14 +80,14 @@ class Cluster:
         self.fenced_s: float | None = None
         self.proof: AckProof | None = None
         self.numbers = 0
-        for one in self.servers[1:]:
-            one.follows = 0
-            self.start_threads(one)
+        for server in self.servers[1:]:
+            server.follows = 0
+            self.start_threads(server)
 
     # --- what goes on -----------------------------------------------------------------------------
 
-    def linked(self, one: int, other: int) -> bool:
-        return (min(one, other), max(one, other)) not in self.cut
+    def linked(self, near: int, other: int) -> bool:
+        return (min(near, other), max(near, other)) not in self.cut
 
     def write(self) -> Transaction | None:
         """A client of the old source commits; it is answered at once or when replicas have it."""
@@ -95,39 +95,39 @@ class Cluster:
         if not source.up or source.read_only:
             return None
         self.numbers += 1
-        made = (0, self.numbers)
-        source.binlog.append(made)
-        self.waiting.append((made, self.now))
+        transaction = (0, self.numbers)
+        source.binlog.append(transaction)
+        self.waiting.append((transaction, self.now))
         self.settle()
-        return made
+        return transaction
 
     def receive(self, index: int) -> None:
         """The next transaction that the replica has not, into its relay log; then it acknowledges."""
-        one = self.servers[index]
-        if not (one.up and one.receiver and one.follows is not None):
+        replica = self.servers[index]
+        if not (replica.up and replica.receiver and replica.follows is not None):
             return
-        above = self.servers[one.follows]
-        if not (above.up and self.linked(index, one.follows)):
+        above = self.servers[replica.follows]
+        if not (above.up and self.linked(index, replica.follows)):
             return
-        known = one.knows()
-        for made in above.binlog:
-            if made not in known:
-                one.relay.append(made)
+        present = replica.knows()
+        for transaction in above.binlog:
+            if transaction not in present:
+                replica.relay.append(transaction)
                 break
-        if one.sync_relay_log == 1:
-            one.safe = len(one.relay)
-        if one.follows == 0 and one.acks:
+        if replica.sync_relay_log == 1:
+            replica.safe = len(replica.relay)
+        if replica.follows == 0 and replica.acks:
             # Acknowledged is the position up to which it has everything.
-            self.acked(one)
+            self.acked(replica)
 
-    def acked(self, one: Model) -> None:
-        known = one.knows()
+    def acked(self, replica: Model) -> None:
+        present = replica.knows()
         position = 0
-        for made in self.source.binlog:
-            if made not in known:
+        for transaction in self.source.binlog:
+            if transaction not in present:
                 break
             position += 1
-        self.source.has_acked[one.index] = position
+        self.source.has_acked[replica.index] = position
         self.settle()
 
     def settle(self) -> None:
@@ -142,16 +142,16 @@ class Cluster:
                     break
                 self.acknowledged.append((self.waiting.pop(0)[0], self.now))
         else:
-            self.acknowledged += [(made, self.now) for made, _ in self.waiting]
+            self.acknowledged += [(transaction, self.now) for transaction, _ in self.waiting]
             self.waiting = []
             caught_up = sum(reached >= len(source.binlog) for reached in source.has_acked.values())
             source.status = source.source_role and caught_up >= self.count
 
     def apply(self, index: int) -> None:
-        one = self.servers[index]
-        if one.up and one.applier and one.relay and not one.delayed and not one.apply_error:
-            one.binlog.append(one.relay.pop(0))
-            one.safe = max(0, one.safe - 1)
+        server = self.servers[index]
+        if server.up and server.applier and server.relay and not server.delayed and not server.apply_error:
+            server.binlog.append(server.relay.pop(0))
+            server.safe = max(0, server.safe - 1)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -166,32 +166,32 @@ class Cluster:
         self.threads += 1
         return self.threads
 
-    def start_threads(self, one: Model, receive: bool = True, apply: bool = True) -> None:
-        if one.flavor == "mariadb" and not one.receiver and not one.applier:
-            one.relay, one.safe = [], 0  # MDEV-4698
-        if receive and not one.receiver:
-            one.receiver = self.thread()
-        if apply and not one.applier and not one.apply_error:
-            one.applier = self.thread()
+    def start_threads(self, server: Model, receive: bool = True, apply: bool = True) -> None:
+        if server.flavor == "mariadb" and not server.receiver and not server.applier:
+            server.relay, server.safe = [], 0  # MDEV-4698
+        if receive and not server.receiver:
+            server.receiver = self.thread()
+        if apply and not server.applier and not server.apply_error:
+            server.applier = self.thread()
 
-    def stop_threads(self, one: Model, receive: bool = True, apply: bool = True) -> None:
+    def stop_threads(self, server: Model, receive: bool = True, apply: bool = True) -> None:
         if receive:
-            one.receiver = 0
-            self.source.has_acked.pop(one.index, None)
+            server.receiver = 0
+            self.source.has_acked.pop(server.index, None)
         if apply:
-            one.applier = 0
+            server.applier = 0
 
     def restart(self, index: int, power: bool) -> None:
         """A replica goes and comes back with its threads."""
-        one = self.servers[index]
-        if not one.up or one.follows is None:
+        server = self.servers[index]
+        if not server.up or server.follows is None:
             return
-        self.stop_threads(one)
+        self.stop_threads(server)
         if power:
-            one.relay = one.relay[: one.safe]
+            server.relay = server.relay[: server.safe]
         self.now += 10.0
-        one.start = self.now
-        self.start_threads(one)
+        server.start = self.now
+        self.start_threads(server)
 
     def kill_source(self) -> None:
         self.source.up = False
@@ -206,7 +206,7 @@ class Cluster:
         if self.flavor == "mysql":
             text = ",".join(f"{uuid(writer)}:{number}" for writer, number in sorted(transactions))
         else:
-            top = max(transactions, key=lambda made: made[1], default=None)
+            top = max(transactions, key=lambda transaction: transaction[1], default=None)
             text = "" if top is None else f"0-{top[0] + 1}-{top[1]}"
         return GtidSet.parse(text, self.flavor)
 
@@ -272,22 +272,22 @@ class Cluster:
         )
 
     def seen(self) -> dict[str, Seen]:
-        found = {}
-        for one in self.servers:
-            name = self.name(one.index)
+        members = {}
+        for server in self.servers:
+            name = self.name(server.index)
             fence = "done" if self.fenced_s is not None else "possible" if self.fence_possible else "none"
-            base = Seen(name, host=name, port=1, fence=fence if one.index == 0 else "none")
-            if one.up and self.linked(-1, one.index):
+            base = Seen(name, host=name, port=1, fence=fence if server.index == 0 else "none")
+            if server.up and self.linked(-1, server.index):
                 wrote: dict[tuple[int, int], int] = {}
                 if self.flavor == "mariadb":
-                    for writer, number in one.binlog:
+                    for writer, number in server.binlog:
                         wrote[0, writer + 1] = max(number, wrote.get((0, writer + 1), 0))
-                run = ThreadRun(one.start, 1_000.0, one.receiver, one.applier)
-                base = replace(base, state=self.state(one), run=run, wrote=wrote)
+                run = ThreadRun(server.start, 1_000.0, server.receiver, server.applier)
+                base = replace(base, state=self.state(server), run=run, wrote=wrote)
             else:
                 base = replace(base, error="no answer")
-            found[name] = base
-        return found
+            members[name] = base
+        return members
 
     def look(self) -> dict[str, Seen]:
         """As the watcher's tick: it looks, writes, and looks at the source again."""
@@ -297,12 +297,12 @@ class Cluster:
         source = before["s0"]
         if source.state is None or source.state.read_only:
             return before
-        made = self.write()
-        for one in self.servers[1:]:
+        transaction = self.write()
+        for server in self.servers[1:]:
             # The probe waits a moment, in which the replicas go on.
             for _ in range(len(self.source.binlog)):
-                self.receive(one.index)
-        acknowledged = bool(self.acknowledged) and any(entry[0] == made for entry in self.acknowledged[-50:])
+                self.receive(server.index)
+        acknowledged = bool(self.acknowledged) and any(entry[0] == transaction for entry in self.acknowledged[-50:])
         after = replace(self.seen()["s0"], write="ok" if acknowledged else "stalled")
         proof = proof_of(before, after, began)
         if proof is not None:
@@ -314,72 +314,72 @@ class Cluster:
     def do(self, step: FailoverStep) -> bool:
         """One step of a plan. False: it could not be done now."""
         index = int(step.server[1:])
-        one = self.servers[index]
+        server = self.servers[index]
         if step.action == "fence":
             self.kill_source()
             self.fenced_s = self.now
             return True
-        if not one.up or not self.linked(-1, index):
+        if not server.up or not self.linked(-1, index):
             return False
         match step.action:
             case "start-apply":
-                self.start_threads(one, receive=False)
+                self.start_threads(server, receive=False)
             case "stop-receive":
-                self.stop_threads(one, apply=False)
+                self.stop_threads(server, apply=False)
             case "read-only":
-                one.read_only = True
+                server.read_only = True
             case "wait-near":
                 pass
             case "wait-applied":
                 if step.gtid is None:  # all that the source of a switchover has, which is read-only
                     assert self.source.read_only
-                    return self.fetched(one, set(self.source.binlog))
-                for _ in range(len(one.relay)):
+                    return self.fetched(server, set(self.source.binlog))
+                for _ in range(len(server.relay)):
                     self.apply(index)
-                return self.gtids(set(one.binlog)).contains(step.gtid)
+                return self.gtids(set(server.binlog)).contains(step.gtid)
             case "leave-source":
-                one.follows, one.relay, one.safe = None, [], 0
-                self.stop_threads(one)
+                server.follows, server.relay, server.safe = None, [], 0
+                self.stop_threads(server)
             case "semi-sync-source-on" | "semi-sync-source-off":
-                one.source_role = one.status = step.action.endswith("on")
+                server.source_role = server.status = step.action.endswith("on")
             case "semi-sync-replica-off":
-                one.acks = False
+                server.acks = False
             case "writable":
-                one.read_only = False
+                server.read_only = False
             case "repoint":
-                self.stop_threads(one)
-                one.relay, one.safe = [], 0
-                one.follows = int(step.to[1:])
-                self.start_threads(one)
+                self.stop_threads(server)
+                server.relay, server.safe = [], 0
+                server.follows = int(step.to[1:])
+                self.start_threads(server)
             case "repoint-early":
                 above = self.servers[int(step.to[1:])]
-                self.stop_threads(one, apply=False)
-                while one.relay and self.applied(one):
+                self.stop_threads(server, apply=False)
+                while server.relay and self.applied(server):
                     pass
-                if one.relay or not above.up or not self.fetched(above, set(one.binlog)):
-                    self.start_threads(one, apply=False)
+                if server.relay or not above.up or not self.fetched(above, set(server.binlog)):
+                    self.start_threads(server, apply=False)
                     return False
-                self.stop_threads(one)
-                one.follows = above.index
-                self.start_threads(one)
+                self.stop_threads(server)
+                server.follows = above.index
+                self.start_threads(server)
             case "clients":
                 pass
             case _:
                 raise AssertionError(step.action)
         return True
 
-    def applied(self, one: Model) -> bool:
+    def applied(self, server: Model) -> bool:
         """Whether it applied one more."""
-        before = len(one.relay)
-        self.apply(one.index)
-        return len(one.relay) < before
+        before = len(server.relay)
+        self.apply(server.index)
+        return len(server.relay) < before
 
-    def fetched(self, one: Model, wanted: set[Transaction]) -> bool:
+    def fetched(self, server: Model, target: set[Transaction]) -> bool:
         """Whether a replica has applied all of these, when it was waited for."""
-        for _ in range(2 * len(wanted)):
-            self.receive(one.index)
-            self.applied(one)
-        return wanted <= set(one.binlog)
+        for _ in range(2 * len(target)):
+            self.receive(server.index)
+            self.applied(server)
+        return target <= set(server.binlog)
 
 
 def going(

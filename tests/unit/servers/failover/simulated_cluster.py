@@ -98,10 +98,9 @@ class SimulatedCluster:
 
     def travel_s(self, near: str, far: str) -> float | None:
         """How long a message takes; None for one that is lost."""
-        machine = near.partition(".")[0]
-        if not self.linked(machine, far):
+        if self.cut and not self.linked(near.partition(".")[0], far):
             return None
-        return self.chance.uniform(0.0002, 0.001) + self.slow.get(far, 0.0) * self.chance.random()
+        return self.delay_s() + self.slow.get(far, 0.0) * self.chance.random()
 
     # --- servers and clients ----------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Servers of MariaDB and MySQL in virtual time, as far as a failover sees them: they take its statements.
 
 commits       into the binary log; answered when as many replicas have acknowledged as are asked for, or alone after
-              the time-out of semi-sync
+              the time-out of semi-sync; a replica with the source's role applies its next transaction no sooner
 relay logs    a replica receives, acknowledges, and applies later; MariaDB with GTID throws its relay log away when a
               thread is started while none runs (MDEV-4698), also at a start of the server
 kill -9       files stay; a power cut takes what was not flushed (sync_relay_log, sync_binlog)
@@ -70,6 +70,7 @@ class Server:
         self.channel: Channel | None = None
         self.up, self.fenced, self.boots, self.threads, self.started_s = False, False, 0, 0, 0.0
         self.log_text: str | None = None  # GTIDs of the log, once they were asked for
+        self.variable_rows: Rows | None = None
         self.opened = 0  # order in which servers were opened for writes
         self.pending: dict[Transaction, tuple[set[str], Callable[[], None]]] = {}
         self.waiting: list[Any] = []
@@ -96,7 +97,7 @@ class Server:
             return
         self.up, self.boots, self.threads, self.started_s = True, self.boots + 1, 0, self.time.now_s
         was_closed = self.boots > 1 and self.closed
-        self.has = dict(self.settings)
+        self.has, self.variable_rows = dict(self.settings), None
         self.status = self.has["source"]
         if was_closed and not self.closed:
             self.cluster.open(self)
@@ -146,15 +147,24 @@ class Server:
     def commit(self, answer: Callable[[], None]) -> Transaction:
         """Commits a transaction; `answer` is called when the client gets its acknowledgement."""
         transaction = self.next()
+
+        def acknowledge() -> None:
+            self.cluster.acknowledge(self, transaction)
+            answer()
+
+        self.log_and_wait(transaction, acknowledge)
+        return transaction
+
+    def log_and_wait(self, transaction: Transaction, go_on: Callable[[], None]) -> None:
+        """Logs a transaction, and goes on once replicas have acknowledged it where semi-sync asks for that."""
         self.append(transaction)
         if not (self.has["source"] and self.status):
-            self.answered(transaction, answer)
-            return transaction
+            go_on()
+            return
         boot = self.boots
-        self.pending[transaction] = (set(), answer)
+        self.pending[transaction] = (set(), go_on)
         if self.has["timeout_ms"] < 1e10:
             self.time.at(self.has["timeout_ms"] / 1000, lambda: self.fall_back(transaction, boot))
-        return transaction
 
     def append(self, transaction: Transaction) -> None:
         self.places[transaction] = len(self.log)
@@ -168,10 +178,6 @@ class Server:
             replica.pump()
         self.notify()
 
-    def answered(self, transaction: Transaction, answer: Callable[[], None]) -> None:
-        self.cluster.acknowledge(self, transaction)
-        answer()
-
     def fall_back(self, transaction: Transaction, boot: int) -> None:
         if self.up and boot == self.boots and transaction in self.pending:
             self.status = False
@@ -180,8 +186,8 @@ class Server:
     def release(self) -> None:
         """Answers all that wait: semi-sync is off, or fell back."""
         pending, self.pending = self.pending, {}
-        for transaction, (_, answer) in pending.items():
-            self.answered(transaction, answer)
+        for _, go_on in pending.values():
+            go_on()
         self.notify()
 
     def acked(self, replica: str, transaction: Transaction, boot: int) -> None:
@@ -190,12 +196,12 @@ class Server:
         if self.has["source"] and not self.status:
             self.status = transaction == self.log[-1]  # a replica has caught up
         for earlier in list(self.pending):
-            acks, answer = self.pending[earlier]
+            acks, go_on = self.pending[earlier]
             if self.places[earlier] <= self.places[transaction]:
                 acks.add(replica)
                 if len(acks) >= self.has["count"]:
                     del self.pending[earlier]
-                    self.answered(earlier, answer)
+                    go_on()
         self.notify()
 
     # --- replication ------------------------------------------------------------------------------
@@ -324,12 +330,17 @@ class Server:
 
         def apply() -> None:
             if self.channel is channel and channel.applier == applier and self.up:
-                channel.applying = False
                 if channel.relay:
                     transaction = channel.relay.pop(0)
                     channel.flushed = max(0, channel.flushed - 1)
                     self.applied = transaction
-                    self.append(transaction)
+                    self.log_and_wait(transaction, go_on)
+                else:
+                    go_on()
+
+        def go_on() -> None:
+            if self.channel is channel and channel.applier == applier:
+                channel.applying = False
                 self.apply_soon()
 
         self.time.at(self.chance.expovariate(1 / self.cluster.apply_s), apply)
@@ -360,6 +371,12 @@ class Server:
         return GtidSet.parse(self.executed(), "mysql").contains(GtidSet.parse(text, "mysql"))
 
     def variables(self) -> Rows:
+        """Its settings; written anew where one has changed."""
+        if self.variable_rows is None:
+            self.variable_rows = self.write_variables()
+        return self.variable_rows
+
+    def write_variables(self) -> Rows:
         has, word = self.has, lambda on: "ON" if on else "OFF"
         old = self.flavor == "mariadb"
         source, replica = ("master", "slave") if old else ("source", "replica")
@@ -482,6 +499,7 @@ class Server:
                 pass
             case _:
                 raise AssertionError(f"the simulated server has no {name}")
+        self.variable_rows = None
         self.notify()
 
     @property
@@ -673,9 +691,9 @@ class Cursor:
 
     def execute(self, text: str, parameters: object = None) -> None:
         rows = self.connection.ask(text)
-        names = [row for row in rows if isinstance(row, dict)]
-        self.description = tuple((name,) for name in names[0]) if names else ()
-        self.rows = [tuple(row.values()) if isinstance(row, dict) else row for row in rows]
+        first = rows[0] if rows else ()
+        self.description = tuple((name,) for name in first) if isinstance(first, dict) else ()
+        self.rows = [tuple(row.values()) for row in rows if isinstance(row, dict)] if self.description else rows
 
     def fetchall(self) -> list[Any]:
         return self.rows

@@ -87,12 +87,14 @@ class Time:
             self.wake(task)
 
     def end(self, processes: Iterable[Process]) -> None:
-        """Ends all programs, so that no task stays behind."""
+        """Ends all programs and the loop, so that no task stays behind, and no greenlet: nobody collects the circle of
+        one that waits."""
         self.failure = None
         for process in processes:
             self.kill(process)
         while any(process.tasks for process in processes):
             self.pause(0.001)
+        self.loop.throw()
 
     def check(self) -> None:
         """Raises Killed if the process of the running task was killed."""
@@ -100,9 +102,14 @@ class Time:
             raise Killed
 
     def pause(self, seconds: float) -> None:
-        """Ends at that time, or when the task is woken."""
-        task = self.current
+        """Ends at that time, or when the task is woken. The clock alone goes on where nothing comes before that:
+        half of the pauses, of which each takes a tenth of two turns."""
+        task, until_s = self.current, self.now_s + seconds
         self.check()
+        if self.heap and self.heap[0][0] > until_s and self.events < MOST_EVENTS:
+            self.now_s, self.events = until_s, self.events + 1
+            task.turn += 1
+            return
         self.wake(task, seconds)
         self.loop.switch()
         if task is self.main and self.failure is not None:

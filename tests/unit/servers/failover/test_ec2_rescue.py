@@ -18,21 +18,21 @@ VOLUME, DEAD, HERE = "vol-0123456789abcdef0", "i-0aaaaaaaaaaaaaaaa", "i-0bbbbbbb
 
 def logs(folder: Path, base: str, count: int = 2, magic: bytes = LOG_MAGIC) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    made = [folder / f"{base}.{number:06}" for number in range(1, count + 1)]
-    for one in made:
-        one.write_bytes(magic + b"rest")
-    (folder / f"{base}.index").write_text("".join(f"/var/lib/mysql/{one.name}\n" for one in made))
-    return made
+    files = [folder / f"{base}.{number:06}" for number in range(1, count + 1)]
+    for path in files:
+        path.write_bytes(magic + b"rest")
+    (folder / f"{base}.index").write_text("".join(f"/var/lib/mysql/{path.name}\n" for path in files))
+    return files
 
 
 def test_the_binary_log_is_found_wherever_it_is(tmp_path):
     data, log = tmp_path / "data", tmp_path / "log"
     (data / "lib/mysql/shop").mkdir(parents=True)
     (data / "lib/mysql/shop/t.ibd").write_bytes(b"")
-    made = logs(log / "mysql/binlogs", "db1-bin")
+    paths = logs(log / "mysql/binlogs", "db1-bin")
     logs(log / "mysql/binlogs", "db1-relay-bin")
     logs(data / "lib/mysql", "notes", magic=b"text")
-    assert find_logs([data, log]) == made
+    assert find_logs([data, log]) == paths
     assert find_logs([data]) == []
     logs(data / "other", "binlog")
     with pytest.raises(CouldNotRun, match="several binary logs"):
@@ -87,50 +87,50 @@ def host(tmp_path, monkeypatch):
     def mount(device, place):
         assert device == str(tmp_path / "device")
         mounted.append(place)
-        for one in content.iterdir():
-            (place / one.name).write_bytes(one.read_bytes())
+        for path in content.iterdir():
+            (place / path.name).write_bytes(path.read_bytes())
 
     monkeypatch.setattr(volumes, "mount_to_read", mount)
 
     def unmount(place, lazily=False):
-        for one in place.iterdir():
-            one.unlink()
+        for path in place.iterdir():
+            path.unlink()
         mounted.remove(place)
 
     monkeypatch.setattr(volumes, "unmount", unmount)
-    made = Ec2Host("db1", Address("u", "db1", 1), instance=DEAD, volumes=(VOLUME,), rescuer=HERE, links=(by_id,))
-    return made, mounted
+    dead = Ec2Host("db1", Address("u", "db1", 1), instance=DEAD, volumes=(VOLUME,), rescuer=HERE, links=(by_id,))
+    return dead, mounted
 
 
 def test_a_volume_comes_and_goes(host, monkeypatch):
-    made, mounted = host
+    dead, mounted = host
     client = Client()
     monkeypatch.setattr(Ec2Host, "client", lambda self: client)
-    with made.binary_logs() as files:
+    with dead.binary_logs() as files:
         [place] = mounted
-        assert [one.name for one in files] == ["binlog.000001", "binlog.000002"] and mounted
+        assert [path.name for path in files] == ["binlog.000001", "binlog.000002"] and mounted
     taken = [f"detach {DEAD} by force", "volume_available", f"attach {HERE} /dev/sdg", "volume_in_use"]
     assert client.calls == [*taken, f"detach {HERE}"] and not mounted and not place.exists()
     # The same when reading it fails.
     client = Client()
-    with pytest.raises(ZeroDivisionError), made.binary_logs():
+    with pytest.raises(ZeroDivisionError), dead.binary_logs():
         raise ZeroDivisionError
     assert client.calls[-1] == f"detach {HERE}" and not mounted
 
 
 def test_a_volume_that_cannot_come_is_said(host, monkeypatch):
-    made, mounted = host
+    dead, mounted = host
     monkeypatch.setattr(Ec2Host, "client", lambda self: Client("InvalidVolume.ZoneMismatch"))
     with pytest.raises(CouldNotRun, match=f"{VOLUME} cannot be attached to {HERE}: InvalidVolume.ZoneMismatch"):
-        made.binary_logs().__enter__()
+        dead.binary_logs().__enter__()
     assert not mounted
 
 
 def test_a_volume_without_a_device_is_said(host, monkeypatch):
-    made, _ = host
+    dead, _ = host
     monkeypatch.setattr(instances, "DEVICE_S", 0.01)
     monkeypatch.setattr(Ec2Host, "client", lambda self: Client())
-    elsewhere = Ec2Host("db1", made.address, instance=DEAD, volumes=(VOLUME,), rescuer=HERE, links=(Path("/none"),))
+    elsewhere = Ec2Host("db1", dead.address, instance=DEAD, volumes=(VOLUME,), rescuer=HERE, links=(Path("/none"),))
     with pytest.raises(
         CouldNotRun, match="is attached, and nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0 appears"
     ):

@@ -58,7 +58,7 @@ class SlowEc2:
     """Calls that only begin: after `looks` of them the volume is gone, or the instance down."""
 
     def __init__(self, looks: int, ends: str = "volume") -> None:
-        self.left, self.ends, self.looked = looks, ends, 0
+        self.looks, self.ends, self.looked = looks, ends, 0
 
     def detach_volume(self, VolumeId, InstanceId, Force):
         assert Force
@@ -67,7 +67,7 @@ class SlowEc2:
         assert Force
 
     def _done(self, what: str) -> bool:
-        return self.looked > self.left and self.ends == what
+        return self.looked > self.looks and self.ends == what
 
     def describe_instances(self, InstanceIds):
         self.looked += 1
@@ -87,7 +87,7 @@ def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
     host = Ec2Host("db1", Address("u", "db1", 1), instance=INSTANCE, volumes=(VOLUME,))
     assert host.fence() == f"detached {VOLUME}, stopped {INSTANCE}" and client.looked == 4
     monkeypatch.setattr(instances, "EC2_PACE", {"Delay": 0, "MaxAttempts": 1})
-    client.left = 1_000
+    client.looks = 1_000
     # The volume was never this instance's: nothing is detached by that, and the instance only begins to stop.
     monkeypatch.setattr(client, "detach_volume", lambda **_: 1 / 0)
     monkeypatch.setattr(client, "describe_volumes", lambda VolumeIds: {"Volumes": [{"Attachments": []}]})
@@ -98,65 +98,65 @@ def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
 # --- a source that is back ------------------------------------------------------------------------
 
 
-def writable(made: Cluster) -> dict[str, Seen]:
+def writable(simulated: Cluster) -> dict[str, Seen]:
     """What is seen of it, its source having just taken a write."""
-    seen = made.seen()
+    seen = simulated.seen()
     return seen | {"s0": replace(seen["s0"], write="ok")}
 
 
 def working(flavor: str = "mariadb", timeout_s: float = 1e9) -> Cluster:
     """A source and two replicas that have all it wrote. `timeout_s`: of semi-sync."""
-    made = Cluster(2, flavor, 1, timeout_s, True)
-    made.write()
-    for one in made.servers[1:]:
-        made.receive(one.index)
-        made.apply(one.index)
-    made.look()
-    return made
+    simulated = Cluster(2, flavor, 1, timeout_s, True)
+    simulated.write()
+    for replica in simulated.servers[1:]:
+        simulated.receive(replica.index)
+        simulated.apply(replica.index)
+    simulated.look()
+    return simulated
 
 
 def test_a_source_that_takes_writes_is_not_dead_whoever_says_so():
-    made = working()
-    said = going(proof=made.proof, by_hand=True, accept_loss=True)
-    seen = writable(made)
-    assert "said to be dead, and it takes writes" in plan(seen, said).refusal
-    journaled = replace(said, wish=FailoverWish("s0", accept_loss=True), fenced_s=0.5)
+    simulated = working()
+    progress = going(proof=simulated.proof, by_hand=True, accept_loss=True)
+    seen = writable(simulated)
+    assert "said to be dead, and it takes writes" in plan(seen, progress).refusal
+    journaled = replace(progress, wish=FailoverWish("s0", accept_loss=True), fenced_s=0.5)
     assert "said to be dead" in plan(seen, journaled).refusal
-    made.kill_source()
-    assert not plan(made.seen(), said).refusal
+    simulated.kill_source()
+    assert not plan(simulated.seen(), progress).refusal
 
 
 @pytest.mark.parametrize("write", ["blocked", "stalled", "untried", "full"])
 def test_a_source_that_was_fenced_and_answers_is_fenced_again(write):
     """Somebody started it: its writes wait for the replicas that were stopped, so none is answered yet."""
-    made = working()
-    seen = made.seen()
+    simulated = working()
+    seen = simulated.seen()
     seen |= {"s0": replace(seen["s0"], write=write)}
-    journaled = going(proof=made.proof, fenced_s=0.5)
+    journaled = going(proof=simulated.proof, fenced_s=0.5)
     if write in ("stalled", "untried", "full"):
         assert plan(seen, journaled).steps[0].action == "fence"
     else:
         assert "no other server would either" in plan(seen, journaled).refusal
     without = seen | {"s0": replace(seen["s0"], fence="none")}
-    said = going(proof=made.proof, by_hand=True, accept_loss=True)
-    assert "said to be dead, and it answers" in plan(without, said).refusal
+    progress = going(proof=simulated.proof, by_hand=True, accept_loss=True)
+    assert "said to be dead, and it answers" in plan(without, progress).refusal
     closed = without | {"s0": replace(without["s0"], state=replace(required(without["s0"]), read_only=True))}
-    assert not plan(closed, said).refusal, "it may answer, read-only"
+    assert not plan(closed, progress).refusal, "it may answer, read-only"
 
 
 def test_a_fence_from_before_the_proof_or_another_boot_is_none(tmp_path, monkeypatch):
-    made = working()
-    assert made.proof is not None
+    simulated = working()
+    assert simulated.proof is not None
     journal = Journal(tmp_path / "journal")
     wish, boot = FailoverWish("s0"), REAL.boot()
     journal.write(Began(wish, "watch", boot))
     journal.write(Fenced("s0", "killed", 5.0))
-    left = journal.unfinished()
-    assert left is not None and left.fenced_s == 5.0
-    later = Began(wish, "watch", boot, proof=replace(made.proof, at_s=6.0))
-    assert left.after(later).fenced_s is None, "it was seen at work since"
-    assert left.after(Began(wish, "watch", boot)).fenced_s == 5.0
-    assert left.after(Began(wish, "watch", "another")).fenced_s is None
+    resumed = journal.unfinished()
+    assert resumed is not None and resumed.fenced_s == 5.0
+    later = Began(wish, "watch", boot, proof=replace(simulated.proof, at_s=6.0))
+    assert resumed.after(later).fenced_s is None, "it was seen at work since"
+    assert resumed.after(Began(wish, "watch", boot)).fenced_s == 5.0
+    assert resumed.after(Began(wish, "watch", "another")).fenced_s is None
     monkeypatch.setattr(journal.surroundings, "boot", lambda: "another")
     again = journal.unfinished()
     assert again is not None and again.fenced_s is None
@@ -171,8 +171,8 @@ def test_what_the_watcher_writes_of_today_does_not_make_the_rest_young(tmp_path)
     path.write_text("".join(json.dumps(line) + "\n" for line in old))
     journal = Journal(path)
     journal.write(Detected("it is dead"))
-    left = journal.unfinished()
-    assert left is not None and left.is_over(FailoverWish("s0"), None, time.time() - journal.history.last_at)
+    resumed = journal.unfinished()
+    assert resumed is not None and resumed.is_over(FailoverWish("s0"), None, time.time() - journal.history.last_at)
 
 
 # --- who took over --------------------------------------------------------------------------------
@@ -180,55 +180,55 @@ def test_what_the_watcher_writes_of_today_does_not_make_the_rest_young(tmp_path)
 
 def open_stranger(flavor: str, follows: int | None = None) -> Cluster:
     """A source that is dead, two replicas, and a server with one transaction of its own that takes writes."""
-    made = Cluster(3, flavor, 1, 1e9, True)
+    simulated = Cluster(3, flavor, 1, 1e9, True)
     for _ in range(3):
-        made.write()
-        for one in made.servers[1:]:
-            made.receive(one.index)
-            made.apply(one.index)
-    made.look()
-    stranger = made.servers[3]
+        simulated.write()
+        for replica in simulated.servers[1:]:
+            simulated.receive(replica.index)
+            simulated.apply(replica.index)
+    simulated.look()
+    stranger = simulated.servers[3]
     stranger.follows, stranger.read_only, stranger.acks = None, False, False
     stranger.receiver = stranger.applier = 0
     stranger.binlog = [(3, 1)]
     if follows is not None:
-        made.servers[follows].follows = 3
-    made.kill_source()
-    return made
+        simulated.servers[follows].follows = 3
+    simulated.kill_source()
+    return simulated
 
 
 @pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
 def test_a_writable_server_is_not_the_new_source_because_it_is_writable(flavor):
-    made = open_stranger(flavor)
-    found = plan(made.seen(), going(proof=made.proof))
-    assert "it has not taken over" in found.refusal and not found.steps
+    simulated = open_stranger(flavor)
+    planned = plan(simulated.seen(), going(proof=simulated.proof))
+    assert "it has not taken over" in planned.refusal and not planned.steps
     followed = open_stranger(flavor, follows=1)
     assert plan(followed.seen(), going(accept_loss=True)).elected == "s3"
 
 
 @pytest.mark.parametrize("kind", ["failover", "switchover"])
 def test_one_elected_long_ago_is_not_opened_next_to_todays_source(kind):
-    made = working()
-    made.kill_source()
-    first, second = made.servers[1:]
+    simulated = working()
+    simulated.kill_source()
+    first, second = simulated.servers[1:]
     second.follows, second.read_only = None, False
     second.binlog.append((2, 1))
     first.follows = 2
-    found = plan(made.seen(), going(kind=kind, elected="s1"))
-    assert "s2: writable next to s1" in found.refusal and "another time" in found.hint and not found.steps
+    planned = plan(simulated.seen(), going(kind=kind, elected="s1"))
+    assert "s2: writable next to s1" in planned.refusal and "another time" in planned.hint and not planned.steps
 
 
 def test_what_is_certainly_late_is_refused_before_the_fence():
     """60 s after the proof a source with a timeout of 10 s has acknowledged alone: to fence it then is an outage for
     nothing."""
-    made = working("mysql", 10.0)
-    assert made.proof is not None
-    seen = made.seen()
+    simulated = working("mysql", 10.0)
+    assert simulated.proof is not None
+    seen = simulated.seen()
     seen |= {"s0": replace(seen["s0"], write="stalled")}
-    late, progress = made.proof.at_s + 60.0, going(proof=made.proof)
+    late, progress = simulated.proof.at_s + 60.0, going(proof=simulated.proof)
     assert "may be missing" in plan(seen, progress, late).refusal
-    assert plan(seen, progress, made.proof.at_s + 3.0).steps[0].action == "fence"
-    assert plan(seen, going(proof=made.proof, accept_loss=True), late).steps[0].action == "fence"
+    assert plan(seen, progress, simulated.proof.at_s + 3.0).steps[0].action == "fence"
+    assert plan(seen, going(proof=simulated.proof, accept_loss=True), late).steps[0].action == "fence"
 
 
 def test_the_source_of_an_old_switchover_is_not_opened_again():
@@ -277,10 +277,10 @@ def test_no_room_for_the_probe_is_a_hung_source_where_a_write_hung_before():
 
 
 def test_replicas_that_were_stopped_say_nothing_of_the_source():
-    made = working()
-    for one in made.servers[1:]:
-        made.stop_threads(one, apply=False)
-    seen = made.seen()
+    simulated = working()
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    seen = simulated.seen()
     seen |= {"s0": replace(seen["s0"], state=None, error="no route")}
     suspicion = Suspicion()
     assert not any(suspicion.after(seen, "s0", float(second)) for second in range(10))
@@ -308,38 +308,38 @@ def test_a_second_watcher_on_the_machine_is_told_that_another_acts(tmp_path):
 
 
 def test_a_fence_slower_than_the_semi_sync_timeout_is_said(monkeypatch):
-    made, said = working(), []
-    assert made.proof is not None
+    simulated, spoken = working(), []
+    assert simulated.proof is not None
     hosts_of = {"s0": Ec2Host("s0", Address("u", "s0", 1), instance=INSTANCE)}
-    watcher: Any = Watcher(SimpleNamespace(hosts=hosts_of), FailoverWish("s0"), source="s0", say=said.append)  # pyright: ignore[reportArgumentType]
-    watcher.proof = made.proof
+    watcher: Any = Watcher(SimpleNamespace(hosts=hosts_of), FailoverWish("s0"), source="s0", say=spoken.append)  # pyright: ignore[reportArgumentType]
+    watcher.proof = simulated.proof
     watcher._tell_slow_fence()
-    assert not said, "its timeout is long"
-    watcher.proof = replace(made.proof, timeout_s=10.0)
+    assert not spoken, "its timeout is long"
+    watcher.proof = replace(simulated.proof, timeout_s=10.0)
     watcher._tell_slow_fence()
     watcher._tell_slow_fence()
-    assert len(said) == 1 and "a failover would be refused" in said[0]
+    assert len(spoken) == 1 and "a failover would be refused" in spoken[0]
 
 
 def test_a_failover_of_another_time_is_not_gone_on_with(tmp_path):
-    made = working()
-    said, boot = FailoverWish("s0"), REAL.boot()
+    simulated = working()
+    wish, boot = FailoverWish("s0"), REAL.boot()
     journal = Journal(tmp_path / "journal")
-    journal.write(Began(said, "watch", boot, made.proof))
-    journal.write(Fenced("s0", "killed", made.now))
-    left = journal.unfinished()
-    assert left is not None and not left.is_over(said, None, 1.0)
-    assert left.is_over(said, writable(made), 1.0), "its source takes writes"
-    assert left.is_over(said, None, STALE_S + 1)
-    assert not left.is_over(FailoverWish("s1"), None, STALE_S + 1)
+    journal.write(Began(wish, "watch", boot, simulated.proof))
+    journal.write(Fenced("s0", "killed", simulated.now))
+    resumed = journal.unfinished()
+    assert resumed is not None and not resumed.is_over(wish, None, 1.0)
+    assert resumed.is_over(wish, writable(simulated), 1.0), "its source takes writes"
+    assert resumed.is_over(wish, None, STALE_S + 1)
+    assert not resumed.is_over(FailoverWish("s1"), None, STALE_S + 1)
     # Today's proof counts, not that of the journal.
-    assert made.proof is not None
-    today = replace(made.proof, at_s=made.proof.at_s + 5)
-    assert left.after(Began(said, "watch", boot, today)).proof == today
-    assert left.after(Began(said, "watch", boot)).proof == made.proof
+    assert simulated.proof is not None
+    today = replace(simulated.proof, at_s=simulated.proof.at_s + 5)
+    assert resumed.after(Began(wish, "watch", boot, today)).proof == today
+    assert resumed.after(Began(wish, "watch", boot)).proof == simulated.proof
     journal.write(Elected("s1", None, True))
     chosen = journal.unfinished()
-    assert chosen is not None and not chosen.is_over(said, writable(made), STALE_S + 1)
+    assert chosen is not None and not chosen.is_over(wish, writable(simulated), STALE_S + 1)
     old = tmp_path / "old"
     lines = [
         json.loads(line) | {"at": "2026-01-01T00:00:00Z"} for line in (tmp_path / "journal").read_text().splitlines()
@@ -355,15 +355,15 @@ def test_replicas_that_follow_an_address_nobody_named_are_said():
     for name in ("s2", "s1"):
         state = seen[name].state
         assert state is not None
-        channels = tuple(replace(one, source_host="10.0.0.5") for one in state.channels)
+        channels = tuple(replace(channel, source_host="10.0.0.5") for channel in state.channels)
         seen |= {name: replace(seen[name], state=replace(state, channels=channels))}
         # One alone would be left behind, with nobody to follow; whoever was elected is gone on with.
         wish = going(by_hand=True)
-        made = plan(seen, wish)
-        assert not made.steps and f"{name} follows 10.0.0.5:1" in made.refusal and "address" in made.hint
+        simulated = plan(seen, wish)
+        assert not simulated.steps and f"{name} follows 10.0.0.5:1" in simulated.refusal and "address" in simulated.hint
         assert "10.0.0.5" not in plan(seen, going(by_hand=True, elected="s1")).refusal
         # Of another server by its number it is somebody else's replica, and left alone.
-        elsewhere = tuple(replace(one, source_server_id=4_711) for one in channels)
+        elsewhere = tuple(replace(channel, source_server_id=4_711) for channel in channels)
         other = seen | {name: replace(seen[name], state=replace(state, channels=elsewhere))}
         assert f"{name} follows" not in plan(other, wish).refusal
     with pytest.raises(InputError, match=r"was named: s1 follows 10\.0\.0\.5:1, s2 follows"):
@@ -374,7 +374,7 @@ def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
     journal = Journal(tmp_path / "journal")
     changed = []
     state = required(working().seen()["s1"])
-    stopped = replace(state, channels=tuple(replace(one, receive="off") for one in state.channels))
+    stopped = replace(state, channels=tuple(replace(channel, receive="off") for channel in state.channels))
 
     class Hands:
         def state_of(self, host):
@@ -399,9 +399,9 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     """Killed in the middle, the rescue starts no applier again; nobody else stopped it."""
     journal = Journal(tmp_path / "journal")
     changed: list[str] = []
-    made = working("mysql")
-    state = required(made.seen()["s1"])
-    stopped = replace(state, channels=tuple(replace(one, receive="off", apply="off") for one in state.channels))
+    simulated = working("mysql")
+    state = required(simulated.seen()["s1"])
+    stopped = replace(state, channels=tuple(replace(channel, receive="off", apply="off") for channel in state.channels))
     hands = SimpleNamespace(state_of=lambda host: stopped, change=lambda host, *statements: changed.extend(statements))
     executor: Any = SimpleNamespace(journal=journal, hands=hands, hosts={"s1": "s1"}, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
@@ -409,11 +409,11 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     if rescued:
         journal.write(StepBegan(FailoverStep(3, "rescue", "s1", to="s0")))
     Executor.back(executor, "s0")
-    assert ["SQL_THREAD" in one for one in changed] == ([True, False] if rescued else [False])
+    assert ["SQL_THREAD" in statement for statement in changed] == ([True, False] if rescued else [False])
 
 
 @pytest.mark.parametrize(
-    ("flavor", "receive", "apply", "all_applied", "appliers", "starts", "left"),
+    ("flavor", "receive", "apply", "all_applied", "appliers", "starts", "staying"),
     [
         ("mysql", "off", "on", False, False, ["IO_THREAD"], 0),
         ("mysql", "off", "off", False, False, ["IO_THREAD"], 0),  # its relay log stays
@@ -426,16 +426,16 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
         ("mariadb", "on", "on", False, True, [], 0),
     ],
 )
-def test_what_is_started_again(flavor, receive, apply, all_applied, appliers, starts, left):
-    made = working(flavor)
-    made.receive(1)  # the write of a probe
+def test_what_is_started_again(flavor, receive, apply, all_applied, appliers, starts, staying):
+    simulated = working(flavor)
+    simulated.receive(1)  # the write of a probe
     if all_applied:
-        made.apply(1)
-    state = required(made.seen()["s1"])
-    channels = tuple(replace(one, receive=receive, apply=apply) for one in state.channels)
+        simulated.apply(1)
+    state = required(simulated.seen()["s1"])
+    channels = tuple(replace(statement, receive=receive, apply=apply) for statement in state.channels)
     statements, stay = to_start(replace(state, channels=channels), appliers)
-    assert [next(word for word in one.split() if word.endswith("_THREAD")) for one in statements] == starts
-    assert all(one.startswith("START") for one in statements) and len(stay) == left
+    assert [next(word for word in statement.split() if word.endswith("_THREAD")) for statement in statements] == starts
+    assert all(statement.startswith("START") for statement in statements) and len(stay) == staying
 
 
 def test_a_full_disk_leaves_no_source_closed():
@@ -503,18 +503,18 @@ def test_an_error_of_the_driver_is_a_refusal_in_words():
 
 def test_nobody_waits_for_a_relay_log_that_is_gone():
     """A power cut in the middle of a drain: the simulation waited for an hour."""
-    made = working("mysql")
-    made.write()
-    made.receive(1)
-    gtids = made.gtids(made.servers[1].knows())
-    made.stop_threads(made.servers[1], apply=False)
-    states = iter([required(made.seen()["s1"])])
+    simulated = working("mysql")
+    simulated.write()
+    simulated.receive(1)
+    gtids = simulated.gtids(simulated.servers[1].knows())
+    simulated.stop_threads(simulated.servers[1], apply=False)
+    states = iter([required(simulated.seen()["s1"])])
     hands: Any = SimpleNamespace(state_of=lambda host: next(states))
     draining = Draining(hands, lambda event: None, lambda text: None, 3_600.0, 10.0)
     host = AddressHost("s1", Address("u", "s1", 1))
     assert not draining._can_apply(host, gtids).contains(gtids), "it is still to be applied"
-    made.servers[1].relay = []
-    states = iter([required(made.seen()["s1"])])
+    simulated.servers[1].relay = []
+    states = iter([required(simulated.seen()["s1"])])
     with pytest.raises(CouldNotRun, match="a part of what it had received is lost"):
         draining._can_apply(host, gtids)
 
@@ -572,8 +572,8 @@ def program(tmp_path):
 
 def test_only_the_last_binary_log_may_be_cut_off(tmp_path, program):
     files = [tmp_path / f"binlog.00000{number}" for number in (1, 2, 3)]
-    for one in files:
-        one.write_text("whole\n")
+    for path in files:
+        path.write_text("whole\n")
     rescue.check_earlier(program, files, "db1")
     files[2].write_text("damaged\n")
     rescue.check_earlier(program, files, "db1")

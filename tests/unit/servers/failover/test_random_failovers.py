@@ -25,24 +25,24 @@ SEEDS = int(os.environ.get("FAILOVER_SEEDS", "400"))
 MOST_ROUNDS = 40
 
 
-def made(chance: random.Random) -> Cluster:
+def build(chance: random.Random) -> Cluster:
     replicas = chance.choice([1, 2, 2, 3])
     flavor = chance.choice(["mariadb", "mysql"])
     count = 1 if flavor == "mariadb" else chance.randint(1, replicas)
     timeout_s = chance.choice([0.0, 5.0, 1e9, 1e9, 1e9])  # 0: no semi-sync
     cluster = Cluster(replicas, flavor, count, timeout_s, fence=chance.random() < 0.6)
-    for one in cluster.servers[1:]:
-        one.sync_relay_log = chance.choice([1, 10_000])
-        one.delayed = chance.random() < 0.1
-        one.logs_updates = chance.random() > 0.05
-        one.acks = timeout_s > 0 and chance.random() > 0.15
+    for replica in cluster.servers[1:]:
+        replica.sync_relay_log = chance.choice([1, 10_000])
+        replica.delayed = chance.random() < 0.1
+        replica.logs_updates = chance.random() > 0.05
+        replica.acks = timeout_s > 0 and chance.random() > 0.15
     return cluster
 
 
 def happens(cluster: Cluster, chance: random.Random, faults: bool) -> None:
     """One thing that may happen at any moment."""
     index = chance.randrange(1, len(cluster.servers))
-    one = cluster.servers[index]
+    server = cluster.servers[index]
     what = chance.random()
     if what < 0.35:
         cluster.write()
@@ -57,16 +57,16 @@ def happens(cluster: Cluster, chance: random.Random, faults: bool) -> None:
     elif what < 0.88:
         cluster.restart(index, power=chance.random() < 0.5)
     elif what < 0.91:
-        cluster.stop_threads(one, receive=chance.random() < 0.5, apply=chance.random() < 0.7)
-    elif what < 0.95 and one.follows is not None:
-        cluster.start_threads(one, receive=chance.random() < 0.8, apply=chance.random() < 0.8)
+        cluster.stop_threads(server, receive=chance.random() < 0.5, apply=chance.random() < 0.7)
+    elif what < 0.95 and server.follows is not None:
+        cluster.start_threads(server, receive=chance.random() < 0.8, apply=chance.random() < 0.8)
     elif what < 0.97:
         pair = chance.choice([(0, index), (-1, index), (-1, 0)])
         cluster.cut ^= {pair}
     elif what < 0.975:
-        one.apply_error = chance.choice(["", "1062: Duplicate entry"])
-        if one.apply_error:
-            one.applier = 0
+        server.apply_error = chance.choice(["", "1062: Duplicate entry"])
+        if server.apply_error:
+            server.applier = 0
 
 
 def strike(cluster: Cluster, chance: random.Random) -> None:
@@ -75,14 +75,14 @@ def strike(cluster: Cluster, chance: random.Random) -> None:
         cluster.kill_source()
     else:
         cluster.cut |= {(-1, 0)}
-        cluster.cut |= {(0, one.index) for one in cluster.servers[1:] if chance.random() < 0.7}
+        cluster.cut |= {(0, server.index) for server in cluster.servers[1:] if chance.random() < 0.7}
 
 
 def run(seed: int) -> tuple[Cluster, FailoverPlan, FailoverPlan | None, int | None]:
     """One history: the cluster, the last plan, the plan by which one was promoted, and how many
     were acknowledged by the old source at that moment."""
     chance = random.Random(seed)
-    cluster = made(chance)
+    cluster = build(chance)
     for _ in range(chance.randint(5, 60)):
         happens(cluster, chance, faults=chance.random() < 0.5)
         if chance.random() < 0.25:
@@ -129,7 +129,9 @@ def test_nothing_acknowledged_is_missing_where_the_plan_says_so(block):
         assert not (opened.lossless and lost), f"seed {seed}: said to be kept, and lost {lost}"
         late = cluster.acknowledged[acknowledged:]
         assert not late, f"seed {seed}: the old source acknowledged {late} after the promotion"
-        open_now = [one.index for one in cluster.servers if one.up and not one.read_only and one.index != 0]
+        open_now = [
+            server.index for server in cluster.servers if server.up and not server.read_only and server.index != 0
+        ]
         assert open_now == [new.index], f"seed {seed}: {open_now} take writes"
         ends["kept" if opened.lossless else "lost" if lost else "uncertain"] += 1
     # A test that refuses everything, or never loses anything, would prove nothing.

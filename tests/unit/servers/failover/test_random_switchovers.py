@@ -23,14 +23,14 @@ SEEDS = int(os.environ.get("SWITCHOVER_SEEDS", "400"))
 MOST_ROUNDS = 60  # more stages than a plan has, so that one that never ends shows
 
 
-def made(chance: random.Random) -> Cluster:
+def build(chance: random.Random) -> Cluster:
     replicas = chance.choice([1, 2, 2, 3])
     flavor = chance.choice(["mariadb", "mysql"])
     count = 1 if flavor == "mariadb" else chance.randint(1, replicas)
     cluster = Cluster(replicas, flavor, count, chance.choice([0.0, 1e9, 1e9]), fence=True)
-    for one in cluster.servers[1:]:
-        one.acks = cluster.timeout_s > 0 and chance.random() > 0.15
-        one.delayed = chance.random() < 0.1
+    for server in cluster.servers[1:]:
+        server.acks = cluster.timeout_s > 0 and chance.random() > 0.15
+        server.delayed = chance.random() < 0.1
     return cluster
 
 
@@ -47,36 +47,36 @@ def goes_on(cluster: Cluster, chance: random.Random) -> None:
 
 
 def holds(cluster: Cluster, seed: int) -> None:
-    open_now = [one.index for one in cluster.servers if not one.read_only]
+    open_now = [server.index for server in cluster.servers if not server.read_only]
     assert len(open_now) <= 1, f"seed {seed}: {open_now} take writes"
     if cluster.timeout_s:
         for entry, _ in cluster.acknowledged:
-            known = sum(entry in one.knows() for one in cluster.servers[1:])
-            assert known >= (1 if cluster.source.read_only else cluster.count), (
-                f"seed {seed}: {entry} was acknowledged, and {known} replicas have it"
+            copies = sum(entry in server.knows() for server in cluster.servers[1:])
+            assert copies >= (1 if cluster.source.read_only else cluster.count), (
+                f"seed {seed}: {entry} was acknowledged, and {copies} replicas have it"
             )
 
 
 def run(seed: int) -> tuple[Cluster, str]:
     """One history; and who took over, or why nobody did."""
     chance = random.Random(seed)
-    cluster = made(chance)
+    cluster = build(chance)
     goes_on(cluster, chance)
     progress = going(kind="switchover")
     for _ in range(MOST_ROUNDS):
         goes_on(cluster, chance)
         seen = cluster.seen()
-        found = plan(seen, progress, cluster.now)
-        if found.refusal:
-            return cluster, f"refused: {found.refusal}"
-        if not found.steps:
-            return cluster, found.elected or ""
-        for step in found.stage:
+        planned = plan(seen, progress, cluster.now)
+        if planned.refusal:
+            return cluster, f"refused: {planned.refusal}"
+        if not planned.steps:
+            return cluster, planned.elected or ""
+        for step in planned.stage:
             goes_on(cluster, chance)
             if elects(step, progress):
-                progress = progress.after(election(found, progress, seen))
+                progress = progress.after(election(planned, progress, seen))
             if step.action == "read-only":
-                progress = progress.after(WritesClosing("s0", found.elected or "", silenced=False))
+                progress = progress.after(WritesClosing("s0", planned.elected or "", silenced=False))
             progress = progress.after(StepBegan(step))
             done = cluster.do(step) if step.action != "semi-sync-replica-on" else True
             holds(cluster, seed)
@@ -100,6 +100,6 @@ def test_nothing_is_lost_and_one_takes_writes(block):
         assert not missing, f"seed {seed}: {missing} were acknowledged and are not on {end}"
         assert not new.read_only and new.follows is None and cluster.source.read_only, f"seed {seed}"
         # Everybody follows it, except those that cannot.
-        assert {one.follows for one in cluster.servers if one is not new} <= {new.index}, f"seed {seed}"
+        assert {server.follows for server in cluster.servers if server is not new} <= {new.index}, f"seed {seed}"
         ends["switched"] += 1
     assert ends["switched"] > SEEDS / 20, ends

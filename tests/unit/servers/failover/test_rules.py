@@ -37,37 +37,37 @@ from headrace.servers.failover.watcher import STALLED_S, Suspicion
 
 
 def cluster(replicas: int = 2, flavor: str = "mariadb", fence: bool = True, timeout_s: float = 1e9) -> Cluster:
-    made = Cluster(replicas, flavor, 1, timeout_s, fence)
+    simulated = Cluster(replicas, flavor, 1, timeout_s, fence)
     for _ in range(3):
-        made.write()
-    for one in made.servers[1:]:
+        simulated.write()
+    for replica in simulated.servers[1:]:
         for _ in range(3):
-            made.receive(one.index)
-            made.apply(one.index)
-    made.look()
-    return made
+            simulated.receive(replica.index)
+            simulated.apply(replica.index)
+    simulated.look()
+    return simulated
 
 
-def wish(made: Cluster, **more) -> Progress:
-    return going("s0", proof=made.proof, fenced_s=made.fenced_s, **more)
+def wish(simulated: Cluster, **more) -> Progress:
+    return going("s0", proof=simulated.proof, fenced_s=simulated.fenced_s, **more)
 
 
 def promoted() -> Cluster:
     """Its source is dead, and s1 takes writes already; nobody follows it yet."""
-    made = cluster()
-    made.kill_source()
-    made.fenced_s = made.now
-    for one in made.servers[1:]:
-        made.stop_threads(one)
-        one.follows = None
-    made.servers[1].read_only = False
-    return made
+    simulated = cluster()
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica)
+        replica.follows = None
+    simulated.servers[1].read_only = False
+    return simulated
 
 
 def changed(seen: dict[str, Seen], name: str, **state) -> dict[str, Seen]:
-    one = seen[name]
-    assert one.state is not None
-    return seen | {name: replace(one, state=replace(one.state, **state))}
+    member = seen[name]
+    assert member.state is not None
+    return seen | {name: replace(member, state=replace(member.state, **state))}
 
 
 def test_a_second_start_within_seconds_of_the_first_is_not_taken_for_it():
@@ -83,166 +83,166 @@ def test_a_second_start_within_seconds_of_the_first_is_not_taken_for_it():
 
 
 def test_a_source_that_works_is_not_failed_over():
-    made = cluster()
-    assert "alive and takes writes" in plan(made.look(), wish(made)).refusal
+    simulated = cluster()
+    assert "alive and takes writes" in plan(simulated.look(), wish(simulated)).refusal
 
 
 def test_an_applier_that_is_stopped_is_started_while_receiving_goes_on():
     """MDEV-4698: once receiving has stopped, its start would throw the relay log away."""
-    made = cluster(replicas=1)
-    made.stop_threads(made.servers[1], receive=False)
-    made.write()
-    made.receive(1)
-    made.kill_source()
-    actions = [step.action for step in plan(made.look(), wish(made)).stage]
+    simulated = cluster(replicas=1)
+    simulated.stop_threads(simulated.servers[1], receive=False)
+    simulated.write()
+    simulated.receive(1)
+    simulated.kill_source()
+    actions = [step.action for step in plan(simulated.look(), wish(simulated)).stage]
     assert actions == ["fence", "start-apply", "stop-receive"]
 
 
 def test_a_relay_log_that_will_be_thrown_away_does_not_count():
-    made = cluster(replicas=1)
-    made.stop_threads(made.servers[1], receive=False)
-    made.write()
-    made.receive(1)
-    made.stop_threads(made.servers[1])
-    made.kill_source()
-    made.fenced_s = made.now
-    refused = plan(made.look(), wish(made))
+    simulated = cluster(replicas=1)
+    simulated.stop_threads(simulated.servers[1], receive=False)
+    simulated.write()
+    simulated.receive(1)
+    simulated.stop_threads(simulated.servers[1])
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    refused = plan(simulated.look(), wish(simulated))
     assert refused.refusal and not refused.steps
-    kept = cluster(replicas=1, flavor="mysql")
-    kept.stop_threads(kept.servers[1], receive=False)
-    kept.write()
-    kept.receive(1)
-    kept.stop_threads(kept.servers[1])
-    kept.kill_source()
-    kept.fenced_s = kept.now
-    steps = [step.action for step in plan(kept.look(), wish(kept)).steps]
+    mysql = cluster(replicas=1, flavor="mysql")
+    mysql.stop_threads(mysql.servers[1], receive=False)
+    mysql.write()
+    mysql.receive(1)
+    mysql.stop_threads(mysql.servers[1])
+    mysql.kill_source()
+    mysql.fenced_s = mysql.now
+    steps = [step.action for step in plan(mysql.look(), wish(mysql)).steps]
     assert steps[:2] == ["start-apply", "wait-applied"], "MySQL keeps its relay log"
 
 
 def test_without_a_fence_enough_replicas_must_be_stopped():
-    made = cluster(fence=False)
-    made.cut |= {(-1, 0), (0, 1), (0, 2), (-1, 2)}
-    made.stop_threads(made.servers[1], apply=False)
-    assert "could not be fenced, and only 1" in plan(made.look(), wish(made)).refusal
-    made.cut -= {(-1, 2)}
-    made.stop_threads(made.servers[2], apply=False)
-    assert plan(made.look(), wish(made)).elected
+    simulated = cluster(fence=False)
+    simulated.cut |= {(-1, 0), (0, 1), (0, 2), (-1, 2)}
+    simulated.stop_threads(simulated.servers[1], apply=False)
+    assert "could not be fenced, and only 1" in plan(simulated.look(), wish(simulated)).refusal
+    simulated.cut -= {(-1, 2)}
+    simulated.stop_threads(simulated.servers[2], apply=False)
+    assert plan(simulated.look(), wish(simulated)).elected
 
 
 def test_a_timeout_that_may_have_passed_is_no_guarantee():
-    made = cluster(timeout_s=5.0)
-    made.kill_source()
-    made.fenced_s = made.now + 6.0
-    for one in made.servers[1:]:
-        made.stop_threads(one, apply=False)
-    assert "fallen back to asynchronous" in plan(made.look(), wish(made)).refusal
-    assert plan(made.look(), wish(made, accept_loss=True)).elected
+    simulated = cluster(timeout_s=5.0)
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now + 6.0
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    assert "fallen back to asynchronous" in plan(simulated.look(), wish(simulated)).refusal
+    assert plan(simulated.look(), wish(simulated, accept_loss=True)).elected
 
 
 @pytest.mark.parametrize(
     "harm, words",
     [
-        (lambda one: setattr(one, "delayed", True), "delayed on purpose"),
-        (lambda one: setattr(one, "logs_updates", False), "does not log what it applies"),
-        (lambda one: setattr(one, "apply_error", "1062: Duplicate entry"), "cannot apply"),
+        (lambda replica: setattr(replica, "delayed", True), "delayed on purpose"),
+        (lambda replica: setattr(replica, "logs_updates", False), "does not log what it applies"),
+        (lambda replica: setattr(replica, "apply_error", "1062: Duplicate entry"), "cannot apply"),
     ],
     ids=["delayed", "no log_replica_updates", "broken"],
 )
 def test_unfit_replicas_are_named(harm, words):
-    made = cluster(replicas=1)
-    harm(made.servers[1])
-    made.kill_source()
-    made.fenced_s = made.now
-    made.stop_threads(made.servers[1], apply=False)
-    assert words in plan(made.look(), wish(made)).refusal
+    simulated = cluster(replicas=1)
+    harm(simulated.servers[1])
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    simulated.stop_threads(simulated.servers[1], apply=False)
+    assert words in plan(simulated.look(), wish(simulated)).refusal
 
 
 def test_rings_and_second_writers_are_refused():
-    made = cluster()
-    made.servers[0].follows = 1
-    assert "follow each other" in plan(made.seen(), wish(made)).refusal
+    simulated = cluster()
+    simulated.servers[0].follows = 1
+    assert "follow each other" in plan(simulated.seen(), wish(simulated)).refusal
     other = cluster()
     other.servers[2].read_only = False
     assert "writable next to" in plan(other.seen(), wish(other)).refusal
 
 
 def test_two_server_ids_alike_are_refused():
-    made = cluster()
-    assert "both have server_id" in plan(changed(made.seen(), "s2", server_id=2), wish(made)).refusal
+    simulated = cluster()
+    assert "both have server_id" in plan(changed(simulated.seen(), "s2", server_id=2), wish(simulated)).refusal
 
 
 def test_one_that_was_elected_and_is_gone_stops_everything():
-    made = cluster()
-    made.kill_source()
-    made.fenced_s = made.now
-    made.cut.add((-1, 1))
-    assert "was elected, does not answer" in plan(made.look(), wish(made, elected="s1")).refusal
+    simulated = cluster()
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    simulated.cut.add((-1, 1))
+    assert "was elected, does not answer" in plan(simulated.look(), wish(simulated, elected="s1")).refusal
 
 
 def test_the_guarantee_follows_the_status():
-    made = cluster()
-    assert guarantee_now(made.seen(), made.seen()["s0"]).level == "kept"
-    made.source.status = False
-    assert guarantee_now(made.seen(), made.seen()["s0"]).level == "async"
-    for one in made.servers[1:]:
-        one.delayed = True
-    assert guarantee_now(made.seen(), made.seen()["s0"]).level == "none"
+    simulated = cluster()
+    assert guarantee_now(simulated.seen(), simulated.seen()["s0"]).level == "kept"
+    simulated.source.status = False
+    assert guarantee_now(simulated.seen(), simulated.seen()["s0"]).level == "async"
+    for replica in simulated.servers[1:]:
+        replica.delayed = True
+    assert guarantee_now(simulated.seen(), simulated.seen()["s0"]).level == "none"
 
 
 def test_a_restarted_acker_is_not_intact():
-    made = cluster()
-    assert made.proof is not None and is_intact(made.proof, made.seen()["s1"])
-    made.restart(1, power=False)
-    assert not is_intact(made.proof, made.seen()["s1"])
+    simulated = cluster()
+    assert simulated.proof is not None and is_intact(simulated.proof, simulated.seen()["s1"])
+    simulated.restart(1, power=False)
+    assert not is_intact(simulated.proof, simulated.seen()["s1"])
 
 
-def named(made: Cluster, before=None) -> set[tuple[str, str]]:
-    seen = made.seen()
-    return {(one.server, one.name) for one in traps(seen, seen["s0"], before)}
+def named(simulated: Cluster, before=None) -> set[tuple[str, str]]:
+    seen = simulated.seen()
+    return {(trap.server, trap.name) for trap in traps(seen, seen["s0"], before)}
 
 
 def test_each_trap_is_named():
-    made = cluster()
-    made.source.status = False
-    assert ("s0", "fell-back") in named(made)
-    made = cluster()
-    before = changed(made.seen(), "s0", semi_sync=replace(made.state(made.source).semi_sync, no_tx=-5))
-    assert ("s0", "unacknowledged") in named(made, before)
-    made.count = 3
-    assert ("s0", "too-many-asked") in named(made)
-    made = cluster()
-    for one in made.servers[1:]:
-        made.stop_threads(one, apply=False)
-    assert {("s0", "too-few-connected"), ("s1", "not-receiving")} <= named(made)
-    made = cluster(timeout_s=10.0)
-    made.servers[1].source_role = True
-    made.servers[2].applier = 0
-    assert {("s0", "short-timeout"), ("s1", "source-role-on-replica"), ("s2", "acknowledges-only")} <= named(made)
-    made = cluster()
+    simulated = cluster()
+    simulated.source.status = False
+    assert ("s0", "fell-back") in named(simulated)
+    simulated = cluster()
+    before = changed(simulated.seen(), "s0", semi_sync=replace(simulated.state(simulated.source).semi_sync, no_tx=-5))
+    assert ("s0", "unacknowledged") in named(simulated, before)
+    simulated.count = 3
+    assert ("s0", "too-many-asked") in named(simulated)
+    simulated = cluster()
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    assert {("s0", "too-few-connected"), ("s1", "not-receiving")} <= named(simulated)
+    simulated = cluster(timeout_s=10.0)
+    simulated.servers[1].source_role = True
+    simulated.servers[2].applier = 0
+    assert {("s0", "short-timeout"), ("s1", "source-role-on-replica"), ("s2", "acknowledges-only")} <= named(simulated)
+    simulated = cluster()
     for _ in range(1_200):
-        made.write()
-    assert ("s1", "receive-behind") in named(made)
-    for one in made.servers:
-        one.sync_relay_log = 1
-    made = cluster()
-    for one in made.servers:
-        one.sync_relay_log = 1
-    assert named(made) == set(), "nothing is wrong here"
+        simulated.write()
+    assert ("s1", "receive-behind") in named(simulated)
+    for server in simulated.servers:
+        server.sync_relay_log = 1
+    simulated = cluster()
+    for server in simulated.servers:
+        server.sync_relay_log = 1
+    assert named(simulated) == set(), "nothing is wrong here"
 
 
 def test_detection_needs_the_replicas_word():
-    made = cluster()
+    simulated = cluster()
     suspicion = Suspicion()
-    made.cut.add((-1, 0))  # the watcher alone is cut off: its replicas still receive
-    assert [suspicion.after(made.seen(), "s0", 0.0) for _ in range(5)] == [""] * 5
-    made.kill_source()
-    first, second = suspicion.after(made.seen(), "s0", 0.0), suspicion.after(made.seen(), "s0", 0.5)
+    simulated.cut.add((-1, 0))  # the watcher alone is cut off: its replicas still receive
+    assert [suspicion.after(simulated.seen(), "s0", 0.0) for _ in range(5)] == [""] * 5
+    simulated.kill_source()
+    first, second = suspicion.after(simulated.seen(), "s0", 0.0), suspicion.after(simulated.seen(), "s0", 0.5)
     assert first == "" and "no replica receives" in second
 
 
 def test_detection_of_a_source_that_takes_no_writes():
-    made = cluster()
-    seen = made.seen()
+    simulated = cluster()
+    seen = simulated.seen()
     stalled = seen | {"s0": replace(seen["s0"], write="stalled", error="no answer")}
     blocked = seen | {"s0": replace(seen["s0"], write="blocked", error="a lock")}
     suspicion = Suspicion()
@@ -253,21 +253,21 @@ def test_detection_of_a_source_that_takes_no_writes():
 
 
 def test_the_journal_knows_what_cannot_be_seen(tmp_path):
-    made = cluster()
+    simulated = cluster()
     journal = Journal(tmp_path / "journal")
     assert journal.unfinished() is None
-    assert made.proof is not None
+    assert simulated.proof is not None
     journal.write(Began(FailoverWish("s0", accept_loss=True), "watch", REAL.boot()))
-    journal.write(Proved(made.proof))
-    journal.write(Fenced("s0", "killed", made.now))
+    journal.write(Proved(simulated.proof))
+    journal.write(Fenced("s0", "killed", simulated.now))
     journal.write(Elected("s1", None, True))
     with open(tmp_path / "journal", "a") as file:
         file.write('{"event": "fini')  # a crash in the middle of a line
     again = Journal(tmp_path / "journal")
-    left = again.unfinished()
-    assert left is not None and left.by == "watch"
-    assert (left.elected, left.wish.accept_loss, left.proof) == ("s1", True, made.proof)
-    assert left.fenced_s == made.now
+    unfinished = again.unfinished()
+    assert unfinished is not None and unfinished.by == "watch"
+    assert (unfinished.elected, unfinished.wish.accept_loss, unfinished.proof) == ("s1", True, simulated.proof)
+    assert unfinished.fenced_s == simulated.now
     with journal.alone(), pytest.raises(CouldNotRun, match="under way"), again.alone():
         pass
     with again.alone():
@@ -276,48 +276,96 @@ def test_the_journal_knows_what_cannot_be_seen(tmp_path):
 
 
 def test_what_no_later_look_can_make_certain_is_refused_before_anything_is_changed():
-    made = cluster()
-    made.kill_source()
-    asked = replace(wish(made), proof=None)
-    refused = plan(made.look(), asked)
+    simulated = cluster()
+    simulated.kill_source()
+    progress = replace(wish(simulated), proof=None)
+    refused = plan(simulated.look(), progress)
     assert "acknowledged commits may be missing" in refused.refusal and "--accept-loss" in refused.hint
     # With the loss accepted, the same states are fenced and revoked.
-    accepted = plan(made.look(), replace(asked, wish=replace(asked.wish, accept_loss=True)))
+    accepted = plan(simulated.look(), replace(progress, wish=replace(progress.wish, accept_loss=True)))
     assert not accepted.refusal
     assert [step.action for step in accepted.stage] == ["fence", "stop-receive", "stop-receive"]
 
 
 def test_a_switchover_keeps_semi_sync_on_a_successor_that_did_not_acknowledge():
-    made = cluster()
-    seen = made.look()
+    simulated = cluster()
+    seen = simulated.look()
     source, chosen = seen["s0"].state, seen["s1"].state
     assert source is not None and source.semi_sync.source_enabled and chosen is not None
     seen = changed(seen, "s1", semi_sync=replace(chosen.semi_sync, replica_enabled=False))
     seen = changed(seen, "s0", read_only=True)
-    steps = plan(seen, going("s0", kind="switchover", target="s1"), made.now).steps
+    steps = plan(seen, going("s0", kind="switchover", target="s1"), simulated.now).steps
     actions = [step.action for step in steps]
     assert actions.index("semi-sync-source-on") < actions.index("writable")
     # s2 acknowledges, and the old source will: one of them is waited for, as before.
     assert next(step.count for step in steps if step.action == "semi-sync-source-on") == 1
 
 
+def with_role(seen, name, clients, **semi_sync):
+    """A server that already has the source's role of semi-sync, and waits."""
+    semi = required(seen[name]).semi_sync
+    semi = replace(semi, source_enabled=True, source_status=True, clients=clients, **semi_sync)
+    return changed(seen, name, semi_sync=semi)
+
+
+@pytest.mark.parametrize("kind", ["failover", "switchover"])
+def test_a_role_that_a_run_has_left_is_set_again(kind):
+    """The run that was killed may have set another count, and nothing for later starts."""
+    simulated = cluster()
+    if kind == "failover":
+        simulated.kill_source()
+        simulated.fenced_s = simulated.now
+        for replica in simulated.servers[1:]:
+            simulated.stop_threads(replica, apply=False)
+    seen = with_role(simulated.look(), "s1", clients=1, wait_count=2)
+    steps = plan(seen, replace(wish(simulated), wish=FailoverWish("s0", kind, target="s1")), simulated.now).steps
+    (on,) = [step for step in steps if step.action == "semi-sync-source-on"]
+    assert (on.server, on.count) == ("s1", 1)
+    assert "semi-sync-source-off" not in [step.action for step in steps], "it can apply: a replica acknowledges"
+
+
+def test_a_replica_that_waits_for_acknowledgements_of_what_it_applies_is_released():
+    simulated = cluster()
+    seen = with_role(simulated.look(), "s1", clients=0)
+    switchover = going("s0", kind="switchover", target="s1")
+    first, second, *_ = plan(seen, switchover).stage
+    assert (first.action, first.server, second.action) == ("semi-sync-source-off", "s1", "wait-near")
+    simulated.write()
+    simulated.receive(1)
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    steps = plan(with_role(simulated.look(), "s1", clients=0), wish(simulated), simulated.now).steps
+    assert [step.action for step in steps[:2]] == ["semi-sync-source-off", "wait-applied"]
+
+
+def test_a_follower_of_the_new_source_is_released():
+    simulated = promoted()
+    simulated.servers[2].follows = 1
+    progress = replace(wish(simulated), decision=Elected("s1", None, True), clients_updated=True)
+    assert not plan(simulated.look(), progress).steps
+    steps = plan(with_role(simulated.look(), "s2", clients=0), progress).steps
+    assert [(step.action, step.server) for step in steps] == [("semi-sync-source-off", "s2")]
+
+
 def test_missed_heartbeats_are_silence():
     """The receive thread notices a cut link after the timeout of its network; its heartbeats are missed sooner."""
-    made = cluster()
-    made.cut |= {(-1, 0)}
-    seen = made.seen()
+    simulated = cluster()
+    simulated.cut |= {(-1, 0)}
+    seen = simulated.seen()
     assert all(required(seen[name]).channels[0].receive == "on" for name in ("s1", "s2"))
-    one = seen | {"s1": replace(seen["s1"], deaf=True)}
-    both = one | {"s2": replace(one["s2"], deaf=True)}
+    deaf = seen | {"s1": replace(seen["s1"], deaf=True)}
+    both = deaf | {"s2": replace(deaf["s2"], deaf=True)}
     suspicion = Suspicion()
-    assert [suspicion.after(one, "s0", 0.0) for _ in range(5)] == [""] * 5, "one still hears"
+    assert [suspicion.after(deaf, "s0", 0.0) for _ in range(5)] == [""] * 5, "one still hears"
     assert "no replica receives" in suspicion.after(both, "s0", 0.0)
     assert Suspicion().after(both, "s0", 0.0) == "", "one look without an answer is chance"
 
 
 def test_a_write_that_hangs_counts_from_its_beginning():
-    made = cluster()
-    seen = made.seen()
+    simulated = cluster()
+    seen = simulated.seen()
     hung = seen | {"s0": replace(seen["s0"], write="stalled", waited_s=1.0)}
     suspicion = Suspicion()
     assert suspicion.after(hung, "s0", 10.0) == "" and suspicion.stalled_since == 9.0
@@ -327,9 +375,9 @@ def test_a_write_that_hangs_counts_from_its_beginning():
     assert alone.after(hung, "s0", 10.0) == "", "two writes have to fail"
 
 
-def steps_of(made, **choices):
-    found = plan(made.look(), going("s0", kind="switchover", **choices)).steps
-    return [(step.stage, step.action, step.server) for step in found]
+def steps_of(simulated, **choices):
+    planned = plan(simulated.look(), going("s0", kind="switchover", **choices)).steps
+    return [(step.stage, step.action, step.server) for step in planned]
 
 
 def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
@@ -342,34 +390,40 @@ def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     late = [(2, "repoint", "s2")]
     # As long as s2 follows the old source it is to follow the new one before that is opened.
     assert steps_of(simulated) == [*first, *closing, opening[0], *late, *opening[1:], *after]
-    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [*closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [
+        *closing,
+        opening[0],
+        *late,
+        *opening[1:],
+        *after,
+    ]
     simulated.servers[2].follows = 1
     assert steps_of(simulated, prepared=Preparation(moved=("s2",)), target="s1") == [*closing, *opening, *after]
 
 
 def test_only_replicas_that_the_old_source_can_spare_move_beforehand():
-    made = cluster()
-    made.count = 2
-    assert "repoint-early" not in [action for _, action, _ in steps_of(made)]
+    simulated = cluster()
+    simulated.count = 2
+    assert "repoint-early" not in [action for _, action, _ in steps_of(simulated)]
     # Without semi-sync no commit waits for them: they follow when the new source is open.
-    made = cluster(timeout_s=0.0)
-    for one in made.servers:
-        one.acks = False
-    actions = [action for _, action, _ in steps_of(made)]
+    simulated = cluster(timeout_s=0.0)
+    for server in simulated.servers:
+        server.acks = False
+    actions = [action for _, action, _ in steps_of(simulated)]
     assert "repoint-early" not in actions and "repoint" not in actions
-    made = cluster()
-    made.servers[2].delayed = True
-    assert "repoint-early" not in [action for _, action, _ in steps_of(made)]
+    simulated = cluster()
+    simulated.servers[2].delayed = True
+    assert "repoint-early" not in [action for _, action, _ in steps_of(simulated)]
 
 
 def test_a_source_that_will_acknowledge_alone_says_what_is_given_up():
-    made = cluster(replicas=1)
-    made.kill_source()
-    found = plan(made.look(), wish(made))
-    assert not found.refusal
-    assert "s1 will acknowledge commits alone (--alone serve)" in found.gives_up, "before anything is done"
-    assert "--alone refuse" in found.gives_up and found.as_dict()["gives_up"] == found.gives_up
-    refused = plan(made.look(), wish(made, alone="refuse"))
+    simulated = cluster(replicas=1)
+    simulated.kill_source()
+    planned = plan(simulated.look(), wish(simulated))
+    assert not planned.refusal
+    assert "s1 will acknowledge commits alone (--alone serve)" in planned.gives_up, "before anything is done"
+    assert "--alone refuse" in planned.gives_up and planned.as_dict()["gives_up"] == planned.gives_up
+    refused = plan(simulated.look(), wish(simulated, alone="refuse"))
     assert "no replica would be left to acknowledge what s1 commits" in refused.refusal
     two = cluster(replicas=2)
     two.kill_source()
@@ -380,39 +434,39 @@ def test_a_source_that_will_acknowledge_alone_says_what_is_given_up():
     three.kill_source()
     assert "will wait for 1 of the 2 acknowledgements" in plan(three.look(), wish(three)).gives_up
     asynchronous = cluster(replicas=1, timeout_s=0.0)
-    for one in asynchronous.servers:
-        one.acks = False
+    for server in asynchronous.servers:
+        server.acks = False
     asynchronous.kill_source()
     assert plan(asynchronous.look(), wish(asynchronous, accept_loss=True)).gives_up == "", "nothing was promised"
 
 
 def test_the_others_follow_before_a_switchover_opens_the_new_source():
-    made = cluster()
-    made.source.read_only = True
-    steps = [(step.action, step.server) for step in plan(made.seen(), going("s0", kind="switchover")).steps]
+    simulated = cluster()
+    simulated.source.read_only = True
+    steps = [(step.action, step.server) for step in plan(simulated.seen(), going("s0", kind="switchover")).steps]
     assert steps.index(("repoint", "s2")) < steps.index(("writable", "s1"))
-    made.kill_source()
-    made.fenced_s = made.now
-    for one in made.servers[1:]:
-        made.stop_threads(one, apply=False)
-    steps = [step.action for step in plan(made.look(), wish(made)).steps]
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    steps = [step.action for step in plan(simulated.look(), wish(simulated)).steps]
     assert "repoint" not in steps[: steps.index("writable")], "at a failover a relay log may hold what nobody else has"
 
 
 @pytest.mark.parametrize("sure", [(True, ()), (False, ("s2 was not asked",))])
 def test_one_that_goes_on_says_what_was_known_of_the_election(tmp_path, sure):
     """An hour later the proof is worth nothing; what it proved then is in the journal."""
-    made = promoted()
+    simulated = promoted()
     journal = Journal(tmp_path / "journal")
-    journal.write(Began(FailoverWish("s0"), "user", REAL.boot(), made.proof))
+    journal.write(Began(FailoverWish("s0"), "user", REAL.boot(), simulated.proof))
     journal.write(Elected("s1", None, *sure))
-    left = journal.unfinished()
-    assert left is not None and left.sure == sure
-    later = made.now + 3_600.0
-    found = plan(made.look(), left.after(Began(FailoverWish("s0"), "user", REAL.boot())), later)
-    assert (found.elected, found.lossless, found.uncertain) == ("s1", *sure)
+    resumed = journal.unfinished()
+    assert resumed is not None and resumed.sure == sure
+    later = simulated.now + 3_600.0
+    planned = plan(simulated.look(), resumed.after(Began(FailoverWish("s0"), "user", REAL.boot())), later)
+    assert (planned.elected, planned.lossless, planned.uncertain) == ("s1", *sure)
     # Without an election, it says why it cannot know.
-    unknown = plan(made.look(), replace(left, decision=None, proof=None), later)
+    unknown = plan(simulated.look(), replace(resumed, decision=None, proof=None), later)
     assert not unknown.lossless and unknown.uncertain
 
 
@@ -479,67 +533,69 @@ def test_what_a_replica_received_after_the_election_of_another_is_not_lost_in_si
 
 
 def test_what_is_lost_is_listed_where_something_may_be():
-    made = promoted()
-    seen = made.look()
+    simulated = promoted()
+    seen = simulated.look()
     seen["s0"] = replace(seen["s0"], volume=True)
-    had = made.gtids(set(made.servers[1].binlog))
+    had = simulated.gtids(set(simulated.servers[1].binlog))
     event = ScheduledEvent("shop", "nightly", "ops@%")
-    wanted = wish(made, elected="s1", had=had, events=(event,), clients_updated=True)
-    steps = [(step.action, step.server, step.to) for step in plan(seen, wanted).steps]
+    progress = wish(simulated, elected="s1", had=had, events=(event,), clients_updated=True)
+    steps = [(step.action, step.server, step.to) for step in plan(seen, progress).steps]
     assert steps == [("events", "s1", ""), ("list-lost", "s1", "s0")]
     # Killed before the clients were told: they are told first.
-    assert [step.action for step in plan(seen, replace(wanted, clients_updated=False)).steps][0] == "clients"
-    done = replace(wanted, lost=Listed(0, "", ""), enabled=1)
+    assert [step.action for step in plan(seen, replace(progress, clients_updated=False)).steps][0] == "clients"
+    done = replace(progress, lost=Listed(0, "", ""), enabled=1)
     none_missing = replace(done, lost=None, decision=Elected("s1", None, True))
     assert not plan(seen, done).steps and not plan(seen, none_missing).steps
-    failed = replace(wanted, failed={"events": "a lock", "list-lost": "no volume"})
+    failed = replace(progress, failed={"events": "a lock", "list-lost": "no volume"})
     assert not plan(seen, failed).steps, "what failed in this run is not tried for ever"
     assert in_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
 
 
 def test_mysqls_own_writes_are_errant_though_its_channel_counts_them():
     """SHOW REPLICA STATUS says in Executed_Gtid_Set all that the server executed, whoever wrote it."""
-    made = cluster(flavor="mysql")
-    made.servers[1].binlog.append((1, 1))
-    assert set(errant(made.seen(), made.seen()["s0"])) == {"s1"}
-    switch = plan(made.seen(), going("s0", kind="switchover", target="s1"))
+    simulated = cluster(flavor="mysql")
+    simulated.servers[1].binlog.append((1, 1))
+    assert set(errant(simulated.seen(), simulated.seen()["s0"])) == {"s1"}
+    switch = plan(simulated.seen(), going("s0", kind="switchover", target="s1"))
     assert "transactions of its own" in switch.refusal
-    made.kill_source()
-    made.fenced_s = made.now
-    for one in made.servers[1:]:
-        made.stop_threads(one, apply=False)
-    assert "transactions of their own" in plan(made.look(), wish(made)).refusal
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    assert "transactions of their own" in plan(simulated.look(), wish(simulated)).refusal
 
 
 def test_errant_transactions_are_made_up_for_by_empty_ones():
     """The one that has them is not the one that has the most."""
-    made = cluster(flavor="mysql")
-    made.servers[1].binlog.append((1, 1))
-    made.kill_source()
-    made.fenced_s = made.now
-    for one in made.servers[1:]:
-        made.stop_threads(one, apply=False)
-    found = plan(made.look(), wish(made, errant="inject"))
-    assert not found.refusal and found.elected == "s2" and found.lossless and not found.missing, found
-    [inject] = [step for step in found.steps if step.action == "inject"]
-    assert (inject.server, inject.to, str(inject.gtid)) == ("s2", "s1", found.errant["s1"])
-    left = plan(made.look(), wish(made, errant="leave"))
-    assert left.elected == "s2" and "s1" in left.left_out and "inject" not in [step.action for step in left.steps]
+    simulated = cluster(flavor="mysql")
+    simulated.servers[1].binlog.append((1, 1))
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    planned = plan(simulated.look(), wish(simulated, errant="inject"))
+    assert not planned.refusal and planned.elected == "s2" and planned.lossless and not planned.missing, planned
+    [inject] = [step for step in planned.steps if step.action == "inject"]
+    assert (inject.server, inject.to, str(inject.gtid)) == ("s2", "s1", planned.errant["s1"])
+    leaving = plan(simulated.look(), wish(simulated, errant="leave"))
+    assert (
+        leaving.elected == "s2" and "s1" in leaving.left_out and "inject" not in [step.action for step in leaving.steps]
+    )
 
 
 def test_what_a_replica_with_its_own_transactions_alone_received_is_not_lost():
     """Where the other has less, the empty ones are made on that."""
-    made = cluster(flavor="mysql")
-    made.servers[1].binlog.append((1, 1))
-    made.write()
-    made.receive(1)
-    made.kill_source()
-    made.fenced_s = made.now
-    for one in made.servers[1:]:
-        made.stop_threads(one, apply=False)
-    found = plan(made.look(), wish(made, errant="inject", accept_loss=True))
-    assert not found.refusal and found.elected == "s1" and not found.missing, found
-    to = plan(made.look(), wish(made, errant="inject", accept_loss=True, target="s2"))
+    simulated = cluster(flavor="mysql")
+    simulated.servers[1].binlog.append((1, 1))
+    simulated.write()
+    simulated.receive(1)
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    planned = plan(simulated.look(), wish(simulated, errant="inject", accept_loss=True))
+    assert not planned.refusal and planned.elected == "s1" and not planned.missing, planned
+    to = plan(simulated.look(), wish(simulated, errant="inject", accept_loss=True, target="s2"))
     assert "s1 has received more" in to.refusal
 
 
@@ -565,8 +621,8 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
 
 def test_a_binary_log_that_was_emptied_does_not_make_others_errant():
     """s1 was the source once (numbers 1 to 279), s2 was rewound since, and its log begins anew."""
-    made = cluster()
-    seen = made.seen()
+    simulated = cluster()
+    seen = simulated.seen()
     seen |= {
         "s0": replace(seen["s0"], state=None, error="dead"),
         "s1": replace(seen["s1"], wrote={(0, 2): 279, (0, 1): 500}),

@@ -455,9 +455,9 @@ def quiet_cluster(flavor: str) -> SimulatedCluster:
     return cluster
 
 
-def play_killed(cluster: SimulatedCluster, wish: FailoverWish, lines: int) -> bool:
-    """Carries a change out by a program that is killed before that line of its journal, and by another one. Whether the
-    first had more lines."""
+def play_killed(cluster: SimulatedCluster, wish: FailoverWish, lines: int, hidden: str = "") -> bool:
+    """Carries a change out by a program that is killed before that line of its journal, and by another one; `hidden`: a
+    server that this one cannot reach, so that a third one follows. Whether the first had more lines."""
 
     first = cluster.program("m0")
     proof = ended(cluster, first.begin(lambda: proof_of_watch(first)))
@@ -471,9 +471,15 @@ def play_killed(cluster: SimulatedCluster, wish: FailoverWish, lines: int) -> bo
     first.lines = lines
     result = ended(cluster, first.begin(job(first)))
     killed = isinstance(result, Killed)
-    if killed:
+    if killed and hidden:
+        cluster.link("m0", hidden, on=False)
         second = cluster.program("m0")
         result = ended(cluster, second.begin(job(second)))
+        cluster.link("m0", hidden, on=True)
+        wait(cluster, 8.0)
+    if killed and not isinstance(result, Outcome):
+        following = cluster.program("m0")
+        result = ended(cluster, following.begin(job(following)))
     assert isinstance(result, Outcome) and result.lossless, f"{lines}: {result}"
     judge_outcome(cluster, result, wish.kind)
     cluster.stopped = True
@@ -492,6 +498,49 @@ def test_killed_before_each_line_of_its_journal(flavor, wish):
     while play_killed(quiet_cluster(flavor), wish, count):
         count += 1
     assert count > 10  # a change begins, looks, and carries out five steps of two lines each
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_the_chosen_replica_is_hidden_after_a_kill(flavor):
+    """The role of a source that a killed run gave to a replica cannot be taken back there. It keeps the replica from
+    applying until the next change, which sets it anew, for later starts too."""
+    count = 0
+    while play_killed(quiet_cluster(flavor), FailoverWish("s0", kind="switchover", target="s1"), count, hidden="s1"):
+        count += 1
+    assert count > 10
+
+
+def switched(cluster: SimulatedCluster, source: str, target: str, lines: int | None = None) -> object:
+    """The result of a switchover by a program of its own; `lines`: it is killed before that line of its journal."""
+    program = cluster.program("m0")
+    program.lines = lines
+    wish = FailoverWish(source, kind="switchover", target=target)
+    return ended(cluster, program.begin(lambda: program.executor.run(wish)))
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_another_change_follows_a_killed_one(flavor):
+    """Settings for later starts that a killed switchover had postponed are not lost where the next change is another
+    one, from the new source."""
+    count, returned = 0, 0
+    while True:
+        cluster = quiet_cluster(flavor)
+        result = switched(cluster, "s0", "s1", lines=count)
+        if not isinstance(result, Killed):
+            break
+        count += 1
+        if cluster.servers["s1"].closed:
+            continue
+        result = switched(cluster, "s1", "s2")
+        assert isinstance(result, Outcome) and result.lossless, f"{count}: {result}"
+        judge_outcome(cluster, result, "switchover")
+        for name in cluster.servers.keys() - result.left_out.keys():
+            settings, new = cluster.servers[name].settings, name == "s2"
+            role = (settings["source"], settings["replica"], settings["read_only"])
+            assert role == (new, not new, not new), f"{count}: {name} starts as {role}"
+        returned += "s0" not in result.left_out
+        cluster.time.end(cluster.processes)
+    assert returned, "the source of before follows in none of them"
 
 
 def test_the_same_seed_has_the_same_run():

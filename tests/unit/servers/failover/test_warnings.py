@@ -22,32 +22,32 @@ from headrace.servers.topology.topology import TopologyMember
 
 def states(flavor: str = "mysql") -> dict[str, ServerState]:
     seen = Cluster(2, flavor, 1, 1e9, True).seen()
-    return {name: required(one) for name, one in seen.items()}
+    return {name: required(state) for name, state in seen.items()}
 
 
 def test_servers_of_their_own_are_warned_of_nothing():
     for flavor in ("mariadb", "mysql"):
         assert list(checks.warnings_of_all(states(flavor))) == []
-        assert [text for one in states(flavor).values() for text in checks.warnings(one)] == []
+        assert [text for state in states(flavor).values() for text in checks.warnings(state)] == []
 
 
 def test_one_uuid_or_id_twice_is_said_of_both():
-    made = states()
-    made["s2"] = replace(made["s2"], uuid=made["s1"].uuid)
-    found = dict(checks.warnings_of_all(made))
-    assert set(found) == {"s1", "s2"} and made["s1"].uuid in found["s1"] and "auto.cnf" in found["s2"]
-    made = states("mariadb")  # which has no UUIDs
-    made["s2"] = replace(made["s2"], server_id=made["s1"].server_id)
-    found = dict(checks.warnings_of_all(made))
-    assert set(found) == {"s1", "s2"} and f"has the server_id of s2, {made['s1'].server_id}" in found["s1"]
+    seen = states()
+    seen["s2"] = replace(seen["s2"], uuid=seen["s1"].uuid)
+    warnings = dict(checks.warnings_of_all(seen))
+    assert set(warnings) == {"s1", "s2"} and seen["s1"].uuid in warnings["s1"] and "auto.cnf" in warnings["s2"]
+    seen = states("mariadb")  # which has no UUIDs
+    seen["s2"] = replace(seen["s2"], server_id=seen["s1"].server_id)
+    warnings = dict(checks.warnings_of_all(seen))
+    assert set(warnings) == {"s1", "s2"} and f"has the server_id of s2, {seen['s1'].server_id}" in warnings["s1"]
 
 
 def test_a_replica_that_takes_less_than_its_source_sends():
-    made = states()
-    made["s0"] = replace(made["s0"], max_packet=64 << 20)
-    made["s1"] = replace(made["s1"], apply_packet=16 << 20)
-    made["s2"] = replace(made["s2"], apply_packet=64 << 20)
-    [(name, text)] = checks.warnings_of_all(made)
+    seen = states()
+    seen["s0"] = replace(seen["s0"], max_packet=64 << 20)
+    seen["s1"] = replace(seen["s1"], apply_packet=16 << 20)
+    seen["s2"] = replace(seen["s2"], apply_packet=64 << 20)
+    [(name, text)] = checks.warnings_of_all(seen)
     assert name == "s1" and "at most 16,777,216 bytes" in text and "SET GLOBAL replica_max_allowed_packet" in text
 
 
@@ -66,21 +66,21 @@ def test_statements_are_warned_of_where_they_are_logged():
 
 
 def test_semi_sync_that_is_off_at_the_source_alone():
-    made = states("mariadb")
-    semi = replace(made["s0"].semi_sync, source_enabled=False)
-    made["s0"] = replace(made["s0"], semi_sync=semi)
-    [(name, text)] = checks.warnings_of_all(made)
+    seen = states("mariadb")
+    semi = replace(seen["s0"].semi_sync, source_enabled=False)
+    seen["s0"] = replace(seen["s0"], semi_sync=semi)
+    [(name, text)] = checks.warnings_of_all(seen)
     assert name == "s0" and "off here and on at s1, s2" in text and "rpl_semi_sync_master_enabled = 'ON'" in text
 
 
 def test_what_was_asked_for_is_a_warning_and_no_problem():
     """A replica that is late or filtered on purpose is as somebody wants it."""
-    made = states("mariadb")["s1"]
-    channel = replace(made.channels[0], delay_s=3_600, filters=(("replicate-do-db", "shop"),), uses_gtid=False)
-    made = replace(made, channels=(channel,))
-    said = " ".join(checks.warnings(made))
-    assert "delayed by 3600 s on purpose" in said and "filtered" in said and "file positions" in said
-    assert not [text for text in checks.problems(made) if "delayed" in text or "filtered" in text or "file pos" in text]
+    seen = states("mariadb")["s1"]
+    channel = replace(seen.channels[0], delay_s=3_600, filters=(("replicate-do-db", "shop"),), uses_gtid=False)
+    seen = replace(seen, channels=(channel,))
+    words = " ".join(checks.warnings(seen))
+    assert "delayed by 3600 s on purpose" in words and "filtered" in words and "file positions" in words
+    assert not [text for text in checks.problems(seen) if "delayed" in text or "filtered" in text or "file pos" in text]
 
 
 def member_of(name: str, state: ServerState | None, port: int) -> TopologyMember:
@@ -89,8 +89,8 @@ def member_of(name: str, state: ServerState | None, port: int) -> TopologyMember
 
 
 def test_a_stopped_source_is_a_problem():
-    made = states("mariadb")
-    members = [member_of("s0", None, 1), *(member_of(name, made[name], 2) for name in ("s1", "s2"))]
+    seen = states("mariadb")
+    members = [member_of("s0", None, 1), *(member_of(name, seen[name], 2) for name in ("s1", "s2"))]
     [text] = topology._of_stopped(members[0].server, members)
     assert text.startswith("is stopped, and s1, s2 follow it; headrace mysql up s0") and "failover run" in text
     assert not list(topology._of_stopped(members[1].server, members))
@@ -98,10 +98,10 @@ def test_a_stopped_source_is_a_problem():
 
 
 def test_what_the_end_of_a_server_does_to_others(monkeypatch):
-    made = states("mariadb")
+    seen = states("mariadb")
     lab: Any = SimpleNamespace()
-    places = {name: SimpleNamespace(name=name, host=name, port=1, state="running") for name in made}
-    monkeypatch.setattr(ending, "states_of", lambda lab: made)
+    places = {name: SimpleNamespace(name=name, host=name, port=1, state="running") for name in seen}
+    monkeypatch.setattr(ending, "states_of", lambda lab: seen)
     monkeypatch.setattr(ending, "servers", lambda lab: list(places.values()))
     monkeypatch.setattr(ending.accounts, "connected", lambda server: contextlib.nullcontext())
     monkeypatch.setattr(ending, "ask_named_safely", lambda *_: [{"Server_id": 77, "Host": "far"}, {"Server_id": 2}])
@@ -109,8 +109,8 @@ def test_what_the_end_of_a_server_does_to_others(monkeypatch):
     assert ending.consequences(lab, source) == ["s1, s2 and server_id 77 at far follow it, and would receive nothing"]
     replica: Any = places["s1"]
     assert not [text for text in ending.consequences(lab, replica) if "commits" in text], "s2 acknowledges too"
-    semi = replace(made["s0"].semi_sync, clients=1, timeout_ms=10_000)
-    made["s0"] = replace(made["s0"], semi_sync=semi)
+    semi = replace(seen["s0"].semi_sync, clients=1, timeout_ms=10_000)
+    seen["s0"] = replace(seen["s0"], semi_sync=semi)
     assert any(
         "commits on s0 wait for 1 acknowledgement, and 0 replicas" in text for text in ending.consequences(lab, replica)
     )

@@ -43,27 +43,27 @@ WHY = "s0 does not answer (no server listens there), and no replica receives fro
 
 def working(flavor: str = "mariadb") -> Cluster:
     """A source and two replicas that have all it wrote."""
-    made = Cluster(2, flavor, 1, 1e9, True)
-    for one in made.servers:
-        one.sync_relay_log = 1  # else a note says so
+    simulated = Cluster(2, flavor, 1, 1e9, True)
+    for server in simulated.servers:
+        server.sync_relay_log = 1  # else a note says so
     for _ in range(3):
-        made.write()
-        for one in made.servers[1:]:
-            made.receive(one.index)
-            made.apply(one.index)
-    made.look()
-    return made
+        simulated.write()
+        for replica in simulated.servers[1:]:
+            simulated.receive(replica.index)
+            simulated.apply(replica.index)
+    simulated.look()
+    return simulated
 
 
 def promoted(follow: bool = False) -> dict[str, Seen]:
     """s1 takes writes, s0 is closed; with `follow` both others follow s1."""
-    made = working()
-    first, second = made.servers[1], made.servers[2]
-    made.source.read_only, first.read_only, first.follows = True, False, None
+    simulated = working()
+    first, second = simulated.servers[1], simulated.servers[2]
+    simulated.source.read_only, first.read_only, first.follows = True, False, None
     second.follows = 1
     if follow:
-        made.source.follows = 1
-    return made.seen()
+        simulated.source.follows = 1
+    return simulated.seen()
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -71,66 +71,66 @@ def promoted(follow: bool = False) -> dict[str, Seen]:
 
 def watched(tmp_path, monkeypatch, looks: list[str], **more) -> tuple[Watcher, list[str]]:
     """A watch that sees these reasons for a failover, one a look; and what it said."""
-    made, said, stop = working(), list[str](), threading.Event()
+    simulated, spoken, stop = working(), list[str](), threading.Event()
     host = AddressHost("s0", Address("u", "s0", 1))
     executor: Any = SimpleNamespace(
         journal=Journal(tmp_path / "journal"), hosts={"s0": host}, surroundings=REAL,
         back=lambda source: None, warm=lambda source: None,
     )  # fmt: skip
-    watcher = Watcher(executor, FailoverWish("s0"), every_s=0.0, say=said.append, proof=made.proof, **more)
-    left, alive = iter(looks), made.seen()
+    watcher = Watcher(executor, FailoverWish("s0"), every_s=0.0, say=spoken.append, proof=simulated.proof, **more)
+    waiting, alive = iter(looks), simulated.seen()
     dead = alive | {"s0": replace(alive["s0"], state=None, error="no server listens there")}
 
     def look():
-        why = next(left, None)
+        why = next(waiting, None)
         if why is None:
             stop.set()
         return (dead if why else alive), why or ""
 
     monkeypatch.setattr(watcher, "look", look)
     watcher.watch(stop)
-    return watcher, said
+    return watcher, spoken
 
 
-def lines(said: list[str], word: str) -> list[str]:
-    return [text for text in said if word in text]
+def lines(spoken: list[str], word: str) -> list[str]:
+    return [text for text in spoken if word in text]
 
 
 def test_a_dead_source_is_said_once_and_when_it_is_back(tmp_path, monkeypatch):
     """9 lines a second for ten minutes were 6,048."""
     other = WHY.replace("no server listens there", "did not answer within 0.4 s")
-    _, said = watched(tmp_path, monkeypatch, [*[WHY, other] * 300, "", "", *[WHY] * 5], acts=False)
+    _, spoken = watched(tmp_path, monkeypatch, [*[WHY, other] * 300, "", "", *[WHY] * 5], acts=False)
     # The last look is that of a source which is back.
-    assert said == [WHY, "s0 answers again", WHY, "s0 answers again"]
+    assert spoken == [WHY, "s0 answers again", WHY, "s0 answers again"]
 
 
 def test_a_state_that_lasts_is_said_again_once_in_a_while(tmp_path, monkeypatch):
     monkeypatch.setattr(watching, "STILL_S", 0.0)
-    _, said = watched(tmp_path, monkeypatch, [WHY] * 3, acts=False)
-    assert lines(said, "does not answer") == [WHY, f"still: {WHY}", f"still: {WHY}"]
+    _, spoken = watched(tmp_path, monkeypatch, [WHY] * 3, acts=False)
+    assert lines(spoken, "does not answer") == [WHY, f"still: {WHY}", f"still: {WHY}"]
 
 
 def test_traps_are_not_over_because_the_source_is_dead(tmp_path, monkeypatch):
-    watcher, said = watched(tmp_path, monkeypatch, [])
-    made = working()
-    seen = made.seen()
+    watcher, spoken = watched(tmp_path, monkeypatch, [])
+    simulated = working()
+    seen = simulated.seen()
     semi = replace(required(seen["s0"]).semi_sync, timeout_ms=1_000)
     seen |= {"s0": replace(seen["s0"], state=replace(required(seen["s0"]), semi_sync=semi))}
     watcher._tell(seen, None)
-    assert lines(said, "after 1 s without an acknowledgement")
-    del said[:]
+    assert lines(spoken, "after 1 s without an acknowledgement")
+    del spoken[:]
     watcher._tell({**seen, "s0": replace(seen["s0"], state=None, error="gone")}, seen)
-    assert not lines(said, "over:")
-    watcher._tell(made.seen(), seen)
-    assert lines(said, "over: s0: short-timeout")
+    assert not lines(spoken, "over:")
+    watcher._tell(simulated.seen(), seen)
+    assert lines(spoken, "over: s0: short-timeout")
 
 
 # --- the pause after a failover -------------------------------------------------------------------
 
 
-def executor_of(journal: Journal, said: list[str]) -> Executor:
+def executor_of(journal: Journal, spoken: list[str]) -> Executor:
     """One without servers."""
-    return Executor(Observer({}), journal, Lease({}), say=said.append)
+    return Executor(Observer({}), journal, Lease({}), say=spoken.append)
 
 
 def failed_over(journal: Journal) -> None:
@@ -145,16 +145,16 @@ def test_a_watch_says_at_its_start_that_it_will_not_act_and_until_when(tmp_path,
     last = journal.read().failed_over_at
     assert last is not None
     until = watching.clock(last + FLAP_S)
-    watcher, said = watched(tmp_path, monkeypatch, [""])
-    assert len(said) == 1, said
-    assert said[0].startswith(f"no failover before {until}: the last was at ")
-    assert "headrace failover status --acknowledge" in said[0]
+    watcher, spoken = watched(tmp_path, monkeypatch, [""])
+    assert len(spoken) == 1, spoken
+    assert spoken[0].startswith(f"no failover before {until}: the last was at ")
+    assert "headrace failover status --acknowledge" in spoken[0]
     monkeypatch.setattr(watching, "PAUSE_LOOK_S", 0.0)
     watcher._tell_pause()
-    assert len(said) == 1
+    assert len(spoken) == 1
     journal.write(Acknowledged())
     watcher._tell_pause()
-    assert said[1:] == ["the pause is over: it fails over again"]
+    assert spoken[1:] == ["the pause is over: it fails over again"]
     assert journal.read().failed_over_at is None
     # One that only watches says nothing of it.
     failed_over(journal)
@@ -162,26 +162,26 @@ def test_a_watch_says_at_its_start_that_it_will_not_act_and_until_when(tmp_path,
 
 
 def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch):
-    made, journal = working(), Journal(tmp_path / "journal")
-    assert made.proof is not None
+    simulated, journal = working(), Journal(tmp_path / "journal")
+    assert simulated.proof is not None
     failed_over(journal)
     with pytest.raises(CouldNotRun, match="once in 3600 s is enough") as error:
         watched(tmp_path, monkeypatch, [WHY])
     assert "headrace failover run --from s0" in error.value.hint
     now, boot = time.time(), REAL.boot()
     handed = journal.read().handed_over("s0", now, boot)
-    assert handed is not None and handed.proof == made.proof and set(handed.received) == {"s1", "s2"}
-    said: list[str] = []
-    executor, wish, seen = executor_of(journal, said), FailoverWish("s0"), made.seen()
+    assert handed is not None and handed.proof == simulated.proof and set(handed.received) == {"s1", "s2"}
+    spoken: list[str] = []
+    executor, wish, seen = executor_of(journal, spoken), FailoverWish("s0"), simulated.seen()
     got = executor._begin(wish, "user", seen)
-    assert got.proof is not None and got.proof.ackers == made.proof.ackers and "that counts" in said[-1]
-    made.kill_source()
-    assert "semi-sync was not seen at work" in plan(made.seen(), going()).refusal
-    assert plan(made.seen(), going().after(got)).steps[0].action == "fence", "with it nothing is refused"
+    assert got.proof is not None and got.proof.ackers == simulated.proof.ackers and "that counts" in spoken[-1]
+    simulated.kill_source()
+    assert "semi-sync was not seen at work" in plan(simulated.seen(), going()).refusal
+    assert plan(simulated.seen(), going().after(got)).steps[0].action == "fence", "with it nothing is refused"
     # A switchover, another source, a proof of its own, or one who was elected: nothing is taken over.
     for other in (replace(wish, kind="switchover"), replace(wish, source="s2")):
         assert executor._begin(other, "user", seen).proof is None
-    today = replace(made.proof, at_s=made.proof.at_s + 1)
+    today = replace(simulated.proof, at_s=simulated.proof.at_s + 1)
     assert executor._begin(wish, "user", seen, today).proof == today
     journal.write(Began(wish, "user", boot))
     journal.write(Elected("s1", None, True))
@@ -189,22 +189,22 @@ def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch
 
 
 def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
-    made, path = working(), tmp_path / "journal"
-    assert made.proof is not None
+    simulated, path = working(), tmp_path / "journal"
+    assert simulated.proof is not None
     journal = Journal(path)
-    received = {name: str(has(one)) for name, one in made.seen().items() if name != "s0"}
+    received = {name: str(has(member)) for name, member in simulated.seen().items() if name != "s0"}
 
     def handed(boot: str = REAL.boot()) -> bool:
         return Journal(path).read().handed_over("s0", time.time(), boot) is not None
 
-    over = HandedOver("s0", made.proof, (), received, REAL.boot())
+    over = HandedOver("s0", simulated.proof, (), received, REAL.boot())
     journal.write(over)
     assert handed() and not handed("another")
-    made.write()
-    made.receive(1)
-    said: list[str] = []
-    assert executor_of(journal, said)._begin(FailoverWish("s0"), "user", made.seen()).proof is None
-    assert "has received more since" in said[-1], "its source lived on"
+    simulated.write()
+    simulated.receive(1)
+    spoken: list[str] = []
+    assert executor_of(journal, spoken)._begin(FailoverWish("s0"), "user", simulated.seen()).proof is None
+    assert "has received more since" in spoken[-1], "its source lived on"
     journal.write(GivenUp())
     assert not handed(), "its source was back"
     journal.write(over)
@@ -213,7 +213,7 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
     journal.write(over)
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     old = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - STALE_S - 60))
-    path.write_text("".join(json.dumps(one | {"at": old}) + "\n" for one in entries))
+    path.write_text("".join(json.dumps(entry | {"at": old}) + "\n" for entry in entries))
     assert not handed()
 
 
@@ -223,10 +223,10 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
 def test_the_source_of_a_change_that_was_cut_off():
     cut_off = promoted()
     assert source_in(cut_off) == "s1", "s2 follows it"
-    alone = {name: one for name, one in cut_off.items() if name != "s2"}
+    alone = {name: member for name, member in cut_off.items() if name != "s2"}
     assert source_in(alone) == "s1", "nobody follows anybody, and one takes writes"
-    left = going(kind="switchover", elected="s1")
-    assert source_in(cut_off, None, left) == "s1" and source_in(cut_off, "s2", left) == "s2"
+    progress = going(kind="switchover", elected="s1")
+    assert source_in(cut_off, None, progress) == "s1" and source_in(cut_off, "s2", progress) == "s2"
     closed = working().seen()
     assert source_in(closed, None, going()) == "s0"
     with pytest.raises(InputError, match="is not one of s0, s1, s2"):
@@ -235,12 +235,12 @@ def test_the_source_of_a_change_that_was_cut_off():
 
 def test_a_refused_login_is_the_cause_and_comes_first():
     seen = working().seen()
-    said = failure_of(
+    words = failure_of(
         InputError("x", "access denied for ops with the password given", "error 1045 of the server", ""),
         AddressHost("db1:3306", Address("ops", "db1", 3306, password=Secret("secret"))),
     )
-    assert said == "cannot log in as ops: wrong password"
-    silent = {name: replace(one, state=None, error=said) for name, one in seen.items()}
+    assert words == "cannot log in as ops: wrong password"
+    silent = {name: replace(member, state=None, error=words) for name, member in seen.items()}
     with pytest.raises(InputError) as error:
         source_in(silent)
     assert f"{error.value.value}: {error.value.rule}" == "Cannot log in to s0, s1, s2 as ops: wrong password"
@@ -249,12 +249,12 @@ def test_a_refused_login_is_the_cause_and_comes_first():
     )
     assert without.endswith("no password was given")
     with pytest.raises(CouldNotRun, match="s0: does not answer: no route; nor do s1, s2"):
-        source_in({name: replace(one, state=None, error="no route") for name, one in seen.items()})
+        source_in({name: replace(member, state=None, error="no route") for name, member in seen.items()})
 
 
 def test_a_refusal_names_the_source_once():
-    made = FailoverPlan(refusal="127.0.0.1:56001 is alive and takes writes: there is nothing to fail over")
-    assert str(refused(made, "127.0.0.1:56001")).startswith("127.0.0.1:56001: is alive and takes writes")
+    simulated = FailoverPlan(refusal="127.0.0.1:56001 is alive and takes writes: there is nothing to fail over")
+    assert str(refused(simulated, "127.0.0.1:56001")).startswith("127.0.0.1:56001: is alive and takes writes")
     assert str(refused(FailoverPlan(refusal="no replica"), "db")).startswith("db: no replica")
 
 
@@ -282,22 +282,22 @@ def test_a_replica_is_not_failed_over():
 
 def test_a_server_of_its_own_is_not_what_an_old_source_rejoins():
     """It takes writes, follows nobody and is followed by nobody: it did not take over."""
-    made = Cluster(3, "mariadb", 1, 1e9, True)
+    simulated = Cluster(3, "mariadb", 1, 1e9, True)
     for _ in range(3):
-        made.write()
-        for one in made.servers[1:3]:
-            made.receive(one.index)
-            made.apply(one.index)
-    stranger = made.servers[3]
+        simulated.write()
+        for replica in simulated.servers[1:3]:
+            simulated.receive(replica.index)
+            simulated.apply(replica.index)
+    stranger = simulated.servers[3]
     stranger.follows, stranger.read_only, stranger.binlog = None, False, [(3, 1)]
     for named in (None, "s3"):
         with pytest.raises(InputError, match="is the source"):
-            source_above(made.seen(), "s0", named)
-    made.kill_source()
+            source_above(simulated.seen(), "s0", named)
+    simulated.kill_source()
     with pytest.raises((InputError, CouldNotRun)):
-        source_above(made.seen(), "s0")
-    made.servers[1].follows, made.servers[1].read_only, made.servers[2].follows = None, False, 1
-    assert source_above(made.seen(), "s0") == "s1"
+        source_above(simulated.seen(), "s0")
+    simulated.servers[1].follows, simulated.servers[1].read_only, simulated.servers[2].follows = None, False, 1
+    assert source_above(simulated.seen(), "s0") == "s1"
 
 
 def test_journals_are_in_the_directory_of_the_lab_that_is_meant(tmp_path, monkeypatch):

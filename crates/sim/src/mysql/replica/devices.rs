@@ -90,6 +90,13 @@ pub(super) struct Always {
     relay: Flow,
 }
 
+/// Data, log and relay log.
+const MOST_VOLUMES: usize = 3;
+
+/// What is asked of each volume, in the order of [`ReplicaDevices`]; nothing of those that are not
+/// there.
+pub(super) type OnVolumes = [Flow; MOST_VOLUMES];
+
 /// Volumes in the order data, log, relay; one that is not there is the one before.
 pub(super) struct ReplicaDevices {
     volumes: Vec<ReplicaVolume>,
@@ -180,32 +187,40 @@ impl ReplicaDevices {
     }
 
     /// What a rate of transactions asks of each volume.
-    fn on_volumes(&self, asked: &Asked, rate: f64, always: &Always) -> Vec<Flow> {
-        let mut on = vec![Flow::default(); self.volumes.len()];
+    fn on_volumes(&self, asked: &Asked, rate: f64, always: &Always) -> OnVolumes {
+        let mut on = OnVolumes::default();
         for (flow, place, times) in [(&always.data, 0, 1.0), (&asked.data, 0, rate), (&asked.log, self.log, rate), (&always.relay, self.relay, 1.0)] {
             on[place] = flow.times_plus(times, &on[place]);
         }
         on
     }
 
-    fn on_instance(&self, on: &[Flow]) -> Flow {
+    /// What is asked of each volume whatever is applied.
+    pub fn always_on_volumes(&self, always: &Always) -> OnVolumes {
+        let mut on = OnVolumes::default();
+        for (flow, place) in [(&always.data, 0), (&always.relay, self.relay)] {
+            on[place] = flow.times_plus(1.0, &on[place]);
+        }
+        on
+    }
+
+    fn on_instance(&self, on: &OnVolumes) -> Flow {
         on.iter().zip(&self.volumes).fold(Flow::default(), |sum, (flow, volume)| flow.copied(volume.copies).times_plus(1.0, &sum))
     }
 
-    /// Most transactions a second on top of `always`: by I/Os and by bytes.
-    pub fn limit(&self, costs: &mut ApplierCosts, asked: &Asked, always: &Always, seconds: f64) {
+    /// Most transactions a second on top of what is `always` asked: by I/Os and by bytes.
+    pub fn limit(&self, costs: &mut ApplierCosts, asked: &Asked, always: &OnVolumes, seconds: f64) {
         let each = self.on_volumes(asked, 1.0, &Always::default());
-        let none = self.on_volumes(asked, 0.0, always);
         let mut lower = |(rate, cap): (f64, Cap)| {
             let bytes = matches!(cap, Cap::VolumeThroughput | Cap::InstanceThroughput);
             let to = if bytes { &mut costs.bytes_rate } else { &mut costs.iops_rate };
             *to = to.min(rate);
         };
-        for ((volume, each), always) in self.volumes.iter().zip(&each).zip(&none) {
+        for ((volume, each), always) in self.volumes.iter().zip(&each).zip(always) {
             lower(volume.fluid.max_rate(&each.measured, &always.measured, seconds));
         }
         if let Some(fluid) = &self.instance {
-            lower(fluid.max_rate(&self.on_instance(&each).measured, &self.on_instance(&none).measured, seconds));
+            lower(fluid.max_rate(&self.on_instance(&each).measured, &self.on_instance(always).measured, seconds));
         }
     }
 

@@ -32,9 +32,10 @@ pub(super) fn pace(scenario: &ReplicaScenario<'_>, devices: &ReplicaDevices, at:
         let all = At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
         Pace { costs, rate, asked: devices.asked(scenario.database, scenario.applier, &all, costs.grouped(rate)), purged }
     };
+    let always = devices.always_on_volumes(always);
     (0..ROUNDS).fold(with_purge(alone, alone.rate()), |before, _| {
         let mut costs = alone;
-        devices.limit(&mut costs, &before.asked, always, scenario.source.step_s);
+        devices.limit(&mut costs, &before.asked, &always, scenario.source.step_s);
         with_purge(costs, costs.rate())
     })
 }

@@ -461,6 +461,7 @@ def _steps(
     steps = []
     channel, will = chosen.channel, usable(chosen)
     if channel is not None and not required(chosen).executed.contains(will):
+        steps += switchover.release(chosen, stage=2)
         if channel.apply == "off":
             steps.append(FailoverStep(2, "start-apply", chosen.name))
         steps.append(

@@ -10,6 +10,8 @@ from headrace.servers.failover.planning.election import extra, follows, has, req
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, Seen
 from headrace.servers.failover.planning.progress import Progress
 
+ROLE_OF_REPLICA = "a replica with the source's role waits for acknowledgements of what it applies"
+
 
 def plan(members: Members, source: Seen, progress: Progress) -> FailoverPlan:
     """Plans to stop the writes on a working source, to wait until a replica has them all, to
@@ -47,7 +49,7 @@ def plan(members: Members, source: Seen, progress: Progress) -> FailoverPlan:
     promote, refusal = promotion(chosen, [*others, source], progress, stage=2)
     if refusal:
         return FailoverPlan(refusal=refusal[0], hint=refusal[1], elected=chosen.name, left_out=left_out)
-    steps = []
+    steps = release(chosen, stage=1)
     if not source.state.read_only:
         why = "writes go on until it is; what is left then is applied in a moment"
         near = FailoverStep(1, "wait-near", chosen.name, to=source.name, why=why)
@@ -81,8 +83,6 @@ def _early(
     commit is acknowledged: as many as it waits for, as long as the old source keeps as many as *it*
     waits for. Without semi-sync nobody waits for them, and they are moved afterwards."""
     count = max((step.count for step in promote if step.action == "semi-sync-source-on"), default=0)
-    if not count and required(chosen).semi_sync.source_enabled:
-        count = required(chosen).semi_sync.wait_count
     there = [
         replica
         for replica in others
@@ -193,7 +193,9 @@ def promotion(
     if must_wait and count == 0 and progress.wish.alone == "refuse":
         rule = f"no replica would be left to acknowledge what {chosen.name} commits"
         return (), (rule, "Bring one back, or accept it for now: --alone serve.")
-    if must_wait and count and not semi.source_enabled:
+    if must_wait and count:
+        # A role that is on already may be what a run that was cut off has left: with another count,
+        # and not for later starts.
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
     if progress.kind == "switchover" and must_wait:
@@ -216,6 +218,15 @@ def promotion(
         # The old source is read-only, so the channel brings nothing more: nobody waits for its end.
         steps += leaving
     return tuple(steps), None
+
+
+def release(member: Seen, stage: int) -> list[FailoverStep]:
+    """Returns the step that lets a replica apply again whose commits wait for acknowledgements that
+    nobody sends: it has the source's role of semi-sync, perhaps from a run that was cut off."""
+    state = required(member)
+    if not (state.channels and state.semi_sync.source_status and not state.semi_sync.clients):
+        return []
+    return [FailoverStep(stage, "semi-sync-source-off", member.name, why=ROLE_OF_REPLICA)]
 
 
 def rest(
@@ -242,7 +253,10 @@ def rest(
             after = f"let it follow {elected.name} before it receives from {source.name} again"
             left_out[name] = f"does not answer ({member.error or 'no connection'}): {after}"
             continue
-        if name == elected.name or follows(member, elected) is not None:
+        if name == elected.name:
+            continue
+        if follows(member, elected) is not None:
+            steps += release(member, stage)
             continue
         if not old and follows(member, source) is None and name not in progress.prepared.moved:
             if not member.state.channels:
@@ -253,8 +267,7 @@ def rest(
             left_out[name] = f"has transactions that {elected.name} has not: {apart}"
             continue
         if member.state.semi_sync.source_enabled:
-            why = "a replica with the source's role waits for acknowledgements of what it applies"
-            steps.append(FailoverStep(stage, "semi-sync-source-off", name, why=why))
+            steps.append(FailoverStep(stage, "semi-sync-source-off", name, why=ROLE_OF_REPLICA))
         if old and required(elected).semi_sync.source_enabled and not member.state.semi_sync.replica_enabled:
             steps.append(FailoverStep(stage, "semi-sync-replica-on", name, why="it acknowledges now"))
         steps.append(FailoverStep(stage, "repoint", name, to=elected.name))

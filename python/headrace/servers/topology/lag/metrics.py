@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.exporter import MetricsServer
@@ -45,16 +46,9 @@ def text_of(watch: LagWatch) -> str:
 
 def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
     labels = {"replica": reading.replica, "channel": reading.channel, "source": reading.source}
-    clocks = {
-        "gtid": reading.gtid_s,
-        "heartbeat": reading.heartbeat_s,
-        "server": reading.server_s,
-        "commit": reading.commit_s,
-    }
-    clocks["estimate"] = reading.estimate_s
-    for clock, value in clocks.items():
+    for name, value in asdict(reading.clocks).items():
         if value is not None:
-            yield "headrace_replica_lag_seconds", labels | {"clock": clock}, value
+            yield "headrace_replica_lag_seconds", labels | {"clock": name.removesuffix("_s")}, value
     figures = {
         "lag_exact": float(reading.exact),
         "backlog_transactions": reading.backlog,

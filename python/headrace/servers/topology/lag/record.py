@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import polars as pl
 
@@ -55,7 +55,7 @@ class LagRecord:
             if reading.replica not in machines:
                 machines[reading.replica] = self._machine(reading.replica)
             values = {name: getattr(reading, name) for name in SCHEMA if hasattr(reading, name)}
-            self.rows.append({"t_s": now} | values | machines[reading.replica])
+            self.rows.append({"t_s": now} | values | asdict(reading.clocks) | machines[reading.replica])
         del self.rows[: max(0, len(self.rows) - MOST_ROWS)]
 
     def frame(self) -> pl.DataFrame:

@@ -52,13 +52,28 @@ class WorkerLag:
 
 
 @dataclass(frozen=True)
+class LagClocks:
+    """The lag of a channel by each clock, s; None for a clock without an answer.
+
+    `gtid_s`: age of the oldest transaction that it lacks; `heartbeat_s`: of the newest row of
+    `--heartbeat`; `server_s`: the server's own figure; `commit_s`: by commit timestamps (MySQL);
+    `estimate_s`: of the backlog at the source's present rate.
+    """
+
+    gtid_s: float | None = None
+    heartbeat_s: float | None = None
+    server_s: int | None = None
+    commit_s: float | None = None
+    estimate_s: float | None = None
+
+
+@dataclass(frozen=True)
 class LagReading:
     """The lag of a channel at a moment (`at_unix`, s, Unix).
 
-    `lag_s`: by GTIDs if that clock is `exact`; else the largest of all clocks, as each of them may
-    miss a part. `at_least`: no other clock exceeds the GTIDs, which give a lower bound.
-    `estimate_s`: of the backlog at the source's present rate. `backlog`: transactions that the
-    replica lacks; `unapplied`: those of them that it has received.
+    `lag_s`: by GTIDs if that clock is `exact`; else the largest of all `clocks`, as each of them
+    may miss a part. `at_least`: no other clock exceeds the GTIDs, which give a lower bound.
+    `backlog`: transactions that the replica lacks; `unapplied`: those of them that it has received.
     """
 
     at_unix: float
@@ -67,10 +82,7 @@ class LagReading:
     source: str
     lag_s: float | None
     exact: bool
-    gtid_s: float | None
-    heartbeat_s: float | None
-    server_s: int | None
-    commit_s: float | None
+    clocks: LagClocks
     backlog: int | None
     unapplied: int | None
     applied_tps: float | None
@@ -81,7 +93,6 @@ class LagReading:
     workers: tuple[WorkerLag, ...] = ()
     problem: str = ""
     at_least: bool = False
-    estimate_s: float | None = None
 
 
 @dataclass
@@ -260,11 +271,13 @@ class LagWatch:
             lag_s=None if best is None else round(best.seconds, 4),
             exact=best is not None and best.exact,
             at_least=best is not None and best is gtid_age and not best.exact,
-            estimate_s=None if estimate is None else round(estimate, 4),
-            gtid_s=None if gtid_age is None else round(gtid_age.seconds, 4),
-            heartbeat_s=None if beat is None else round(beat, 4),
-            server_s=channel.seconds_behind,
-            commit_s=commit,
+            clocks=LagClocks(
+                gtid_s=None if gtid_age is None else round(gtid_age.seconds, 4),
+                heartbeat_s=None if beat is None else round(beat, 4),
+                server_s=channel.seconds_behind,
+                commit_s=commit,
+                estimate_s=None if estimate is None else round(estimate, 4),
+            ),
             backlog=lacks,
             unapplied=channel.received.minus(channel.executed).count(),
             applied_tps=applied_tps,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from headrace.api.declared import answer_of
 from headrace.api.protocol.shapes import Members
 from headrace.lab.calls import Alarm, MetricName
 
@@ -35,14 +36,7 @@ def alarm_of(description: Alarm) -> Members:
     alarm = dict(description["alarm"])
     if "MetricName" in alarm:
         alarm.setdefault("Dimensions", [])
-    alarm |= {
-        "AlarmArn": description["arn"],
-        "AlarmConfigurationUpdatedTimestamp": moment(description["configured_s"]),
-        "StateValue": description["state"],
-        "StateReason": description["reason"],
-        "StateUpdatedTimestamp": moment(description["state_s"]),
-        "StateTransitionedTimestamp": moment(description["transitioned_s"]),
-    }
+    alarm |= answer_of("alarm state", description)
     if description["reason_data"] is not None:
         alarm["StateReasonData"] = description["reason_data"]
     return alarm

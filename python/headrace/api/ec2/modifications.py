@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.api import paging
+from headrace.api.declared import arguments
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import volume_named
 from headrace.api.ec2.shown import MANAGED, modification_of, volume_id
@@ -14,25 +15,13 @@ from headrace.lab.calls import Modification
 PAGE = (1, 500)
 
 
-@serves(
-    "ec2",
-    "ModifyVolume",
-    handled="VolumeId Size VolumeType Iops Throughput MultiAttachEnabled DryRun",
-    needs=volume_named,
-)
+@serves("ec2", "ModifyVolume", handled="VolumeId MultiAttachEnabled DryRun", needs=volume_named)
 def modify_volume(request: ApiRequest) -> Members:
     """Changes a volume, in use or not."""
     params = request.params
     if params.get("MultiAttachEnabled"):
         raise AwsError("UnsupportedOperation", "Multi-Attach is not supported: this lab has one instance.")
-    changed = request.change(
-        "volume.modify",
-        volume=volume_id(params["VolumeId"]),
-        size_gib=params.get("Size"),
-        volume_type=params.get("VolumeType"),
-        iops=params.get("Iops"),
-        throughput_mib_s=params.get("Throughput"),
-    )
+    changed = request.change("volume.modify", volume=volume_id(request.params["VolumeId"]), **arguments(request))
     return {"VolumeModification": modification_of(changed)}
 
 

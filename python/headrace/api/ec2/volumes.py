@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from headrace.api import paging
+from headrace.api.declared import arguments
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import (
     of_volume,
@@ -131,25 +132,15 @@ def _encrypts(request: ApiRequest) -> bool:
     return request.lab.call("encryption.defaults")["by_default"]
 
 
-def creation(params: Members) -> Members:
+def _creation(request: ApiRequest) -> Members:
     """Returns the arguments of a new volume for the daemon."""
-    return {
-        "volume_type": params.get("VolumeType"),
-        "size_gib": params.get("Size"),
-        "iops": params.get("Iops"),
-        "throughput_mib_s": params.get("Throughput"),
-        "multi_attach": params.get("MultiAttachEnabled"),
-        "tags": tags_of(params.get("TagSpecifications"), "volume") or None,
-        "encrypted": params.get("Encrypted") or None,
-        "kms_key": params.get("KmsKeyId"),
-    }
+    return arguments(request) | {"tags": tags_of(request.params.get("TagSpecifications"), "volume") or None}
 
 
 @serves(
     "ec2",
     "CreateVolume",
-    handled="AvailabilityZone AvailabilityZoneId Encrypted Iops KmsKeyId Size SnapshotId VolumeType DryRun "
-    "TagSpecifications MultiAttachEnabled Throughput ClientToken VolumeInitializationRate",
+    handled="DryRun TagSpecifications ClientToken",
     refused={"OutpostArn": OUTPOST, "Operator": MANAGED},
     needs=_creating,
 )
@@ -160,15 +151,7 @@ def create_volume(request: ApiRequest) -> Members:
         raise AwsError(
             "MissingParameter", "The request must contain the parameter AvailabilityZone or AvailabilityZoneId"
         )
-    volume = request.change(
-        "volume.create",
-        **creation(params),
-        zone=params.get("AvailabilityZone"),
-        zone_id=params.get("AvailabilityZoneId"),
-        snapshot=params.get("SnapshotId"),
-        initialization_rate_mib_s=params.get("VolumeInitializationRate"),
-    )
-    return volume_of(volume)
+    return volume_of(request.change("volume.create", **_creation(request)))
 
 
 def _copying(request: ApiRequest) -> Iterator[Permission]:
@@ -192,17 +175,11 @@ def _copying(request: ApiRequest) -> Iterator[Permission]:
     yield from tagging(request, resource, tags)
 
 
-@serves(
-    "ec2",
-    "CopyVolumes",
-    handled="SourceVolumeId Encrypted Iops KmsKeyId Size VolumeType DryRun TagSpecifications MultiAttachEnabled "
-    "Throughput ClientToken",
-    needs=_copying,
-)
+@serves("ec2", "CopyVolumes", handled="SourceVolumeId DryRun TagSpecifications ClientToken", needs=_copying)
 def copy_volumes(request: ApiRequest) -> Members:
     """Makes a copy of a volume as it is now."""
     source = volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
-    return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **creation(request.params)))]}
+    return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **_creation(request)))]}
 
 
 @serves("ec2", "DeleteVolume", handled="VolumeId DryRun", needs=volume_named)
@@ -212,12 +189,7 @@ def delete_volume(request: ApiRequest) -> Members:
     return {}
 
 
-@serves(
-    "ec2",
-    "AttachVolume",
-    handled="Device InstanceId VolumeId DryRun EbsCardIndex",
-    needs=volume_and_instance,
-)
+@serves("ec2", "AttachVolume", handled="Device InstanceId VolumeId DryRun EbsCardIndex", needs=volume_and_instance)
 def attach_volume(request: ApiRequest) -> Members:
     """Makes a block device of a volume."""
     params = request.params

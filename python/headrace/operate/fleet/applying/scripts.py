@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from importlib.resources import files
 from shlex import quote
 
+from headrace.base.packaged import read_text
 from headrace.observe.recording import clip
 from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, modification_limit
 
@@ -57,7 +57,7 @@ def patch_scripts(
 
 def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str | None, max_per_hour: int) -> str:
     most, hours = modification_limit(as_of)
-    body = (files("headrace.operate.fleet.applying") / "change_volumes.sh").read_text(encoding="utf-8")
+    body = read_text("headrace.operate.fleet.applying", "change_volumes.sh")
     settings = {
         "CHANGES": len(changes),
         "MAX_CHANGES": most,

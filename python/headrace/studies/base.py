@@ -219,6 +219,11 @@ def texts(name: str, **values: object) -> tuple[str, ...]:
     return tuple(note.format(**values) for note in _texts(name)["notes"])
 
 
+def reason(name: str, of: str) -> str:
+    """Returns why a figure is off, from the same file; "" where it does not say."""
+    return _texts(name).get("reasons", {}).get(of, "")
+
+
 def scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
     """Returns what a study on the lab scales, from the same file: what, published, here, why."""
     return tuple(tuple(cell.format(**values) for cell in row) for row in _texts(name)["scale"])

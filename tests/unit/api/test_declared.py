@@ -19,7 +19,7 @@ ARGUMENTS, ANSWERS = handling.read_entries("arguments.csv"), handling.read_entri
 
 @cache
 def arguments_by_call() -> dict[str, set[str]]:
-    """The names of the arguments of each call of the daemon, as the generated client hands them on."""
+    """The names of the arguments of each call of the daemon: those of its method in the generated client."""
     tree = ast.parse((ROOT / "python/headrace/lab/calls.py").read_text())
     return {
         str(ast.literal_eval(node.args[0])): {str(keyword.arg) for keyword in node.keywords}

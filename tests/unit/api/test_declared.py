@@ -22,12 +22,11 @@ def arguments_by_call() -> dict[str, set[str]]:
     """The names of the arguments of each call of the daemon: those of its method in the generated client."""
     tree = ast.parse((ROOT / "python/headrace/lab/calls.py").read_text())
     return {
-        str(ast.literal_eval(node.args[0])): {str(keyword.arg) for keyword in node.keywords}
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "call"
-        and node.args
+        str(ast.literal_eval(node.args[0])): {part.arg for part in (*method.args.args, *method.args.kwonlyargs)}
+        for method in ast.walk(tree)
+        if isinstance(method, ast.FunctionDef)
+        for node in ast.walk(method)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "self.call" and node.args
     }
 
 

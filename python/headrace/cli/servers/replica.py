@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import servers
+    from headrace.lab import exporter
     from headrace.report.replication import measured
     from headrace.report.replication import members as member_words
     from headrace.servers.topology import explain as topology_explain
@@ -257,9 +258,7 @@ def lag(
         with topology_watch.watch as watching:
             record = lag_record.LagRecord(watching, topology_watch.servers)
             if listener is not None:
-                with contextlib.suppress(KeyboardInterrupt):
-                    metrics.serve(watching, listener, say)
-                return
+                return exporter.serve(listener, lambda: metrics.text_of(watching), say)
             each = _lines(name) if watch and output == "table" else lambda readings: None
             with contextlib.suppress(KeyboardInterrupt):
                 record.run(seconds or (None if watch else LOOK_S), each)

@@ -19,6 +19,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import in_percent
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies import base
+from headrace.studies.base import StudyTable
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.points import make_points
 
@@ -97,9 +98,7 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
     return depth
 
 
-def _measure_queue(
-    theirs: dict[str, base.Figure], steps: base.StepProgress
-) -> tuple[list[base.Verdict], base.StudyTable]:
+def _measure_queue(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[list[base.Verdict], StudyTable]:
     rule = theirs["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
@@ -118,7 +117,7 @@ def _measure_queue(
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
     verdicts = _judge_queue(theirs, own_ms["io1:500:2000", "randread"])
     steps.step()
-    return verdicts, base.StudyTable("Queue length needed and by the rule", columns, tuple(rows))
+    return verdicts, StudyTable("Queue length needed and by the rule", columns, tuple(rows))
 
 
 def _judge_queue(theirs: dict[str, base.Figure], own_ms: float) -> list[base.Verdict]:
@@ -217,7 +216,7 @@ def knee_kib(storage: str, day: str) -> float:
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
 
-def _knees(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[base.StudyTable, base.ChartData]:
+def _knees(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[StudyTable, base.ChartData]:
     write_kib = theirs["write_kib"].value
     rows = []
     for storage, day in KNEES:
@@ -238,7 +237,7 @@ def _knees(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[ba
         "Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series)
     )
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
-    return base.StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
+    return StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
 
 def _depth_chart(theirs: dict[str, base.Figure], steps: base.StepProgress) -> base.ChartData:

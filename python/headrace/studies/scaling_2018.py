@@ -16,6 +16,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import HOURS_PER_MONTH, in_percent
 from headrace.simulation.database import Prediction
 from headrace.studies import base
+from headrace.studies.base import ChartSeries
 from headrace.studies.tpcc_runs import (
     DAY,
     ENGINES,
@@ -214,14 +215,14 @@ def _draw_sweeps(runs: dict) -> list[base.ChartData]:
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
             tps = tuple(run.summary["tps"] for run in sweep.values())
-            series.append(base.ChartSeries(f"{name}, simulated", "simulated", tuple(sweep), tps))
+            series.append(ChartSeries(f"{name}, simulated", "simulated", tuple(sweep), tps))
             at = {
                 _point(run): run.mean
                 for run in published_runs
                 if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads
             }
             if at:
-                series.append(base.ChartSeries(f"{name}, published", "published", tuple(at), tuple(at.values())))
+                series.append(ChartSeries(f"{name}, published", "published", tuple(at), tuple(at.values())))
         title = f"Transactions a second on {kind}, mean of the second half of an hour"
         charts.append(base.ChartData(title, "curves", x_title, "tps", tuple(series)))
     return charts
@@ -251,12 +252,10 @@ def _draw_densities(runs: dict) -> list[base.ChartData]:
         series = []
         for point in DENSITY_SIZES[kind]:
             label = f"{point:,} {'GiB' if kind == 'gp2' else 'IOPS'}"
-            series.append(
-                base.ChartSeries(label, "simulated", *density(sweep[point].rows["tps"][SECONDS // 2 :].to_list()))
-            )
+            series.append(ChartSeries(label, "simulated", *density(sweep[point].rows["tps"][SECONDS // 2 :].to_list())))
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
-                    series.append(base.ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
+                    series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
         spread = "how one-second tps are spread; published 5th, 50th and 95th percentile where known"
         y_title = "size" if kind == "gp2" else "provisioned IOPS"
         title = f"{ENGINES[engine]} on {kind}: {spread}"
@@ -271,7 +270,7 @@ def _draw_seconds(runs: dict) -> list[base.ChartData]:
         seconds = range(SECONDS // 2, SECONDS)
         minutes = tuple(second / 60.0 for second in seconds)
         series = tuple(
-            base.ChartSeries(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
+            ChartSeries(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
             for engine, name in ENGINES.items()
         )
         title = f"Second by second on {spec}, second half hour"
@@ -285,9 +284,9 @@ def _draw_costs(runs: dict) -> list[base.ChartData]:
         name = f"{ENGINES[engine]} on {kind}"
         usd = [monthly_usd(run.storage) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
-        by_tps.append(base.ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
+        by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
         each = tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))
-        per_tps.append(base.ChartSeries(name, "simulated", tuple(tps), each))
+        per_tps.append(ChartSeries(name, "simulated", tuple(tps), each))
     title = f"What more money buys ({REGION}, prices of {DAY}, storage alone)"
     return [
         base.ChartData(title, "curves", "storage (USD a month)", "tps", tuple(by_tps)),

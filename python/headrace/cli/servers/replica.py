@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import servers
-    from headrace.lab import exporter
     from headrace.report.replication import measured
     from headrace.report.replication import members as member_words
     from headrace.servers.topology import explain as topology_explain
@@ -258,7 +257,9 @@ def lag(
         with topology_watch.watch as watching:
             record = lag_record.LagRecord(watching, topology_watch.servers)
             if listener is not None:
-                return exporter.serve(listener, lambda: metrics.text_of(watching), say)
+                with contextlib.suppress(KeyboardInterrupt):
+                    metrics.serve(watching, listener, say)
+                return
             each = _lines(name) if watch and output == "table" else lambda readings: None
             with contextlib.suppress(KeyboardInterrupt):
                 record.run(seconds or (None if watch else LOOK_S), each)

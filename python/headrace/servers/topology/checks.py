@@ -4,7 +4,6 @@ of later ones; and tables that cause trouble in replication."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING
 
 from headrace.base.packaged import read_rows
@@ -130,18 +129,20 @@ def _of_channel(channel: Channel) -> Iterator[str]:
         yield f"applies nothing: {with_advice(channel.apply_error) or 'stopped'}"
 
 
-@cache
-def _list_known_errors() -> list[tuple[list[str], str]]:
-    """Returns what to do about errors that stop a replica: signs in their text (a number with a
-    colon is the error's), and advice; the first of which a sign stands in the text counts. Numbers
-    and texts: MySQL Error Message Reference and MariaDB Error Codes, read 2026-11-23."""
-    rows = read_rows("headrace.servers.topology", "known_errors.csv")
-    return [(row["signs"].lower().split("|"), row["advice"]) for row in rows]
+# What to do about an error that stops a replica: what may stand in its text (a number with a colon
+# is the error's), and advice. Numbers and texts: MySQL Error Message Reference and MariaDB Error
+# Codes, read 2026-11-23. The first that stands in the text counts.
+KNOWN_ERRORS = (
+    *(
+        (row["signs"].lower().split("|"), row["advice"])
+        for row in read_rows("headrace.servers.topology", "known_errors.csv")
+    ),
+)
 
 
 def with_advice(error: str) -> str:
     """Returns an error of a replica's thread, with advice if there is any."""
-    for signs, advice in _list_known_errors():
+    for signs, advice in KNOWN_ERRORS:
         if any(sign in error.lower() for sign in signs):
             return f"{error} (what to do: {advice})"
     return error

@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from headrace.base.packaged import read_rows
-from headrace.errors import InputError
-from headrace.lab.exporter import open_port
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab.exporter import MetricsServer
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
-# Name, kind and help of each metric.
-METRICS = read_rows("headrace.servers.topology.lag", "metrics.csv")
+HELP = {
+    "headrace_replica_lag_seconds": "How far a replica is behind, by clock (gtid, heartbeat, server, commit, estimate).",
+    "headrace_replica_lag_exact": "1 when the gtid clock knows the lag, 0 when it is at least what is shown.",
+    "headrace_replica_backlog_transactions": "Transactions that the replica lacks.",
+    "headrace_replica_unapplied_transactions": "Transactions that it has received and not applied.",
+    "headrace_replica_applied_per_second": "Transactions applied over the last second.",
+    "headrace_replica_receive_up": "1 when its receive thread is connected.",
+    "headrace_replica_apply_up": "1 when its appliers run.",
+    "headrace_replica_delay_seconds": "How late it applies on purpose.",
+    "headrace_replica_worker_lag_seconds": "Age of the transaction a worker applies, 0 when it has none (MySQL).",
+    "headrace_replica_server_up": "1 when the server answers.",
+    "headrace_semi_sync_status": "1 when commits wait for a replica now; the setting does not matter.",
+    "headrace_semi_sync_clients": "Replicas that answer for semi-sync.",
+    "headrace_semi_sync_unanswered_total": "Commits that were acknowledged without an answer of a replica.",
+}
+COUNTERS = ("headrace_semi_sync_unanswered_total",)
 
 
 def text_of(watch: LagWatch) -> str:
     """Returns all metrics in Prometheus's text format."""
-    readings = [figure for reading in watch.read() for figure in _of_reading(reading)]
-    rows: dict[str, list[str]] = {row["name"]: [] for row in METRICS}
-    for name, labels, value in [*readings, *watch.server_figures()]:
+    rows: dict[str, list[str]] = {name: [] for name in HELP}
+    for reading in watch.read():
+        for name, labels, value in _of_reading(reading):
+            rows[name].append(f"{name}{_labels(labels)} {float(value):.6g}")
+    for name, labels, value in watch.server_figures():
         rows[name].append(f"{name}{_labels(labels)} {float(value):.6g}")
     parts = []
-    for row in METRICS:
-        if lines := rows[row["name"]]:
-            parts += ["# HELP {name} {help}".format(**row), "# TYPE {name} {kind}".format(**row), *lines]
+    for name, lines in rows.items():
+        if lines:
+            kind = "counter" if name in COUNTERS else "gauge"
+            parts += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} {kind}", *lines]
     return "\n".join(parts) + "\n"
 
 
@@ -67,7 +83,18 @@ def listen(port: int) -> socket.socket:
     CouldNotRun."""
     if not 0 <= port <= 65_535:
         raise InputError(f"--prometheus {port}", "a port is 0 to 65,535", "TCP, RFC 9293", "")
-    return open_port(port)
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        rule = f"cannot be used: {error.strerror}"
+        raise CouldNotRun(f"port {port} of 127.0.0.1", rule, "bind(2)", "Choose another, or 0.") from None
+
+
+def serve(watch: LagWatch, listener: socket.socket, ready: Callable[[str], None]) -> None:
+    """Serves until it is interrupted, with the bounds of the lab's own metrics."""
+    with MetricsServer(listener, lambda: text_of(watch)) as server:
+        ready(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+        server.serve_forever(poll_interval=0.5)
 
 
 def names(readings: Sequence[LagReading]) -> list[str]:

@@ -27,13 +27,13 @@ from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_o
 
 # What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status
 # Variables).
-_ROWS = read_rows("headrace.observe.run_files", "status.csv")
+COUNTER_ROWS = read_rows("headrace.observe.run_files", "status.csv")
 COMMITS, WRITES, READS = (
-    tuple(row["counter"] for row in _ROWS if row["counts"] == what) for what in ("commit", "write", "read")
+    tuple(row["counter"] for row in COUNTER_ROWS if row["counts"] == what) for what in ("commit", "write", "read")
 )
 # Rates: counters that only grow, over the time between samples; bytes where the name says so.
 # Levels: pages, bytes of redo since the last checkpoint, and clients with a statement under way.
-RATES, LEVELS = (tuple(row["counter"] for row in _ROWS if row["kind"] == kind) for kind in ("rate", "level"))
+RATES, LEVELS = (tuple(row["counter"] for row in COUNTER_ROWS if row["kind"] == kind) for kind in ("rate", "level"))
 # Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from
 # 10.5.
 CHECKPOINT_ENDS = (

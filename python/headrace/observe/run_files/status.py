@@ -33,7 +33,9 @@ COMMITS, WRITES, READS = (
 )
 # Rates: counters that only grow, over the time between samples; bytes where the name says so.
 # Levels: pages, bytes of redo since the last checkpoint, and clients with a statement under way.
-RATES, LEVELS = (tuple(row["counter"] for row in COUNTER_ROWS if row["kind"] == kind) for kind in ("rate", "level"))
+RATES, LEVELS = (
+    tuple(row["counter"] for row in COUNTER_ROWS if row["kind"] == counter_kind) for counter_kind in ("rate", "level")
+)
 # Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from
 # 10.5.
 CHECKPOINT_ENDS = (

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.api.ec2.shown import NO_VOLUME, moment, tag_list
-from headrace.api.handling import ApiRequest, Entry, Handler, Members, read_entries, serves
+from headrace.api.handling import ApiRequest, DeclaredName, Handler, Members, read_entries, serves
 from headrace.base.packaged import read_rows
 
 Convert = Callable[[Any], object]
@@ -50,7 +50,7 @@ FROM_LAB: dict[str, Convert] = {
 }
 
 
-def _convert(entry: Entry, values: Mapping[str, object], forms: Mapping[str, Convert]) -> object:
+def _convert(entry: DeclaredName, values: Mapping[str, object], forms: Mapping[str, Convert]) -> object:
     if entry.form.startswith("="):
         return entry.form[1:]
     return forms[entry.form](values.get(entry.source))

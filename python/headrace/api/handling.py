@@ -139,7 +139,7 @@ def _has(value: object, steps: list[str]) -> bool:
     return isinstance(value, Mapping) and steps[0] in value and _has(value[steps[0]], steps[1:])
 
 
-class Entry(NamedTuple):
+class DeclaredName(NamedTuple):
     """A row of a table: the name that is written, the name that is read ("": none), the form."""
 
     name: str
@@ -148,12 +148,12 @@ class Entry(NamedTuple):
 
 
 @cache
-def read_entries(table: str) -> dict[tuple[str, ...], list[Entry]]:
+def read_entries(table: str) -> dict[tuple[str, ...], list[DeclaredName]]:
     """Returns the rows of a table of `models` by the columns before the last three."""
-    entries: dict[tuple[str, ...], list[Entry]] = {}
+    entries: dict[tuple[str, ...], list[DeclaredName]] = {}
     for row in read_rows("headrace.api", "models", table):
         *key, name, source, form = row.values()
-        entries.setdefault(tuple(key), []).append(Entry(name, source, form))
+        entries.setdefault(tuple(key), []).append(DeclaredName(name, source, form))
     return entries
 
 
@@ -171,10 +171,11 @@ def serves(
 ) -> Callable[[Handler], Handler]:
     """Makes a function the handler of an operation.
 
-    `handled`: its parameters besides those of models/arguments.csv, separated by spaces. `refused`: parameters that the lab cannot
-    honour, each with the reason; a request with one is refused. `without_effect`: parameters that
-    change nothing in a lab, each with the reason. `needs`: the permissions that it needs, asked
-    only for callers with a policy; without it, the action on every resource.
+    `handled`: its parameters besides those of models/arguments.csv, separated by spaces.
+    `refused`: parameters that the lab cannot honour, each with the reason; a request with one is
+    refused. `without_effect`: parameters that change nothing in a lab, each with the reason.
+    `needs`: the permissions that it needs, asked only for callers with a policy; without it, the
+    action on every resource.
     """
 
     def register(handler: Handler) -> Handler:

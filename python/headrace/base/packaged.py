@@ -1,4 +1,4 @@
-"""Reads the tables and texts that come with the package, beside the modules that use them."""
+"""Reads the tables and texts that come with the package, each next to the module that uses it."""
 
 from __future__ import annotations
 

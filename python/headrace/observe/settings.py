@@ -19,7 +19,7 @@ FLAVORS = ("mysql", "percona", "mariadb")
 KINDS: dict[str, type] = {"whole": int, "number": float, "switch": bool}
 
 
-class SettingRow(NamedTuple):
+class RunSetting(NamedTuple):
     """A setting of a run description: the engine that has it (None: both), what it is, its kind
     and range; the variable of the server that says it ("": none alone), in which unit of that."""
 
@@ -38,7 +38,7 @@ def _figure(text: str) -> float:
 
 # By name. Ranges: MySQL 9 and MariaDB 12 manuals, and RocksDB's own.
 SETTINGS = {
-    row["name"]: SettingRow(
+    row["name"]: RunSetting(
         row["engine"] or None,
         row["meaning"],
         KINDS[row["kind"]],

@@ -15,7 +15,7 @@ from headrace.base.units import GIB, MIB
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.mysql.statements import Row, ask
-from headrace.observe.settings import PAGES_KIB, SETTINGS, SettingRow, check_version
+from headrace.observe.settings import PAGES_KIB, SETTINGS, RunSetting, check_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ class Profile:
         return table
 
 
-def _in_unit(row: SettingRow, text: str) -> float:
+def _in_unit(row: RunSetting, text: str) -> float:
     """Returns the value of a variable as a run description has it. Raises ValueError."""
     if row.kind is bool:
         return text.upper() not in ("OFF", "0", "DETECT_ONLY")

@@ -1,9 +1,9 @@
 """patch.sh and rollback.sh: the changes as a program of the AWS CLI that can be read before it is
 run, stopped, and run again.
 
-Both are patch.sh.txt with settings, `change_volumes.sh` as it stands in this folder, and a line a change. The
-state of the volumes decides what is done, so running twice is running once, and a rollback touches
-only volumes that are as the patch left them.
+Both are patch.sh.txt with settings, `change_volumes.sh` as it stands in this folder, and a line a
+change. The state of the volumes decides what is done, so running twice is running once, and a
+rollback touches only volumes that are as the patch left them.
 """
 
 from __future__ import annotations

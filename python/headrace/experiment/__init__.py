@@ -22,32 +22,38 @@ with one verdict:
 'The prediction holds: 2 of 2 configurations within 10 % of its tps and 20 % of its p95; ...'
 """
 
-from headrace.experiment.cell import DataSet
+from headrace.experiment.cell import Cell, DataSet, OnFiles, OnServer
 from headrace.experiment.data import ExperimentLab
 from headrace.experiment.machine import missing
 from headrace.experiment.predict import lab_counted, measured, predicted, response_spread
-from headrace.experiment.proof import MeasuredResult, PredictedResult, Proof, Step, read
+from headrace.experiment.proof import MeasuredResult, PredictedResult, Proof, Step, default_folder, read
 from headrace.experiment.proving import BrokenProof, InterruptedProof, cell_of, data_set, prove
 from headrace.experiment.request import Configuration, Request, from_plan, from_workload, read_plan
-from headrace.experiment.run import measure
-from headrace.experiment.scale import read_scale
+from headrace.experiment.run import MeasuredCell, measure
+from headrace.experiment.scale import Scale, read_scale
 from headrace.experiment.standin import ROW_BYTES, changed
 
 __all__ = [
     "ROW_BYTES",
     "BrokenProof",
+    "Cell",
     "Configuration",
     "DataSet",
     "ExperimentLab",
     "InterruptedProof",
+    "MeasuredCell",
     "MeasuredResult",
+    "OnFiles",
+    "OnServer",
     "PredictedResult",
     "Proof",
     "Request",
+    "Scale",
     "Step",
     "cell_of",
     "changed",
     "data_set",
+    "default_folder",
     "from_plan",
     "from_workload",
     "lab_counted",

@@ -28,15 +28,27 @@ class RunSetting(NamedTuple):
     kind: type
     least: float
     most: float
-    variable: str
-    unit: int
+    variable: str = ""
+    unit: int = 1
 
 
 def _figure(text: str) -> float:
     return int(text) if text.isdigit() else float(text)
 
 
-# By name. Ranges: MySQL 9 and MariaDB 12 manuals, and RocksDB's own.
+# Settings of the machine, by name, as fields of RunSetting.
+OF_MACHINE: dict[str, tuple[str | None, str, type, float, float]] = {
+    "threads_per_core": (None, "virtual CPUs that share a core, where no instance says it", int, 1, 2),
+    "vcpus": (None, "virtual CPUs the server may use", int, 1, 2_048),
+}
+
+PAGES_KIB = (4, 8, 16, 32, 64)  # MySQL manual, innodb_page_size
+VERSION_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,5})?(?:[-+~. ][\x20-\x7e]{0,80})?\Z", re.ASCII)
+SETTINGS_SOURCE = f"{DOC}, Settings"
+VERSIONS_SOURCE = f"{DOC}, Versions"
+
+
+# All settings, by name. Ranges: MySQL 9 and MariaDB 12 manuals, and RocksDB's own.
 SETTINGS = {
     row["name"]: RunSetting(
         row["engine"] or None,
@@ -48,12 +60,7 @@ SETTINGS = {
         int(row["unit_of_variable"] or 1),
     )
     for row in read_rows("headrace.observe", "settings.csv")
-}
-
-PAGES_KIB = (4, 8, 16, 32, 64)  # MySQL manual, innodb_page_size
-VERSION_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,5})?(?:[-+~. ][\x20-\x7e]{0,80})?\Z", re.ASCII)
-SETTINGS_SOURCE = f"{DOC}, Settings"
-VERSIONS_SOURCE = f"{DOC}, Versions"
+} | {name: RunSetting(*row) for name, row in OF_MACHINE.items()}
 
 
 def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:

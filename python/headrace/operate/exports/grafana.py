@@ -23,7 +23,7 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 def dashboard() -> dict[str, object]:
     """Returns the dashboard as Grafana imports it."""
     panels = [_panel(number, title, metrics) for number, (title, metrics) in enumerate(group_by_panel().items())]
-    return _read("dashboard.json") | {"panels": panels}
+    return {**_read("dashboard.json"), "panels": panels}
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -29,6 +29,11 @@ from typing import Any, NotRequired, TypedDict
 # Attach measures the machine's path first; detach, delete and down write back and free what a
 # volume holds. Three minutes are a guess at the slowest disk.
 LONG_CALL_S = 180.0
+
+
+def _given(names: dict[str, object]) -> dict[str, Any]:
+    """Returns the arguments of a method, from the names in it."""
+    return {name: value for name, value in names.items() if name != "self"}
 "#;
 
 const PYTHON_CLASS: &str = r#"
@@ -292,9 +297,11 @@ fn python_method(out: &mut String, entry: &CallEntry) {
     docstring(out, "        ", &text);
     let mut words = vec![format!("\"{}\"", entry.name)];
     words.extend(entry.long.then(|| "max(self.timeout_s, LONG_CALL_S)".to_string()));
-    words.extend(fields.iter().map(|field| format!("{0}={0}", key(field))));
+    let named: Vec<String> = fields.iter().map(|field| format!("{0}={0}", key(field))).collect();
     let key = if entry.returns.is_empty() { String::new() } else { format!("[\"{}\"]", entry.returns) };
-    let _ = writeln!(out, "{}", listed("        return self.call", &words, &key));
+    let line = |arguments: &[String]| format!("        return self.call({}){key}", [&words[..], arguments].concat().join(", "));
+    let whole = line(&named);
+    let _ = writeln!(out, "{}", if whole.len() <= PROSE_COLUMNS { whole } else { line(&["**_given(locals())".to_string()]) });
 }
 
 /// Writes `before(a, b)after` in a line where it fits, else one item a line: as ruff leaves it.

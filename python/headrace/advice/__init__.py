@@ -14,19 +14,13 @@
 'O_DIRECT'
 """
 
-from headrace.advice.advising import advise, advised_settings, normalised, situation_of, tuned_settings
-from headrace.advice.model import RISKS, AdvisedSetting, ConfigFinding, ServerVersion, server_of
-from headrace.advice.result import Advice
+from headrace.advice.advising import advise, advised_settings, situation_of, tuned_settings
+from headrace.advice.model import AdvisedSetting, server_of
 
 __all__ = [
-    "RISKS",
-    "Advice",
     "AdvisedSetting",
-    "ConfigFinding",
-    "ServerVersion",
     "advise",
     "advised_settings",
-    "normalised",
     "server_of",
     "situation_of",
     "tuned_settings",

@@ -10,15 +10,14 @@ connections sort and join at once, so the sum is a bound to know, not a forecast
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from headrace.advice.model import ConfigFinding, ServerVersion
 from headrace.advice.table import sources
 from headrace.advice.values import as_bytes, as_number
+from headrace.base.packaged import read_rows
 from headrace.base.units import GIB, MIB
 
 # max_connections of both flavors where nobody sets it (their manuals).
@@ -98,5 +97,4 @@ def _size(bytes_: float) -> str:
 
 @cache
 def _rows() -> tuple[dict[str, str], ...]:
-    text = (files("headrace.advice") / "buffers.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(read_rows("headrace.advice", "buffers.csv"))

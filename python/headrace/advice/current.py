@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 
 from headrace.advice.model import DOC, NEWEST_PATCH, ConfigFinding, ServerVersion, server_of
 from headrace.advice.table import ids_by_name, sources
 from headrace.advice.values import as_bytes, as_number, is_on
 from headrace.base.checks import did_you_mean
+from headrace.base.packaged import read_rows, read_text
 from headrace.base.releases import flavor_of_version, split_release
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, InputError
@@ -137,7 +136,7 @@ def read_file(path: str | os.PathLike, server: ServerVersion) -> CurrentSettings
 @cache
 def _read_gone() -> dict[str, list[dict[str, str]]]:
     rows: dict[str, list[dict[str, str]]] = {}
-    for row in csv.DictReader((files("headrace.advice") / "gone.csv").read_text(encoding="utf-8").splitlines()):
+    for row in read_rows("headrace.advice", "gone.csv"):
         rows.setdefault(row["name"], []).append(row)
     return rows
 
@@ -186,7 +185,7 @@ def _options() -> frozenset[str]:
     They are those of real servers (MariaDB 10.2 to 11.8, MySQL 9.7), those of the manuals' pages as
     the project mariadb-mysql-kbs 1.3.0 collects them, and those of the tables of the advice.
     """
-    listed = (files("headrace.advice") / "options.txt").read_text(encoding="utf-8").split()
+    listed = read_text("headrace.advice", "options.txt").split()
     return frozenset((*listed, *_read_gone(), *ids_by_name()))
 
 

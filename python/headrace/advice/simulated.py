@@ -134,14 +134,11 @@ def _run(
         "as_of": situation.as_of,
         "cache_bytes": cache_gib * GIB,
         "clients": workload.threads,
-        "arrivals": None,
         "start": start,
         "seconds": HOUR_S,
         "step_s": STEP_S,
-        "seed": None,
         # Sustained rates: what is left when the credits are used up.
         "start_balance_percent": 0.0 if bursts else None,
-        "follow": None,
     }
 
 

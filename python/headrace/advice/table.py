@@ -3,13 +3,12 @@ server (names.csv)."""
 
 from __future__ import annotations
 
-import csv
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from headrace.advice.model import RISKS, ServerVersion
+from headrace.base.packaged import read_rows, read_text
 
 GROUPS = ("Memory", "Files and I/O", "Flushing", "Redo log and commits", "Replication", "MyRocks", "Host")
 KINDS = ("bytes", "count", "switch", "word", "path", "text")
@@ -71,7 +70,7 @@ class ServerParameter:
 
 @cache
 def _document() -> dict:
-    return tomllib.loads((files("headrace.advice") / "parameters.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(read_text("headrace.advice", "parameters.toml"))
 
 
 @cache
@@ -84,7 +83,7 @@ def sources() -> dict[str, str]:
 def parameters() -> dict[str, ServerParameter]:
     """Returns all parameters by id, in the order of the file."""
     names: dict[str, list[ParameterName]] = {}
-    for row in csv.DictReader((files("headrace.advice") / "names.csv").read_text(encoding="utf-8").splitlines()):
+    for row in read_rows("headrace.advice", "names.csv"):
         names.setdefault(row["parameter"], []).append(ParameterName(**row))
     parameters_by_id = {}
     for key, entry in _document().items():

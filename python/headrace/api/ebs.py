@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.api import paging
+from headrace.api.declared import answer_of, arguments
 from headrace.api.errors import AwsError, from_lab
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
@@ -98,18 +99,10 @@ def list_changed_blocks(request: ApiRequest) -> Members:
     return {"ChangedBlocks": blocks, **_common(answer, following)}
 
 
-@serves("ebs", "GetSnapshotBlock", handled="SnapshotId BlockIndex BlockToken", needs=_snapshot_named)
+@serves("ebs", "GetSnapshotBlock", needs=_snapshot_named)
 def get_snapshot_block(request: ApiRequest) -> Members:
     """Returns the bytes of a block."""
-    params = request.params
-    answer = _call(
-        request,
-        "snapshot.get_block",
-        False,
-        snapshot=params["SnapshotId"],
-        block=params["BlockIndex"],
-        block_token=params["BlockToken"],
-    )
+    answer = _call(request, "snapshot.get_block", False, **arguments(request))
     data = base64.b64decode(answer["data"])
     return {
         "DataLength": len(data),
@@ -122,7 +115,7 @@ def get_snapshot_block(request: ApiRequest) -> Members:
 @serves(
     "ebs",
     "StartSnapshot",
-    handled="VolumeSize ParentSnapshotId Tags Description ClientToken Encrypted KmsKeyArn",
+    handled="Tags ClientToken",
     without_effect={"Timeout": "the lab waits for blocks without an end"},
     needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))]),
 )
@@ -134,36 +127,22 @@ def start_snapshot(request: ApiRequest) -> Members:
     if not all(tag.get("Key") for tag in params.get("Tags") or ()):
         raise AwsError("ValidationException", "A tag has a Key")
     tags = {tag["Key"]: tag.get("Value", "") for tag in params.get("Tags") or ()}
-    snapshot = _call(
-        request,
-        "snapshot.start",
-        True,
-        size_gib=params["VolumeSize"],
-        parent=params.get("ParentSnapshotId"),
-        description=params.get("Description"),
-        tags=tags or None,
-        encrypted=params.get("Encrypted"),
-        kms_key=params.get("KmsKeyArn"),
+    snapshot = _call(request, "snapshot.start", True, **arguments(request), tags=tags or None)
+    return answer_of(
+        "started snapshot",
+        snapshot,
+        OwnerId=request.account,
+        BlockSize=BLOCK_BYTES,
+        Tags=params.get("Tags"),
+        ParentSnapshotId=params.get("ParentSnapshotId"),
+        SseType="sse-kms" if snapshot["encrypted"] else "none",
     )
-    return {
-        "SnapshotId": snapshot["id"],
-        "Description": snapshot["description"],
-        "OwnerId": request.account,
-        "Status": snapshot["state"],
-        "StartTime": datetime.fromisoformat(snapshot["started_at"]),
-        "VolumeSize": snapshot["size_gib"],
-        "BlockSize": BLOCK_BYTES,
-        "Tags": params.get("Tags"),
-        "ParentSnapshotId": params.get("ParentSnapshotId"),
-        "KmsKeyArn": snapshot["kms_key"],
-        "SseType": "sse-kms" if snapshot["encrypted"] else "none",
-    }
 
 
 @serves(
     "ebs",
     "PutSnapshotBlock",
-    handled="SnapshotId BlockIndex BlockData DataLength Checksum ChecksumAlgorithm",
+    handled="DataLength ChecksumAlgorithm",
     without_effect={"Progress": "AWS does not say what it does with it; the lab counts blocks"},
     needs=_snapshot_named,
 )
@@ -175,36 +154,16 @@ def put_snapshot_block(request: ApiRequest) -> Members:
     data = params["BlockData"]
     if params["DataLength"] != len(data):
         raise AwsError("ValidationException", f"The data length is {len(data)}, and {params['DataLength']} is named.")
-    _call(
-        request,
-        "snapshot.put_block",
-        False,
-        snapshot=params["SnapshotId"],
-        block=params["BlockIndex"],
-        data=base64.b64encode(data).decode(),
-        checksum=params["Checksum"],
-    )
+    _call(request, "snapshot.put_block", False, **arguments(request))
     return {"Checksum": params["Checksum"], "ChecksumAlgorithm": SHA256}
 
 
-@serves(
-    "ebs",
-    "CompleteSnapshot",
-    handled="SnapshotId ChangedBlocksCount Checksum ChecksumAlgorithm ChecksumAggregationMethod",
-    needs=_snapshot_named,
-)
+@serves("ebs", "CompleteSnapshot", handled="ChecksumAlgorithm ChecksumAggregationMethod", needs=_snapshot_named)
 def complete_snapshot(request: ApiRequest) -> Members:
     """Completes a snapshot whose blocks are all put."""
     params = request.params
     _check_algorithm(request)
     if params.get("ChecksumAggregationMethod", "LINEAR") != "LINEAR":
         raise AwsError("ValidationException", "The checksums are aggregated by the method LINEAR alone.")
-    done = _call(
-        request,
-        "snapshot.finish",
-        True,
-        snapshot=params["SnapshotId"],
-        changed_blocks=params["ChangedBlocksCount"],
-        checksum=params.get("Checksum"),
-    )
+    done = _call(request, "snapshot.finish", True, **arguments(request))
     return {"Status": done["state"]}

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from headrace.errors import HeadraceError
-from headrace.lab.wire import LabRefused
+from headrace.lab.wire import UNAVAILABLE, LabRefused
 
-# EC2's code for each kind of refusal (docs/reference/lab-protocol.md, Errors), where the refusal
-# does not name one.
-CODES = {
-    "invalid-parameter": "InvalidParameterValue",
-    "not-found": "InvalidVolume.NotFound",
-    "incorrect-state": "IncorrectState",
-    "incorrect-modification-state": "IncorrectModificationState",
-    "in-use": "VolumeInUse",
-    "limit-exceeded": "VolumeLimitExceeded",
-    "rate-exceeded": "VolumeModificationRateExceeded",
-    "unsupported": "UnsupportedOperation",
-    "insufficient-permission": "UnauthorizedOperation",
-    "unavailable": "InsufficientVolumeCapacity",
-    "dry-run": "DryRunOperation",
-    "idempotent-parameter-mismatch": "IdempotentParameterMismatch",
-}
+# EC2's code for a machine that has no room, which the daemon's refusal does not name; all others
+# name theirs (docs/reference/lab-protocol.md, Errors).
+NO_CAPACITY = "InsufficientVolumeCapacity"
 # HTTP status of codes that are not 400 (EC2's "Error codes for the Amazon EC2 API").
 STATUS = {
     "AuthFailure": 401,
@@ -69,7 +56,7 @@ def from_lab(error: HeadraceError, service: str) -> AwsError:
     try again.
     """
     kind = error.kind
-    code = getattr(error, "code", "") or CODES.get(kind, "")
+    code = getattr(error, "code", "") or (NO_CAPACITY if kind == UNAVAILABLE else "")
     message = getattr(error, "message", "") or _sentence(error)
     if kind == "dry-run":
         return dry_run(service)

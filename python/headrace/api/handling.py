@@ -15,15 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.api.access.conditions import Context
 from headrace.api.cache import LabCache
 from headrace.api.errors import AwsError
 from headrace.api.protocol.shapes import Members, ModelShape, Operation, ServiceModel, service
+from headrace.base.packaged import read_rows
 from headrace.lab.client import Lab
 
 # Modules whose import registers handlers; of a package, each of its modules.
@@ -137,6 +139,24 @@ def _has(value: object, steps: list[str]) -> bool:
     return isinstance(value, Mapping) and steps[0] in value and _has(value[steps[0]], steps[1:])
 
 
+class DeclaredName(NamedTuple):
+    """A row of a table: the name that is written, the name that is read ("": none), the form."""
+
+    name: str
+    source: str
+    form: str
+
+
+@cache
+def read_entries(table: str) -> dict[tuple[str, ...], list[DeclaredName]]:
+    """Returns the rows of a table of `models` by the columns before the last three."""
+    entries: dict[tuple[str, ...], list[DeclaredName]] = {}
+    for row in read_rows("headrace.api", "models", table):
+        *key, name, source, form = row.values()
+        entries.setdefault(tuple(key), []).append(DeclaredName(name, source, form))
+    return entries
+
+
 SERVED: dict[tuple[str, str], Served] = {}
 
 
@@ -151,19 +171,20 @@ def serves(
 ) -> Callable[[Handler], Handler]:
     """Makes a function the handler of an operation.
 
-    `handled`: its parameters, separated by spaces. `refused`: parameters that the lab cannot
-    honour, each with the reason; a request with one is refused. `without_effect`: parameters that
-    change nothing in a lab, each with the reason. `needs`: the permissions that it needs, asked
-    only for callers with a policy; without it, the action on every resource.
+    `handled`: its parameters besides those of models/arguments.csv, separated by spaces.
+    `refused`: parameters that the lab cannot honour, each with the reason; a request with one is
+    refused. `without_effect`: parameters that change nothing in a lab, each with the reason.
+    `needs`: the permissions that it needs, asked only for callers with a policy; without it, the
+    action on every resource.
     """
 
     def register(handler: Handler) -> Handler:
-        model = service(of)
+        model, entries = service(of), read_entries("arguments.csv").get((of, operation), ())
         SERVED[of, operation] = Served(
             model,
             model.operations[operation],
             handler,
-            frozenset(handled.split()),
+            frozenset(handled.split()) | {entry.source for entry in entries if entry.source},
             dict(refused or {}),
             dict(without_effect or {}),
             needs,

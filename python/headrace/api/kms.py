@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from headrace.api import paging
+from headrace.api.declared import answer_of, arguments
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
 from headrace.lab.calls import Key
@@ -31,32 +32,16 @@ RECORDED = "a dry run has no modifiers here"
 IDLE_TOKENS = {"GrantTokens": "a grant of the lab holds at once"}
 
 
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
-
-
-def _encoded(blob: bytes) -> str:
-    return base64.b64encode(blob).decode("ascii")
-
-
 def _metadata(request: ApiRequest, key: Key) -> Members:
-    return {
-        "AWSAccountId": request.account,
-        "KeyId": key["id"],
-        "Arn": key["arn"],
-        "CreationDate": _moment(key["created_at"]),
-        "Enabled": key["state"] == "Enabled",
-        "Description": key["description"],
-        "KeyUsage": "ENCRYPT_DECRYPT",
-        "KeyState": key["state"],
-        "DeletionDate": _moment(key["deletion_at"]),
-        "Origin": "EXTERNAL_KEY_STORE" if key["elsewhere"] else "AWS_KMS",
-        "KeyManager": "AWS" if key["managed"] else "CUSTOMER",
-        "CustomerMasterKeySpec": ALGORITHM,
-        "KeySpec": ALGORITHM,
-        "EncryptionAlgorithms": [ALGORITHM],
-        "MultiRegion": False,
-    }
+    return answer_of(
+        "key",
+        key,
+        AWSAccountId=request.account,
+        Enabled=key["state"] == "Enabled",
+        Origin="EXTERNAL_KEY_STORE" if key["elsewhere"] else "AWS_KMS",
+        KeyManager="AWS" if key["managed"] else "CUSTOMER",
+        EncryptionAlgorithms=[ALGORITHM],
+    )
 
 
 def _page(request: ApiRequest, items: Sequence[Members], key: str, name: str) -> Members:
@@ -80,7 +65,7 @@ def _checked_algorithm(request: ApiRequest, *names: str) -> None:
 @serves(
     "kms",
     "CreateKey",
-    handled="Policy Description KeyUsage CustomerMasterKeySpec KeySpec Origin Tags",
+    handled="KeyUsage CustomerMasterKeySpec KeySpec Origin",
     without_effect={"BypassPolicyLockoutSafetyCheck": "policies of keys are kept and not enforced"},
     refused={"CustomKeyStoreId": NO_STORES, "MultiRegion": NOT_USED, "XksKeyId": NO_STORES},
 )
@@ -96,11 +81,7 @@ def create_key(request: ApiRequest) -> Members:
     for name, only in only_values.items():
         if (params.get(name) or only) != only:
             raise AwsError("UnsupportedOperationException", f"{name} {params[name]} is not supported: {NOT_USED}.")
-    tags = {tag["TagKey"]: tag["TagValue"] for tag in params.get("Tags") or ()}
-    key = request.change(
-        "key.create", description=params.get("Description"), policy=params.get("Policy"), tags=tags or None
-    )
-    return {"KeyMetadata": _metadata(request, key)}
+    return {"KeyMetadata": _metadata(request, request.change("key.create", **arguments(request)))}
 
 
 @serves("kms", "DescribeKey", handled="KeyId", without_effect=IDLE_TOKENS)
@@ -116,56 +97,14 @@ def list_keys(request: ApiRequest) -> Members:
     return _page(request, keys, "KeyId", "Keys")
 
 
-@serves("kms", "EnableKey", handled="KeyId")
-def enable_key(request: ApiRequest) -> Members:
-    """Lets a key be used again."""
-    request.change("key.enable", key=request.params["KeyId"])
-    return {}
-
-
-@serves("kms", "DisableKey", handled="KeyId")
-def disable_key(request: ApiRequest) -> Members:
-    """Lets a key be used no more."""
-    request.change("key.disable", key=request.params["KeyId"])
-    return {}
-
-
-@serves("kms", "ScheduleKeyDeletion", handled="KeyId PendingWindowInDays")
+@serves("kms", "ScheduleKeyDeletion")
 def schedule_key_deletion(request: ApiRequest) -> Members:
     """Deletes a key after some days of lab time."""
     days = request.params.get("PendingWindowInDays")
-    key = request.change("key.schedule_deletion", key=request.params["KeyId"], days=days)
-    answer = {"KeyId": key["arn"], "DeletionDate": _moment(key["deletion_at"]), "KeyState": key["state"]}
+    key = request.change("key.schedule_deletion", **arguments(request))
+    answer = {"KeyId": key["arn"], "DeletionDate": datetime.fromisoformat(key["deletion_at"]), "KeyState": key["state"]}
     # KMS's own default is 30 days.
     return {**answer, "PendingWindowInDays": 30 if days is None else days}
-
-
-@serves("kms", "CancelKeyDeletion", handled="KeyId")
-def cancel_key_deletion(request: ApiRequest) -> Members:
-    """Keeps a key."""
-    return {"KeyId": request.change("key.cancel_deletion", key=request.params["KeyId"])["arn"]}
-
-
-@serves("kms", "UpdateKeyDescription", handled="KeyId Description")
-def update_key_description(request: ApiRequest) -> Members:
-    """Changes the description of a key."""
-    request.change("key.update", key=request.params["KeyId"], description=request.params["Description"])
-    return {}
-
-
-@serves("kms", "TagResource", handled="KeyId Tags")
-def tag_resource(request: ApiRequest) -> Members:
-    """Sets tags."""
-    tags = {tag["TagKey"]: tag["TagValue"] for tag in request.params["Tags"]}
-    request.change("key.update", key=request.params["KeyId"], set=tags)
-    return {}
-
-
-@serves("kms", "UntagResource", handled="KeyId TagKeys")
-def untag_resource(request: ApiRequest) -> Members:
-    """Removes tags."""
-    request.change("key.update", key=request.params["KeyId"], remove=list(request.params["TagKeys"]))
-    return {}
 
 
 @serves("kms", "ListResourceTags", handled="KeyId Limit Marker")
@@ -175,43 +114,12 @@ def list_resource_tags(request: ApiRequest) -> Members:
     return _page(request, [{"TagKey": name, "TagValue": value} for name, value in tags.items()], "TagKey", "Tags")
 
 
-@serves("kms", "CreateAlias", handled="AliasName TargetKeyId")
-def create_alias(request: ApiRequest) -> Members:
-    """Gives a key a name."""
-    request.change("key.set_alias", alias=request.params["AliasName"], key=request.params["TargetKeyId"])
-    return {}
-
-
-@serves("kms", "UpdateAlias", handled="AliasName TargetKeyId")
-def update_alias(request: ApiRequest) -> Members:
-    """Lets a name lead to another key."""
-    request.change("key.set_alias", alias=request.params["AliasName"], key=request.params["TargetKeyId"], exists=True)
-    return {}
-
-
-@serves("kms", "DeleteAlias", handled="AliasName")
-def delete_alias(request: ApiRequest) -> Members:
-    """Takes a name away."""
-    request.change("key.delete_alias", alias=request.params["AliasName"])
-    return {}
-
-
 @serves("kms", "ListAliases", handled="KeyId Limit Marker")
 def list_aliases(request: ApiRequest) -> Members:
     """Lists all aliases, or those of a key, by name."""
     named = request.params.get("KeyId")
     only = request.lab.describe_key(named)["id"] if named else None
-    aliases = [
-        {
-            "AliasName": alias["alias"],
-            "AliasArn": alias["arn"],
-            "TargetKeyId": alias["key"],
-            "CreationDate": _moment(alias["created_at"]),
-            "LastUpdatedDate": _moment(alias["updated_at"]),
-        }
-        for alias in request.lab.keys()["aliases"]
-        if only in (None, alias["key"])
-    ]
+    aliases = [answer_of("alias", alias) for alias in request.lab.keys()["aliases"] if only in (None, alias["key"])]
     return _page(request, aliases, "AliasName", "Aliases")
 
 
@@ -252,7 +160,7 @@ def get_key_rotation_status(request: ApiRequest) -> Members:
 @serves(
     "kms",
     "CreateGrant",
-    handled="KeyId GranteePrincipal RetiringPrincipal Operations Constraints Name DryRun",
+    handled="DryRun",
     without_effect=IDLE_TOKENS,
     refused={"GranteeServicePrincipal": SERVICES, "RetiringServicePrincipal": SERVICES},
 )
@@ -261,16 +169,8 @@ def create_grant(request: ApiRequest) -> Members:
     params = request.params
     if not params.get("GranteePrincipal"):
         raise AwsError("ValidationException", "GranteePrincipal is required.")
-    grant = request.change(
-        "key.grant",
-        key=params["KeyId"],
-        grantee=params["GranteePrincipal"],
-        operations=list(params["Operations"]),
-        retiring=params.get("RetiringPrincipal"),
-        name=params.get("Name"),
-        constraints=params.get("Constraints"),
-    )
-    return {"GrantId": grant["id"], "GrantToken": _encoded(grant["id"].encode())}
+    grant = request.change("key.grant", **arguments(request))
+    return {"GrantId": grant["id"], "GrantToken": base64.b64encode(grant["id"].encode()).decode("ascii")}
 
 
 @serves(
@@ -283,28 +183,11 @@ def list_grants(request: ApiRequest) -> Members:
     """Lists the grants of a key, by id."""
     params, key = request.params, request.lab.describe_key(request.params["KeyId"])
     grants = [
-        {
-            "KeyId": key["arn"],
-            "GrantId": grant["id"],
-            "Name": grant["name"],
-            "CreationDate": _moment(grant["created_at"]),
-            "GranteePrincipal": grant["grantee"],
-            "RetiringPrincipal": grant["retiring"],
-            "IssuingAccount": f"arn:aws:iam::{request.account}:root",
-            "Operations": grant["operations"],
-            "Constraints": json.loads(grant["constraints"]) if grant["constraints"] else None,
-        }
+        answer_of("grant", grant, KeyId=key["arn"], IssuingAccount=f"arn:aws:iam::{request.account}:root")
         for grant in key["grants"]
         if params.get("GrantId") in (None, grant["id"]) and params.get("GranteePrincipal") in (None, grant["grantee"])
     ]
     return _page(request, grants, "GrantId", "Grants")
-
-
-@serves("kms", "RevokeGrant", handled="KeyId GrantId DryRun")
-def revoke_grant(request: ApiRequest) -> Members:
-    """Takes a grant away."""
-    request.change("key.end_grant", key=request.params["KeyId"], grant=request.params["GrantId"])
-    return {}
 
 
 @serves("kms", "RetireGrant", handled="GrantToken KeyId GrantId DryRun")
@@ -329,74 +212,41 @@ def retire_grant(request: ApiRequest) -> Members:
     return {}
 
 
-@serves(
-    "kms", "Encrypt", handled="KeyId Plaintext EncryptionContext EncryptionAlgorithm DryRun", without_effect=IDLE_TOKENS
-)
+@serves("kms", "Encrypt", handled="EncryptionAlgorithm DryRun", without_effect=IDLE_TOKENS)
 def encrypt(request: ApiRequest) -> Members:
     """Encrypts up to 4 KiB."""
     _checked_algorithm(request, "EncryptionAlgorithm")
-    params = request.params
-    done = request.change(
-        "key.encrypt",
-        key=params["KeyId"],
-        plaintext=_encoded(params["Plaintext"]),
-        context=params.get("EncryptionContext"),
-    )
-    blob = base64.b64decode(done["ciphertext"])
-    return {"CiphertextBlob": blob, "KeyId": done["key"], "EncryptionAlgorithm": ALGORITHM}
+    return answer_of("encrypted", request.change("key.encrypt", **arguments(request)))
 
 
 @serves(
     "kms",
     "Decrypt",
-    handled="CiphertextBlob EncryptionContext KeyId EncryptionAlgorithm DryRun",
+    handled="EncryptionAlgorithm DryRun",
     without_effect=IDLE_TOKENS,
     refused={"Recipient": NO_NITRO, "DryRunModifiers": RECORDED},
 )
 def decrypt(request: ApiRequest) -> Members:
     """Decrypts a ciphertext."""
     _checked_algorithm(request, "EncryptionAlgorithm")
-    params = request.params
-    if not params.get("CiphertextBlob"):
+    if not request.params.get("CiphertextBlob"):
         raise AwsError("ValidationException", "CiphertextBlob is required.")
-    done = request.change(
-        "key.decrypt",
-        ciphertext=_encoded(params["CiphertextBlob"]),
-        context=params.get("EncryptionContext"),
-        key=params.get("KeyId"),
-    )
-    return {"KeyId": done["key"], "Plaintext": base64.b64decode(done["plaintext"]), "EncryptionAlgorithm": ALGORITHM}
+    return answer_of("decrypted", request.change("key.decrypt", **arguments(request)))
 
 
 @serves(
     "kms",
     "ReEncrypt",
-    handled="CiphertextBlob SourceEncryptionContext SourceKeyId DestinationKeyId DestinationEncryptionContext "
-    "SourceEncryptionAlgorithm DestinationEncryptionAlgorithm DryRun",
+    handled="SourceEncryptionAlgorithm DestinationEncryptionAlgorithm DryRun",
     without_effect=IDLE_TOKENS,
     refused={"DryRunModifiers": RECORDED},
 )
 def re_encrypt(request: ApiRequest) -> Members:
     """Decrypts a ciphertext, and encrypts it under another key or context."""
     _checked_algorithm(request, "SourceEncryptionAlgorithm", "DestinationEncryptionAlgorithm")
-    params = request.params
-    if not params.get("CiphertextBlob"):
+    if not request.params.get("CiphertextBlob"):
         raise AwsError("ValidationException", "CiphertextBlob is required.")
-    done = request.change(
-        "key.re_encrypt",
-        ciphertext=_encoded(params["CiphertextBlob"]),
-        key=params["DestinationKeyId"],
-        source_context=params.get("SourceEncryptionContext"),
-        source_key=params.get("SourceKeyId"),
-        context=params.get("DestinationEncryptionContext"),
-    )
-    return {
-        "CiphertextBlob": base64.b64decode(done["ciphertext"]),
-        "SourceKeyId": done["source_key"],
-        "KeyId": done["key"],
-        "SourceEncryptionAlgorithm": ALGORITHM,
-        "DestinationEncryptionAlgorithm": ALGORITHM,
-    }
+    return answer_of("encrypted again", request.change("key.re_encrypt", **arguments(request)))
 
 
 def _data_key(request: ApiRequest, plaintext: bool) -> Members:
@@ -426,9 +276,7 @@ def _data_key(request: ApiRequest, plaintext: bool) -> Members:
 )
 def generate_data_key(request: ApiRequest) -> Members:
     """Generates a data key, and returns it in the clear and wrapped."""
-    data_key = _data_key(request, True)
-    blobs = {"CiphertextBlob": data_key["ciphertext"], "Plaintext": data_key["plaintext"]}
-    return {name: base64.b64decode(text) for name, text in blobs.items()} | {"KeyId": data_key["key"]}
+    return answer_of("data key", _data_key(request, True))
 
 
 @serves(
@@ -439,5 +287,4 @@ def generate_data_key(request: ApiRequest) -> Members:
 )
 def generate_data_key_without_plaintext(request: ApiRequest) -> Members:
     """Generates a data key, and returns it wrapped alone."""
-    data_key = _data_key(request, False)
-    return {"CiphertextBlob": base64.b64decode(data_key["ciphertext"]), "KeyId": data_key["key"]}
+    return answer_of("wrapped data key", _data_key(request, False))

@@ -19,8 +19,8 @@ comparison/     compare: two runs or two groups; statistics: their doubt; confor
 812.4
 """
 
-from headrace.bench.comparison.compare import BenchComparison, Difference, compare
-from headrace.bench.drivers.benchmark import Benchmark, RunLoad
+from headrace.bench.comparison.compare import Difference, compare
+from headrace.bench.drivers.benchmark import Benchmark
 from headrace.bench.drivers.fio import FioJob, FioLoad, FioResult
 from headrace.bench.drivers.fio import run_once as fio_once
 from headrace.bench.drivers.mysqlslap import Mysqlslap
@@ -28,7 +28,7 @@ from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
 from headrace.bench.drivers.sysbench_oltp import SysbenchOltp
 from headrace.bench.drivers.tpcc import Tpcc
 from headrace.bench.running.runner import BrokenRun, InterruptedRun, Second, cleanup, prepare, run
-from headrace.bench.store.store import RunRecord, Store, default_store
+from headrace.bench.store.store import RunRecord, Store
 from headrace.bench.target import Target, file_target, server_target
 
 __all__ = [
@@ -40,8 +40,6 @@ __all__ = [
     "FioResult",
     "InterruptedRun",
     "Mysqlslap",
-    "BenchComparison",
-    "RunLoad",
     "RunRecord",
     "Second",
     "Store",
@@ -51,7 +49,6 @@ __all__ = [
     "Tpcc",
     "cleanup",
     "compare",
-    "default_store",
     "file_target",
     "fio_once",
     "prepare",

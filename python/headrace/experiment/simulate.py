@@ -171,14 +171,12 @@ def simulate(
         "as_of": day,
         "cache_bytes": cache_bytes(place),
         "clients": cell.threads,
-        "arrivals": None,
         "start": "warm" if place.scan else start,
         "seconds": cell.warmup_s + cell.seconds,
         "step_s": 1.0,
         "seed": cell.seed,
         "start_balance_percent": place.balance_percent,
         "snapshot_bytes": round(place.data.gib * GIB) if place.restored == "cold" else None,
-        "follow": None,
     }
     with core_errors():
         columns = core.mysql_clients(dict(of), run, None) if form == "events" else core.mysql_runs(dict(of), [run])[0]

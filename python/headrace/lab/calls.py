@@ -15,6 +15,11 @@ from typing import Any, NotRequired, TypedDict
 LONG_CALL_S = 180.0
 
 
+def _given(names: dict[str, object]) -> dict[str, Any]:
+    """Returns the arguments of a method, from the names in it."""
+    return {name: value for name, value in names.items() if name != "self"}
+
+
 class InstanceBalance(TypedDict):
     """Credits of the instance, percent. A type of credit that it does not have is null."""
 
@@ -752,25 +757,7 @@ class Calls(ABC):
         multi_attach: True for several instances at once: refused, the lab has one. Default:
             false.
         """
-        return self.call(
-            "volume.create",
-            spec=spec,
-            name=name,
-            tags=tags,
-            as_of=as_of,
-            balance_percent=balance_percent,
-            snapshot=snapshot,
-            initialization_rate_mib_s=initialization_rate_mib_s,
-            volume_type=volume_type,
-            size_gib=size_gib,
-            iops=iops,
-            throughput_mib_s=throughput_mib_s,
-            zone=zone,
-            zone_id=zone_id,
-            encrypted=encrypted,
-            kms_key=kms_key,
-            multi_attach=multi_attach,
-        )
+        return self.call("volume.create", **_given(locals()))
 
     def copy(
         self,
@@ -801,19 +788,7 @@ class Calls(ABC):
         multi_attach: True for several instances at once: refused, the lab has one. Default:
             false.
         """
-        return self.call(
-            "volume.copy",
-            volume=volume,
-            name=name,
-            tags=tags,
-            volume_type=volume_type,
-            size_gib=size_gib,
-            iops=iops,
-            throughput_mib_s=throughput_mib_s,
-            encrypted=encrypted,
-            kms_key=kms_key,
-            multi_attach=multi_attach,
-        )
+        return self.call("volume.copy", **_given(locals()))
 
     def volumes(
         self,
@@ -876,16 +851,7 @@ class Calls(ABC):
             `name`. Default: none.
         instance: Id of the instance; the lab has one. Default: the lab's.
         """
-        return self.call(
-            "volume.attach",
-            max(self.timeout_s, LONG_CALL_S),
-            volume=volume,
-            name=name,
-            unpaced=unpaced,
-            probe=probe,
-            device_name=device_name,
-            instance=instance,
-        )
+        return self.call("volume.attach", max(self.timeout_s, LONG_CALL_S), **_given(locals()))
 
     def detach(
         self,
@@ -905,15 +871,7 @@ class Calls(ABC):
         waits: True to detach a volume in use as soon as it is not used any more, as on EC2: it
             is `busy` until then. Otherwise it is refused. Default: false.
         """
-        return self.call(
-            "volume.detach",
-            max(self.timeout_s, LONG_CALL_S),
-            volume=volume,
-            force=force,
-            instance=instance,
-            name=name,
-            waits=waits,
-        )
+        return self.call("volume.detach", max(self.timeout_s, LONG_CALL_S), **_given(locals()))
 
     def modify(
         self,
@@ -933,14 +891,7 @@ class Calls(ABC):
         iops: Provisioned IOPS afterwards. Default: as it is.
         throughput_mib_s: Provisioned MiB/s afterwards. Default: as it is.
         """
-        return self.call(
-            "volume.modify",
-            volume=volume,
-            size_gib=size_gib,
-            volume_type=volume_type,
-            iops=iops,
-            throughput_mib_s=throughput_mib_s,
-        )
+        return self.call("volume.modify", **_given(locals()))
 
     def modifications(self, volume: str | None = None) -> list[Modification]:
         """The last modifications of a volume, or of all.
@@ -962,12 +913,7 @@ class Calls(ABC):
         delete_on_termination: True if an attached volume is deleted with the instance. Default:
             as it is.
         """
-        return self.call(
-            "volume.attributes",
-            volume=volume,
-            auto_enable_io=auto_enable_io,
-            delete_on_termination=delete_on_termination,
-        )
+        return self.call("volume.attributes", **_given(locals()))
 
     def tag_resources(
         self,
@@ -984,13 +930,7 @@ class Calls(ABC):
         remove: Keys to remove. Default: none.
         remove_equal: Keys to remove where they have this value. Default: none.
         """
-        return self.call(
-            "resource.tag",
-            resources=resources,
-            set=set,
-            remove=remove,
-            remove_equal=remove_equal,
-        )
+        return self.call("resource.tag", **_given(locals()))
 
     def tag(
         self,
@@ -1033,13 +973,7 @@ class Calls(ABC):
         tags: Tags of each. Default: none.
         copy_tags: True if each also gets the tags of its volume. Default: false.
         """
-        return self.call(
-            "snapshot.create_many",
-            volumes=volumes,
-            description=description,
-            tags=tags,
-            copy_tags=copy_tags,
-        )["snapshots"]
+        return self.call("snapshot.create_many", **_given(locals()))["snapshots"]
 
     def snapshots(
         self,
@@ -1059,15 +993,7 @@ class Calls(ABC):
         after: Id after which the list goes on. Default: the first.
         limit: Most items of an answer. Default: 1000.
         """
-        return self.call(
-            "snapshot.list",
-            snapshots=snapshots,
-            volume=volume,
-            state=state,
-            bin=bin,
-            after=after,
-            limit=limit,
-        )
+        return self.call("snapshot.list", **_given(locals()))
 
     def snapshot_changes(
         self,
@@ -1124,16 +1050,7 @@ class Calls(ABC):
         description: Description, at most 255 characters. Default: that of the source.
         tags: Tags. Default: none.
         """
-        return self.call(
-            "snapshot.copy",
-            snapshot=snapshot,
-            store=store,
-            region=region,
-            encrypted=encrypted,
-            kms_key=kms_key,
-            description=description,
-            tags=tags,
-        )
+        return self.call("snapshot.copy", **_given(locals()))
 
     def offer_snapshot(self, snapshot: str) -> SnapshotOffer:
         """Facts that another lab needs to copy a snapshot: it asks `key.decrypt` for the data
@@ -1176,14 +1093,7 @@ class Calls(ABC):
         cool_off_hours: Hours in which a lock in compliance mode can be taken away: 1 to 72.
             Default: none.
         """
-        return self.call(
-            "snapshot.lock",
-            snapshot=snapshot,
-            mode=mode,
-            duration_days=duration_days,
-            expires_at=expires_at,
-            cool_off_hours=cool_off_hours,
-        )
+        return self.call("snapshot.lock", **_given(locals()))
 
     def unlock_snapshot(self, snapshot: str) -> Snapshot:
         """Takes a lock away.
@@ -1204,12 +1114,7 @@ class Calls(ABC):
         enable: True for on, false for off.
         zones: Availability zones; the lab has one. Default: the lab's.
         """
-        return self.call(
-            "snapshot.set_fast_restore",
-            snapshots=snapshots,
-            enable=enable,
-            zones=zones,
-        )
+        return self.call("snapshot.set_fast_restore", **_given(locals()))
 
     def fast_restores(self) -> list[FastRestore]:
         """Fast snapshot restores that are on, or were."""
@@ -1236,13 +1141,7 @@ class Calls(ABC):
         tags: Snapshots with one of these tags. Default: all snapshots.
         description: Description. Default: none.
         """
-        return self.call(
-            "snapshot.set_rule",
-            name=name,
-            days=days,
-            tags=tags,
-            description=description,
-        )["rules"]
+        return self.call("snapshot.set_rule", **_given(locals()))["rules"]
 
     def delete_retention_rule(self, name: str) -> dict[str, object]:
         """Takes a retention rule away. Snapshots that it keeps stay until their time.
@@ -1279,17 +1178,7 @@ class Calls(ABC):
         copy_tags: True if its snapshots also get the tags of their volumes. Default: false.
         disabled: True if the schedule does not run. Default: false.
         """
-        return self.call(
-            "snapshot.set_schedule",
-            name=name,
-            interval_s=interval_s,
-            target_tags=target_tags,
-            keep=keep,
-            keep_days=keep_days,
-            tags=tags,
-            copy_tags=copy_tags,
-            disabled=disabled,
-        )["schedules"]
+        return self.call("snapshot.set_schedule", **_given(locals()))["schedules"]
 
     def delete_schedule(self, name: str) -> dict[str, object]:
         """Takes a schedule away; its snapshots stay.
@@ -1330,13 +1219,7 @@ class Calls(ABC):
         start: First index. Default: 0.
         limit: Most blocks of an answer, up to 10,000. Default: 1000.
         """
-        return self.call(
-            "snapshot.blocks",
-            snapshot=snapshot,
-            since=since,
-            start=start,
-            limit=limit,
-        )
+        return self.call("snapshot.blocks", **_given(locals()))
 
     def get_block(self, snapshot: str, block: int, block_token: str | None = None) -> BlockData:
         """The bytes of a block.
@@ -1345,12 +1228,7 @@ class Calls(ABC):
         block: Index, in blocks of 512 KiB.
         block_token: Token of the block, as listed. Default: not checked.
         """
-        return self.call(
-            "snapshot.get_block",
-            snapshot=snapshot,
-            block=block,
-            block_token=block_token,
-        )
+        return self.call("snapshot.get_block", **_given(locals()))
 
     def start_snapshot(
         self,
@@ -1372,15 +1250,7 @@ class Calls(ABC):
             Default: as encryption by default says.
         kms_key: Id, ARN or alias of the key. Default: the default key.
         """
-        return self.call(
-            "snapshot.start",
-            size_gib=size_gib,
-            parent=parent,
-            description=description,
-            tags=tags,
-            encrypted=encrypted,
-            kms_key=kms_key,
-        )
+        return self.call("snapshot.start", **_given(locals()))
 
     def put_block(self, snapshot: str, block: int, data: str, checksum: str) -> dict[str, object]:
         """Puts a block of a snapshot that was begun so; a second time replaces it.
@@ -1390,13 +1260,7 @@ class Calls(ABC):
         data: The 512 KiB of the block in base64.
         checksum: SHA-256 of the bytes in base64.
         """
-        return self.call(
-            "snapshot.put_block",
-            snapshot=snapshot,
-            block=block,
-            data=data,
-            checksum=checksum,
-        )
+        return self.call("snapshot.put_block", **_given(locals()))
 
     def finish_snapshot(
         self,
@@ -1411,13 +1275,7 @@ class Calls(ABC):
         checksum: SHA-256 in base64 of the blocks' checksums, in order of their index. Default:
             not checked.
         """
-        return self.call(
-            "snapshot.finish",
-            max(self.timeout_s, LONG_CALL_S),
-            snapshot=snapshot,
-            changed_blocks=changed_blocks,
-            checksum=checksum,
-        )
+        return self.call("snapshot.finish", max(self.timeout_s, LONG_CALL_S), **_given(locals()))
 
     def cold_blocks(
         self,
@@ -1479,19 +1337,7 @@ class Calls(ABC):
         caps_percent: Share of the caps that remains, percent. Default: 10.
         seed: Seed of a power cut. Default: drawn.
         """
-        return self.call(
-            "volume.fault",
-            volume=volume,
-            kind=kind,
-            in_s=in_s,
-            seconds=seconds,
-            extra_ms=extra_ms,
-            every=every,
-            op=op,
-            member=member,
-            caps_percent=caps_percent,
-            seed=seed,
-        )["fault"]
+        return self.call("volume.fault", **_given(locals()))["fault"]
 
     def faults(self, volume: str) -> list[Fault]:
         """Faults that wait or last. Degraded times are the model's and not listed."""
@@ -1526,13 +1372,7 @@ class Calls(ABC):
         caps_percent: Share of its caps that remains, 0.1 to 100 %. Default: 100.
         extra_ms: Latency added to each request, 0 to 60,000 ms. Default: 0.
         """
-        return self.call(
-            "volume.slow_member",
-            volume=volume,
-            member=member,
-            caps_percent=caps_percent,
-            extra_ms=extra_ms,
-        )
+        return self.call("volume.slow_member", **_given(locals()))
 
     def restore_member(self, volume: str, member: int) -> LabVolume:
         """Ends the slowness of a member; brings back a lost one where there is no redundancy,
@@ -1569,14 +1409,7 @@ class Calls(ABC):
         since: Rows from this time on, Unix seconds. Default: all.
         member: Index of a member. Default: the volume as a whole.
         """
-        return self.call(
-            "volume.metrics",
-            volume=volume,
-            resolution=resolution,
-            last=last,
-            since=since,
-            member=member,
-        )
+        return self.call("volume.metrics", **_given(locals()))
 
     def record(self, volume: str, path: str | PathLike[str] | None = None) -> RecordStarted:
         """Begins to write every arrival and decision of the lab to a file, for `headrace
@@ -1614,16 +1447,7 @@ class Calls(ABC):
         kms_profile: Profile of the credentials for it, in a file that the daemon can read.
             Default: as the environment of the daemon says.
         """
-        return self.call(
-            "key.create",
-            description=description,
-            policy=policy,
-            tags=tags,
-            kms_endpoint=kms_endpoint,
-            kms_key=kms_key,
-            kms_region=kms_region,
-            kms_profile=kms_profile,
-        )
+        return self.call("key.create", **_given(locals()))
 
     def keys(self) -> KeyList:
         """All keys and aliases."""
@@ -1682,14 +1506,7 @@ class Calls(ABC):
         set: Tags to add or overwrite, after removing. Default: none.
         remove: Keys of tags to remove. Default: none.
         """
-        return self.call(
-            "key.update",
-            key=key,
-            description=description,
-            policy=policy,
-            set=set,
-            remove=remove,
-        )
+        return self.call("key.update", **_given(locals()))
 
     def set_key_alias(self, alias: str, key: str, exists: bool = False) -> Key:
         """Gives a key a name.
@@ -1725,15 +1542,7 @@ class Calls(ABC):
         name: Name. Default: none.
         constraints: Constraints, as KMS has them. Default: none.
         """
-        return self.call(
-            "key.grant",
-            key=key,
-            grantee=grantee,
-            operations=operations,
-            retiring=retiring,
-            name=name,
-            constraints=constraints,
-        )
+        return self.call("key.grant", **_given(locals()))
 
     def end_key_grant(self, key: str, grant: str) -> dict[str, object]:
         """Takes a grant away.
@@ -1806,14 +1615,7 @@ class Calls(ABC):
             which the ciphertext names.
         context: New encryption context. Default: none.
         """
-        return self.call(
-            "key.re_encrypt",
-            ciphertext=ciphertext,
-            key=key,
-            source_context=source_context,
-            source_key=source_key,
-            context=context,
-        )
+        return self.call("key.re_encrypt", **_given(locals()))
 
     def generate_data_key(
         self,
@@ -1829,13 +1631,7 @@ class Calls(ABC):
         context: Encryption context. Default: none.
         plaintext: True to return it in the clear too. Default: true.
         """
-        return self.call(
-            "key.generate_data_key",
-            key=key,
-            bytes=bytes,
-            context=context,
-            plaintext=plaintext,
-        )
+        return self.call("key.generate_data_key", **_given(locals()))
 
     def encryption_defaults(self) -> EncryptionDefaults:
         """Encryption of new volumes that do not ask for one: on or off, and the key."""
@@ -1893,14 +1689,7 @@ class Calls(ABC):
         next_token: Token of an earlier answer, with which this one goes on. Default: from the
             first on.
         """
-        return self.call(
-            "cloudwatch.list_metrics",
-            namespace=namespace,
-            name=name,
-            dimensions=dimensions,
-            recently_active=recently_active,
-            next_token=next_token,
-        )
+        return self.call("cloudwatch.list_metrics", **_given(locals()))
 
     def get_metric_statistics(
         self,
@@ -1928,18 +1717,7 @@ class Calls(ABC):
         extended: Percentiles like p99.9, and trimmed means. Default: none.
         unit: Unit of the values. Default: all.
         """
-        return self.call(
-            "cloudwatch.get_metric_statistics",
-            namespace=namespace,
-            name=name,
-            start_s=start_s,
-            end_s=end_s,
-            period_s=period_s,
-            dimensions=dimensions,
-            statistics=statistics,
-            extended=extended,
-            unit=unit,
-        )
+        return self.call("cloudwatch.get_metric_statistics", **_given(locals()))
 
     def get_metric_data(
         self,
@@ -1960,15 +1738,7 @@ class Calls(ABC):
         next_token: Token of an earlier answer, with which this one goes on. Default: from the
             first on.
         """
-        return self.call(
-            "cloudwatch.get_metric_data",
-            queries=queries,
-            start_s=start_s,
-            end_s=end_s,
-            scan_by=scan_by,
-            max_datapoints=max_datapoints,
-            next_token=next_token,
-        )
+        return self.call("cloudwatch.get_metric_data", **_given(locals()))
 
     def put_alarm(self, alarm: object, tags: dict[str, str] | None = None) -> dict[str, object]:
         """Makes an alarm, or replaces all of its configuration. It is evaluated once a minute,
@@ -2001,16 +1771,7 @@ class Calls(ABC):
         next_token: Token of an earlier answer, with which this one goes on. Default: from the
             first on.
         """
-        return self.call(
-            "cloudwatch.describe_alarms",
-            names=names,
-            prefix=prefix,
-            state=state,
-            action_prefix=action_prefix,
-            metric=metric,
-            most=most,
-            next_token=next_token,
-        )
+        return self.call("cloudwatch.describe_alarms", **_given(locals()))
 
     def delete_alarms(self, names: list[str]) -> dict[str, object]:
         """Deletes alarms: all that are named, or none.
@@ -2033,13 +1794,7 @@ class Calls(ABC):
         reason: Reason of the state.
         reason_data: Reason of the state, as JSON. Default: none.
         """
-        return self.call(
-            "cloudwatch.set_alarm_state",
-            name=name,
-            state=state,
-            reason=reason,
-            reason_data=reason_data,
-        )
+        return self.call("cloudwatch.set_alarm_state", **_given(locals()))
 
     def enable_alarm_actions(self, names: list[str]) -> dict[str, object]:
         """Switches actions on. Names without an alarm are left out.
@@ -2076,16 +1831,7 @@ class Calls(ABC):
         next_token: Token of an earlier answer, with which this one goes on. Default: from the
             first on.
         """
-        return self.call(
-            "cloudwatch.alarm_history",
-            name=name,
-            kind=kind,
-            start_s=start_s,
-            end_s=end_s,
-            oldest_first=oldest_first,
-            most=most,
-            next_token=next_token,
-        )
+        return self.call("cloudwatch.alarm_history", **_given(locals()))
 
     def alarm_tags(self, arn: str) -> dict[str, str]:
         """Tags of an alarm.

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from headrace.errors import HeadraceError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.place import READY_S
 from headrace.lab.wire import NoLab
@@ -45,6 +45,14 @@ POLL_S = 0.1
 # Names of this machine on the loopback.
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def is_here(host: str) -> bool:
+    """True when a Host names this machine."""
+    name, colon, port = host.rpartition(":")
+    if not colon or host.endswith("]"):
+        return host.lower() in HOSTS
+    return name.lower() in HOSTS and port.isascii() and port.isdigit()
 
 
 class _RefusedHead(Exception):
@@ -144,7 +152,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
             return HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1"
         if host is None and self.request_version == "HTTP/1.1":
             return HTTPStatus.BAD_REQUEST, "a request of HTTP/1.1 names its Host"
-        if host is not None and not _is_here(host):
+        if host is not None and not is_here(host):
             return HTTPStatus.MISDIRECTED_REQUEST, f"the Host is one of {', '.join(HOSTS)}"
         if self.command != "GET":
             return HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here"
@@ -173,13 +181,6 @@ class MetricsHandler(BaseHTTPRequestHandler):
             if not part:
                 return
             drained += len(part)
-
-
-def _is_here(host: str) -> bool:
-    name, colon, port = host.rpartition(":")
-    if not colon or host.endswith("]"):
-        return host.lower() in HOSTS
-    return name.lower() in HOSTS and port.isascii() and port.isdigit()
 
 
 class MetricsServer(ThreadingHTTPServer):
@@ -241,6 +242,24 @@ def listen(port: int) -> socket.socket:
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_S)
+
+
+def open_port(port: int) -> socket.socket:
+    """Returns a socket that listens at a port of the loopback, 0 for a free one. Raises
+    CouldNotRun."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        rule = f"cannot be used: {error.strerror}"
+        raise CouldNotRun(f"port {port} of 127.0.0.1", rule, "bind(2)", "Choose another, or 0.") from None
+
+
+def serve(listener: socket.socket, text: Callable[[], str], ready: Callable[[str], None]) -> None:
+    """Serves what `text` returns until it is interrupted. `ready` is told the address."""
+    with MetricsServer(listener, text) as server:
+        ready(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever(poll_interval=0.5)
 
 
 def drop_rights() -> None:

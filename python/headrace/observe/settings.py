@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from headrace.base.checks import did_you_mean, shown
 from headrace.base.documents import convert
+from headrace.base.packaged import read_rows
 from headrace.errors import InputError
 from headrace.observe.series import DOC
 
 ENGINES = ("innodb", "myrocks")
 FLAVORS = ("mysql", "percona", "mariadb")
 
-# name: (engine or None for both, what it is, kind, lowest, highest). Ranges: MySQL 9 and MariaDB 12
-# manuals, and RocksDB's own.
-SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
-    "io_capacity": ("innodb", "innodb_io_capacity, I/Os a second", int, 100, 2**64 - 1),
-    "io_capacity_max": ("innodb", "innodb_io_capacity_max, I/Os a second", int, 100, 2**64 - 1),
-    "doublewrite": ("innodb", "innodb_doublewrite", bool, 0, 1),
-    "flush_neighbors": ("innodb", "innodb_flush_neighbors", int, 0, 2),
-    "redo_gib": ("innodb", "redo log in all (files times size, or innodb_redo_log_capacity), GiB", float, 0.001, 1024),
-    "flush_log_at_trx_commit": (None, "innodb_ or rocksdb_flush_log_at_trx_commit", int, 0, 3),
-    "page_kib": ("innodb", "innodb_page_size, KiB", int, 4, 64),
-    "page_cleaners": ("innodb", "innodb_page_cleaners", int, 1, 64),
-    "pool_instances": ("innodb", "innodb_buffer_pool_instances", int, 1, 64),
-    "lru_scan_depth": ("innodb", "innodb_lru_scan_depth, pages", int, 100, 2**64 - 1),
-    "max_dirty_percent": ("innodb", "innodb_max_dirty_pages_pct, %", float, 0, 99.999),
-    "max_dirty_lwm_percent": ("innodb", "innodb_max_dirty_pages_pct_lwm, %", float, 0, 99.999),
-    "adaptive_flushing_lwm_percent": ("innodb", "innodb_adaptive_flushing_lwm, %", float, 0, 70),
-    "old_blocks_percent": ("innodb", "innodb_old_blocks_pct, %", int, 5, 95),
-    "purge_threads": ("innodb", "innodb_purge_threads", int, 1, 32),
-    "sync_binlog": (None, "sync_binlog", int, 0, 2**32 - 1),
-    "binlog": (None, "whether a binary log is written", bool, 0, 1),
-    "memtable_mib": ("myrocks", "write_buffer_size, MiB", float, 0.0625, 65_536),
-    "l0_trigger": ("myrocks", "level0_file_num_compaction_trigger, files", int, 1, 1_000),
-    "block_kib": ("myrocks", "block_size, KiB", float, 0.5, 4_096),
-    "background_jobs": ("myrocks", "rocksdb_max_background_jobs", int, 1, 64),
-    "wal_gib": ("myrocks", "rocksdb_max_total_wal_size, GiB", float, 0.001, 1024),
+KINDS: dict[str, type] = {"whole": int, "number": float, "switch": bool}
+
+
+class RunSetting(NamedTuple):
+    """A setting of a run description: the engine that has it (None: both), what it is, its kind
+    and range; the variable of the server that says it ("": none alone), in which unit of that."""
+
+    engine: str | None
+    meaning: str
+    kind: type
+    least: float
+    most: float
+    variable: str = ""
+    unit: int = 1
+
+
+def _figure(text: str) -> float:
+    return int(text) if text.isdigit() else float(text)
+
+
+# Settings of the machine, by name, as fields of RunSetting.
+OF_MACHINE: dict[str, tuple[str | None, str, type, float, float]] = {
     "threads_per_core": (None, "virtual CPUs that share a core, where no instance says it", int, 1, 2),
     "vcpus": (None, "virtual CPUs the server may use", int, 1, 2_048),
     "io_cpu_us": ("innodb", "processor time of an I/O, microseconds", float, 0, 1e4),
@@ -56,6 +54,21 @@ SETTINGS_SOURCE = f"{DOC}, Settings"
 VERSIONS_SOURCE = f"{DOC}, Versions"
 
 
+# All settings, by name. Ranges: MySQL 9 and MariaDB 12 manuals, and RocksDB's own.
+SETTINGS = {
+    row["name"]: RunSetting(
+        row["engine"] or None,
+        row["meaning"],
+        KINDS[row["kind"]],
+        _figure(row["least"]),
+        _figure(row["most"]),
+        row["variable"],
+        int(row["unit_of_variable"] or 1),
+    )
+    for row in read_rows("headrace.observe", "settings.csv")
+} | {name: RunSetting(*row) for name, row in OF_MACHINE.items()}
+
+
 def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
     """Checks the [settings] table, each by name, kind and range. Raises InputError."""
     checked = {}
@@ -64,7 +77,7 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
             near = did_you_mean(key.removeprefix("innodb_").removeprefix("rocksdb_"), SETTINGS)
             rule = "is not a setting known here"
             raise InputError(f"settings.{key[:60]}", rule, SETTINGS_SOURCE, near or f"Known: {', '.join(SETTINGS)}.")
-        owner, meaning, kind, low, high = SETTINGS[key]
+        owner, meaning, kind, low, high, *_ = SETTINGS[key]
         if owner not in (None, engine):
             hint = "Take it out."
             raise InputError(

@@ -19,7 +19,7 @@ What starts servers takes Linux and root; importing works on any Unix.
 
 from headrace.mysql import Address, connect, parse_address
 from headrace.servers.config import settings_of
-from headrace.servers.flavors import ServerProgram, find_program
+from headrace.servers.flavors import find_program
 from headrace.servers.server import (
     Server,
     client_command,
@@ -38,7 +38,6 @@ from headrace.servers.server import (
 __all__ = [
     "Address",
     "Server",
-    "ServerProgram",
     "client_command",
     "connect",
     "destroy",

@@ -16,6 +16,7 @@ from pathlib import Path
 from headrace.base import core
 from headrace.base.files import explain_unwritable, replace_file
 from headrace.base.machine import memory_bytes
+from headrace.base.packaged import read_text
 from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.base.units import GIB, MIB
 from headrace.errors import InputError
@@ -30,64 +31,7 @@ KINDS = ("default", "tuned")
 SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB = 0.03125, 24_576.0
 CACHE_OF = {"innodb": "innodb-buffer-pool-size", "myrocks": "rocksdb-block-cache-size"}
 # Options that say where things are, as whom the server runs, and who may reach it: set by Headrace.
-PLACED = frozenset(
-    [
-        "datadir",
-        "socket",
-        "pid-file",
-        "tmpdir",
-        "user",
-        "basedir",
-        "plugin-dir",
-        "lc-messages-dir",
-        "character-sets-dir",
-        "secure-file-priv",
-        "chroot",
-        "log-error",
-        "slow-query-log-file",
-        "general-log-file",
-        "log-basename",
-        "log-bin-index",
-        "relay-log",
-        "relay-log-index",
-        "slave-load-tmpdir",
-        "replica-load-tmpdir",
-        "innodb-log-group-home-dir",
-        "innodb-data-home-dir",
-        "innodb-undo-directory",
-        "innodb-temp-tablespaces-dir",
-        "innodb-tmpdir",
-        "innodb-doublewrite-dir",
-        "rocksdb-datadir",
-        "rocksdb-wal-dir",
-        "aria-log-dir-path",
-        "port",
-        "bind-address",
-        "skip-networking",
-        "networking",
-        "admin-address",
-        "admin-port",
-        "extra-port",
-        "mysqlx",
-        "mysqlx-port",
-        "mysqlx-socket",
-        "ssl",
-        "ssl-ca",
-        "ssl-cert",
-        "ssl-key",
-        "ssl-capath",
-        "ssl-crl",
-        "ssl-crlpath",
-        "require-secure-transport",
-        "default-authentication-plugin",
-        "skip-grant-tables",
-        "grant-tables",
-        "init-file",
-        "daemonize",
-        "default-storage-engine",
-        "default-tmp-storage-engine",
-    ]
-)
+PLACED = frozenset(read_text("headrace.servers", "placed_options.txt").split())
 BINLOG_OFF = ("skip-log-bin", "disable-log-bin")
 OFF = ("0", "off", "false", "no")
 OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,79}", re.ASCII)

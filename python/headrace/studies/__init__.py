@@ -31,33 +31,15 @@ from headrace.studies import (
     scaling_2018,
     whitepaper_2017,
 )
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Progress,
-    Source,
-    Study,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    error_percent,
-    study,
-)
+from headrace.studies.base import Progress, Study, StudyResult, Verdict, study
 from headrace.studies.replication import replication_2016, services_2020
 
 __all__ = [
-    "ChartData",
-    "ChartSeries",
-    "Source",
-    "Study",
     "StudyResult",
-    "StudyTable",
     "Verdict",
-    "error_percent",
     "every_study",
     "get",
     "list_studies",
-    "refuse_lab_options",
     "run_on_lab",
     "runs_on",
 ]

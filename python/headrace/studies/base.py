@@ -6,15 +6,14 @@ them, `headrace.cli` prints them.
 
 from __future__ import annotations
 
-import csv
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Literal, cast
 
 from headrace.base.checks import Shown
+from headrace.base.packaged import read_rows, read_text
 
 Role = Literal["published", "simulated", "measured"]
 ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves", "panels"]
@@ -196,8 +195,7 @@ def judge(
 def published(name: str) -> list[dict[str, str]]:
     """Returns the rows of `published/NAME.csv`: figures as printed by their source, each with
     `source` and `date`; empty cells are ""."""
-    text = files("headrace.studies").joinpath("published", f"{name}.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_rows("headrace.studies", "published", f"{name}.csv")
 
 
 def figures(name: str) -> dict[str, Figure]:
@@ -221,6 +219,11 @@ def texts(name: str, **values: object) -> tuple[str, ...]:
     return tuple(note.format(**values) for note in _texts(name)["notes"])
 
 
+def reason(name: str, of: str) -> str:
+    """Returns why a figure is off, from the same file; "" where it does not say."""
+    return _texts(name).get("reasons", {}).get(of, "")
+
+
 def scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
     """Returns what a study on the lab scales, from the same file: what, published, here, why."""
     return tuple(tuple(cell.format(**values) for cell in row) for row in _texts(name)["scale"])
@@ -228,7 +231,7 @@ def scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
 
 @cache
 def _texts(name: str) -> dict:
-    return tomllib.loads(files("headrace.studies").joinpath("texts", f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(read_text("headrace.studies", "texts", f"{name}.toml"))
 
 
 class StepProgress:

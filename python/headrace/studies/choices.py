@@ -18,24 +18,9 @@ from headrace.base.units import DAY_S
 from headrace.errors import InputError
 from headrace.simulation.demand import simulate
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    Source,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    compare,
-    published,
-    study,
-)
 from headrace.workload import ClosedWorkload
 
-STUDY = study("choices")
+STUDY = base.study("choices")
 ARTICLE = STUDY.sources[0]
 
 ARTICLE_DAY = "2020-07-13"
@@ -306,15 +291,15 @@ QUESTIONS: tuple[tuple[str, str, Callable[[str], TypeAnswer]], ...] = (
 )
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Asks every question on each day."""
     started = time.monotonic()
-    answers_of = {row["question"]: row for row in published("choices")}
-    steps = StepProgress(len(QUESTIONS) * len(DAYS) + 1, progress)
+    answers_of = {row["question"]: row for row in base.published("choices")}
+    steps = base.StepProgress(len(QUESTIONS) * len(DAYS) + 1, progress)
     verdicts, rows = [], []
     for key, question, rule in QUESTIONS:
         row = answers_of[key]
-        source = Source(row["source"], row["date"])
+        source = base.Source(row["source"], row["date"])
         theirs = tuple(row["answer"].split())
         answers = {}
         for day in DAYS:
@@ -333,11 +318,13 @@ def run(progress: Progress | None = None) -> StudyResult:
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
     notes = base.texts("choices")
-    table = StudyTable("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
-    return StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes, time.monotonic() - started)
+    table = base.StudyTable("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
+    return base.StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes, time.monotonic() - started)
 
 
-def _verdict(question: str, theirs: tuple[str, ...], answers: dict[str, TypeAnswer], source: Source) -> Verdict:
+def _verdict(
+    question: str, theirs: tuple[str, ...], answers: dict[str, TypeAnswer], source: base.Source
+) -> base.Verdict:
     then, now = answers[ARTICLE_DAY], answers[TODAY]
     same = set(theirs) == set(then.names)
     note = f"{ARTICLE_DAY}: {then.because}"
@@ -348,23 +335,25 @@ def _verdict(question: str, theirs: tuple[str, ...], answers: dict[str, TypeAnsw
     else:
         new = [name for name in now.names if name not in then.names]
         note += f". On {TODAY}: {now}" + (f"; new since: {', '.join(new)}" if new else "") + f" ({now.because})"
-    return agree(question, ", ".join(theirs), str(then), source, same, note)
+    return base.agree(question, ", ".join(theirs), str(then), source, same, note)
 
 
-def _cap_verdict(row: dict[str, str]) -> Verdict:
+def _cap_verdict(row: dict[str, str]) -> base.Verdict:
     note = (
         f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, "
         f"{ebs_max_iops(TODAY):,} "
         f"on {TODAY}"
     )
-    figure = Figure(float(row["answer"]), "IOPS", Source(row["source"], row["date"]))
-    return compare(f"most EBS IOPS on {CAP_DAY}", figure, ebs_max_iops(CAP_DAY), 0.0, note)
+    figure = base.Figure(float(row["answer"]), "IOPS", base.Source(row["source"], row["date"]))
+    return base.compare(f"most EBS IOPS on {CAP_DAY}", figure, ebs_max_iops(CAP_DAY), 0.0, note)
 
 
-def _chart() -> ChartData:
+def _chart() -> base.ChartData:
     days = ("2014-07-01", "2016-07-01", CAP_DAY, ARTICLE_DAY, "2022-07-01", "2024-07-01", TODAY)
     series = []
     for name in ("gp2", "gp3", "io1", "io2"):
         points = [(day, max_volume_iops(name, day)) for day in days if name in _eras(day)]
-        series.append(ChartSeries(name, "published", tuple(day for day, _ in points), tuple(top for _, top in points)))
-    return ChartData("Most IOPS of one volume, by the limits AWS published", "line", "day", "IOPS", tuple(series))
+        series.append(
+            base.ChartSeries(name, "published", tuple(day for day, _ in points), tuple(top for _, top in points))
+        )
+    return base.ChartData("Most IOPS of one volume, by the limits AWS published", "line", "day", "IOPS", tuple(series))

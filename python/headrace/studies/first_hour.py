@@ -13,24 +13,9 @@ from itertools import accumulate
 
 from headrace.simulation.database import Prediction
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    columns,
-    compare,
-    error_percent,
-    study,
-)
 from headrace.studies.tpcc_runs import ENGINES, SECONDS, TpccRun, measured, per_minute, simulated
 
-STUDY = study("first_hour")
+STUDY = base.study("first_hour")
 SOURCE = STUDY.sources[0]
 
 IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)  # some of the article's
@@ -73,13 +58,13 @@ def published_run(engine: str, iops: int) -> TpccRun:
     )
 
 
-def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
+def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[base.Verdict]:
     name = ENGINES[engine]
     few, many = published_run(engine, FEW), published_run(engine, MANY)
     hour = {run.storage: statistics.fmean(run.quarters) for run in (few, many)}
     ours = {iops: statistics.fmean(cold[iops].summary["quarters"]) for iops in (FEW, MANY)}
-    by_clock = Figure((hour[few.storage] / FEW) / (hour[many.storage] / MANY), "x", SOURCE)
-    by_ios = Figure((hour[few.storage] / FEW) / (many.quarters[0] / MANY), "x", SOURCE)
+    by_clock = base.Figure((hour[few.storage] / FEW) / (hour[many.storage] / MANY), "x", SOURCE)
+    by_ios = base.Figure((hour[few.storage] / FEW) / (many.quarters[0] / MANY), "x", SOURCE)
     mine = (ours[FEW] / FEW) / (cold[MANY].summary["quarters"][0] / MANY)
     answer = f"{by_clock.value:.2f} x by the clock, {by_ios.value:.2f} x after the same I/Os"
     closer = abs(by_ios.value - 1.0) < abs(by_clock.value - 1.0) / 2.0
@@ -90,13 +75,13 @@ def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     )
     half = "the two runs agree better by I/Os done than by the clock, by more than half"
     return [
-        compare(clock, by_clock, (ours[FEW] / FEW) / (ours[MANY] / MANY), QUARTER_PERCENT, better),
-        compare(f"{name}: the same after the same I/Os", by_ios, mine, QUARTER_PERCENT, each),
-        agree(f"{name}, published runs: most of it is warming", "one curve", answer, SOURCE, closer, half),
+        base.compare(clock, by_clock, (ours[FEW] / FEW) / (ours[MANY] / MANY), QUARTER_PERCENT, better),
+        base.compare(f"{name}: the same after the same I/Os", by_ios, mine, QUARTER_PERCENT, each),
+        base.agree(f"{name}, published runs: most of it is warming", "one curve", answer, SOURCE, closer, half),
     ]
 
 
-def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTable]:
+def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[base.Verdict, base.StudyTable]:
     """Compares tps per IOPS at the same number of I/Os, volume by volume."""
     name, rows, apart = ENGINES[engine], [], []
     for millions in (1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0, 50.0, 70.0):
@@ -110,46 +95,52 @@ def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, Stu
     answer = f"{statistics.median(apart):.1f} % apart at the same I/Os, {clock:.0f} % by the clock"
     what = f"{name}, simulated: volumes from {FEW:,} IOPS up lie on one curve"
     how = "median over 1-70 million I/Os; second half hour by the clock"
-    verdict = agree(what, "one curve", answer, SOURCE, statistics.median(apart) < clock / 2.0, how)
+    verdict = base.agree(what, "one curve", answer, SOURCE, statistics.median(apart) < clock / 2.0, how)
     names = ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS))
     title = f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start"
-    return verdict, StudyTable(title, names, tuple(rows))
+    return verdict, base.StudyTable(title, names, tuple(rows))
 
 
-def _judge_warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[Verdict, list[tuple]]:
+def _judge_warm(
+    engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]
+) -> tuple[base.Verdict, list[tuple]]:
     def shown(run: Prediction, iops: int) -> tuple[float, ...]:
         tps, reads = run.summary["tps"], run.rows["reads_per_tx"][-1]
         return round(tps), round(1e3 * tps / iops, 1), round(reads, 1)
 
     rows = [(ENGINES[engine], iops, *shown(cold[iops], iops), *shown(warm[iops], iops)) for iops in IOPS]
     few, many = (1e3 * warm[iops].summary["tps"] / iops for iops in (FEW, MANY))
-    apart = error_percent(few, many)
+    apart = base.error_percent(few, many)
     answer = (
         f"{apart:+.1f} % between {FEW:,} and {MANY:,} IOPS warm, "
-        f"{error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
+        f"{base.error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
     )
     what, alike = f"{ENGINES[engine]}, simulated: warm volumes are proportional", abs(apart) <= PROPORTIONAL_PERCENT
-    return agree(what, "proportional", answer, SOURCE, alike), rows
+    return base.agree(what, "proportional", answer, SOURCE, alike), rows
 
 
-def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
+def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[base.ChartData, ...]:
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
     by_clock = [
-        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS
+        base.ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS
     ]
     by_ios = [
-        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops))
+        base.ChartSeries(
+            f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops)
+        )
         for iops in IOPS
     ]
     for iops in (FEW, MANY):
         quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
-        by_clock.append(ChartSeries(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
+        by_clock.append(base.ChartSeries(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
         done = tuple(iops * 60 * minute / 1e6 for minute in middles)
-        by_ios.append(ChartSeries(f"{iops:,} IOPS, published quarters", "published", done, quarters))
+        by_ios.append(base.ChartSeries(f"{iops:,} IOPS, published quarters", "published", done, quarters))
     starts = [
-        ChartSeries(f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS))
+        base.ChartSeries(
+            f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS)
+        )
         for words, runs in (("cold", cold), ("warm", warm))
     ]
     titles = (
@@ -157,13 +148,13 @@ def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Predi
         ("by I/Os done they lie on one", "I/Os since the cold start (million)", by_ios),
         ("second half of the hour, cold and warm start", "IOPS of the volume", starts),
     )
-    return tuple(ChartData(f"{name}: {title}", "curves", x, unit, tuple(series)) for title, x, series in titles)
+    return tuple(base.ChartData(f"{name}: {title}", "curves", x, unit, tuple(series)) for title, x, series in titles)
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Runs both engines on five volumes, cold and warm."""
     started = time.monotonic()
-    steps = StepProgress(2 * len(ENGINES), progress)
+    steps = base.StepProgress(2 * len(ENGINES), progress)
     verdicts, tables, charts, rows = [], [], [], []
     for engine in ENGINES:
         runs = []
@@ -176,9 +167,9 @@ def run(progress: Progress | None = None) -> StudyResult:
         tables.append(table)
         rows += of_warm
         charts += _draw_charts(engine, *runs)
-    names = columns(
+    names = base.columns(
         "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
     )
-    tables.append(StudyTable("Second half of the hour", names, tuple(rows)))
+    tables.append(base.StudyTable("Second half of the hour", names, tuple(rows)))
     notes = base.texts("first_hour")
-    return StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes, time.monotonic() - started)
+    return base.StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes, time.monotonic() - started)

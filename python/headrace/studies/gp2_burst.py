@@ -10,26 +10,11 @@ from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
 from headrace.simulation.settings import Form
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    columns,
-    compare,
-    figures,
-    require_figure,
-    study,
-)
+from headrace.studies.base import columns
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.points import make_points
 
-STUDY = study("gp2_burst")
+STUDY = base.study("gp2_burst")
 
 AS_OF = "2020-07-13"
 BALANCE_DAY = "2019-08-07"
@@ -109,7 +94,7 @@ def refilled_after_s(run: Simulation) -> float | None:
 
 def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
     """Simulates the article's fio run on a volume of this size, in the per-I/O form."""
-    fio = figures("gp2_burst")
+    fio = base.figures("gp2_burst")
     threads = int(fio["fio_threads"].value)
     load = ClosedWorkload(name="fio", rw="randread", bs_kib=fio["fio_block_kib"].value, iodepth=1, numjobs=threads)
     options = {"rate_per_mille": rate_per_mille}
@@ -125,28 +110,28 @@ def device_gib() -> float:
     A random map reads each block once and fio cuts the file size to the device, so each thread
     stops when it has read all of it; what all threads read is threads x device.
     """
-    fio = figures("gp2_burst")
+    fio = base.figures("gp2_burst")
     return fio["fio_read_mib"].value / fio["fio_threads"].value / 1024
 
 
-def _run_fio(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _run_fio(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable]:
     runs = {}
     for size, rate in FIO_RUNS:
         runs[size, rate] = drain_with_fio(size, rate)
         steps.step()
-    seconds = figures("gp2_burst")["fio_seconds"].value
+    seconds = base.figures("gp2_burst")["fio_seconds"].value
     rows = []
     for (size, rate), run in runs.items():
         ios, balance = run.summary["delivered_ios"], run.rows["balance_percent"][-1]
         rows.append((size, rate / 10, round(ios), round(ios / seconds, 1), round(balance, 1)))
     columns = ("GiB", "rate %", "I/Os", "IOPS", "balance left %")
-    return _judge_fio(runs, seconds), StudyTable("The fio run by volume size", columns, tuple(rows))
+    return _judge_fio(runs, seconds), base.StudyTable("The fio run by volume size", columns, tuple(rows))
 
 
-def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[Verdict]:
-    fio = figures("gp2_burst")
+def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[base.Verdict]:
+    fio = base.figures("gp2_burst")
     ios = fio["fio_device_ios"]
-    device_ms = Figure(fio["fio_read_ticks_ms"].value / ios.value, "ms", ios.source)
+    device_ms = base.Figure(fio["fio_read_ticks_ms"].value / ios.value, "ms", ios.source)
     xen, nitro = runs[8, XEN_RATE_PER_MILLE], runs[8, 1_000]
     balance = {size: runs[size, XEN_RATE_PER_MILLE].rows["balance_percent"][-1] for size in (8, 200)}
     over = "2.0 % over the nominal 3,000 IOPS; the option for Xen is 2.5 %"
@@ -154,19 +139,21 @@ def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[
     by_floor = "only a volume at the 100 IOPS floor ends near zero: a larger one earns too much back during the run"
     delivered = xen.summary["delivered_ios"]
     return [
-        compare("I/Os in the fio run, Xen over-delivery (1.025)", ios, delivered, FIO_TOLERANCE_PERCENT, over),
-        compare(
+        base.compare("I/Os in the fio run, Xen over-delivery (1.025)", ios, delivered, FIO_TOLERANCE_PERCENT, over),
+        base.compare(
             "I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over
         ),
-        compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
-        compare(
+        base.compare(
+            "IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT
+        ),
+        base.compare(
             "mean read latency of the fio run",
             device_ms,
-            require_figure(xen.summary["mean_ms"]),
+            base.require_figure(xen.summary["mean_ms"]),
             FIO_TOLERANCE_PERCENT,
             by_iops,
         ),
-        agree(
+        base.agree(
             "burst balance at the end",
             "very close to 0 %",
             f"{balance[8]:.1f} % at 8 GiB, {balance[200]:.1f} % at 200 GiB",
@@ -177,7 +164,7 @@ def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[
     ]
 
 
-def _simulate_durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _simulate_durations(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable]:
     rows, empty_at_s = [], {}
     for size in SIZES_GIB:
         expected, baseline = computed_burst_s(size), limits(size)["iops"]
@@ -195,14 +182,14 @@ def _simulate_durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]
     names = columns(
         "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | refill s, computed | refill simulated"
     )
-    table = StudyTable(
+    table = base.StudyTable(
         "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows)
     )
     return _judge_durations(empty_at_s, per_io), table
 
 
-def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[Verdict]:
-    theirs = figures("gp2_burst")
+def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[base.Verdict]:
+    theirs = base.figures("gp2_burst")
     of = bucket(8)
     tolerance = DURATION_TOLERANCE_PERCENT
     alone = (
@@ -212,28 +199,28 @@ def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[V
     rounded = "simulated, 33 GiB, without the saved second; the published figure is rounded to 1 s"
     half_size = theirs["burst_500_gib_s"]
     return [
-        compare("credits of a full bucket", theirs["credits"], of["capacity_ios"], 0.0, "catalog"),
-        compare("burst speed", theirs["burst_iops"], of["iops"], 0.0, "catalog"),
-        compare(
+        base.compare("credits of a full bucket", theirs["credits"], of["capacity_ios"], 0.0, "catalog"),
+        base.compare("burst speed", theirs["burst_iops"], of["iops"], 0.0, "catalog"),
+        base.compare(
             "burst without counting the refill",
             theirs["burst_without_refill_s"],
             of["capacity_ios"] / of["iops"],
             tolerance,
             alone,
         ),
-        compare(
+        base.compare(
             "burst of 500 GiB, per I/O",
             half_size,
-            require_figure(per_io.summary["credits_empty_at_s"]),
+            base.require_figure(per_io.summary["credits_empty_at_s"]),
             tolerance,
             plain,
         ),
-        compare("burst of 500 GiB, per interval", half_size, empty_at_s[500], tolerance, plain),
-        compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], empty_at_s[33], tolerance, rounded),
+        base.compare("burst of 500 GiB, per interval", half_size, empty_at_s[500], tolerance, plain),
+        base.compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], empty_at_s[33], tolerance, rounded),
     ]
 
 
-def _draw_charts(steps: StepProgress) -> tuple[ChartData, ...]:
+def _draw_charts(steps: base.StepProgress) -> tuple[base.ChartData, ...]:
     series = []
     for size in CURVE_SIZES_GIB:
         run = burst(size, 2.0 * 3_600.0)
@@ -242,40 +229,42 @@ def _draw_charts(steps: StepProgress) -> tuple[ChartData, ...]:
         # One point a minute draws the same line.
         keep = range(0, len(minutes), 60)
         series.append(
-            ChartSeries(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep))
+            base.ChartSeries(
+                f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep)
+            )
         )
         steps.step()
-    theirs = figures("gp2_burst")["burst_500_gib_s"]
-    series.append(ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
+    theirs = base.figures("gp2_burst")["burst_500_gib_s"]
+    series.append(base.ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
     durations = tuple(computed_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
     simulated = tuple(
-        require_figure(burst(size, expected + 60.0).summary["credits_empty_at_s"])
+        base.require_figure(burst(size, expected + 60.0).summary["credits_empty_at_s"])
         for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
-        ChartSeries(
+        base.ChartSeries(
             "AWS's formula: credits / (3,000 - baseline)",
             "published",
             SIZES_GIB[:-1],
             tuple(d / 60.0 for d in durations),
         ),
-        ChartSeries("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
+        base.ChartSeries("simulated", "simulated", SIZES_GIB[:-1], tuple(d / 60.0 for d in simulated)),
     )
     return (
-        ChartData("Burst balance under 3,000 IOPS", "line", "time (min)", "burst balance (%)", tuple(series)),
-        ChartData("Burst duration by size", "bar", "size (GiB)", "burst (min)", bars),
+        base.ChartData("Burst balance under 3,000 IOPS", "line", "time (min)", "burst balance (%)", tuple(series)),
+        base.ChartData("Burst duration by size", "bar", "size (GiB)", "burst (min)", bars),
     )
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Repeats the fio run on several sizes, then drains and refills buckets from 8 to 1000 GiB."""
     started = time.monotonic()
-    steps = StepProgress(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
+    steps = base.StepProgress(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
     fio_verdicts, fio_table = _run_fio(steps)
     verdicts, durations = _simulate_durations(steps)
     charts = _draw_charts(steps)
     size = device_gib()
     notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
-    return StudyResult(
+    return base.StudyResult(
         STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started
     )

@@ -21,23 +21,8 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import in_percent
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    compare,
-    error_percent,
-    published,
-    study,
-)
 
-STUDY = study("iops_900_3000")
+STUDY = base.study("iops_900_3000")
 ARTICLE = STUDY.sources[0]
 
 DAY = "2020-07-13"
@@ -98,7 +83,8 @@ def table() -> dict[Cell, float]:
     """Returns the published cells: statements a second; for `oltp`, transactions a second (see the
     notes)."""
     return {
-        (row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")
+        (row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"])
+        for row in base.published("iops_900_3000")
     }
 
 
@@ -125,18 +111,15 @@ def simulated(
     """Transactions a second of one cell, every I/O simulated, and page reads of a transaction."""
     run = {
         "storage": VOLUMES[iops],
-        "log_storage": None,
         "instance": INSTANCE,
         "as_of": DAY,
         "cache_bytes": CACHE_BYTES,
         "clients": threads,
-        "arrivals": None,
         "start": start,
         "seconds": seconds,
         "step_s": 1.0,
         "seed": 1,
         "start_balance_percent": 0.0 if iops == 900 else None,
-        "follow": None,
     }
     with core_errors():
         rows = core.mysql_clients(of, run)
@@ -179,7 +162,7 @@ def selects_before(seconds: int = SECONDS) -> float:
     return search(lambda start: published_tps - selects_at_900(start, seconds, 8)[8][0], 1e5, 1e7)
 
 
-def cells(steps: StepProgress) -> dict[Cell, tuple[float, float]]:
+def cells(steps: base.StepProgress) -> dict[Cell, tuple[float, float]]:
     """Returns tps and page reads of a transaction of all 56 cells."""
     rates: dict[Cell, tuple[float, float]] = {}
     for load in LOADS:
@@ -195,10 +178,10 @@ def cells(steps: StepProgress) -> dict[Cell, tuple[float, float]]:
 
 def errors(rates: dict[Cell, tuple[float, float]], leave_out: tuple[Cell, ...]) -> list[float]:
     """Returns the absolute error of every cell in percent, without the cells of `leave_out`."""
-    return [abs(error_percent(rates[cell][0], value)) for cell, value in table().items() if cell not in leave_out]
+    return [abs(base.error_percent(rates[cell][0], value)) for cell, value in table().items() if cell not in leave_out]
 
 
-def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[Verdict]:
+def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
     used, bounded = tuple(USED), (*USED, *BOUNDS)
     tested, rest = errors(rates, used), errors(rates, bounded)
     answer = (
@@ -206,7 +189,7 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[Verdict]:
         f"without the {len(BOUNDS)} held below)"
     )
     verdicts = [
-        agree(
+        base.agree(
             "median error of a cell",
             f"at most {BAR_PERCENT:g} % (this project's bar)",
             answer,
@@ -220,9 +203,9 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[Verdict]:
     for load in LOADS:
         theirs = [table()[load, 3_000, n] / table()[load, 900, n] for n in THREADS]
         ours = [rates[load, 3_000, n][0] / rates[load, 900, n][0] for n in THREADS]
-        figure = Figure(statistics.geometric_mean(theirs), "times", ARTICLE)
+        figure = base.Figure(statistics.geometric_mean(theirs), "times", ARTICLE)
         verdicts.append(
-            compare(
+            base.compare(
                 f"{load}: 3,000 over 900 IOPS, all thread counts",
                 figure,
                 statistics.geometric_mean(ours),
@@ -231,45 +214,29 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[Verdict]:
             )
         )
     less = all(rates[load, 900, n][0] < rates[load, 3_000, n][0] for load in LOADS for n in THREADS)
-    verdicts.append(agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
+    verdicts.append(base.agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
     for load in LOADS:
         for iops in VOLUMES:
             off = [
-                abs(error_percent(rates[load, iops, n][0], table()[load, iops, n]))
+                abs(base.error_percent(rates[load, iops, n][0], table()[load, iops, n]))
                 for n in THREADS
                 if (load, iops, n) not in USED
             ]
             answer = f"{statistics.median(off):.1f} % of {len(off)} cells, worst {max(off):.0f} %"
             verdicts.append(
-                agree(
+                base.agree(
                     f"{load}, {iops:,} IOPS: median error",
                     "the table",
                     answer,
                     ARTICLE,
                     None,
-                    WHY.get((load, iops), ""),
+                    base.reason("iops_900_3000", f"{load} {iops}"),
                 )
             )
     return verdicts
 
 
-# Columns with cells far off, and what we take to be the reason; none of it is in the article.
-WHY = {
-    ("oltp", 900): (
-        "one thread published 22 I/Os a transaction, two threads 10: the first run of a series reads into an "
-        "empty pool; with 16 threads 2.8, ours 2.2; what they are is not published"
-    ),
-    (
-        "non-index",
-        3_000,
-    ): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
-    ("non-index", 900): (
-        "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 threads as at 3,000 IOPS"
-    ),
-}
-
-
-def _list_identified() -> StudyTable:
+def _list_identified() -> base.StudyTable:
     start = selects_before()
     with core_errors():
         curve = core.mysql_warm_up(database("select"), CACHE_BYTES)
@@ -289,10 +256,10 @@ def _list_identified() -> StudyTable:
         (f"{load}, {iops:,} IOPS, {threads} threads", words, value)
         for ((load, iops, threads), words), value in zip(USED.items(), values, strict=True)
     )
-    return StudyTable("Identified", ("cell", "what", "value"), rows)
+    return base.StudyTable("Identified", ("cell", "what", "value"), rows)
 
 
-def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> StudyTable:
+def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> base.StudyTable:
     rows = []
     for load in LOADS:
         for threads in THREADS:
@@ -303,7 +270,7 @@ def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> StudyTable:
                 row += [
                     table()[cell],
                     round(ours),
-                    round(error_percent(ours, table()[cell]), 1),
+                    round(base.error_percent(ours, table()[cell]), 1),
                     round(reads, 3),
                     "calibrates" if cell in USED else "",
                 ]
@@ -311,16 +278,16 @@ def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> StudyTable:
     columns = tuple(
         f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use")
     )
-    return StudyTable("The table", ("load", "threads", *columns), tuple(rows))
+    return base.StudyTable("The table", ("load", "threads", *columns), tuple(rows))
 
 
-def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: StepProgress) -> StudyTable:
+def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: base.StepProgress) -> base.StudyTable:
     rows = []
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
         of = rates | {("select", 900, threads): cell for threads, cell in series.items()}
         selects = [
-            abs(error_percent(series[n][0], table()["select", 900, n]))
+            abs(base.error_percent(series[n][0], table()["select", 900, n]))
             for n in THREADS
             if ("select", 900, n) not in USED
         ]
@@ -328,47 +295,47 @@ def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: StepProgres
             (seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1))
         )
         steps.step()
-    return StudyTable(
+    return base.StudyTable(
         "If a cell of the selects at 900 IOPS ran for another time",
         ("s a cell", "median error % of all", "of selects at 900 IOPS"),
         tuple(rows),
     )
 
 
-def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
+def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[base.ChartData, ...]:
     charts = []
     for load in LOADS:
         series = []
         for iops in VOLUMES:
             series.append(
-                ChartSeries(
+                base.ChartSeries(
                     f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)
                 )
             )
             series.append(
-                ChartSeries(
+                base.ChartSeries(
                     f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(rates[load, iops, n][0] for n in THREADS)
                 )
             )
         unit = "transactions/s" if load == "oltp" else "statements/s"
-        charts.append(ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
+        charts.append(base.ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(
-        ChartSeries(
+        base.ChartSeries(
             f"{load}, {iops:,} IOPS",
             "simulated",
             THREADS,
-            tuple(error_percent(rates[load, iops, n][0], table()[load, iops, n]) for n in THREADS),
+            tuple(base.error_percent(rates[load, iops, n][0], table()[load, iops, n]) for n in THREADS),
         )
         for load in LOADS
         for iops in VOLUMES
     )
-    return (*charts, ChartData("Error of every cell", "scatter", "threads", "ours over published (%)", off))
+    return (*charts, base.ChartData("Error of every cell", "scatter", "threads", "ours over published (%)", off))
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Identifies parameters from four cells, then simulates all 56, I/O by I/O."""
     started = time.monotonic()
-    steps = StepProgress(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
+    steps = base.StepProgress(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
     rates = cells(steps)
     tables = (_tabulate_cells(rates), _list_identified(), _tabulate_lengths(rates, steps))
     with core_errors():
@@ -382,6 +349,6 @@ def run(progress: Progress | None = None) -> StudyResult:
         worst_reads=worst,
         bounds=len(BOUNDS),
     )
-    return StudyResult(
+    return base.StudyResult(
         STUDY, tuple(_judge_cells(rates)), tables, _draw_charts(rates), notes, time.monotonic() - started
     )

@@ -18,26 +18,11 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    Source,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    columns,
-    compare,
-    error_percent,
-    published,
-    study,
-)
+from headrace.studies.base import columns
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.points import make_points
 
-STUDY = study("published_latency")
+STUDY = base.study("published_latency")
 
 # The goal set for the model: p50 within 3 %, p99 within 10 %. Two sets of one volume type differ by
 # 10-20 % between hosts (io2 on c6a and m6a, fdatasync of two gp2 volumes), so a single profile
@@ -79,7 +64,7 @@ class LatencyRun:
     iops: float
     latency_us: dict[str, float]
     note: str
-    source: Source
+    source: base.Source
 
     @property
     def depth(self) -> int:
@@ -112,7 +97,7 @@ class LatencyRun:
 def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
     """Returns the runs that can be compared, and the rows of those that cannot, with
     `skipped_because`."""
-    rows = published("latency")
+    rows = base.published("latency")
     clean = [_measured(row) for row in rows if not row["skipped_because"]]
     return clean, [row for row in rows if row["skipped_because"]]
 
@@ -134,7 +119,7 @@ def _measured(row: dict[str, str]) -> LatencyRun:
         iops=float(row["iops"]),
         latency_us=latency,
         note=row["note"],
-        source=Source(row["source"], row["date"]),
+        source=base.Source(row["source"], row["date"]),
     )
 
 
@@ -182,7 +167,7 @@ class Compared:
 def _compare(run: LatencyRun) -> Compared:
     summary = repeat(run).summary
     ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
-    error = {name: error_percent(ours[name], theirs) for name, theirs in run.latency_us.items()}
+    error = {name: base.error_percent(ours[name], theirs) for name, theirs in run.latency_us.items()}
     iops = summary["delivered_ios"] / summary["seconds"]
     return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
 
@@ -204,11 +189,11 @@ def cap_iops(run: LatencyRun) -> float:
     return min(caps)
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Repeats every clean run and compares p50, p95, p99 and p99.9."""
     started = time.monotonic()
     clean, skipped = measured_runs()
-    steps = StepProgress(len(clean), progress)
+    steps = base.StepProgress(len(clean), progress)
 
     def compare_run(measured: LatencyRun) -> Compared:
         answer = _compare(measured)
@@ -221,7 +206,9 @@ def run(progress: Progress | None = None) -> StudyResult:
         compared = list(pool.map(compare_run, clean))
     tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))
     notes = base.texts("published_latency", compared=len(clean), skipped=len(skipped))
-    return StudyResult(STUDY, _judge_runs(compared), tables, _draw_charts(compared), notes, time.monotonic() - started)
+    return base.StudyResult(
+        STUDY, _judge_runs(compared), tables, _draw_charts(compared), notes, time.monotonic() - started
+    )
 
 
 def _shares(
@@ -244,7 +231,7 @@ def _groups() -> list[tuple[str | None, str | None]]:
     return [(None, None), *product((None, *FAMILIES), REGIMES)]
 
 
-def _table_of_shares(compared: list[Compared]) -> StudyTable:
+def _table_of_shares(compared: list[Compared]) -> base.StudyTable:
     rows = []
     for family, regime in _groups():
         for quantile, tolerance in TOLERANCE_PERCENT.items():
@@ -255,10 +242,10 @@ def _table_of_shares(compared: list[Compared]) -> StudyTable:
     names = columns(
         "volume | regime | quantile | tolerance % | within | runs | share % | median |error| % | mean error %"
     )
-    return StudyTable("Share of runs within tolerance", names, tuple(rows))
+    return base.StudyTable("Share of runs within tolerance", names, tuple(rows))
 
 
-def _table_of_runs(compared: list[Compared]) -> StudyTable:
+def _table_of_runs(compared: list[Compared]) -> base.StudyTable:
     columns = ["volume", "regime", "storage", "instance", "as of", "load", "KiB", "depth", "IOPS", "ours"]
     for name in ("mean", *QUANTILES):
         columns += [f"{name} us", "ours", "error %"]
@@ -282,22 +269,22 @@ def _table_of_runs(compared: list[Compared]) -> StudyTable:
             theirs, error = r.latency_us.get(name), c.error.get(name)
             row += [theirs, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
         rows.append((*row, r.note, str(r.source)))
-    return StudyTable("Every run", tuple(columns), tuple(rows))
+    return base.StudyTable("Every run", tuple(columns), tuple(rows))
 
 
-def _table_of_skipped(skipped: list[dict[str, str]]) -> StudyTable:
+def _table_of_skipped(skipped: list[dict[str, str]]) -> base.StudyTable:
     shown = ("family", "storage", "rw", "bs_kib", "iops", "skipped_because")
     rows = tuple((*(r[name] for name in shown), f"{r['source']}, {r['date']}") for r in skipped)
-    return StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
+    return base.StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
 
-def _judge_runs(compared: list[Compared]) -> tuple[Verdict, ...]:
+def _judge_runs(compared: list[Compared]) -> tuple[base.Verdict, ...]:
     """Judges p50 and p99 of the drawn runs as numbers, then the shares of every group in words."""
     verdicts = []
     for title, c in _choose_drawn(compared):
         for name, tolerance in TOLERANCE_PERCENT.items():
-            figure = Figure(c.run.latency_us[name] / 1e3, "ms", c.run.source)
-            verdicts.append(compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
+            figure = base.Figure(c.run.latency_us[name] / 1e3, "ms", c.run.source)
+            verdicts.append(base.compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
     for family, regime in _groups()[1:]:
         for name in TOLERANCE_PERCENT:
             chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and name in c.error]
@@ -306,12 +293,12 @@ def _judge_runs(compared: list[Compared]) -> tuple[Verdict, ...]:
     return tuple(verdicts)
 
 
-def _judge_group(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> Verdict:
+def _judge_group(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> base.Verdict:
     tolerance = TOLERANCE_PERCENT[name]
     within, total, middle, mean = _shares(chosen, family, regime, name)
     years = sorted({c.run.source.date[:4] for c in chosen})
     citations = sorted({c.run.source.citation.split(":")[0] for c in chosen})
-    source = Source(", ".join(citations), "-".join(dict.fromkeys((years[0], years[-1]))))
+    source = base.Source(", ".join(citations), "-".join(dict.fromkeys((years[0], years[-1]))))
     worst = max(chosen, key=lambda c: abs(c.error[name]))
     note = (
         f"errors: mean {mean:+.1f} %, median size {middle:.1f} %; furthest: {worst.run.storage} {worst.run.rw} "
@@ -320,7 +307,7 @@ def _judge_group(family: str | None, regime: str | None, name: str, chosen: list
     )
     ours = f"{within} of {total} within {tolerance:g} %"
     what = f"{family or 'all volumes'}, {regime}: {name}"
-    return Verdict(what, f"{total} runs", ours, "", None, within == total, tolerance, source, note)
+    return base.Verdict(what, f"{total} runs", ours, "", None, within == total, tolerance, source, note)
 
 
 def _choose_drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
@@ -332,21 +319,21 @@ def _choose_drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
     return list(by_title.items())
 
 
-def _draw_charts(compared: list[Compared]) -> tuple[ChartData, ...]:
+def _draw_charts(compared: list[Compared]) -> tuple[base.ChartData, ...]:
     charts = []
     for title, c in _choose_drawn(compared):
         x = tuple(QUANTILES.values())
-        theirs = ChartSeries(
+        theirs = base.ChartSeries(
             str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)
         )
-        ours = ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
-        charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
+        ours = base.ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
+        charts.append(base.ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
     for name in TOLERANCE_PERCENT:
         comparable = [c for c in compared if name in c.error]
         at = tuple(c.run.latency_us["p50"] / 1e3 for c in comparable)
-        errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in comparable)))
+        errors.append(base.ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in comparable)))
     charts.append(
-        ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
+        base.ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
     )
     return tuple(charts)

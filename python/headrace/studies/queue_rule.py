@@ -19,25 +19,11 @@ from headrace.base.core import core_errors
 from headrace.base.units import in_percent
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    compare,
-    figures,
-    require_figure,
-    study,
-)
+from headrace.studies.base import StudyTable
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.points import make_points
 
-STUDY = study("queue_rule")
+STUDY = base.study("queue_rule")
 
 WHITEPAPER_DAY = "2017-11-01"
 # The last day but some months on which a gp2 volume had 160 MiB/s (250 MiB/s since 2018-12).
@@ -99,7 +85,7 @@ def own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
     rate = {"randread": (100.0, 0.0), "randwrite": (0.0, 100.0)}[rw]
     points = make_points([0.0], [300.0], [rate[0]], [rate[1]], [kib], [kib])
     load = OpenWorkload(name="one at a time", kind="constant", points=points, arrivals="even")
-    return require_figure(simulate(load, storage, as_of=day, interval_s=300.0, form="events").summary["mean_ms"])
+    return base.require_figure(simulate(load, storage, as_of=day, interval_s=300.0, form="events").summary["mean_ms"])
 
 
 def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
@@ -112,7 +98,7 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
     return depth
 
 
-def _measure_queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _measure_queue(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[list[base.Verdict], StudyTable]:
     rule = theirs["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
@@ -121,7 +107,7 @@ def _measure_queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list
             own = own_ms[storage, rw] = own_latency_ms(storage, day, rw, kib)
             by_rule = round(iops / rule)
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
-            at_rule = (round(_iops(ruled)), round(require_figure(ruled.summary["mean_ms"]), 2))
+            at_rule = (round(_iops(ruled)), round(base.require_figure(ruled.summary["mean_ms"]), 2))
             needed = depth_needed(storage, day, rw, kib)
             rows.append(
                 (storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule)
@@ -134,24 +120,24 @@ def _measure_queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list
     return verdicts, StudyTable("Queue length needed and by the rule", columns, tuple(rows))
 
 
-def _judge_queue(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
+def _judge_queue(theirs: dict[str, base.Figure], own_ms: float) -> list[base.Verdict]:
     rule = theirs["iops_per_queue_length"]
     example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
-    implied = Figure(1e3 / rule.value, "ms", rule.source)
-    wait_ms = require_figure(example.summary["mean_ms"])
+    implied = base.Figure(1e3 / rule.value, "ms", rule.source)
+    wait_ms = base.require_figure(example.summary["mean_ms"])
     at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
     disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
     what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
     return [
-        compare(
+        base.compare(
             what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
         ),
-        compare("latency the rule implies (Little's law)", implied, wait_ms, LITTLE_TOLERANCE_PERCENT, at_cap),
-        compare("IOPS one outstanding request brings (io1 reads)", rule, 1e3 / own_ms, None, disks),
+        base.compare("latency the rule implies (Little's law)", implied, wait_ms, LITTLE_TOLERANCE_PERCENT, at_cap),
+        base.compare("IOPS one outstanding request brings (io1 reads)", rule, 1e3 / own_ms, None, disks),
     ]
 
 
-def _judge_mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
+def _judge_mysql(theirs: dict[str, base.Figure], steps: base.StepProgress) -> list[base.Verdict]:
     """Judges whether a gp2 and an io1 volume carry the whitepaper's MySQL load alike."""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
@@ -167,18 +153,18 @@ def _judge_mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict
     tolerance = 1.1
     gp2, io1 = runs["gp2:500"], runs["io1:500:5000"]
     mib_s = gp2.summary["delivered_bytes"] / 2**20 / gp2.summary["seconds"]
-    asked = Figure(reads + writes, "IOPS", source)
-    bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
+    asked = base.Figure(reads + writes, "IOPS", source)
+    bytes_asked = base.Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
     note = (
         "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
     )
     less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
-        compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, note),
-        compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
-        compare("bytes of that load", bytes_asked, mib_s, tolerance, "published: rates x sizes"),
-        agree(
+        base.compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, note),
+        base.compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
+        base.compare("bytes of that load", bytes_asked, mib_s, tolerance, "published: rates x sizes"),
+        base.agree(
             "gp2 and io1 perform alike under it",
             "no difference seen",
             f"waiting for a limit: gp2 {in_percent(waits['gp2:500'], 2)}, io1 {in_percent(waits['io1:500:5000'], 2)} of the time",
@@ -186,13 +172,13 @@ def _judge_mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict
             max(waits.values()) < 0.01,
             "neither meets a limit",
         ),
-        compare(
+        base.compare(
             "writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less
         ),
     ]
 
 
-def _judge_accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
+def _judge_accounting(theirs: dict[str, base.Figure], steps: base.StepProgress) -> list[base.Verdict]:
     # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
     # Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
@@ -210,16 +196,16 @@ def _judge_accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Ve
     at_depth_4, at_byte_cap = theirs["sequential_qd4_iops"], theirs["iops_at_byte_cap"]
     tolerance = RATE_TOLERANCE_PERCENT
     verdicts = [
-        compare("largest request charged as one I/O", unit, limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
-        compare("contiguous 16 KiB requests per I/O charged", per_io, merged, tolerance, effort),
+        base.compare("largest request charged as one I/O", unit, limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
+        base.compare("contiguous 16 KiB requests per I/O charged", per_io, merged, tolerance, effort),
         # Published at 3,070 with 2.3 % of Xen over-delivery; ours is nominal 3,000.
-        compare("4 KiB sequential reads at depth 4: not merged", at_depth_4, shallow, 3.0, shallow_note),
-        compare("256 KiB random reads on a volume of 160 MiB/s", at_byte_cap, byte_cap, tolerance, binds),
+        base.compare("4 KiB sequential reads at depth 4: not merged", at_depth_4, shallow, 3.0, shallow_note),
+        base.compare("256 KiB random reads on a volume of 160 MiB/s", at_byte_cap, byte_cap, tolerance, binds),
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
         ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
         verdicts.append(
-            compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}")
+            base.compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}")
         )
     return verdicts
 
@@ -230,7 +216,7 @@ def knee_kib(storage: str, day: str) -> float:
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
 
-def _knees(theirs: dict[str, Figure], steps: StepProgress) -> tuple[StudyTable, ChartData]:
+def _knees(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[StudyTable, base.ChartData]:
     write_kib = theirs["write_kib"].value
     rows = []
     for storage, day in KNEES:
@@ -242,26 +228,26 @@ def _knees(theirs: dict[str, Figure], steps: StepProgress) -> tuple[StudyTable, 
         limits = member_limits(storage, day)
         delivered = tuple(_iops(at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
         steps.step()
-        series.append(ChartSeries(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
+        series.append(base.ChartSeries(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
         caps = tuple(
             min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB
         )
-        series.append(ChartSeries(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
-    chart = ChartData(
+        series.append(base.ChartSeries(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
+    chart = base.ChartData(
         "Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series)
     )
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
     return StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
 
-def _depth_chart(theirs: dict[str, Figure], steps: StepProgress) -> ChartData:
+def _depth_chart(theirs: dict[str, base.Figure], steps: base.StepProgress) -> base.ChartData:
     rule = theirs["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
     ruled = tuple(min(rule.value * depth, 2_000.0) for depth in depths)
-    series = [ChartSeries(f"200 a request ({rule.source})", "published", depths, ruled)]
+    series = [base.ChartSeries(f"200 a request ({rule.source})", "published", depths, ruled)]
     for storage, day in (("io1:500:2000", WHITEPAPER_DAY), ("standard:500", "2012-01-01")):
         series.append(
-            ChartSeries(
+            base.ChartSeries(
                 f"{storage}, 16 KiB reads",
                 "simulated",
                 depths,
@@ -269,17 +255,17 @@ def _depth_chart(theirs: dict[str, Figure], steps: StepProgress) -> ChartData:
             )
         )
         steps.step()
-    return ChartData("IOPS by queue length", "line", "outstanding requests", "IOPS", tuple(series))
+    return base.ChartData("IOPS by queue length", "line", "outstanding requests", "IOPS", tuple(series))
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Judges depths, accounting, the whitepaper's MySQL load and the knees."""
     started = time.monotonic()
-    theirs = figures("queue_rule")
-    steps = StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
+    theirs = base.figures("queue_rule")
+    steps = base.StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
     queue, depths = _measure_queue(theirs, steps)
     verdicts = [*queue, *_judge_mysql(theirs, steps), *_judge_accounting(theirs, steps)]
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
     notes = base.texts("queue_rule")
-    return StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes, time.monotonic() - started)
+    return base.StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes, time.monotonic() - started)

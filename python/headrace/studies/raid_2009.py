@@ -13,23 +13,9 @@ from dataclasses import dataclass
 
 from headrace.simulation.demand import simulate
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Progress,
-    Source,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    published,
-    require_figure,
-    study,
-)
 from headrace.workload import ClosedWorkload
 
-STUDY = study("raid_2009")
+STUDY = base.study("raid_2009")
 
 AS_OF = "2009-08-06"
 INSTANCE = "m1.large"
@@ -92,31 +78,33 @@ def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
         options=options,
     ).summary
     return Point(
-        summary["delivered_ios"] / SECONDS, require_figure(summary["mean_ms"]), require_figure(summary["p95_ms"])
+        summary["delivered_ios"] / SECONDS,
+        base.require_figure(summary["mean_ms"]),
+        base.require_figure(summary["p95_ms"]),
     )
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Runs all modes, arrays and thread counts, then judges every published direction."""
     started = time.monotonic()
-    steps = StepProgress(len(ARRAYS) * len(MODES) * len(THREADS), progress)
+    steps = base.StepProgress(len(ARRAYS) * len(MODES) * len(THREADS), progress)
     points: dict[tuple[str, str, int], Point] = {}
     for array in ARRAYS:
         for mode in MODES:
             for threads in THREADS:
                 points[array, mode, threads] = fileio(array, mode, threads)
                 steps.step()
-    verdicts = tuple(_judge_direction(row, points) for row in published("raid_2009"))
+    verdicts = tuple(_judge_direction(row, points) for row in base.published("raid_2009"))
     rows = tuple(
         (ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2))
         for (a, m, t), p in points.items()
     )
     columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
     notes = base.texts("raid_2009", instance=INSTANCE)
-    return StudyResult(
+    return base.StudyResult(
         STUDY,
         verdicts,
-        (StudyTable("sysbench fileio, 16 KiB", columns, rows),),
+        (base.StudyTable("sysbench fileio, 16 KiB", columns, rows),),
         _draw_charts(points),
         notes,
         time.monotonic() - started,
@@ -128,7 +116,7 @@ def _rate(name: str, mode: str, points: dict[tuple[str, str, int], Point]) -> fl
     return points[array, mode, int(threads or THREADS[-1])].requests_per_s
 
 
-def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -> Verdict:
+def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -> base.Verdict:
     """Judges a claim: it holds when it does in every mode that it names."""
     modes = row["modes"].split()
     ratios = {mode: _rate(row["better"], mode, points) / _rate(row["worse"], mode, points) for mode in modes}
@@ -138,51 +126,30 @@ def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Poi
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     failing = [mode for mode, confirmed in holds.items() if not confirmed]
     if failing:
-        note += f"; does not come out for {', '.join(failing)}: {WHY_NOT.get(row['claim'], 'not explained')}"
-    return agree(
-        row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note
+        note += (
+            f"; does not come out for {', '.join(failing)}: {base.reason('raid_2009', row['claim']) or 'not explained'}"
+        )
+    return base.agree(
+        row["claim"],
+        row["strength"].replace("-", " "),
+        ours,
+        base.Source(row["source"], row["date"]),
+        not failing,
+        note,
     )
 
 
-# Why the model cannot show some directions; shown only where one fails.
-WHY_NOT = {
-    "RAID 10 of 4 clearly better than one volume": (
-        "every write waits for the later of two copies, so 16 threads are bound by latency before the two "
-        "pairs' caps (2,200 "
-        "a second) bind; more threads would get there"
-    ),
-    "RAID 10,f2 worse than RAID 10": (
-        "the far layout costs disk seeks between the halves of each disk; a network volume modelled by a cap "
-        "and a latency "
-        "has none, so both layouts write the same"
-    ),
-    "one volume is at its best with 1 thread": (
-        "the model answers requests at the same time up to the cap, so more threads give more; a single queue "
-        "or disk arm behind "
-        "a volume of 2009 is not modelled"
-    ),
-    "RAID 0 of 4 no better than one volume": (
-        "contradicts the 2009 result; the model sides with that one. The 4 GB volumes and file of that run may "
-        "have been in a "
-        "cache on the other side"
-    ),
-    "RAID 5 of 3 no better than RAID 10 of 4": (
-        "reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four"
-    ),
-}
-
-
-def _draw_charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
+def _draw_charts(points: dict[tuple[str, str, int], Point]) -> tuple[base.ChartData, ...]:
     charts = []
     for mode in MODES:
         rates = tuple(
-            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS))
+            base.ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS))
             for array in ARRAYS
         )
-        charts.append(ChartData(f"{mode}: requests a second", "line", "threads", "requests/s", rates))
+        charts.append(base.ChartData(f"{mode}: requests a second", "line", "threads", "requests/s", rates))
         p95 = tuple(
-            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS))
+            base.ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS))
             for array in ARRAYS
         )
-        charts.append(ChartData(f"{mode}: 95 % response time", "line", "threads", "response time (ms)", p95))
+        charts.append(base.ChartData(f"{mode}: 95 % response time", "line", "threads", "response time (ms)", p95))
     return tuple(charts)

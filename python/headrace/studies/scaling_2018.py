@@ -16,22 +16,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import HOURS_PER_MONTH, in_percent
 from headrace.simulation.database import Prediction
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    columns,
-    compare,
-    error_percent,
-    figures,
-    study,
-)
+from headrace.studies.base import ChartSeries
 from headrace.studies.tpcc_runs import (
     DAY,
     ENGINES,
@@ -45,7 +30,7 @@ from headrace.studies.tpcc_runs import (
     simulated,
 )
 
-STUDY = study("scaling_2018")
+STUDY = base.study("scaling_2018")
 ARTICLE = STUDY.sources[0]
 
 REGION = "us-east-1"
@@ -73,7 +58,7 @@ DENSITY_SIZES = {"gp2": range(1_000, 3_401, 400), "io1": (1_000, 5_000, 10_000, 
 RIDGE_POINTS = 60  # a smooth line at the size of the chart
 
 
-def _predict_all(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
+def _predict_all(steps: base.StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
     """Predicts every volume of the article: by engine and volume type, then by GiB or IOPS."""
     runs = {}
     for engine in ENGINES:
@@ -127,23 +112,23 @@ def _relative_width(engine: str) -> float:
     return (run.p95 - run.p5) / run.mean
 
 
-def _judge_runs(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
+def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable]:
     verdicts, rows = [], []
     errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for run in measured():
         ours = run_again(run, draws=24)
         steps.step()
-        figure = Figure(run.mean, "tps", run.source)
+        figure = base.Figure(run.mean, "tps", run.source)
         note = f"80 % interval {ours.summary['tps_low']:.0f} to {ours.summary['tps_high']:.0f}"
         if run.calibrates:
             note = "the calibration itself: no test"
         if run.cache_known != "published":
             note += f"; cache {run.cache_known}"
         limit = None if run.calibrates else BARS[run.engine][1]
-        verdicts.append(compare(f"mean of the second half: {run.label}", figure, ours.summary["tps"], limit, note))
+        verdicts.append(base.compare(f"mean of the second half: {run.label}", figure, ours.summary["tps"], limit, note))
         rows.append(_row(run, ours))
         if not run.calibrates:
-            errors[run.engine].append(abs(error_percent(ours.summary["tps"], run.mean)))
+            errors[run.engine].append(abs(base.error_percent(ours.summary["tps"], run.mean)))
     for engine, values in errors.items():
         middle, limit = statistics.median(values), BARS[engine][0]
         answer = f"{middle:.1f} % of {len(values)} runs, worst {max(values):.1f} %"
@@ -151,26 +136,26 @@ def _judge_runs(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
             f"{ENGINES[engine]}, runs not calibrated on: median error",
             f"at most {limit:g} % (this project's bar)",
         )
-        verdicts.append(agree(what, bar, answer, ARTICLE, middle <= limit))
-    names = columns(
+        verdicts.append(base.agree(what, bar, answer, ARTICLE, middle <= limit))
+    names = base.columns(
         "run | use | mean | ours | error % | Q1 error % | Q2 error % | Q3 error % | Q4 error % | p5 | ours p5 | "
         "p50 | ours p50 | p95 | ours p95"
     )
     title = "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half"
-    return verdicts, StudyTable(title, names, tuple(rows))
+    return verdicts, base.StudyTable(title, names, tuple(rows))
 
 
 def _row(run: TpccRun, ours: Prediction) -> tuple:
     summary = ours.summary
     pairs = [(summary["tps"], run.mean), *zip(summary["quarters"], run.quarters, strict=True)]
-    errors = (round(error_percent(mine, theirs), 1) for mine, theirs in pairs)
+    errors = (round(base.error_percent(mine, theirs), 1) for mine, theirs in pairs)
     quantiles = (run.p5, summary["tps_p5"], run.p50, summary["tps_p50"], run.p95, summary["tps_p95"])
     use = "calibration" if run.calibrates else "test"
     return (run.label, use, round(run.mean), round(summary["tps"]), *errors, *map(round, quantiles))
 
 
-def _judge_article(runs: dict) -> list[Verdict]:
-    theirs = figures("scaling_2018")
+def _judge_article(runs: dict) -> list[base.Verdict]:
+    theirs = base.figures("scaling_2018")
     inno, rocks = runs["innodb", "gp2"], runs["myrocks", "gp2"]
     stops = knee(inno)
     bound = max(inno[3_400].summary["caps"], key=inno[3_400].summary["caps"].get)
@@ -181,8 +166,8 @@ def _judge_article(runs: dict) -> list[Verdict]:
     published_knee = theirs["innodb_gp2_knee_gib"]
     line = "MyRocks on gp2 grows along a straight line"
     verdicts = [
-        compare("InnoDB no better from this gp2 size on", published_knee, stops, KNEE_TOLERANCE_PERCENT, why),
-        agree(line, "continues to scale linearly", answer, ARTICLE, linear, smaller),
+        base.compare("InnoDB no better from this gp2 size on", published_knee, stops, KNEE_TOLERANCE_PERCENT, why),
+        base.agree(line, "continues to scale linearly", answer, ARTICLE, linear, smaller),
     ]
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
@@ -193,18 +178,18 @@ def _judge_article(runs: dict) -> list[Verdict]:
             for engine, run in ours.items()
         )
         wider, how = widths["myrocks"] > widths["innodb"], "5th to 95th percentile, as a density plot shows it"
-        verdicts.append(agree(f"MyRocks varies more on {spec}", "a lot of variance", answer, ARTICLE, wider, how))
+        verdicts.append(base.agree(f"MyRocks varies more on {spec}", "a lot of variance", answer, ARTICLE, wider, how))
     least, most = runs["myrocks", "io1"][1_000].summary["tps"], runs["myrocks", "io1"][30_000].summary["tps"]
     growth = f"{most / least:.0f} times the tps with 30 times the IOPS"
-    verdicts.append(agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
+    verdicts.append(base.agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
     for size, name in ((500, "gp2_500_iops"), (1_000, "gp2_1000_iops"), (3_334, "gp2_3334_iops")):
         with core_errors():
             iops = core.storage_limits(f"gp2:{size}", DAY)[0]["iops"]
-        verdicts.append(compare(f"baseline of gp2 {size:,} GiB", theirs[name], iops, 0.0, "catalog"))
+        verdicts.append(base.compare(f"baseline of gp2 {size:,} GiB", theirs[name], iops, 0.0, "catalog"))
     return verdicts
 
 
-def _tabulate_scaling(runs: dict) -> StudyTable:
+def _tabulate_scaling(runs: dict) -> base.StudyTable:
     instance = core.instance_price(INSTANCE, REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
@@ -216,13 +201,13 @@ def _tabulate_scaling(runs: dict) -> StudyTable:
             rates = (round(summary[name]) for name in ("tps", "tps_p5", "tps_p95"))
             costs = (round(usd, 2), round(usd / summary["tps"], 3), round(both, 3))
             rows.append((ENGINES[engine], run.storage, *rates, binds, *costs))
-    names = columns(
+    names = base.columns(
         f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}"
     )
-    return StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
+    return base.StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
 
 
-def _draw_sweeps(runs: dict) -> list[ChartData]:
+def _draw_sweeps(runs: dict) -> list[base.ChartData]:
     published_runs = measured()
     charts = []
     for kind, x_title in (("gp2", "size of the gp2 volume (GiB)"), ("io1", "provisioned IOPS of the io1 volume")):
@@ -239,7 +224,7 @@ def _draw_sweeps(runs: dict) -> list[ChartData]:
             if at:
                 series.append(ChartSeries(f"{name}, published", "published", tuple(at), tuple(at.values())))
         title = f"Transactions a second on {kind}, mean of the second half of an hour"
-        charts.append(ChartData(title, "curves", x_title, "tps", tuple(series)))
+        charts.append(base.ChartData(title, "curves", x_title, "tps", tuple(series)))
     return charts
 
 
@@ -261,7 +246,7 @@ def density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(grid), tuple(value / most for value in seen)
 
 
-def _draw_densities(runs: dict) -> list[ChartData]:
+def _draw_densities(runs: dict) -> list[base.ChartData]:
     charts = []
     for (engine, kind), sweep in runs.items():
         series = []
@@ -274,11 +259,11 @@ def _draw_densities(runs: dict) -> list[ChartData]:
         spread = "how one-second tps are spread; published 5th, 50th and 95th percentile where known"
         y_title = "size" if kind == "gp2" else "provisioned IOPS"
         title = f"{ENGINES[engine]} on {kind}: {spread}"
-        charts.append(ChartData(title, "ridge", "one-second tps", y_title, tuple(series)))
+        charts.append(base.ChartData(title, "ridge", "one-second tps", y_title, tuple(series)))
     return charts
 
 
-def _draw_seconds(runs: dict) -> list[ChartData]:
+def _draw_seconds(runs: dict) -> list[base.ChartData]:
     charts = []
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
@@ -289,11 +274,11 @@ def _draw_seconds(runs: dict) -> list[ChartData]:
             for engine, name in ENGINES.items()
         )
         title = f"Second by second on {spec}, second half hour"
-        charts.append(ChartData(title, "curves", "time since the cold start (min)", "tps", series))
+        charts.append(base.ChartData(title, "curves", "time since the cold start (min)", "tps", series))
     return charts
 
 
-def _draw_costs(runs: dict) -> list[ChartData]:
+def _draw_costs(runs: dict) -> list[base.ChartData]:
     by_tps, per_tps = [], []
     for (engine, kind), sweep in runs.items():
         name = f"{ENGINES[engine]} on {kind}"
@@ -304,15 +289,15 @@ def _draw_costs(runs: dict) -> list[ChartData]:
         per_tps.append(ChartSeries(name, "simulated", tuple(tps), each))
     title = f"What more money buys ({REGION}, prices of {DAY}, storage alone)"
     return [
-        ChartData(title, "curves", "storage (USD a month)", "tps", tuple(by_tps)),
-        ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),
+        base.ChartData(title, "curves", "storage (USD a month)", "tps", tuple(by_tps)),
+        base.ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),
     ]
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Repeats the known runs, then both engines on every volume of the article."""
     started = time.monotonic()
-    steps = StepProgress(2 * len(ENGINES) + len(measured()), progress)
+    steps = base.StepProgress(2 * len(ENGINES) + len(measured()), progress)
     verdicts, runs_table = _judge_runs(steps)
     runs = _predict_all(steps)
     charts = (*_draw_sweeps(runs), *_draw_densities(runs), *_draw_seconds(runs), *_draw_costs(runs))
@@ -325,11 +310,11 @@ def run(progress: Progress | None = None) -> StudyResult:
         cache_gb=gp2.cache_gb,
         assumed_gib=54 * GIB_PER_GB,
         tps=as_assumed,
-        error_percent=error_percent(as_assumed, gp2.mean),
+        error_percent=base.error_percent(as_assumed, gp2.mean),
         myrocks_width=_relative_width("myrocks"),
         innodb_width=_relative_width("innodb"),
     )
-    return StudyResult(
+    return base.StudyResult(
         STUDY,
         (*verdicts, *_judge_article(runs)),
         (runs_table, _tabulate_scaling(runs)),

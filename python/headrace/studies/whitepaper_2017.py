@@ -15,24 +15,8 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB, in_percent
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    columns,
-    compare,
-    error_percent,
-    figures,
-    study,
-)
 
-STUDY = study("whitepaper_2017")
+STUDY = base.study("whitepaper_2017")
 PAPER = STUDY.sources[0]
 
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of
@@ -94,18 +78,13 @@ def data_gib(tables: int) -> float:
 def _run(storage: str, pool_bytes: float, **load: object) -> dict:
     return {
         "storage": storage,
-        "log_storage": None,
         "instance": INSTANCE,
         "as_of": DAY,
         "cache_bytes": pool_bytes,
-        "clients": None,
-        "arrivals": None,
         "start": "warm",
         "seconds": HOUR,
         "step_s": 1.0,
         "seed": 1,
-        "start_balance_percent": None,
-        "follow": None,
     } | load
 
 
@@ -159,7 +138,7 @@ def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, 
 def per_transaction(name: str) -> dict[str, float]:
     """Returns the statements of a transaction in table 4, and the clients that its rate and mean
     response time imply (Little's law)."""
-    theirs = {figure: value.value for figure, value in figures("whitepaper_2017").items()}
+    theirs = {figure: value.value for figure, value in base.figures("whitepaper_2017").items()}
     of = theirs[f"{name}_transactions"]
     return {
         "selects": theirs[f"{name}_read"] / of,
@@ -169,8 +148,8 @@ def per_transaction(name: str) -> dict[str, float]:
     }
 
 
-def _judge_servers(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
-    theirs = figures("whitepaper_2017")
+def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
+    theirs = base.figures("whitepaper_2017")
     selects = round(per_transaction("tuned")["selects"])
     hours = {}
     for tables in (1, 100):
@@ -182,23 +161,25 @@ def _judge_servers(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict
     for storage in VOLUMES:
         default, tuned = (hours[1, storage, server]["tps"] for server in ("default", "tuned"))
         ratio, what = theirs["ratio"], f"tuned over default, {storage}"
-        verdicts.append(compare(what, ratio, tuned / default, TOLERANCE_PERCENT, "one table used"))
+        verdicts.append(base.compare(what, ratio, tuned / default, TOLERANCE_PERCENT, "one table used"))
     io1, nearer = VOLUMES[1], "the volume is not stated; this one is nearer than gp2:500"
     for server in SERVERS:
         ours = hours[1, io1, server]["tps"]
-        verdicts.append(compare(f"{server} server, {io1}", theirs[f"{server}_tps"], ours, TOLERANCE_PERCENT, nearer))
+        verdicts.append(
+            base.compare(f"{server} server, {io1}", theirs[f"{server}_tps"], ours, TOLERANCE_PERCENT, nearer)
+        )
     rows = []
     for place, run in hours.items():
         published = theirs[f"{place[2]}_tps"].value
-        error = round(error_percent(run["tps"], published), 1)
+        error = round(base.error_percent(run["tps"], published), 1)
         shown = (round(run["tps"]), error, round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"])
         rows.append((*place, published, *shown))
-    names = columns("tables used | storage | server | published tps | ours | error % | reads/tx | IOPS | binds")
-    return verdicts, StudyTable("Table 4: an hour from a cold start", names, tuple(rows)), hours
+    names = base.columns("tables used | storage | server | published tps | ours | error % | reads/tx | IOPS | binds")
+    return verdicts, base.StudyTable("Table 4: an hour from a cold start", names, tuple(rows)), hours
 
 
-def _judge_storages(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
-    theirs = figures("whitepaper_2017")
+def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
+    theirs = base.figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
     selects = round(theirs["alike_selects"].value / tps)
     runs = {}
@@ -212,32 +193,34 @@ def _judge_storages(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict]
     read, asked_of = f"{single['reads']:.0f} of {selects * tps:,.0f}", "25 of 36,000 a second"
     few = single["reads"] < 0.01 * selects * tps
     log = f"ours syncs the log {single['log']:,.0f} times a second; published sizes leave room for some 700"
-    mib_s = Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER)
+    mib_s = base.Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER)
     ours_mib_s, chosen = single["writes"] * single["write_kib"] / 1024, "the redo log's size was chosen by this figure"
     same, answer = "no discernable difference", f"{in_percent(apart, 2)} apart: {most}"
     free = "encryption costs nothing in the model"
     verdicts = [
-        agree("four storages under 6,000 tps", same, answer, PAPER, apart < ALIKE, free),
-        agree("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
-        compare("writes on one volume", theirs["volume_writes"], single["writes"], None, log),
-        compare("KiB of a write", theirs["write_kib"], single["write_kib"], None, "smaller for the same reason"),
-        compare("writes on each of three", theirs["striped_writes"], striped["writes"] / 3, None, "a third of all"),
-        compare("MiB/s written", mib_s, ours_mib_s, None, chosen),
+        base.agree("four storages under 6,000 tps", same, answer, PAPER, apart < ALIKE, free),
+        base.agree("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
+        base.compare("writes on one volume", theirs["volume_writes"], single["writes"], None, log),
+        base.compare("KiB of a write", theirs["write_kib"], single["write_kib"], None, "smaller for the same reason"),
+        base.compare(
+            "writes on each of three", theirs["striped_writes"], striped["writes"] / 3, None, "a third of all"
+        ),
+        base.compare("MiB/s written", mib_s, ours_mib_s, None, chosen),
     ]
     digits = {"tps": None, "mean_ms": 2, "reads": None, "writes": None, "write_kib": 1}
     rows = tuple(
         (name, STORAGES[name], *(round(run[figure], places) for figure, places in digits.items()))
         for name, run in runs.items()
     )
-    names = columns("storage |  | tps | mean ms | reads/s | writes/s | KiB a write")
-    table = StudyTable(f"6,000 tps asked of each, redo log of {redo_gib:g} GiB", names, rows)
+    names = base.columns("storage |  | tps | mean ms | reads/s | writes/s | KiB a write")
+    table = base.StudyTable(f"6,000 tps asked of each, redo log of {redo_gib:g} GiB", names, rows)
     return verdicts, table, runs
 
 
-def _choose_redo(steps: StepProgress) -> tuple[float, StudyTable]:
+def _choose_redo(steps: base.StepProgress) -> tuple[float, base.StudyTable]:
     """Returns the redo log whose bytes come nearest to those published, and the table of what
     others would give on gp2."""
-    theirs = figures("whitepaper_2017")
+    theirs = base.figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
     selects = round(theirs["alike_selects"].value / tps)
     published_mib_s = theirs["volume_writes"].value * theirs["write_kib"].value / 1024
@@ -249,12 +232,12 @@ def _choose_redo(steps: StepProgress) -> tuple[float, StudyTable]:
         rows.append((redo, *shown))
         steps.step()
     nearest = min((row for row in rows if row[1] > (1 - ALIKE) * tps), key=lambda row: abs(row[4] - published_mib_s))
-    names = columns("redo GiB | tps | writes/s | KiB a write | MiB/s written")
-    return nearest[0], StudyTable("6,000 tps asked of gp2:500, by redo log", names, tuple(rows))
+    names = base.columns("redo GiB | tps | writes/s | KiB a write | MiB/s written")
+    return nearest[0], base.StudyTable("6,000 tps asked of gp2:500, by redo log", names, tuple(rows))
 
 
-def _tabulate_counts() -> StudyTable:
-    theirs = figures("whitepaper_2017")
+def _tabulate_counts() -> base.StudyTable:
+    theirs = base.figures("whitepaper_2017")
     rows = []
     for name in SERVERS:
         of = per_transaction(name)
@@ -262,37 +245,41 @@ def _tabulate_counts() -> StudyTable:
         rows.append((f"table 4, {name}", *counts, round(of["clients"])))
     selects = theirs["alike_selects"].value / theirs["alike_tps"].value
     rows.append(("four storages", selects, 4.0, None, None))
-    names = columns("experiment | selects | writes | BEGIN and COMMIT | clients, by Little's law")
-    return StudyTable("Statements of a transaction, from the printed totals", names, tuple(rows))
+    names = base.columns("experiment | selects | writes | BEGIN and COMMIT | clients, by Little's law")
+    return base.StudyTable("Statements of a transaction, from the printed totals", names, tuple(rows))
 
 
-def _draw_charts(hours: dict, alike: dict) -> tuple[ChartData, ...]:
-    theirs = figures("whitepaper_2017")
+def _draw_charts(hours: dict, alike: dict) -> tuple[base.ChartData, ...]:
+    theirs = base.figures("whitepaper_2017")
     names = tuple(SERVERS)
-    bars = [ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
+    bars = [base.ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
         ours = tuple(hours[1, storage, name]["tps"] for name in names)
-        bars.append(ChartSeries(f"simulated, {storage}", "simulated", names, ours))
+        bars.append(base.ChartSeries(f"simulated, {storage}", "simulated", names, ours))
     storages = tuple(STORAGES)
     each = (
-        ChartSeries("published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)),
-        ChartSeries("simulated, 6,000 asked", "simulated", storages, tuple(alike[name]["tps"] for name in storages)),
+        base.ChartSeries(
+            "published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)
+        ),
+        base.ChartSeries(
+            "simulated, 6,000 asked", "simulated", storages, tuple(alike[name]["tps"] for name in storages)
+        ),
     )
     return (
-        ChartData("Default and tuned server", "bar", "server", "tps", tuple(bars)),
-        ChartData("Four storages", "bar", "storage", "tps", each),
+        base.ChartData("Default and tuned server", "bar", "server", "tps", tuple(bars)),
+        base.ChartData("Four storages", "bar", "storage", "tps", each),
     )
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Runs table 4 on both volumes and in both readings, then the load of the second experiment on
     four storages."""
     started = time.monotonic()
-    steps = StepProgress(2 * len(VOLUMES) + len(REDO_GIB) + len(STORAGES), progress)
+    steps = base.StepProgress(2 * len(VOLUMES) + len(REDO_GIB) + len(STORAGES), progress)
     verdicts, table, hours = _judge_servers(steps)
     redo_gib, by_redo = _choose_redo(steps)
     more, alike_table, alike = _judge_storages(redo_gib, steps)
-    theirs = figures("whitepaper_2017")
+    theirs = base.figures("whitepaper_2017")
     free = database(
         round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
     )["clients"]["cpu_ms"]
@@ -306,7 +293,7 @@ def run(progress: Progress | None = None) -> StudyResult:
         redo_gib=redo_gib,
         free_tps=32000.0 / free,
     )
-    return StudyResult(
+    return base.StudyResult(
         STUDY,
         (*verdicts, *more),
         (table, _tabulate_counts(), by_redo, alike_table),

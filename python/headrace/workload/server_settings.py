@@ -18,6 +18,7 @@ from headrace.base import core
 from headrace.base.checks import did_you_mean, shown
 from headrace.base.core import core_errors
 from headrace.base.option_values import FALSE, TRUE, as_bytes
+from headrace.base.packaged import read_rows
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload
 
@@ -54,65 +55,16 @@ FILE_SIZE = "innodb_log_file_size"
 # innodb_log_files_in_group: 2 by default in MySQL up to 8.0.29; MariaDB has one file from 10.5 on.
 FILES = 2
 
-SETTINGS = (
-    ServerSetting("innodb_io_capacity", "io_capacity", "io_capacity", "innodb", _count, "2000 (pages a second)"),
-    ServerSetting(
-        "innodb_io_capacity_max", "io_capacity_max", "io_capacity_max", "innodb", _count, "4000 (pages a second)"
-    ),
-    ServerSetting(
-        "innodb_max_dirty_pages_pct",
-        "max_dirty_percent",
-        "max_dirty_pages_pct",
-        "innodb",
-        _percent,
-        "90 (percent of the pool)",
-    ),
-    ServerSetting(
-        "innodb_max_dirty_pages_pct_lwm",
-        "max_dirty_lwm_percent",
-        "max_dirty_pages_pct_lwm",
-        "innodb",
-        _percent,
-        "10 (percent of the pool; 0: off)",
-    ),
-    ServerSetting(
-        "innodb_adaptive_flushing_lwm",
-        "adaptive_flushing_lwm_percent",
-        "adaptive_flushing_lwm",
-        "innodb",
-        _percent,
-        "10 (percent of the redo log)",
-    ),
-    ServerSetting("innodb_redo_log_capacity", "redo", "redo_bytes", "innodb", as_bytes, "8G (all files together)"),
-    ServerSetting(FILE_SIZE, "log_file_size", "redo_bytes", "innodb", as_bytes, "1G (each file)"),
-    ServerSetting("innodb_doublewrite", "doublewrite", "doublewrite", "innodb", _switch, "ON or OFF"),
-    ServerSetting(
-        "innodb_flush_log_at_trx_commit",
-        "flush_log_at_trx_commit",
-        "flush_log_at_trx_commit",
-        "innodb",
-        _count,
-        "0, 1 or 2",
-    ),
-    ServerSetting(
-        "rocksdb_flush_log_at_trx_commit",
-        "flush_log_at_trx_commit",
-        "flush_log_at_trx_commit",
-        "myrocks",
-        _count,
-        "0, 1 or 2",
-    ),
-    ServerSetting("sync_binlog", "sync_binlog", "sync_binlog", None, _count, "1 (commits a sync; 0: never)"),
-    ServerSetting("log_bin", "binlog", "log_bin", None, _switch, "ON or OFF"),
-    ServerSetting(
-        "rocksdb_rate_limiter_bytes_per_sec",
-        "rate_limiter",
-        "compaction_write_bytes_s",
-        "myrocks",
-        as_bytes,
-        "100M (bytes a second)",
-    ),
-)
+READERS: dict[str, Callable[[str], float | int | bool | None]] = {
+    "bytes": as_bytes,
+    "count": _count,
+    "percent": _percent,
+    "switch": _switch,
+}
+SETTINGS = [
+    ServerSetting(row["name"], row["short"], row["core"], row["engine"] or None, READERS[row["kind"]], row["example"])
+    for row in read_rows("headrace.workload", "server_settings.csv")
+]
 
 
 def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> TransactionWorkload:

@@ -11,14 +11,13 @@ can be from the errors of predictions of published runs that were left out. With
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.resources import files
 
 from headrace.base import core
+from headrace.base.packaged import read_rows
 from headrace.base.units import Z80
 
 # Volumes that differ in figures alone, by the kind whose behaviour they share.
@@ -60,8 +59,7 @@ class Distances:
 def spreads() -> dict[str, float]:
     """Returns the relative standard deviation of a mean: by itself (`none`), and per unit of each
     distance."""
-    text = (files("headrace.workload") / "unexplained.csv").read_text(encoding="utf-8")
-    return {row["distance"]: float(row["spread"]) for row in csv.DictReader(text.splitlines())}
+    return {row["distance"]: float(row["spread"]) for row in read_rows("headrace.workload", "unexplained.csv")}
 
 
 def compute_interval(mean: float, spread: float) -> tuple[float, float]:

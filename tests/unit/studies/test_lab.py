@@ -19,8 +19,8 @@ from headrace.experiment import machine, simulate
 from headrace.experiment.cell import OnFiles, OnServer, seconds_each
 from headrace.experiment.run import MeasuredCell, reusable
 from headrace.report.study import write_study
-from headrace.studies import raid_2009, scaling_2018
-from headrace.studies.base import Source
+from headrace.studies import scaling_2018
+from headrace.studies.base import Source, published
 from headrace.studies.measured import LabOptions, session, verdicts
 from headrace.studies.measured import engines as engines_study
 
@@ -242,7 +242,7 @@ def test_the_order_counts_pairs_that_can_be_told_apart():
 
 def test_a_direction_of_2009_fails_where_the_model_has_it_and_the_measurement_not():
     raid = module("raid-2009")
-    row = next(row for row in raid_2009.published("raid_2009") if row["claim"].startswith("RAID 0 of 4 clearly"))
+    row = next(row for row in published("raid_2009") if row["claim"].startswith("RAID 0 of 4 clearly"))
     cell = raid.cells(LabOptions(quick=True))[0]
 
     def with_rates(array: float, single: float):

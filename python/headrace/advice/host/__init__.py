@@ -22,7 +22,7 @@ from headrace.advice.host.facts import HostFacts
 from headrace.advice.host.install import as_sysctl, as_tuned, as_udev
 from headrace.advice.host.reading import FINDING, STATES, UNREAD, HostQuestion, HostReading
 from headrace.advice.host.system import system_readings
-from headrace.advice.host.table import HostCheck, host_checks
+from headrace.advice.host.table import host_checks
 from headrace.advice.host.tree import SOURCE, open_tree
 from headrace.advice.model import RISKS
 from headrace.base import core
@@ -32,7 +32,7 @@ from headrace.errors import InputError
 
 SCHEMA = "headrace-host/1"
 
-__all__ = ["HostAdvice", "HostCheck", "HostReading", "advise_host", "host_checks"]
+__all__ = ["advise_host", "host_checks"]
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@ is outdated."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from headrace.advice.model import RISKS
+from headrace.base.packaged import read_rows
 
 INSTALLS = ("sysctl", "udev", "tuned", "kernel", "by hand")
 
@@ -54,9 +53,8 @@ class HostCheck:
 @cache
 def host_checks() -> dict[str, HostCheck]:
     """Returns all checks by id, in the order of the file."""
-    text = (files("headrace.advice.host") / "checks.csv").read_text(encoding="utf-8")
     checks = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_rows("headrace.advice.host", "checks.csv"):
         figures = {name: float(row[name]) if row[name] else None for name in ("least", "most")}
         fields: dict[str, Any] = {**row, **figures, "confirmed": row["confirmed"] == "true"}
         check = HostCheck(**fields)

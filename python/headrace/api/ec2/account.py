@@ -69,3 +69,10 @@ def describe_account_attributes(request: ApiRequest) -> Members:
 def get_snapshot_block_public_access_state(request: ApiRequest) -> Members:
     """Answers that public sharing is blocked: the lab refuses to make a snapshot public."""
     return {"State": "block-all-sharing", "ManagedBy": "account"}
+
+
+@serves("ec2", "GetEbsEncryptionByDefault", handled="DryRun")
+def get_ebs_encryption_by_default(request: ApiRequest) -> Members:
+    """Tells whether new volumes are encrypted by default."""
+    on = request.lab.encryption_defaults()["by_default"]
+    return {"EbsEncryptionByDefault": on, "SseType": "sse-kms" if on else "none"}

@@ -3,12 +3,10 @@ wildcards. filters.csv says which members of an answer they are held against, by
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache, partial
-from importlib.resources import files
 from typing import Any, TypeVar
 
 from headrace.api.errors import AwsError
@@ -16,6 +14,7 @@ from headrace.api.handling import ApiRequest
 from headrace.api.protocol.shapes import Members, service
 from headrace.api.protocol.xml import iso
 from headrace.api.wildcards import compiled
+from headrace.base.packaged import read_rows
 
 # Values of all filters of a request together (EC2 user guide, "List and filter": 200).
 MAX_VALUES = 200
@@ -68,7 +67,7 @@ def members_by_filter() -> dict[str, dict[str, tuple[str, ...]]]:
     """Returns filters.csv: the path of the member that a filter is held against, by operation and
     filter."""
     table: dict[str, dict[str, tuple[str, ...]]] = {}
-    for row in csv.DictReader(files("headrace.api.ec2").joinpath("filters.csv").read_text().splitlines()):
+    for row in read_rows("headrace.api.ec2", "filters.csv"):
         table.setdefault(row["operation"], {})[row["filter"]] = tuple(row["member"].split("."))
     return table
 

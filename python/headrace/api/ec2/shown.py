@@ -14,6 +14,8 @@ from headrace.api.protocol.shapes import Members
 from headrace.api.protocol.xml import Rendered
 from headrace.lab.calls import Attachment, AttachmentFacts, LabStatus, LabVolume, Modification, VolumeFacts
 
+# EC2's id for the volume of a copy, and of a snapshot that was put block by block.
+NO_VOLUME = "vol-ffffffff"
 MANAGED = "the lab has no resources that other services of AWS manage"
 # Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
 WITH_IOPS = ("gp2", "gp3", "io1", "io2")

@@ -1,10 +1,12 @@
-"""Creates, deletes, attaches, detaches and describes volumes."""
+"""Serves volumes: creates, deletes, attaches, detaches, modifies and describes them; their status
+and attributes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
 from headrace.api import paging
+from headrace.api.declared import arguments
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import (
     of_volume,
@@ -16,14 +18,24 @@ from headrace.api.ec2.permissions import (
     volume_and_instance,
     volume_named,
 )
-from headrace.api.ec2.shown import MANAGED, Volume, attachment_of, device_name, moment, shown_once, volume_id, volume_of
+from headrace.api.ec2.shown import (
+    MANAGED,
+    Volume,
+    attachment_of,
+    device_name,
+    modification_of,
+    moment,
+    shown_once,
+    volume_id,
+    volume_of,
+)
 from headrace.api.ec2.tags import tags_of
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
-from headrace.lab.calls import LONG_CALL_S, Attachment, AttachmentFacts
+from headrace.lab.calls import LONG_CALL_S, Attachment, AttachmentFacts, LabVolume, Modification
 
-# The page of DescribeVolumes (EC2 API reference: 5 to 1,000).
+# The page of DescribeVolumes and DescribeVolumeStatus (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
 OUTPOST = "the lab has no Outposts"
 
@@ -131,25 +143,15 @@ def _encrypts(request: ApiRequest) -> bool:
     return request.lab.call("encryption.defaults")["by_default"]
 
 
-def creation(params: Members) -> Members:
+def _creation(request: ApiRequest) -> Members:
     """Returns the arguments of a new volume for the daemon."""
-    return {
-        "volume_type": params.get("VolumeType"),
-        "size_gib": params.get("Size"),
-        "iops": params.get("Iops"),
-        "throughput_mib_s": params.get("Throughput"),
-        "multi_attach": params.get("MultiAttachEnabled"),
-        "tags": tags_of(params.get("TagSpecifications"), "volume") or None,
-        "encrypted": params.get("Encrypted") or None,
-        "kms_key": params.get("KmsKeyId"),
-    }
+    return arguments(request) | {"tags": tags_of(request.params.get("TagSpecifications"), "volume") or None}
 
 
 @serves(
     "ec2",
     "CreateVolume",
-    handled="AvailabilityZone AvailabilityZoneId Encrypted Iops KmsKeyId Size SnapshotId VolumeType DryRun "
-    "TagSpecifications MultiAttachEnabled Throughput ClientToken VolumeInitializationRate",
+    handled="DryRun TagSpecifications ClientToken",
     refused={"OutpostArn": OUTPOST, "Operator": MANAGED},
     needs=_creating,
 )
@@ -160,15 +162,7 @@ def create_volume(request: ApiRequest) -> Members:
         raise AwsError(
             "MissingParameter", "The request must contain the parameter AvailabilityZone or AvailabilityZoneId"
         )
-    volume = request.change(
-        "volume.create",
-        **creation(params),
-        zone=params.get("AvailabilityZone"),
-        zone_id=params.get("AvailabilityZoneId"),
-        snapshot=params.get("SnapshotId"),
-        initialization_rate_mib_s=params.get("VolumeInitializationRate"),
-    )
-    return volume_of(volume)
+    return volume_of(request.change("volume.create", **_creation(request)))
 
 
 def _copying(request: ApiRequest) -> Iterator[Permission]:
@@ -192,17 +186,11 @@ def _copying(request: ApiRequest) -> Iterator[Permission]:
     yield from tagging(request, resource, tags)
 
 
-@serves(
-    "ec2",
-    "CopyVolumes",
-    handled="SourceVolumeId Encrypted Iops KmsKeyId Size VolumeType DryRun TagSpecifications MultiAttachEnabled "
-    "Throughput ClientToken",
-    needs=_copying,
-)
+@serves("ec2", "CopyVolumes", handled="SourceVolumeId DryRun TagSpecifications ClientToken", needs=_copying)
 def copy_volumes(request: ApiRequest) -> Members:
     """Makes a copy of a volume as it is now."""
     source = volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
-    return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **creation(request.params)))]}
+    return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **_creation(request)))]}
 
 
 @serves("ec2", "DeleteVolume", handled="VolumeId DryRun", needs=volume_named)
@@ -212,12 +200,7 @@ def delete_volume(request: ApiRequest) -> Members:
     return {}
 
 
-@serves(
-    "ec2",
-    "AttachVolume",
-    handled="Device InstanceId VolumeId DryRun EbsCardIndex",
-    needs=volume_and_instance,
-)
+@serves("ec2", "AttachVolume", handled="Device InstanceId VolumeId DryRun EbsCardIndex", needs=volume_and_instance)
 def attach_volume(request: ApiRequest) -> Members:
     """Makes a block device of a volume."""
     params = request.params
@@ -254,3 +237,145 @@ def detach_volume(request: ApiRequest) -> Members:
         return attachment_of(volume, now)
     # It is gone already, and was detaching when EC2 would have answered.
     return {} if before is None else {**attachment_of(volume, before), "State": "detaching"}
+
+
+# Types whose performance EBS checks (EC2 user guide, "EBS volume status checks").
+CHECKED = ("io1", "io2", "gp3")
+
+
+def _performance(volume: LabVolume) -> str:
+    """Returns EBS's name for the performance: a volume with slow or missing members has theirs."""
+    if volume["type"] not in CHECKED:
+        return "not-applicable"
+    if volume["attachment"] is None:
+        return "insufficient-data"
+    return "normal" if all(member["state"] == "ok" for member in volume["members"]) else "degraded"
+
+
+def status_of(volume: LabVolume) -> Members:
+    """Returns the status of a volume."""
+    broken = volume["state"] == "error" or any(member["state"] == "failed" for member in volume["members"])
+    performance = _performance(volume)
+    init = volume["initialization"]
+    done = 100 if init is None else init["progress_percent"]
+    details = [
+        {"Name": "io-enabled", "Status": "failed" if broken else "passed"},
+        {"Name": "io-performance", "Status": performance},
+        {"Name": "initialization-state", "Status": "completed" if done >= 100 else "initializing"},
+    ]
+    attachment = volume["attachment"]
+    row: Members = {
+        "VolumeId": volume["id"],
+        "AvailabilityZone": volume["zone"],
+        "AvailabilityZoneId": volume["zone_id"],
+        "VolumeStatus": {
+            "Status": "impaired" if broken else "warning" if performance == "degraded" else "ok",
+            "Details": details,
+        },
+        "Actions": [],
+        "Events": [],
+        "AttachmentStatuses": []
+        if attachment is None
+        else [{"InstanceId": attachment["instance"], "IoPerformance": performance}],
+    }
+    if init is not None:
+        row["InitializationStatusDetails"] = {
+            "InitializationType": init["type"],
+            "Progress": int(done),
+            "EstimatedTimeToCompleteInSeconds": init["remaining_s"],
+        }
+    return row
+
+
+@serves(
+    "ec2",
+    "DescribeVolumeStatus",
+    handled="MaxResults NextToken VolumeIds DryRun Filters",
+    without_effect={"IncludeManagedResources": MANAGED},
+)
+def describe_volume_status(request: ApiRequest) -> Members:
+    """Tells whether volumes work, and how far they are initialized."""
+    ids = request.params.get("VolumeIds")
+    size = paging.size_unless_named(request, ids, "volumeSet", PAGE)
+    checked_ids = [volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
+    after = limit = None
+    if size is not None and not request.params.get("Filters"):
+        # No more than the page, and one to see whether another follows.
+        token, limit = request.params.get("NextToken"), size + 1
+        after = paging.key_of(request.operation, token) if token else None
+    volumes = sorted(request.lab.volumes(checked_ids, after=after, limit=limit), key=lambda volume: volume["id"])
+    matching = filtered(request, map(status_of, volumes))
+    shown, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
+    return {"VolumeStatuses": shown, "NextToken": token}
+
+
+@serves("ec2", "DescribeVolumeAttribute", handled="Attribute VolumeId DryRun", needs=volume_named)
+def describe_volume_attribute(request: ApiRequest) -> Members:
+    """Returns one attribute of a volume."""
+    volume = request.lab.describe(volume_id(request.params["VolumeId"]))
+    if request.params["Attribute"] == "autoEnableIO":
+        return {"VolumeId": volume["id"], "AutoEnableIO": {"Value": volume["auto_enable_io"]}}
+    return {"VolumeId": volume["id"], "ProductCodes": []}
+
+
+@serves("ec2", "ModifyVolumeAttribute", handled="AutoEnableIO VolumeId DryRun", needs=volume_named)
+def modify_volume_attribute(request: ApiRequest) -> Members:
+    """Sets AutoEnableIO."""
+    enabled = (request.params.get("AutoEnableIO") or {}).get("Value")
+    if enabled is None:
+        raise AwsError("MissingParameter", "The request must contain the parameter AutoEnableIO.Value")
+    request.change("volume.attributes", volume=volume_id(request.params["VolumeId"]), auto_enable_io=enabled)
+    return {}
+
+
+@serves("ec2", "EnableVolumeIO", handled="DryRun VolumeId", needs=volume_named)
+def enable_volume_io(request: ApiRequest) -> Members:
+    """Lets I/O go on after a check that failed. The lab never stops it by itself."""
+    request.lab.describe(volume_id(request.params["VolumeId"]))
+    return {}
+
+
+# The page of DescribeVolumesModifications (EC2 API reference: up to 500).
+MODIFICATIONS_PAGE = (1, 500)
+
+
+@serves("ec2", "ModifyVolume", handled="VolumeId MultiAttachEnabled DryRun", needs=volume_named)
+def modify_volume(request: ApiRequest) -> Members:
+    """Changes a volume, in use or not."""
+    params = request.params
+    if params.get("MultiAttachEnabled"):
+        raise AwsError("UnsupportedOperation", "Multi-Attach is not supported: this lab has one instance.")
+    changed = request.change("volume.modify", volume=volume_id(request.params["VolumeId"]), **arguments(request))
+    return {"VolumeModification": modification_of(changed)}
+
+
+@serves(
+    "ec2",
+    "DescribeVolumesModifications",
+    handled="DryRun VolumeIds Filters NextToken MaxResults",
+    without_effect={"IncludeManagedResources": MANAGED},
+)
+def describe_volumes_modifications(request: ApiRequest) -> Members:
+    """Describes the last modification of each volume."""
+    ids, size = request.params.get("VolumeIds"), paging.size(request.params, *MODIFICATIONS_PAGE)
+    checked_ids = {volume_id(text, "volumes") for text in ids} if ids else None
+    if checked_ids:
+        # Volumes that do not exist are refused first.
+        request.lab.volumes(sorted(checked_ids))
+    latest: dict[str, Modification] = {}
+    for modification in request.lab.modifications():
+        before = latest.get(modification["volume"])
+        if before is None or before["start"] <= modification["start"]:
+            latest[modification["volume"]] = modification
+    if checked_ids and (never := sorted(checked_ids - set(latest))):
+        raise AwsError(
+            "InvalidVolumeModification.NotFound", f"Modification for volume '{', '.join(never)}' does not exist."
+        )
+    rows = [
+        modification_of(modification)
+        for name, modification in sorted(latest.items())
+        if checked_ids is None or name in checked_ids
+    ]
+    matching = filtered(request, rows)
+    shown, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
+    return {"VolumesModifications": shown, "NextToken": token}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Literal, Required, TypedDict
 
 import msgspec
+
+from headrace.base.packaged import read_rows
 
 # Members of a request or an answer by name: of which kinds they are says the operation's model,
 # and the protocols check it.
@@ -234,5 +235,5 @@ def service(name: str) -> ServiceModel:
 @cache
 def refused_operations() -> dict[tuple[str, str], str]:
     """Operations that are refused with a reason of their own: (service, operation) -> why."""
-    rows = csv.DictReader((MODELS / "operations.csv").read_text().splitlines())
+    rows = read_rows("headrace.api", "models", "operations.csv")
     return {(row["service"], row["operation"]): row["why"] for row in rows if row["answer"] == "refused"}

@@ -20,6 +20,7 @@ from http import HTTPStatus
 import httptools
 
 from headrace.api.protocol.wire import Answer, Incoming
+from headrace.lab.exporter import HOSTS, is_here
 
 # Tools of one machine: Terraform has 10 at once, an SDK's pool 10 to 50. A guess with room.
 MAX_CONNECTIONS = 128
@@ -38,7 +39,6 @@ CHUNK_BYTES = 64 << 10
 # Taken from a client after a refusal, so that closing does not reset what it has not read yet.
 MAX_DRAINED_BYTES = 2 << 20
 DRAIN_S = 1.0
-HOSTS = ("127.0.0.1", "localhost", "[::1]")
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 
@@ -52,14 +52,6 @@ class Refused(Exception):
     def answer(self) -> Answer:
         """Returns an answer of one line of words."""
         return Answer(self.status, f"{self}\n".encode(), [("Content-Type", "text/plain; charset=utf-8")])
-
-
-def is_here(host: str) -> bool:
-    """True when a Host names this machine."""
-    name, colon, port = host.rpartition(":")
-    if not colon or host.endswith("]"):
-        return host.lower() in HOSTS
-    return name.lower() in HOSTS and port.isascii() and port.isdigit()
 
 
 class _Reader:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from headrace.base.packaged import read_text
 from headrace.bench.comparison.statistics import Rows, change_of_groups, change_of_runs, statistic
 from headrace.bench.store.store import RunRecord
 from headrace.bench.target import DOC
@@ -41,23 +42,7 @@ WHOLE = {
     "p999_ms": "p99.9 of the run",
 }
 # Variables that differ from start to start, or say where a server lives.
-_NOT_SETTINGS = """
-hostname pid_file socket port datadir basedir tmpdir slave_load_tmpdir replica_load_tmpdir
-server_uuid server_id timestamp pseudo_thread_id rand_seed1 rand_seed2 last_insert_id identity
-insert_id general_log_file slow_query_log_file log_error log_bin_basename log_bin_index
-relay_log relay_log_basename relay_log_index gtid_executed gtid_purged gtid_binlog_pos
-gtid_binlog_state gtid_current_pos gtid_slave_pos error_count warning_count secure_file_priv
-plugin_dir character_sets_dir lc_messages_dir innodb_data_home_dir innodb_log_group_home_dir
-innodb_undo_directory ssl_ca ssl_cert ssl_key tls_ca in_transaction proxy_user external_user
-wsrep_node_name innodb_version version version_comment version_compile_os
-version_compile_machine version_source_revision version_ssl_library version_malloc_library
-innodb_redo_log_archive_dirs system_time_zone innodb_buffer_pool_filename rocksdb_datadir
-rocksdb_wal_dir build_id caching_sha2_password_private_key_path
-caching_sha2_password_public_key_path sha256_password_private_key_path
-sha256_password_public_key_path aria_log_dir_path mysqlx_socket report_host
-innodb_temp_tablespaces_dir innodb_tmpdir init_file
-"""
-NOT_SETTINGS = frozenset(_NOT_SETTINGS.split())
+NOT_SETTINGS = frozenset(read_text("headrace.bench.comparison", "not_settings.txt").split())
 
 
 @dataclass(frozen=True)

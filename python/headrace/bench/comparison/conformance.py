@@ -14,17 +14,16 @@ and the cap of the specification. Tolerances:
 
 from __future__ import annotations
 
-import csv
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
+from headrace.base.packaged import read_rows
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.bench.drivers import fio
@@ -310,10 +309,9 @@ def _finding(
 
 @cache
 def _table() -> dict[tuple[str, str, int, int, str], float]:
-    path = files("headrace.bench.comparison").joinpath("conformance_published.csv")
     return {
         (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])
-        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+        for row in read_rows("headrace.bench.comparison", "conformance_published.csv")
     }
 
 

@@ -18,6 +18,7 @@ import polars as pl
 
 from headrace.base.extras import import_optional
 from headrace.base.files import drafted
+from headrace.base.packaged import read_rows
 from headrace.bench.store.store import PERCENTILES_FILE, RUN_FILE, SERIES_FILE, RunRecord, Store
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
@@ -32,32 +33,7 @@ FORMATS = {
 }
 TABLES = ("runs", "series", "percentiles")
 # Columns of `runs` before the figures: name, path in run.json, type.
-COLUMNS = (
-    ("run", "$.id", "VARCHAR"),
-    ("name", "$.name", "VARCHAR"),
-    ("state", "$.state", "VARCHAR"),
-    ("began_at", "$.began_at", "TIMESTAMPTZ"),
-    ("benchmark", "$.benchmark.name", "VARCHAR"),
-    ("options", "$.benchmark.options", "VARCHAR"),
-    ("threads", "$.load.threads", "BIGINT"),
-    ("asked_s", "$.load.seconds", "BIGINT"),
-    ("warmup_s", "$.load.warmup_s", "BIGINT"),
-    ("seed", "$.load.seed", "BIGINT"),
-    ("storage", "$.target.storage", "VARCHAR"),
-    ("log_storage", "$.target.log_storage", "VARCHAR"),
-    ("engine", "$.target.engine", "VARCHAR"),
-    ("flavor", "$.target.flavor", "VARCHAR"),
-    ("version", "$.target.version", "VARCHAR"),
-    ("cache_gib", "$.target.cache_gib", "DOUBLE"),
-    ("data_gib", "$.target.data_gib", "DOUBLE"),
-    ("start", "$.start", "VARCHAR"),
-    ("tool", "$.tool.name", "VARCHAR"),
-    ("tool_version", "$.tool.version", "VARCHAR"),
-    ("host", "$.environment.host", "VARCHAR"),
-    ("kernel", "$.environment.kernel", "VARCHAR"),
-    ("cpu", "$.environment.cpu", "VARCHAR"),
-    ("cpus", "$.environment.cpus", "BIGINT"),
-)
+COLUMNS = [(row["name"], row["path"], row["type"]) for row in read_rows("headrace.bench.store", "columns.csv")]
 
 
 def connect(store: Store, runs: Sequence[RunRecord] | None = None):

@@ -12,11 +12,8 @@ The measured files are read in observe/run_files.
 Nothing is modelled here; docs/reference/run-description.md has every key and rule.
 """
 
-from headrace.calibration.runs.description import FORMAT, VERSION
 from headrace.calibration.runs.load import load_run
 from headrace.calibration.runs.model import SERIES_COLUMNS, BenchmarkLoad, Run
 from headrace.calibration.runs.series import describe
-from headrace.observe.run_storage import Caps
-from headrace.observe.series import RunFinding
 
-__all__ = ["FORMAT", "SERIES_COLUMNS", "VERSION", "BenchmarkLoad", "Caps", "RunFinding", "Run", "describe", "load_run"]
+__all__ = ["SERIES_COLUMNS", "BenchmarkLoad", "Run", "describe", "load_run"]

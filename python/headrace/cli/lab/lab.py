@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.base.options import AsOfText
 from headrace.cli.lab import keys as key_commands
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
-from headrace.cli.lab.events import print_events
 from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
@@ -26,7 +28,7 @@ from headrace.cli.options import (
 from headrace.cli.output import confirm, pairs, print_answer, progress, say, table
 from headrace.errors import InputError
 from headrace.lab.place import API_PORT, METRICS_PORT
-from headrace.report.output import PAGE_FORMATS, check_chart_path
+from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
 
 with lazily():
     from headrace import lab as lab_client
@@ -71,7 +73,7 @@ def events(
     as_json: Annotated[bool, flag("--json", "Events as EventBridge writes them, one a line.")] = False,
 ) -> None:
     """Print changes of state, oldest first; the cursor for the next time goes to stderr."""
-    print_events(place, follow, cursor, as_json)
+    _print_events(place, follow, cursor, as_json)
 
 
 EndpointPort = Annotated[int, option("PORT", "Port of the endpoint, where the lab is not up.", min=1, max=65535)]
@@ -342,3 +344,37 @@ def _remove_user(folder: Path, name: str, yes: bool) -> None:
     keys.remove_user(folder, name)
     startup.wait_for_keys(folder)
     say(f"removed user {name}")
+
+
+# Seconds between two questions for new events.
+LOOK_EVERY_S = 0.5
+
+
+def _print_events(place: LabPlace, follow: bool, cursor: str | None, as_json: bool) -> None:
+    """Prints changes of state, and goes on with `follow`."""
+    with place.open() as lab:
+        while True:
+            answer = lab.events_since(cursor)
+            if answer["lost"]:
+                say(f"note: {answer['lost']} events after the cursor are no longer kept")
+            for event in answer["events"]:
+                print(json.dumps(event) if as_json else plain(_line_of_event(event)), flush=True)
+            cursor = answer["cursor"]
+            if answer["events"]:
+                continue
+            if not follow:
+                break
+            time.sleep(LOOK_EVERY_S)
+    say(f"cursor: {cursor}")
+
+
+def _line_of_event(event: Mapping[str, Any]) -> str:
+    detail = event["detail"]
+    subject = " ".join(resource.rpartition(":")[2] for resource in event["resources"])
+    if "event" in detail:
+        words = f"{detail['event']} {detail['result']} {detail.get('cause') or ''}"
+    elif "previousState" in detail:
+        words = f"{detail['previousState']['value']} -> {detail['state']['value']}: {detail['state']['reason']}"
+    else:
+        words = " ".join(str(detail[name]) for name in ("state", "zone", "operation") if name in detail)
+    return f"{event['time']}  {event['detail-type']}  {subject}  {words}".rstrip()

@@ -17,6 +17,7 @@ from headrace.cli.output import data, say
 from headrace.cli.writing import WRITES_FILE
 
 with lazily():
+    from headrace.lab import exporter
     from headrace.operate.exports import alerts as exports_alerts
     from headrace.operate.exports import grafana as exports_grafana
     from headrace.operate.exports import otlp as exports_otlp
@@ -52,7 +53,7 @@ def prometheus(
     followed = serving.Targets(targets, today.source(place, password))
     followed.start()
     written = serving.Written(lambda: exports_prometheus.exposition(followed.moments()))
-    serving.serve(listener, written.text, lambda url: say(f"metrics: {url}"))
+    exporter.serve(listener, written.text, lambda url: say(f"metrics: {url}"))
 
 
 @app.command()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.cli import INTERRUPTED
 from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
@@ -26,8 +28,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import confirm, pairs, print_answer, print_rows, progress, say, table
-from headrace.cli.servers.confirming import confirm_end, ending
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
     from headrace.servers import Server
@@ -183,8 +184,8 @@ def down(
         server = servers.find(lab, name)
         if channel is not None:
             return _end_channel(server, channel, yes)
-        confirm_end(yes, name, "Shut down", topology_ending.consequences(lab, server))
-        with ending(name), progress("ending") as tick:
+        _confirm_end(yes, name, "Shut down", topology_ending.consequences(lab, server))
+        with _ending(name), progress("ending") as tick:
             ended = servers.stop(server, kill, progress=tick)
         if server.state == "stopped":
             say(f"{name}: is stopped already")
@@ -378,3 +379,22 @@ def _notes(server: Server) -> None:
         say(f"problem: {server.name}: {problem}")
     for note in server.notes:
         say(f"note: {server.name}: {note}")
+
+
+def _confirm_end(yes: bool, name: str, verb: str, reasons: Sequence[str]) -> None:
+    """Asks before a server is ended that others need; says why in any case. `verb`: Shut down,
+    Delete. Nothing where there are no reasons."""
+    for reason in reasons:
+        say(f"{name}: {reason}")
+    if reasons:
+        confirm(yes, f"{verb} {name} all the same?", name, "is needed by others")
+
+
+@contextlib.contextmanager
+def _ending(name: str) -> Iterator[None]:
+    """Says what an interrupt leaves while a server is shut down: it goes on with that by itself."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = f"{name} goes on shutting down. headrace mysql down {name} waits for its end and unmounts its volumes."
+        raise CouldNotRun("", f"Interrupted. {words}", exit_code=INTERRUPTED) from None

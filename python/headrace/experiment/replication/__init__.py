@@ -15,40 +15,22 @@
 """
 
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
-from headrace.experiment.replication.counters import PerTransaction
-from headrace.experiment.replication.dynamics import Course, LiveReplica, course, lag_course, live
+from headrace.experiment.replication.dynamics import Course, course, live
 from headrace.experiment.replication.run import Drained, ReplicationLab, WrittenSource
-from headrace.experiment.replication.score import (
-    ScoredCell,
-    ScoredCourse,
-    calibrated,
-    errors,
-    replica_of,
-    run_of,
-    score,
-    score_course,
-    standard_workload,
-)
+from headrace.experiment.replication.score import calibrated, errors, replica_of, score, score_course
 
 __all__ = [
     "Course",
     "Drained",
-    "LiveReplica",
-    "PerTransaction",
     "ReplicaCell",
     "ReplicaLoad",
     "ReplicationLab",
-    "ScoredCell",
-    "ScoredCourse",
     "WrittenSource",
     "calibrated",
     "course",
     "errors",
-    "lag_course",
     "live",
     "replica_of",
-    "run_of",
     "score",
     "score_course",
-    "standard_workload",
 ]

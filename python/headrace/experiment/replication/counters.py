@@ -7,47 +7,17 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from headrace.base.packaged import read_rows
 from headrace.base.processes import cpu_seconds
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 from headrace.experiment.replication.statements import Statements
 
-# Totals of the lab per volume (`Lab.metrics_text`): the model's requests, as they arrived.
-VOLUME = {
-    "reads": "aws_ebs_csi_read_ops_total",
-    "writes": "aws_ebs_csi_write_ops_total",
-    "read_bytes": "aws_ebs_csi_read_bytes_total",
-    "write_bytes": "aws_ebs_csi_write_bytes_total",
-    "read_s": "aws_ebs_csi_read_seconds_total",
-    "write_s": "aws_ebs_csi_write_seconds_total",
-    "flushes": "headrace_flushes_total",
-    "idle_s": "headrace_idle_seconds_total",
-    "queue_s": "headrace_queue_seconds_total",
-    "capped_s": "aws_ebs_csi_exceeded_iops_seconds_total",
-    "byte_capped_s": "aws_ebs_csi_exceeded_tp_seconds_total",
-}
+# Totals of the lab per volume (`Lab.metrics_text`): the model's requests, as they arrived; and
+# counters of SHOW GLOBAL STATUS.
+_ROWS = read_rows("headrace.experiment.replication", "counters.csv")
+VOLUME, STATUS = ({row["name"]: row["counter"] for row in _ROWS if row["of"] == what} for what in ("volume", "server"))
 LINE = re.compile(r"(?P<name>[a-z_0-9]+)\{(?P<labels>[^}]*)\} (?P<value>[0-9.eE+-]+)")
-STATUS = (
-    "Innodb_data_reads",
-    "Innodb_data_writes",
-    "Innodb_data_fsyncs",
-    "Innodb_os_log_fsyncs",
-    "Innodb_os_log_written",
-    "Innodb_log_writes",
-    "Innodb_buffer_pool_reads",
-    "Innodb_buffer_pool_read_requests",
-    "Innodb_buffer_pool_pages_flushed",
-    "Innodb_buffer_pool_wait_free",
-    "Innodb_pages_written",
-    "Innodb_pages_read",
-    "Innodb_dblwr_pages_written",
-    "Innodb_dblwr_writes",
-    "Binlog_commits",
-    "Binlog_group_commits",
-    "Slave_retried_transactions",
-    "Innodb_buffer_pool_pages_free",
-    "Innodb_buffer_pool_pages_total",
-)
 
 
 @dataclass(frozen=True)

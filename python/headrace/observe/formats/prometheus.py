@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.base.packaged import read_rows
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, FIRST_YEAR, LAST_YEAR, Stamp
 from headrace.observe.formats.devices import (
@@ -37,22 +38,8 @@ NEEDED = ("reads", "writes", "read_bytes", "written_bytes")
 # node_exporter's names (collector diskstats) since 0.16 of 2018 and before, and the factor to the
 # unit here: counts, bytes, seconds.
 DISK = {
-    "node_disk_reads_completed_total": ("reads", 1.0),
-    "node_disk_writes_completed_total": ("writes", 1.0),
-    "node_disk_read_bytes_total": ("read_bytes", 1.0),
-    "node_disk_written_bytes_total": ("written_bytes", 1.0),
-    "node_disk_read_time_seconds_total": ("read_s", 1.0),
-    "node_disk_write_time_seconds_total": ("write_s", 1.0),
-    "node_disk_io_time_seconds_total": ("busy_s", 1.0),
-    "node_disk_io_time_weighted_seconds_total": ("queued_s", 1.0),
-    "node_disk_reads_completed": ("reads", 1.0),
-    "node_disk_writes_completed": ("writes", 1.0),
-    "node_disk_bytes_read": ("read_bytes", 1.0),
-    "node_disk_bytes_written": ("written_bytes", 1.0),
-    "node_disk_read_time_ms": ("read_s", 1e-3),
-    "node_disk_write_time_ms": ("write_s", 1e-3),
-    "node_disk_io_time_ms": ("busy_s", 1e-3),
-    "node_disk_io_time_weighted": ("queued_s", 1e-3),
+    row["metric"]: (row["counter"], float(row["factor"]))
+    for row in read_rows("headrace.observe.formats", "node_exporter.csv")
 }
 CPU = ("node_cpu_seconds_total", "node_cpu")
 INFO = "node_disk_info"

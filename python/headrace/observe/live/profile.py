@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.base.units import GIB, MIB
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.mysql.statements import Row, ask
-from headrace.observe.settings import PAGES_KIB, SETTINGS, check_version
+from headrace.observe.settings import PAGES_KIB, SETTINGS, RunSetting, check_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,27 +31,6 @@ WRITING = re.compile(
 # Errors of the server that mean a privilege is missing: 1142 on a table, 1143 on a column, 1044 on
 # a schema, 1227 of a global one.
 NO_PRIVILEGE = (1142, 1143, 1044, 1227)
-# A setting of RUN.toml: the server's variable, and what makes one of the other.
-VARIABLES = {
-    "io_capacity": ("innodb_io_capacity", int),
-    "io_capacity_max": ("innodb_io_capacity_max", int),
-    "flush_neighbors": ("innodb_flush_neighbors", int),
-    "page_kib": ("innodb_page_size", lambda text: int(text) // 1024),
-    "page_cleaners": ("innodb_page_cleaners", int),
-    "pool_instances": ("innodb_buffer_pool_instances", int),
-    "lru_scan_depth": ("innodb_lru_scan_depth", int),
-    "max_dirty_percent": ("innodb_max_dirty_pages_pct", float),
-    "max_dirty_lwm_percent": ("innodb_max_dirty_pages_pct_lwm", float),
-    "adaptive_flushing_lwm_percent": ("innodb_adaptive_flushing_lwm", float),
-    "old_blocks_percent": ("innodb_old_blocks_pct", int),
-    "purge_threads": ("innodb_purge_threads", int),
-    "doublewrite": ("innodb_doublewrite", lambda text: text.upper() not in ("OFF", "0", "DETECT_ONLY")),
-    "background_jobs": ("rocksdb_max_background_jobs", int),
-    "wal_gib": ("rocksdb_max_total_wal_size", lambda text: int(text) / GIB),
-    "block_kib": ("rocksdb_block_size", lambda text: int(text) / 1024),
-    "sync_binlog": ("sync_binlog", int),
-    "binlog": ("log_bin", lambda text: text.upper() in ("ON", "1")),
-}
 # include/rocksdb/options.h: what a column family has where nothing is said.
 ROCKSDB_DEFAULTS = "write_buffer_size=64m;level0_file_num_compaction_trigger=4"
 # Other accounts' threads are seen with PROCESS; without it these few count as clients.
@@ -101,9 +81,9 @@ class Profile:
     def settings(self, engine: str) -> dict[str, float | int | bool]:
         """Returns the [settings] of RUN.toml as far as the server tells them."""
         table: dict[str, float | int | bool] = {}
-        for name, (variable, make) in VARIABLES.items():
-            if variable in self.variables:
-                _keep_setting(table, engine, name, make, self.variables[variable])
+        for name, row in SETTINGS.items():
+            if row.variable in self.variables:
+                _keep_setting(table, engine, name, partial(_in_unit, row), self.variables[row.variable])
         prefix = "innodb" if engine == "innodb" else "rocksdb"
         _keep_setting(
             table, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
@@ -127,9 +107,16 @@ class Profile:
         return table
 
 
+def _in_unit(row: RunSetting, text: str) -> float:
+    """Returns the value of a variable as a run description has it. Raises ValueError."""
+    if row.kind is bool:
+        return text.upper() not in ("OFF", "0", "DETECT_ONLY")
+    return int(text) // row.unit if row.kind is int else float(text) / row.unit
+
+
 def _keep_setting(settings: dict, engine: str, name: str, make: Callable[[str], float], text: str) -> None:
     """Takes over a setting, if it is one of this engine and within what a description takes."""
-    owner, _, _, low, high = SETTINGS[name]
+    owner, _, _, low, high, *_ = SETTINGS[name]
     try:
         value = make(text)
     except (ValueError, KeyError):

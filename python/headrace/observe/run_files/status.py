@@ -17,6 +17,7 @@ from itertools import pairwise
 import polars as pl
 
 from headrace.base.files import guess
+from headrace.base.packaged import read_rows
 from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso
 from headrace.observe.recording import Recording, clip
@@ -26,47 +27,14 @@ from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_o
 
 # What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status
 # Variables).
-COMMITS = ("com_commit", "com_xa_commit")
-WRITES = (
-    "com_insert",
-    "com_insert_select",
-    "com_update",
-    "com_update_multi",
-    "com_delete",
-    "com_delete_multi",
-    "com_replace",
-    "com_replace_select",
-    "com_load",
+COUNTER_ROWS = read_rows("headrace.observe.run_files", "status.csv")
+COMMITS, WRITES, READS = (
+    tuple(row["counter"] for row in COUNTER_ROWS if row["counts"] == what) for what in ("commit", "write", "read")
 )
-READS = ("com_select",)
-
-# Counters that only grow; a rate is the difference over the time between samples. Bytes where the
-# name says so.
-RATES = (
-    "com_commit",
-    "com_xa_commit",
-    *WRITES,
-    *READS,
-    "questions",
-    "innodb_buffer_pool_reads",
-    "innodb_pages_read",
-    "innodb_pages_written",
-    "innodb_pages_created",
-    "innodb_os_log_written",
-    "innodb_dblwr_writes",
-    "innodb_dblwr_pages_written",
-    "rocksdb_flush_write_bytes",
-    "rocksdb_compact_read_bytes",
-    "rocksdb_compact_write_bytes",
-    "rocksdb_wal_bytes",
-)
+# Rates: counters that only grow, over the time between samples; bytes where the name says so.
 # Levels: pages, bytes of redo since the last checkpoint, and clients with a statement under way.
-LEVELS = (
-    "innodb_buffer_pool_pages_free",
-    "innodb_buffer_pool_pages_dirty",
-    "innodb_buffer_pool_pages_total",
-    "innodb_checkpoint_age",
-    "threads_running",
+RATES, LEVELS = (
+    tuple(row["counter"] for row in COUNTER_ROWS if row["kind"] == counter_kind) for counter_kind in ("rate", "level")
 )
 # Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from
 # 10.5.

@@ -3,10 +3,10 @@ it."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from headrace.base.packaged import read_rows
 
 TABLE = "thresholds.csv"
 
@@ -27,10 +27,9 @@ class ThresholdRow:
 @cache
 def table() -> tuple[ThresholdRow, ...]:
     """Returns all rows, in the order of the file."""
-    text = files("headrace.operate.doctor").joinpath(TABLE).read_text(encoding="utf-8")
     return tuple(
         ThresholdRow(**{**row, "value": float(row["value"])})  # type: ignore[arg-type]
-        for row in csv.DictReader(text.splitlines())
+        for row in read_rows("headrace.operate.doctor", TABLE)
     )
 
 

@@ -7,15 +7,14 @@ table and are not computed.
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 
 import polars as pl
 
+from headrace.base.packaged import read_rows
 from headrace.base.units import DAY_S, MIB
 from headrace.observe.evidence.model import Evidence, VolumeEvidence
 
@@ -57,8 +56,7 @@ class AdvisorRule:
 @cache
 def rules() -> dict[str, AdvisorRule]:
     """Returns all checks by id, in the order of the table."""
-    text = files("headrace.operate.doctor").joinpath(TABLE).read_text(encoding="utf-8")
-    return {row["check_id"]: AdvisorRule(**row) for row in csv.DictReader(text.splitlines())}
+    return {row["check_id"]: AdvisorRule(**row) for row in read_rows("headrace.operate.doctor", TABLE)}
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,19 @@ stand conditions that are no such list: alternatives, and what is inferred from 
 
 from __future__ import annotations
 
-import csv
 import operator
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import cast
 
+from headrace.base.packaged import read_rows
 from headrace.base.units import in_percent, span_in_words
 from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
 from headrace.operate.doctor.thresholds import Thresholds
 
+PACKAGE = "headrace.operate.doctor"
 TABLE, FIGURES, CONDITIONS = "verdicts.csv", "verdict_figures.csv", "verdict_conditions.csv"
 COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le}
 
@@ -125,17 +125,12 @@ def clients_wait(felt: float | None) -> str:
     return "" if felt is None else f"Clients spend {in_percent(felt)} of their time waiting for it."
 
 
-def _read(name: str) -> Iterator[dict[str, str]]:
-    text = files("headrace.operate.doctor").joinpath(name).read_text(encoding="utf-8")
-    yield from csv.DictReader(text.splitlines())
-
-
 @cache
 def table() -> dict[str, VerdictRow]:
     """Returns all verdicts by name, in the order of the file."""
-    figures = [FigureRow(**row) for row in _read(FIGURES)]
-    conditions = [ConditionRow(**row) for row in _read(CONDITIONS)]
-    rows = (VerdictRow(**row) for row in _read(TABLE))  # type: ignore[arg-type]
+    figures = [FigureRow(**row) for row in read_rows(PACKAGE, FIGURES)]
+    conditions = [ConditionRow(**row) for row in read_rows(PACKAGE, CONDITIONS)]
+    rows = (VerdictRow(**row) for row in read_rows(PACKAGE, TABLE))  # type: ignore[arg-type]
     return {
         row.name: replace(
             row,

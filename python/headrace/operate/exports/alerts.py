@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from dataclasses import dataclass
-from importlib.resources import files
 
+from headrace.base.packaged import read_rows
 from headrace.operate.exports.table import metrics
 
 GROUP = "headrace"
@@ -31,8 +30,6 @@ class AlertRule:
 
 def alert_rules() -> list[AlertRule]:
     """Returns the rules with their metrics checked against the table. Raises KeyError."""
-    text = files("headrace.operate.exports").joinpath("alerts.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
     return [
         AlertRule(
             row["name"],
@@ -43,7 +40,7 @@ def alert_rules() -> list[AlertRule]:
             row["summary"],
             row["do"],
         )
-        for row in rows
+        for row in read_rows("headrace.operate.exports", "alerts.csv")
     ]
 
 

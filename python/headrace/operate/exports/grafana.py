@@ -1,12 +1,17 @@
-"""The Grafana dashboard, from the table of metrics: a panel for each name in its column `panel`."""
+"""The Grafana dashboard, from the table of metrics: a panel for each name in its column `panel`.
+
+dashboard.json and panel.json are what all have alike, for Grafana 10 and newer (grafana/kinds,
+dashboard schema; a test reads it with its types).
+"""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+from headrace.base.packaged import read_text
 from headrace.operate.exports.table import ExportedMetric, group_by_panel
 
-# For Grafana 10 and newer (grafana/kinds, dashboard schema; a test reads it with its types).
-SCHEMA_VERSION = 39
-UID, TITLE = "headrace-storage", "Headrace: storage of MySQL"
 # Columns of the grid, and of a panel: two panels in a row.
 GRID, WIDE, HIGH = 24, 12, 8
 UNITS = {"bytes": "binBps", "seconds": "s", "ratio": "percentunit", "": "short"}
@@ -18,65 +23,26 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 def dashboard() -> dict[str, object]:
     """Returns the dashboard as Grafana imports it."""
     panels = [_panel(number, title, metrics) for number, (title, metrics) in enumerate(group_by_panel().items())]
-    return {
-        "uid": UID,
-        "title": TITLE,
-        "description": "Limits, credits and waits. Written by `headrace export template grafana`.",
-        "tags": ["headrace", "mysql", "ebs"],
-        "schemaVersion": SCHEMA_VERSION,
-        "version": 1,
-        "editable": True,
-        "refresh": "15s",
-        "time": {"from": "now-1h", "to": "now"},
-        "timezone": "browser",
-        "templating": {"list": [_datasource(), _variable("volume_id", "aws_ebs_csi_read_ops_total")]},
-        "annotations": {"list": []},
-        "panels": panels,
-    }
+    return {**_read("dashboard.json"), "panels": panels}
 
 
-def _datasource() -> dict[str, object]:
-    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "hide": 0}
-
-
-def _variable(label: str, name: str) -> dict[str, object]:
-    query = f"label_values({name}, {label})"
-    return {
-        "name": label,
-        "label": "Volume",
-        "type": "query",
-        "datasource": DATASOURCE,
-        "query": {"query": query, "refId": "volumes"},
-        "multi": True,
-        "includeAll": True,
-        "allValue": ".*",
-        "current": {"text": "All", "value": "$__all"},
-        "refresh": 2,
-    }
+def _read(name: str) -> dict[str, Any]:
+    return json.loads(read_text("headrace.operate.exports", name))
 
 
 def _panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, object]:
     targets = [target for metric in metrics for target in _targets(metric)]
     for nth, target in enumerate(targets):
         target["refId"] = chr(ord("A") + nth)
-    return {
+    row, column = divmod(number, GRID // WIDE)
+    panel = _read("panel.json")
+    panel["fieldConfig"]["defaults"]["unit"] = _unit(title, metrics[0])
+    return panel | {
         "id": number + 1,
-        "type": "timeseries",
         "title": title,
         "description": " ".join(dict.fromkeys(metric.help for metric in metrics)),
-        "datasource": DATASOURCE,
-        "gridPos": {
-            "h": HIGH,
-            "w": WIDE,
-            "x": WIDE * (number % (GRID // WIDE)),
-            "y": HIGH * (number // (GRID // WIDE)),
-        },
+        "gridPos": {"h": HIGH, "w": WIDE, "x": WIDE * column, "y": HIGH * row},
         "targets": targets,
-        "fieldConfig": {
-            "defaults": {"unit": _unit(title, metrics[0]), "min": 0, "custom": {"lineWidth": 1, "fillOpacity": 5}},
-            "overrides": [],
-        },
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
     }
 
 

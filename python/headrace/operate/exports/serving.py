@@ -10,10 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
-from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.lab.exporter import MetricsServer
+from headrace.errors import HeadraceError, InputError
+from headrace.lab.exporter import open_port
 from headrace.operate.targets import SourceOptions, is_live
 from headrace.operate.watching.moment import Moment
 from headrace.operate.watching.opening import opened
@@ -110,16 +109,4 @@ def listener(listen: str) -> socket.socket:
         raise InputError(f"--listen {listen}", "must be 127.0.0.1:PORT: metrics are told to this machine", DOC, hint)
     if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
         raise InputError(f"--listen {listen}", "a port is 0 to 65,535", "RFC 9293", "0 takes a free one.")
-    try:
-        return socket.create_server(("127.0.0.1", int(port)))
-    except OSError as error:
-        rule = f"cannot be used: {error.strerror}"
-        raise CouldNotRun(f"port {port} of 127.0.0.1", rule, "bind(2)", "Choose another, or 0.") from None
-
-
-def serve(endpoint: socket.socket, text: Callable[[], str], ready: Callable[[str], None]) -> None:
-    """Serves until it is interrupted, with the bounds of the lab's own metrics."""
-    with MetricsServer(endpoint, text) as server:
-        ready(f"http://127.0.0.1:{endpoint.getsockname()[1]}/metrics")
-        with suppress(KeyboardInterrupt):
-            server.serve_forever(poll_interval=0.5)
+    return open_port(int(port))

@@ -4,10 +4,10 @@ dashboard and the alert rules, so that no name stands twice.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from headrace.base.packaged import read_rows
 
 KINDS = ("counter", "gauge", "histogram")
 
@@ -32,9 +32,8 @@ class ExportedMetric:
 @cache
 def metrics() -> dict[str, ExportedMetric]:
     """Returns the table by name, in its order."""
-    text = files("headrace.operate.exports").joinpath("metrics.csv").read_text(encoding="utf-8")
     table = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_rows("headrace.operate.exports", "metrics.csv"):
         labels = tuple(row.pop("labels").split(",")) if row["labels"] else ()
         row.pop("labels", None)
         table[row["name"]] = ExportedMetric(labels=labels, **row)

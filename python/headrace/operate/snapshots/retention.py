@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from headrace.base.packaged import read_text
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots.services import VolumeService, delete_all
 from headrace.operate.snapshots.sets import DOC, SnapshotSet, moment
@@ -121,38 +122,16 @@ def units(
         raise InputError(name[:60], "a schedule's name has 1 to 61 of letters, digits, _, . and -", DOC)
     if every_s < LEAST_EVERY_S:
         raise InputError(f"{every_s} s", f"a schedule runs every {LEAST_EVERY_S} s at most", DOC)
-    lines = [f"ExecStart={_words([*program, *take])}"]
-    if prune_words is not None:
-        lines.append(f"ExecStart={_words([*program, *prune_words])}")
-    service = "\n".join(
-        [
-            "[Unit]",
-            f"Description=Consistent snapshot {name} (headrace)",
-            "",
-            "[Service]",
-            "Type=oneshot",
-            *lines,
-            "# The watchdog thaws when its parent ends: systemd must not end it first.",
-            "KillMode=process",
-            "",
-        ]
-    )
-    timer = "\n".join(
-        [
-            "[Unit]",
-            f"Description=Every {every_s} s: consistent snapshot {name} (headrace)",
-            "",
-            "[Timer]",
-            f"OnActiveSec={every_s}",
-            f"OnUnitActiveSec={every_s}",
-            "AccuracySec=1",
-            "",
-            "[Install]",
-            "WantedBy=timers.target",
-            "",
-        ]
-    )
-    return {f"headrace-snapshot-{name}.service": service, f"headrace-snapshot-{name}.timer": timer}
+    commands = [take] if prune_words is None else [take, prune_words]
+    values = {
+        "name": name,
+        "every_s": every_s,
+        "commands": "\n".join(f"ExecStart={_words([*program, *words])}" for words in commands),
+    }
+    return {
+        f"headrace-snapshot-{name}.{kind}": read_text("headrace.operate.snapshots", f"schedule.{kind}").format(**values)
+        for kind in ("service", "timer")
+    }
 
 
 # Nothing in it means anything to systemd.

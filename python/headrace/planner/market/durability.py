@@ -3,14 +3,13 @@ copies that a service keeps (copies.csv)."""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from headrace.base import core
+from headrace.base.packaged import read_rows
 from headrace.planner.candidates import Candidate, Directory, Family
 
 # Percent; below it nothing but independent failures is reckoned with, so that more digits would
@@ -56,7 +55,7 @@ class Copies:
 @cache
 def copies_of(service: str) -> Copies | None:
     """Returns the copies that a deployment keeps; None: a single one."""
-    rows = csv.DictReader((files("headrace.planner.market") / "copies.csv").read_text(encoding="utf-8").splitlines())
+    rows = read_rows("headrace.planner.market", "copies.csv")
     name, _, option = service.partition(":")
     own = {row["key"]: row for row in rows if row["service"] == name and row["option"] in (option, "any")}
     if not own:

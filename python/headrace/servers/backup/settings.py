@@ -12,90 +12,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.base.packaged import read_rows
 from headrace.servers.copies.source import rows
 from headrace.servers.flavors import ServerProgram, dashed
 
 if TYPE_CHECKING:
     import pymysql
 
-# Names of variables; where one server has no such variable, it is left out. MySQL 9.7 and MariaDB
-# 10.11 manuals, "Server System Variables", "Binary Logging Options", "InnoDB Startup Options".
-DURABLE = (
-    "sync_binlog",
-    "innodb_flush_log_at_trx_commit",
-    "innodb_flush_log_at_timeout",
-    "innodb_doublewrite",
-    "innodb_flush_method",
-    "rocksdb_flush_log_at_trx_commit",
-    "sync_relay_log",
-    "sync_relay_log_info",
-    "sync_master_info",
-    "sync_source_info",
-)
-LOGGED = (
-    "binlog_format",
-    "binlog_row_image",
-    "binlog_row_metadata",
-    "binlog_row_value_options",
-    "binlog_checksum",
-    "binlog_transaction_compression",
-    "log_bin_compress",
-    "log_bin_trust_function_creators",
-    "log_slave_updates",
-    "log_replica_updates",
-    "binlog_expire_logs_seconds",
-    "expire_logs_days",
-    "max_binlog_size",
-    "gtid_strict_mode",
-    "gtid_domain_id",
-)
-FORMATS = (
-    "character_set_server",
-    "collation_server",
-    "sql_mode",
-    "old_mode",
-    "lower_case_table_names",
-    "innodb_page_size",
-    "innodb_data_file_path",
-    "innodb_default_row_format",
-    "innodb_checksum_algorithm",
-    "innodb_file_per_table",
-    "innodb_strict_mode",
-    "innodb_autoinc_lock_mode",
-    "auto_increment_increment",
-    "auto_increment_offset",
-    "explicit_defaults_for_timestamp",
-    "max_allowed_packet",
-    "transaction_isolation",
-    "tx_isolation",
-    "time_zone",
-)
-TAKEN = (*DURABLE, *LOGGED, *FORMATS)
-# Recorded and only named where they differ: they need keys or replicas that a new server has not,
-# start what a copy must not run by itself, or are Headrace's own to set.
-NAMED = (
-    "event_scheduler",
-    "rpl_semi_sync_master_enabled",
-    "rpl_semi_sync_source_enabled",
-    "default_storage_engine",
-    "innodb_encrypt_tables",
-    "innodb_encrypt_log",
-    "encrypt_binlog",
-    "binlog_encryption",
-    "innodb_redo_log_encrypt",
-    "innodb_undo_log_encrypt",
-    "default_table_encryption",
-    "innodb_compression_algorithm",
-)
-# The option of a variable, where it has another name.
-OPTIONS = {"time_zone": "default_time_zone", "tx_isolation": "transaction_isolation"}
-# The older name of a variable, where a server has both.
-OLDER = {
-    "log_replica_updates": "log_slave_updates",
-    "sync_source_info": "sync_master_info",
-    "transaction_isolation": "tx_isolation",
-    "binlog_expire_logs_seconds": "expire_logs_days",
-}
+# Variables by what they are about; where one server has no such variable, it is left out. `option`:
+# of the variable, where it has another name; `newer`: the name that counts where a server has both.
+# Those "named alone" are recorded and only named where they differ: they need keys or replicas that
+# a new server has not, start what a copy must not run by itself, or are Headrace's own to set.
+# MySQL 9.7 and MariaDB 10.11 manuals, "Server System Variables", "Binary Logging Options", "InnoDB
+# Startup Options".
+_ROWS = read_rows("headrace.servers.backup", "settings.csv")
+RECORDED = tuple(row["name"] for row in _ROWS)
+TAKEN = {row["name"] for row in _ROWS if row["part"] != "named alone"}
+OPTIONS = {row["name"]: row["option"] for row in _ROWS if row["option"]}
+OLDER = {row["newer"]: row["name"] for row in _ROWS if row["newer"]}
 # Zones that need no tables of zones, which a new server has not loaded.
 PLAIN_ZONE = re.compile(r"SYSTEM|[+-]\d\d?:\d\d", re.ASCII)
 
@@ -117,7 +51,7 @@ class OtherSetting:
 
 def read_settings(connection: pymysql.Connection) -> dict[str, str]:
     """Reads the settings that a backup records, by variable. Raises CouldNotRun."""
-    names = ", ".join(f"'{name}'" for name in (*TAKEN, *NAMED))
+    names = ", ".join(f"'{name}'" for name in RECORDED)
     shown = rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     values = {str(name): str(value) for name, value in shown}
     doubled = {OLDER[name] for name in values.keys() & OLDER.keys()}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from headrace.base.packaged import read_rows
 from headrace.errors import InputError
 from headrace.mysql.dialect import GUIDE
 from headrace.mysql.gtid import GtidSet
@@ -132,37 +133,18 @@ def _of_channel(channel: Channel) -> Iterator[str]:
 # is the error's), and advice. Numbers and texts: MySQL Error Message Reference and MariaDB Error
 # Codes, read 2026-11-23. The first that stands in the text counts.
 KNOWN_ERRORS = (
-    (
-        ("secure connection", "2061:"),
-        "its account uses caching_sha2_password, which needs TLS or the source's public key: stop it, and CHANGE REPLICATION SOURCE TO SOURCE_SSL = 1 (or GET_SOURCE_PUBLIC_KEY = 1)",
+    *(
+        (row["signs"].lower().split("|"), row["advice"])
+        for row in read_rows("headrace.servers.topology", "known_errors.csv")
     ),
-    (
-        ("UUID", "13117:"),
-        "one of the two is a copy of the other with its auto.cnf: remove auto.cnf from the replica's data directory and start it again",
-    ),
-    (("server ids",), "give each server its own: SET GLOBAL server_id = N, and in its option file"),
-    (
-        ("max_allowed_packet",),
-        "an event is larger than it takes: SET GLOBAL replica_max_allowed_packet (MariaDB: slave_max_allowed_packet) = 1073741824 on the replica, max_allowed_packet on both, and start it again",
-    ),
-    (
-        ("binlog_cache_size", "1197:"),
-        "the transaction does not fit into its binary log's cache: SET GLOBAL max_binlog_cache_size to the largest value on the replica too, and start it again; write less in one transaction",
-    ),
-    (
-        ("pending_jobs_size_max", "1864:"),
-        "an event is larger than what its workers may hold: SET GLOBAL replica_pending_jobs_size_max = 1073741824, and start it again",
-    ),
-    (("purged",), "seed it anew: headrace mysql destroy, headrace replica up"),
-    (("Access denied",), "its account or password is wrong on the source: headrace replica up makes it anew"),
 )
 
 
 def with_advice(error: str) -> str:
     """Returns an error of a replica's thread, with advice if there is any."""
-    for texts, what in KNOWN_ERRORS:
-        if any(text.lower() in error.lower() for text in texts):
-            return f"{error} (what to do: {what})"
+    for signs, advice in KNOWN_ERRORS:
+        if any(sign in error.lower() for sign in signs):
+            return f"{error} (what to do: {advice})"
     return error
 
 

@@ -15,17 +15,6 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import gp2_burst as model
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    compare,
-    judge,
-)
 from headrace.studies.measured import tables
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -150,7 +139,9 @@ def _iops(part: pl.DataFrame) -> pl.Series:
     return part["iops"] if "iops" in part.columns else part["read_iops"] + part["write_iops"]
 
 
-def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+def result(
+    session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]
+) -> base.StudyResult:
     """Judges when the volume ran dry and what remained of throughput, latency and IOPS, and draws
     the four curves."""
     measurement, ours = measured["dry",], simulated["dry",]
@@ -190,15 +181,15 @@ def _formula(measurement: MeasuredCell) -> float:
     return _credits(measurement) / (model.bucket(GIB_OF_VOLUME)["iops"] - model.limits(GIB_OF_VOLUME)["iops"])
 
 
-def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
+def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> base.Verdict:
     answer = "no row without credits"
     if dry is not None:
         answer = f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
     note = "the load took too few I/Os, or too many: give it other --minutes"
-    return agree("the volume runs dry in the run", "it does", answer, SOURCE, False, note)
+    return base.agree("the volume runs dry in the run", "it does", answer, SOURCE, False, note)
 
 
-def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> Verdict:
+def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> base.Verdict:
     """Judges the moment at which the balance is empty. A load that takes less than 3,000 IOPS lasts
     longer; only the saved second makes it shorter."""
     spent = statistics.fmean(_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
@@ -206,10 +197,12 @@ def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float,
     latest = _credits(measurement) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
     low, high = formula - SAVED_S - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
     note = f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS measured until then take"
-    return judge("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, simulated=theirs)
+    return base.judge(
+        "the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, simulated=theirs
+    )
 
 
-def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[Verdict]:
+def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[base.Verdict]:
     """Judges what remains of throughput, IOPS and latency without credits."""
     of = model.limits(GIB_OF_VOLUME)
     caps = model.bucket(GIB_OF_VOLUME)["iops"] / of["iops"]
@@ -222,10 +215,12 @@ def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after:
     deepest = SCATTER * max(caps, sim_fall or 0.0)
     why = f"the ratio of the caps or what is simulated, and 15 % for the seconds' scatter at {after.tps:.0f} tps"
     merging = "the lab holds its cap to 0.5 %; requests that merge on the way count once there and more often here"
-    baseline = compare("IOPS without credits", Figure(float(of["iops"]), "IOPS", SOURCE), after.iops, 10.0, merging)
+    baseline = base.compare(
+        "IOPS without credits", base.Figure(float(of["iops"]), "IOPS", SOURCE), after.iops, 10.0, merging
+    )
     slower = after.p95_ms / burst.p95_ms
     return [
-        judge(
+        base.judge(
             "throughput in the burst over that without credits",
             caps,
             fall,
@@ -236,7 +231,7 @@ def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after:
             simulated=sim_fall,
         ),
         replace(baseline, simulated=sim_baseline),
-        judge(
+        base.judge(
             "p95 of a transaction without credits over that in the burst",
             "higher",
             slower,
@@ -246,7 +241,7 @@ def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after:
             "median over seconds",
             simulated=sim_slower,
         ),
-        agree(
+        base.agree(
             "the queue of the volume grows",
             "requests wait",
             f"{burst.queue or 0.0:.1f} in the burst, {after.queue or 0.0:.1f} after",
@@ -257,7 +252,7 @@ def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after:
     ]
 
 
-def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
+def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> base.StudyTable:
     rows = [
         (
             name,
@@ -273,28 +268,28 @@ def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
         if part is not None
     ]
     columns = ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue")
-    return StudyTable("Before and after", columns, tuple(rows))
+    return base.StudyTable("Before and after", columns, tuple(rows))
 
 
-def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
+def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> base.ChartData:
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = measurement.cell.place.balance_percent or 0.0, _formula(measurement)
 
     def panel(
-        title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()
-    ) -> ChartData:
+        title: str, unit: str, measured: str, simulated: str | None, more: tuple[base.ChartSeries, ...] = ()
+    ) -> base.ChartData:
         lines = [*more]
         if simulated is not None:
-            lines.append(ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))
+            lines.append(base.ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))
         if measured in series.columns:
-            lines.append(ChartSeries("measured", "measured", x, tuple(series[measured])))
-        return ChartData(title, "line", "", unit, tuple(lines))
+            lines.append(base.ChartSeries("measured", "measured", x, tuple(series[measured])))
+        return base.ChartData(title, "line", "", unit, tuple(lines))
 
-    expected = ChartSeries("published", "published", (0.0, formula, max(x)), (start, 0.0, 0.0))
+    expected = base.ChartSeries("published", "published", (0.0, formula, max(x)), (start, 0.0, 0.0))
     panels = (
         panel("Throughput", "tps", "tps", "tps"),
         panel("Latency: 95 % of transactions", "ms", "p95_ms", "p95_ms"),
         panel("Queue of the volume", "requests", "queue", None),
         panel("Burst balance", f"% of {CREDITS / 1e6:g} million", "balance_percent", "balance_percent", (expected,)),
     )
-    return ChartData(f"{STORAGE} runs dry under OLTP", "panels", "time since the start (s)", "", (), panels)
+    return base.ChartData(f"{STORAGE} runs dry under OLTP", "panels", "time since the start (s)", "", (), panels)

@@ -9,22 +9,11 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    StudyResult,
-    StudyTable,
-    agree,
-    by_role,
-    columns,
-    figures,
-    study,
-)
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
 # Encryption of a volume costs the model nothing, so this one runs on the lab alone.
-STUDY = study("encryption")
+STUDY = base.study("encryption")
 DAY = model.DAY
 ENGINES = ("innodb",)
 FILES_ONLY = False
@@ -80,7 +69,9 @@ def cells(options: LabOptions) -> list[Cell]:
     return all_cells
 
 
-def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+def result(
+    session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]
+) -> base.StudyResult:
     """Compares the means of the turns."""
     plain, hidden = ([measurement for key, measurement in measured.items() if key[0] == kind] for kind in KINDS)
     means = {
@@ -91,7 +82,7 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     doubt = verdicts.doubt(*measured.values()) / len(plain) ** 0.5
     apart = f"{in_percent(ratio - 1.0, 1, sign='+')} (doubt {in_percent(doubt, 1)})"
     all_verdicts = [
-        agree(
+        base.agree(
             "an encrypted io1 volume against a plain one",
             "no discernable difference",
             apart,
@@ -106,8 +97,8 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     for measurement in measured.values():
         idle = (measurement.record.summary.get(name) for name in ("p95_ms", "idle_cpus"))
         rows.append((measurement.cell.words, round(measurement.tps, 1), round(100 * measurement.relative, 1), *idle))
-    names = columns("turn | tps | ± % (1 s.e.) | p95 ms | idle processors")
-    repeats = StudyTable("Turn and turn about", names, tuple(rows))
+    names = base.columns("turn | tps | ± % (1 s.e.) | p95 ms | idle processors")
+    repeats = base.StudyTable("Turn and turn about", names, tuple(rows))
     scale = tables.scale(
         "encryption",
         published_rows=PUBLISHED_ROWS,
@@ -131,20 +122,20 @@ def _spread(runs: list[MeasuredCell]) -> float:
     return max(run.tps for run in runs) / min(run.tps for run in runs) - 1.0
 
 
-def _draw_charts(measured: dict, simulated: dict) -> list[ChartData]:
-    about = figures("whitepaper_2017")["alike_tps"].value
+def _draw_charts(measured: dict, simulated: dict) -> list[base.ChartData]:
+    about = base.figures("whitepaper_2017")["alike_tps"].value
     names = ("io1, plain", "io1, encrypted")
-    published = by_role(names, published=(about, about))
+    published = base.by_role(names, published=(about, about))
     turns = tuple(measurement.cell.words for measurement in measured.values())
     series = tables.series(turns, measured, measured, simulated)
     seconds = [
-        ChartSeries(kind, "measured", tuple(part["t_s"] - part["t_s"][0]), tuple(part["tps"]))
+        base.ChartSeries(kind, "measured", tuple(part["t_s"] - part["t_s"][0]), tuple(part["tps"]))
         for kind in KINDS
         if (kind, 1) in measured
         for part in (measured[kind, 1].measured(),)
     ]
     return [
-        ChartData("The paper's volumes: about the same", "bar", "", "tps", published),
-        ChartData(f"{STORAGE}, encrypted and not, turn and turn about", "bar", "", "tps", series),
-        ChartData("Second by second, first turns", "curves", "time (s)", "tps", tuple(seconds)),
+        base.ChartData("The paper's volumes: about the same", "bar", "", "tps", published),
+        base.ChartData(f"{STORAGE}, encrypted and not, turn and turn about", "bar", "", "tps", series),
+        base.ChartData("Second by second, first turns", "curves", "time (s)", "tps", tuple(seconds)),
     ]

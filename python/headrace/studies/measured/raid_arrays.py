@@ -177,7 +177,7 @@ def _judge_direction(
             (excused if c.tps / d.tps < least else failing).append(mode)
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     if excused:
-        note += f"; does not come out for {', '.join(excused)}, on the model neither: {model.WHY_NOT.get(row['claim'], 'not explained')}"
+        note += f"; does not come out for {', '.join(excused)}, on the model neither: {base.reason('raid_2009', row['claim']) or 'not explained'}"
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])

@@ -15,25 +15,9 @@ from headrace.base.units import GIB
 from headrace.calibration.from_runs import sysbench_oltp, sysbench_tpcc
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    ChartSeries,
-    Figure,
-    Progress,
-    Source,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    columns,
-    compare,
-    judge,
-    study,
-)
 from headrace.workload.transactions import TransactionWorkload
 
-STUDY = study("replication_2016")
+STUDY = base.study("replication_2016")
 ARTICLE, PAPER, PERCONA = STUDY.sources
 
 # The article: RDS MySQL 5.7.10 on db.r3.4xlarge, 2 TB of 20,000 provisioned IOPS; sysbench 0.5,
@@ -153,11 +137,11 @@ def replica(of: Source2016, workers: int) -> ReplicaPrediction:
     )
 
 
-def _published(row: core.PublishedRun, of: Source) -> Figure:
-    return Figure(row["value"], row["unit"], of)
+def _published(row: core.PublishedRun, of: base.Source) -> base.Figure:
+    return base.Figure(row["value"], row["unit"], of)
 
 
-def _judge_mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+def _judge_mysql(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base.StudyTable], list[base.ChartData]]:
     """Judges the article's three statements about MySQL."""
     sources = {threads: source(threads) for threads in THREADS}
     steps.step()
@@ -173,9 +157,11 @@ def _judge_mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], 
     busy = rows_of("replication-2016", "rds", "cpu_percent")[0]
     answer = ", ".join(f"{ends[threads]:,.0f} s at {threads:,}" for threads in THREADS)
     verdicts = [
-        agree("one thread falls behind all the time", "lag grows throughout", f"after 30 min {answer}", ARTICLE, grows),
-        judge("lag with 4 workers, 1,024 clients", "under 10 s", four, "s", four <= BOUNDED_S, ARTICLE, IDLE),
-        agree(
+        base.agree(
+            "one thread falls behind all the time", "lag grows throughout", f"after 30 min {answer}", ARTICLE, grows
+        ),
+        base.judge("lag with 4 workers, 1,024 clients", "under 10 s", four, "s", four <= BOUNDED_S, ARTICLE, IDLE),
+        base.agree(
             "1,024 clients lag more than 2,048",
             "more",
             "more" if ends[1_024] > ends[2_048] else "less",
@@ -194,10 +180,10 @@ def _judge_mysql(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], 
                 (threads, workers or 1, *figures, round(run.summary["lag_at_load_end_s"], 1), run.summary["binding"])
             )
     title = "MySQL 5.7: source, applier, and lag after 30 minutes (simulated)"
-    names = columns(
+    names = base.columns(
         "clients | threads that apply | source tps, no contention | source tps | applier tps | lag s | applier held back by"
     )
-    return verdicts, [StudyTable(title, names, tuple(rows))], [_draw_lag(single, many)]
+    return verdicts, [base.StudyTable(title, names, tuple(rows))], [_draw_lag(single, many)]
 
 
 def _grows(run: ReplicaPrediction) -> bool:
@@ -205,25 +191,25 @@ def _grows(run: ReplicaPrediction) -> bool:
     return all(later >= earlier for earlier, later in zip(lag, lag[1:], strict=False)) and lag[-1] > 2 * lag[0]
 
 
-def _draw_lag(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPrediction]) -> ChartData:
+def _draw_lag(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPrediction]) -> base.ChartData:
     named = [(f"one thread, {threads:,} clients", run) for threads, run in single.items()]
     named.append((f"4 workers, {BUSIEST:,} clients", many[4]))
     series = []
     for name, run in named:
         rows = run.rows.gather_every(30)
-        series.append(ChartSeries(name, "simulated", tuple(t / 60 for t in rows["t_s"]), tuple(rows["lag_s"])))
-    return ChartData("Lag of a MySQL 5.7 replica", "curves", "minutes of load", "lag (s)", tuple(series))
+        series.append(base.ChartSeries(name, "simulated", tuple(t / 60 for t in rows["t_s"]), tuple(rows["lag_s"])))
+    return base.ChartData("Lag of a MySQL 5.7 replica", "curves", "minutes of load", "lag (s)", tuple(series))
 
 
-def _judge_size(what: str, figure: Figure, ours: float) -> Verdict:
+def _judge_size(what: str, figure: base.Figure, ours: float) -> base.Verdict:
     """Judges a figure that nothing was fitted to: it holds within a factor of two."""
     within = 1 / SIZE <= ours / figure.value <= SIZE
-    return judge(
+    return base.judge(
         what, figure.value, ours, figure.unit, within, figure.source, "within a factor of 2: nothing was fitted"
     )
 
 
-def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base.StudyTable], list[base.ChartData]]:
     """Judges the article's Aurora, and table 4."""
     shop = workload(BUSIEST)
     last = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
@@ -232,7 +218,7 @@ def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable],
     most, busy = (rows_of("replication-2016", "aurora", metric)[0] for metric in ("lag_ms", "cpu_percent"))
     highest = reader["highest_ms"] or math.inf
     verdicts = [
-        judge(
+        base.judge(
             "Aurora's lag, 1,024 clients",
             "never past 35 ms",
             highest,
@@ -252,7 +238,7 @@ def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable],
         fitted = rate in LAG_FITTED
         what = f"Aurora's lag at {rate:,} writes/s"
         note = "fitted" if fitted else "not fitted"
-        verdicts.append(compare(what, _published(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
+        verdicts.append(base.compare(what, _published(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
         rates.append(rate)
         theirs.append(row["value"])
         ours.append(mine)
@@ -264,8 +250,8 @@ def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable],
         ("I/Os of a transaction, six copies counted", table1["ios_per_transaction"]["value"], "fitted (batches)"),
         ("writes of 4 KiB billed for it", None, round(per_tx, 2)),
     )
-    made_tables = [StudyTable("Aurora's log writes, table 1", columns("what | published | ours"), rows)]
-    chart = ChartData(
+    made_tables = [base.StudyTable("Aurora's log writes, table 1", base.columns("what | published | ours"), rows)]
+    chart = base.ChartData(
         "Lag of an Aurora reader",
         "line",
         "writes a second",
@@ -289,9 +275,9 @@ def tpcc(warehouses: int) -> dict:
     return database | {"clients": {**database["clients"], "base_ms": base_ms}}
 
 
-def _judge_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
+def _judge_2020(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base.StudyTable], list[base.ChartData]]:
     """Judges sysbench-tpcc on Aurora: one layout was fitted, the other was not."""
-    verdicts: list[Verdict] = []
+    verdicts: list[base.Verdict] = []
     rows, charts, errors = [], [], {}
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
     for family, warehouses in LAYOUTS.items():
@@ -315,24 +301,26 @@ def _judge_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], l
         x, theirs, ours = zip(*pairs, strict=True)
         title = f"Aurora, sysbench-tpcc, {family.removeprefix('tpcc-')} warehouses, {'fitted' if family == FITTED else 'not fitted'}"
         charts.append(
-            ChartData(
+            base.ChartData(
                 title, "line", "clients", "transactions a second", base.by_role(x, published=theirs, simulated=ours)
             )
         )
     what = "median error of Aurora's tps, 5 tables (not fitted)"
     note = f"n = 3; fitted, 10 tables, n = 9: {errors[FITTED]:.0f} %"
     verdicts.append(
-        judge(what, f"at most {AIM_PERCENT:g} %", errors[HELD_OUT], "%", errors[HELD_OUT] <= AIM_PERCENT, PERCONA, note)
+        base.judge(
+            what, f"at most {AIM_PERCENT:g} %", errors[HELD_OUT], "%", errors[HELD_OUT] <= AIM_PERCENT, PERCONA, note
+        )
     )
-    names = columns("layout | clients | published tps | ours | error | limited by")
-    return verdicts, [StudyTable("Aurora, sysbench-tpcc on db.r5.xlarge (2020)", names, tuple(rows))], charts
+    names = base.columns("layout | clients | published tps | ours | error | limited by")
+    return verdicts, [base.StudyTable("Aurora, sysbench-tpcc on db.r5.xlarge (2020)", names, tuple(rows))], charts
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Runs all of it in some seconds."""
     began = time.monotonic()
-    steps = StepProgress(STEPS, progress)
+    steps = base.StepProgress(STEPS, progress)
     parts = [_judge_mysql(steps), _judge_aurora(steps), _judge_2020(steps)]
     verdicts, tables, charts = (tuple(item for part in parts for item in part[index]) for index in range(3))
     notes = base.texts("replication_2016", exponent=fall_exponent())
-    return StudyResult(STUDY, verdicts, tables, charts, notes, time.monotonic() - began)  # pyright: ignore[reportArgumentType]
+    return base.StudyResult(STUDY, verdicts, tables, charts, notes, time.monotonic() - began)  # pyright: ignore[reportArgumentType]

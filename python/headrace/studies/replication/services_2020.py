@@ -6,19 +6,6 @@ import time
 
 from headrace.base import core
 from headrace.studies import base
-from headrace.studies.base import (
-    ChartData,
-    Figure,
-    Progress,
-    StepProgress,
-    StudyResult,
-    StudyTable,
-    Verdict,
-    agree,
-    columns,
-    compare,
-    study,
-)
 from headrace.studies.replication.replication_2016 import (
     AIM_PERCENT,
     HELD_OUT,
@@ -31,7 +18,7 @@ from headrace.studies.replication.replication_2016 import (
     tpcc,
 )
 
-STUDY = study("services_2020")
+STUDY = base.study("services_2020")
 (PERCONA,) = STUDY.sources
 WAREHOUSES = 500  # 5 tables of 100, as published
 DEPLOYMENTS = {"aurora": "aurora:standard", "rds": "rds:single-az"}
@@ -50,13 +37,13 @@ def _published(service: str, metric: str) -> dict[int, core.PublishedRun]:
     return {clients: row for row in rows if (clients := row["clients"]) is not None}
 
 
-def run(progress: Progress | None = None) -> StudyResult:
+def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Runs all of it in some seconds."""
     began = time.monotonic()
-    steps, database = StepProgress(STEPS, progress), tpcc(WAREHOUSES)
-    verdicts: list[Verdict] = []
+    steps, database = base.StepProgress(STEPS, progress), tpcc(WAREHOUSES)
+    verdicts: list[base.Verdict] = []
     rows: list[tuple] = []
-    charts: list[ChartData] = []
+    charts: list[base.ChartData] = []
     tps_by_service: dict[str, dict[int, tuple[float, float]]] = {}
     for service, deployment in DEPLOYMENTS.items():
         tps, p95 = _published(service, "tps"), _published(service, "p95_ms")
@@ -66,9 +53,9 @@ def run(progress: Progress | None = None) -> StudyResult:
             pairs[clients] = (row["value"], simulated["tps"])
             fitted = service == "rds" and clients == 1
             note = "fitted" if fitted else f"limited by {simulated['cap']}"
-            figure = Figure(row["value"], row["unit"], PERCONA)
+            figure = base.Figure(row["value"], row["unit"], PERCONA)
             what = f"{deployment}, {clients} client{'s' if clients > 1 else ''}"
-            verdicts.append(compare(what, figure, simulated["tps"], None if fitted else AIM_PERCENT, note))
+            verdicts.append(base.compare(what, figure, simulated["tps"], None if fitted else AIM_PERCENT, note))
             error = f"{base.error_percent(simulated['tps'], row['value']):+.0f} %"
             theirs = p95[clients]["value"]
             cells = (
@@ -84,22 +71,22 @@ def run(progress: Progress | None = None) -> StudyResult:
             steps.step()
         x, theirs, ours = zip(*((clients, *pair) for clients, pair in pairs.items()), strict=True)
         drawn = base.by_role(x, published=theirs, simulated=ours)
-        charts.append(ChartData(f"{deployment}, sysbench-tpcc", "line", "clients", "transactions a second", drawn))
+        charts.append(base.ChartData(f"{deployment}, sysbench-tpcc", "line", "clients", "transactions a second", drawn))
     verdicts += [_judge_order(tps_by_service, clients) for clients in tps_by_service["rds"]]
-    names = columns("service | clients | published tps | ours | error | published p95 ms | ours, ms | limited by")
-    tables = (StudyTable("sysbench-tpcc on db.r5.xlarge", names, tuple(rows)), _tabulate_storages(database, steps))
+    names = base.columns("service | clients | published tps | ours | error | published p95 ms | ours, ms | limited by")
+    tables = (base.StudyTable("sysbench-tpcc on db.r5.xlarge", names, tuple(rows)), _tabulate_storages(database, steps))
     notes = base.texts("services_2020", storage=RDS_2020)
-    return StudyResult(STUDY, tuple(verdicts), tables, tuple(charts), notes, time.monotonic() - began)
+    return base.StudyResult(STUDY, tuple(verdicts), tables, tuple(charts), notes, time.monotonic() - began)
 
 
-def _judge_order(tps: dict[str, dict[int, tuple[float, float]]], clients: int) -> Verdict:
+def _judge_order(tps: dict[str, dict[int, tuple[float, float]]], clients: int) -> base.Verdict:
     """Judges which of the two does more."""
     words = ["Aurora" if tps["aurora"][clients][which] > tps["rds"][clients][which] else "RDS" for which in (0, 1)]
     what = f"does more with {clients} client{'s' if clients > 1 else ''}"
-    return agree(what, words[0], words[1], PERCONA, words[0] == words[1])
+    return base.agree(what, words[0], words[1], PERCONA, words[0] == words[1])
 
 
-def _tabulate_storages(database: dict, steps: StepProgress) -> StudyTable:
+def _tabulate_storages(database: dict, steps: base.StepProgress) -> base.StudyTable:
     """Returns the table of RDS on other storage: none is stated."""
     rows = []
     for storage in STORAGES:
@@ -108,5 +95,5 @@ def _tabulate_storages(database: dict, steps: StepProgress) -> StudyTable:
         steps.step()
     published = [_published("rds", "tps")[clients]["value"] for clients in (1, 16, 128)]
     rows.append(("published, not stated", *published, ""))
-    names = columns("storage of RDS | 1 client | 16 clients | 128 clients | limited by, 128 clients")
-    return StudyTable("RDS on other storage (simulated)", names, tuple(rows))
+    names = base.columns("storage of RDS | 1 client | 16 clients | 128 clients | limited by, 128 clients")
+    return base.StudyTable("RDS on other storage (simulated)", names, tuple(rows))

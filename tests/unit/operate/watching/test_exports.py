@@ -22,6 +22,7 @@ from places import ROOT
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft
 from headrace.errors import InputError
+from headrace.lab import exporter
 from headrace.observe.live.nvme import COUNTERS, HISTOGRAMS, NvmePage
 from headrace.operate.exports import alerts, grafana, serving
 from headrace.operate.exports.otlp import OtlpCollector, metrics_data
@@ -286,7 +287,7 @@ def test_fifty_volumes_are_scraped_at_once(record_property):
     written = serving.Written(lambda: exposition([everything(50)]))
     made = serving.listener("127.0.0.1:0")
     urls: list[str] = []
-    threading.Thread(target=serving.serve, args=(made, written.text, urls.append), daemon=True).start()
+    threading.Thread(target=exporter.serve, args=(made, written.text, urls.append), daemon=True).start()
     took = []
     while not urls:
         time.sleep(0.01)

@@ -9,7 +9,7 @@ from functools import partial
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import present, resource_tags, truth
-from headrace.api.ec2.shown import moment, shown_once, tag_list
+from headrace.api.ec2.shown import NO_VOLUME, moment, shown_once, tag_list
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
@@ -23,8 +23,6 @@ BATCH = 1000
 OWNERS = ("self", "amazon", "aws-marketplace", "aws-backup-vault")
 USERS = ("self", "all")
 ACCOUNT = re.compile(r"\d{12}", re.ASCII)
-# EC2's id for the volume of a copy, and of a snapshot that was put block by block.
-NO_VOLUME = "vol-ffffffff"
 
 _FILTERS = {
     "description": lambda snapshot: snapshot["description"],

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC
 
 from headrace.api import paging
+from headrace.api.declared import answer_of, arguments
 from headrace.api.ec2.filters import filtered
-from headrace.api.ec2.shown import moment
 from headrace.api.ec2.snapshots.describing import (
-    NO_VOLUME,
     PAGE,
     every,
     of_snapshot,
-    progress,
     snapshot_id,
     snapshot_named,
 )
@@ -23,36 +20,14 @@ from headrace.lab.calls import FastRestore, Lock, Snapshot
 
 
 def _lock(snapshot: Snapshot, lock: Lock) -> Members:
-    return {
-        "SnapshotId": snapshot["id"],
-        "LockState": lock["state"],
-        "LockDuration": lock["duration_days"],
-        "CoolOffPeriod": lock["cool_off_hours"],
-        "CoolOffPeriodExpiresOn": moment(lock["cool_off_until"]),
-        "LockCreatedOn": moment(lock["created_at"]),
-        "LockDurationStartTime": moment(lock["created_at"]),
-        "LockExpiresOn": moment(lock["expires_at"]),
-    }
+    return answer_of("lock", lock, SnapshotId=snapshot["id"])
 
 
-@serves(
-    "ec2",
-    "LockSnapshot",
-    handled="SnapshotId DryRun LockMode CoolOffPeriod LockDuration ExpirationDate",
-    needs=snapshot_named,
-)
+@serves("ec2", "LockSnapshot", handled="SnapshotId DryRun", needs=snapshot_named)
 def lock_snapshot(request: ApiRequest) -> Members:
     """Locks a snapshot against deletion, or changes its lock."""
-    params = request.params
-    expires = params.get("ExpirationDate")
-    locked = request.change(
-        "snapshot.lock",
-        snapshot=snapshot_id(params["SnapshotId"]),
-        mode=params["LockMode"],
-        duration_days=params.get("LockDuration"),
-        expires_at=expires.astimezone(UTC).isoformat() if expires is not None else None,
-        cool_off_hours=params.get("CoolOffPeriod"),
-    )
+    named = snapshot_id(request.params["SnapshotId"])
+    locked = request.change("snapshot.lock", snapshot=named, **arguments(request))
     return _lock(locked, locked["lock"])
 
 
@@ -89,13 +64,7 @@ def list_snapshots_in_recycle_bin(request: ApiRequest) -> Members:
     ids = request.params.get("SnapshotIds")
     checked_ids = {snapshot_id(text) for text in ids} if ids else None
     rows = [
-        {
-            "SnapshotId": snapshot["id"],
-            "RecycleBinEnterTime": moment(stay["entered_at"]),
-            "RecycleBinExitTime": moment(stay["exit_at"]),
-            "Description": snapshot["description"],
-            "VolumeId": snapshot["volume"] or NO_VOLUME,
-        }
+        answer_of("binned snapshot", {**snapshot, **stay})
         for snapshot in every(request, bin=True)
         if (stay := snapshot["bin"]) is not None and (checked_ids is None or snapshot["id"] in checked_ids)
     ]
@@ -107,36 +76,19 @@ def list_snapshots_in_recycle_bin(request: ApiRequest) -> Members:
 def restore_snapshot_from_recycle_bin(request: ApiRequest) -> Members:
     """Takes a snapshot out of the recycle bin."""
     snapshot = request.change("snapshot.recover", snapshot=snapshot_id(request.params["SnapshotId"]))
-    return {
-        "SnapshotId": snapshot["id"],
-        "Description": snapshot["description"],
-        "Encrypted": snapshot["encrypted"],
-        "OwnerId": request.account,
-        "Progress": progress(snapshot),
-        "StartTime": moment(snapshot["started_at"]),
-        "State": snapshot["state"],
-        "VolumeId": snapshot["volume"] or NO_VOLUME,
-        "VolumeSize": snapshot["size_gib"],
-    }
+    return answer_of("recovered snapshot", snapshot, OwnerId=request.account)
 
 
 def _show_restore(request: ApiRequest, restore: FastRestore) -> Members:
-    return {
-        "SnapshotId": restore["snapshot"],
-        "AvailabilityZone": restore["zone"],
-        "AvailabilityZoneId": request.lab.status()["zone_id"],
-        "State": restore["state"],
-        # EC2's words for the two reasons that a lab has.
-        "StateTransitionReason": "Client.UserInitiated"
-        if restore["state"] in ("enabling", "disabling", "disabled")
-        else "Client.UserInitiated - Lifecycle state transition",
-        "OwnerId": request.account,
-        "EnablingTime": moment(restore["enabling_at"]),
-        "OptimizingTime": moment(restore["optimizing_at"]),
-        "EnabledTime": moment(restore["enabled_at"]),
-        "DisablingTime": moment(restore["disabling_at"]),
-        "DisabledTime": moment(restore["disabled_at"]),
-    }
+    # EC2's words for the two reasons that a lab has.
+    asked = restore["state"] in ("enabling", "disabling", "disabled")
+    return answer_of(
+        "fast restore",
+        restore,
+        AvailabilityZoneId=request.lab.status()["zone_id"],
+        StateTransitionReason="Client.UserInitiated" + ("" if asked else " - Lifecycle state transition"),
+        OwnerId=request.account,
+    )
 
 
 def _sources(request: ApiRequest) -> Iterator[Permission]:

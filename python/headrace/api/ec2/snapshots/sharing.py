@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace.api import paging
+from headrace.api.declared import answer_of
 from headrace.api.ec2.filters import filtered
-from headrace.api.ec2.shown import tag_list
-from headrace.api.ec2.snapshots.describing import NO_VOLUME, PAGE, every, snapshot_id, snapshot_named
+from headrace.api.ec2.snapshots.describing import PAGE, every, snapshot_id, snapshot_named
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
 
@@ -83,17 +83,7 @@ def reset_snapshot_attribute(request: ApiRequest) -> Members:
 @serves("ec2", "DescribeSnapshotTierStatus", handled="Filters DryRun NextToken MaxResults")
 def describe_snapshot_tier_status(request: ApiRequest) -> Members:
     """Describes the tier of every snapshot: standard."""
-    rows = [
-        {
-            "SnapshotId": snapshot["id"],
-            "VolumeId": snapshot["volume"] or NO_VOLUME,
-            "Status": snapshot["state"],
-            "OwnerId": request.account,
-            "Tags": tag_list(snapshot["tags"]),
-            "StorageTier": "standard",
-        }
-        for snapshot in every(request)
-    ]
+    rows = [answer_of("snapshot tier", snapshot, OwnerId=request.account) for snapshot in every(request)]
     looks_at = {
         "snapshot-id": lambda row: row["SnapshotId"],
         "volume-id": lambda row: row["VolumeId"],

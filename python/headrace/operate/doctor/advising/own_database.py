@@ -148,18 +148,14 @@ def tps_on(
     InputError."""
     run = {
         "storage": storage,
-        "log_storage": None,
         "instance": instance,
         "as_of": as_of,
         "cache_bytes": CACHE_BYTES,
         "clients": clients,
-        "arrivals": None,
         "start": "warm",
         "seconds": SECONDS,
         "step_s": 1.0,
-        "seed": None,
         "start_balance_percent": balance,
-        "follow": None,
     }
     with core_errors():
         rows = core.mysql_runs(database, [run])[0]

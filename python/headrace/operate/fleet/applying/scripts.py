@@ -1,9 +1,9 @@
 """patch.sh and rollback.sh: the changes as a program of the AWS CLI that can be read before it is
 run, stopped, and run again.
 
-Both are settings, then `change_volumes.sh` as it stands in this folder, then a line a change. The
-state of the volumes decides what is done, so running twice is running once, and a rollback touches
-only volumes that are as the patch left them.
+Both are patch.sh.txt with settings, `change_volumes.sh` as it stands in this folder, and a line a
+change. The state of the volumes decides what is done, so running twice is running once, and a
+rollback touches only volumes that are as the patch left them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from importlib.resources import files
 from shlex import quote
 
+from headrace.base.packaged import read_text
 from headrace.observe.recording import clip
 from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, modification_limit
 
@@ -57,7 +57,7 @@ def patch_scripts(
 
 def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str | None, max_per_hour: int) -> str:
     most, hours = modification_limit(as_of)
-    body = (files("headrace.operate.fleet.applying") / "change_volumes.sh").read_text(encoding="utf-8")
+    body = read_text("headrace.operate.fleet.applying", "change_volumes.sh")
     settings = {
         "CHANGES": len(changes),
         "MAX_CHANGES": most,
@@ -65,29 +65,15 @@ def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str
         "MAX_PER_HOUR": max_per_hour,
         "ACCOUNT": account if account.isdigit() else "",
     }
-    lines = [
-        "#!/usr/bin/env bash",
-        f"# {what}",
-        "# Read it, try it with --dry-run, then run it; --help says more.",
-        "set -euo pipefail",
-        "# No pager; throttled calls are repeated.",
-        'export AWS_PAGER="" AWS_RETRY_MODE="${AWS_RETRY_MODE:-standard}" AWS_MAX_ATTEMPTS="${AWS_MAX_ATTEMPTS:-10}"',
-        'AWS_CLI="${AWS:-aws}"',
-        f'POLL_S="${{POLL_S:-{POLL_S}}}"',
-        f'SETTLE_S="${{SETTLE_S:-{SETTLE_S}}}"',
-        *(f"{key}={quote(str(value))}" for key, value in settings.items()),
-        "",
-        body.rstrip(),
-        "",
-        "# Volume, region, type GiB IOPS MiB/s now, the same afterwards (- is not bought), USD a month, modifications known.",
-        "main() {",
-        '  begin "$@"',
-        *(f"  {line}" for change in changes for line in _lines(change)),
-        "  finish",
-        "}",
-        'main "$@"',
-    ]
-    return "\n".join(lines) + "\n"
+    head = read_text("headrace.operate.fleet.applying", "patch.sh.txt")
+    return head.format(
+        what=what,
+        poll_s=POLL_S,
+        settle_s=SETTLE_S,
+        settings="\n".join(f"{key}={quote(str(value))}" for key, value in settings.items()),
+        body=body.rstrip(),
+        changes="\n".join(f"  {line}" for change in changes for line in _lines(change)),
+    )
 
 
 def _lines(change: VolumeChange) -> list[str]:

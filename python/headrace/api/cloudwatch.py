@@ -1,0 +1,165 @@
+"""Serves CloudWatch: metrics and alarms. Every decision and all arithmetic are the daemon's; this
+module changes names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from headrace.api.declared import answer_of, arguments
+from headrace.api.handling import ApiRequest, Members, serves
+from headrace.lab.calls import Alarm, MetricName
+
+_ONE_ACCOUNT = "the lab has one account"
+_NO_ENTITIES = "the lab does not relate metrics to entities"
+_NO_COMPOSITES = "the lab has no composite alarms"
+_NO_BANDS = "the lab trains no model of normal values"
+_NO_QUERIES = "the lab evaluates metrics and metric math only"
+METRIC_ALARM = "MetricAlarm"
+
+
+def _tags_of(listed: list[Mapping[str, str]] | None) -> dict[str, str]:
+    """Returns tags by key."""
+    return {tag["Key"]: tag["Value"] for tag in listed or []}
+
+
+def _show_metric(name: MetricName) -> Members:
+    """Returns a metric's name as the API shows it."""
+    dimensions = [{"Name": key, "Value": value} for key, value in name["dimensions"].items()]
+    return {"Namespace": name["namespace"], "MetricName": name["name"], "Dimensions": dimensions}
+
+
+def _show_alarm(description: Alarm) -> Members:
+    """Returns an alarm as DescribeAlarms shows it: the members of PutMetricAlarm, and its state."""
+    alarm = dict(description["alarm"])
+    if "MetricName" in alarm:
+        alarm.setdefault("Dimensions", [])
+    alarm |= answer_of("alarm state", description)
+    if description["reason_data"] is not None:
+        alarm["StateReasonData"] = description["reason_data"]
+    return alarm
+
+
+def _with_next(answer: Members, token: str | None) -> Members:
+    """Returns an answer with the token of the next page, if there is another page."""
+    return answer | ({"NextToken": token} if token else {})
+
+
+@serves(
+    "cloudwatch",
+    "PutMetricData",
+    handled="MetricData",
+    refused={"EntityMetricData": _NO_ENTITIES, "StrictEntityValidation": _NO_ENTITIES},
+)
+def put_metric_data(request: ApiRequest) -> Members:
+    """Adds values: all of them, or none."""
+    data = [
+        {**datum, "Timestamp": datum["Timestamp"].timestamp()} if datum.get("Timestamp") else datum
+        for datum in request.params.get("MetricData", [])
+    ]
+    request.change("cloudwatch.put_metric_data", **arguments(request), data=data)
+    return {}
+
+
+@serves(
+    "cloudwatch",
+    "ListMetrics",
+    handled="RecentlyActive",
+    refused={"IncludeLinkedAccounts": _ONE_ACCOUNT, "OwningAccount": _ONE_ACCOUNT},
+)
+def list_metrics(request: ApiRequest) -> Members:
+    """Lists metrics that have points."""
+    active = request.params.get("RecentlyActive") == "PT3H"
+    answer = request.lab.call("cloudwatch.list_metrics", **arguments(request), recently_active=active)
+    return _with_next({"Metrics": [_show_metric(name) for name in answer["metrics"]]}, answer["next_token"])
+
+
+@serves("cloudwatch", "GetMetricStatistics")
+def get_metric_statistics(request: ApiRequest) -> Members:
+    """Returns statistics of one metric."""
+    answer = request.lab.call("cloudwatch.get_metric_statistics", **arguments(request))
+    extended = "ExtendedStatistics" in request.params
+    points = [
+        {"Timestamp": datetime.fromtimestamp(point["t_s"], UTC), "Unit": point["unit"]}
+        | ({"ExtendedStatistics": point["values"]} if extended else point["values"])
+        for point in answer["datapoints"]
+    ]
+    return {"Label": answer["label"], "Datapoints": points}
+
+
+@serves("cloudwatch", "GetMetricData", refused={"LabelOptions": "labels of the lab have no times in them"})
+def get_metric_data(request: ApiRequest) -> Members:
+    """Returns points of metrics and of expressions over them."""
+    answer = request.lab.call("cloudwatch.get_metric_data", **arguments(request))
+    results = [answer_of("metric result", result) for result in answer["results"]]
+    return _with_next({"MetricDataResults": results, "Messages": []}, answer["next_token"])
+
+
+def _without_metric_alarms(request: ApiRequest) -> bool:
+    """True when a request asks only for types of alarms that the lab does not have."""
+    types = request.params.get("AlarmTypes")
+    return bool(types) and METRIC_ALARM not in types
+
+
+@serves(
+    "cloudwatch",
+    "PutMetricAlarm",
+    handled="AlarmName AlarmDescription ActionsEnabled OKActions AlarmActions InsufficientDataActions MetricName"
+    " Namespace Statistic ExtendedStatistic Dimensions Period Unit EvaluationPeriods DatapointsToAlarm Threshold"
+    " ComparisonOperator TreatMissingData EvaluateLowSampleCountPercentile Metrics Tags",
+    refused={
+        "ThresholdMetricId": _NO_BANDS,
+        "EvaluationWindow": "periods slide by a minute",
+        "WarmUpConfiguration": "alarms are evaluated from the start",
+        "EvaluationCriteria": _NO_QUERIES,
+        "EvaluationInterval": "alarms are evaluated once a minute, or once a period where that is shorter",
+        "ActionConfiguration": "actions are not given tags",
+    },
+)
+def put_metric_alarm(request: ApiRequest) -> Members:
+    """Makes an alarm, or replaces all of its configuration."""
+    alarm = {name: value for name, value in request.params.items() if name != "Tags"}
+    request.change("cloudwatch.put_alarm", alarm=alarm, tags=_tags_of(request.params.get("Tags")))
+    return {}
+
+
+@serves(
+    "cloudwatch",
+    "DescribeAlarms",
+    handled="AlarmTypes",
+    refused={"ChildrenOfAlarmName": _NO_COMPOSITES, "ParentsOfAlarmName": _NO_COMPOSITES},
+)
+def describe_alarms(request: ApiRequest) -> Members:
+    """Lists alarms by name."""
+    if _without_metric_alarms(request):
+        return {"MetricAlarms": [], "CompositeAlarms": []}
+    answer = request.lab.call("cloudwatch.describe_alarms", **arguments(request))
+    alarms = [_show_alarm(alarm) for alarm in answer["alarms"]]
+    return _with_next({"MetricAlarms": alarms, "CompositeAlarms": []}, answer["next_token"])
+
+
+@serves(
+    "cloudwatch",
+    "DescribeAlarmsForMetric",
+    handled="MetricName Namespace Statistic ExtendedStatistic Dimensions Period Unit",
+)
+def describe_alarms_for_metric(request: ApiRequest) -> Members:
+    """Lists the alarms on one metric alone."""
+    answer = request.lab.call("cloudwatch.describe_alarms", metric=dict(request.params))
+    return {"MetricAlarms": [_show_alarm(alarm) for alarm in answer["alarms"]]}
+
+
+@serves(
+    "cloudwatch",
+    "DescribeAlarmHistory",
+    handled="AlarmTypes ScanBy",
+    refused={"AlarmContributorId": "alarms of the lab have one series each"},
+)
+def describe_alarm_history(request: ApiRequest) -> Members:
+    """Lists the events of alarms."""
+    if _without_metric_alarms(request):
+        return {"AlarmHistoryItems": []}
+    oldest_first = request.params.get("ScanBy") == "TimestampAscending"
+    answer = request.lab.call("cloudwatch.alarm_history", **arguments(request), oldest_first=oldest_first)
+    items = [answer_of("alarm event", item) for item in answer["items"]]
+    return _with_next({"AlarmHistoryItems": items}, answer["next_token"])

@@ -1,0 +1,86 @@
+"""Calls of AWS as tables declare them: the arguments of the daemon's call, and the members of the
+answer.
+
+    models/arguments.csv   operation by operation: the argument, the parameter that it is, its form
+    models/answers.csv     answer by answer: the member, the daemon's fact that it is, its form
+    models/calls.csv       operations that need nothing else: the call, whether it changes something,
+                           its answer, and the sentence about it
+
+A form converts the value; a form that begins with "=" is the value itself. A member of the form
+"given" comes from the handler.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.api.ec2.shown import NO_VOLUME, moment, tag_list
+from headrace.api.handling import ApiRequest, DeclaredName, Handler, Members, read_entries, serves
+from headrace.base.packaged import read_rows
+
+Convert = Callable[[Any], object]
+TO_LAB: dict[str, Convert] = {
+    "": lambda value: value,
+    "or none": lambda value: value or None,
+    "seconds": lambda value: None if value is None else value.timestamp(),
+    "iso": lambda value: None if value is None else value.astimezone(UTC).isoformat(),
+    "blob": lambda value: None if value is None else base64.b64encode(value).decode("ascii"),
+    "tags": lambda value: {tag["Key"]: tag["Value"] for tag in value or ()},
+    "key tags": lambda value: {tag["TagKey"]: tag["TagValue"] for tag in value or ()} or None,
+    "true": lambda value: True,
+    "false": lambda value: False,
+}
+FROM_LAB: dict[str, Convert] = {
+    "": lambda value: value,
+    "time": lambda value: None if value is None else datetime.fromisoformat(value),
+    "second": moment,
+    "unix": lambda value: datetime.fromtimestamp(value, UTC),
+    "unix times": lambda value: [datetime.fromtimestamp(each, UTC) for each in value],
+    "blob": lambda value: base64.b64decode(value),
+    "json": lambda value: json.loads(value) if value else None,
+    "percent": lambda value: f"{value}%",
+    "tags": tag_list,
+    "all tags": lambda value: tag_list(value) or [],
+    "volume": lambda value: value or NO_VOLUME,
+    "false": lambda value: False,
+}
+
+
+def _convert(entry: DeclaredName, values: Mapping[str, object], forms: Mapping[str, Convert]) -> object:
+    if entry.form.startswith("="):
+        return entry.form[1:]
+    return forms[entry.form](values.get(entry.source))
+
+
+def arguments(request: ApiRequest) -> Members:
+    """Returns the arguments of the daemon's call that the parameters of a request mean."""
+    entries = read_entries("arguments.csv").get((request.service, request.operation), [])
+    return {entry.name: _convert(entry, request.params, TO_LAB) for entry in entries}
+
+
+def answer_of(answer: str, facts: Mapping[str, object], **given: object) -> Members:
+    """Returns what the daemon answered in AWS's form. `answer`: its name in answers.csv; `given`:
+    the members that the handler computes."""
+    entries = read_entries("answers.csv")[answer,]
+    return {
+        entry.name: given[entry.name] if entry.form == "given" else _convert(entry, facts, FROM_LAB)
+        for entry in entries
+    }
+
+
+def _declare(row: Mapping[str, str]) -> Handler:
+    def handle(request: ApiRequest) -> Members:
+        call = request.change if row["changes"] == "yes" else request.lab.call
+        answered = call(row["call"], **arguments(request))
+        return answer_of(row["answer"], answered) if row["answer"] else {}
+
+    handle.__doc__ = row["does"]
+    return handle
+
+
+for _row in read_rows("headrace.api", "models", "calls.csv"):
+    serves(_row["service"], _row["operation"], handled=_row["also"])(_declare(_row))

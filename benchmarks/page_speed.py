@@ -1,10 +1,11 @@
 """Times the page in Debian's Chromium: its start, its bytes, a slider to its chart, 200 candidates, and a fleet of
-10,000 volumes sorted.
+10,000 volumes sorted and filtered.
 
     python benchmarks/page_speed.py [--samples 40] [--json FILE]
 
 Each row has its bar, the number of samples, median, 95th percentile and worst. Times are wall clock on this machine as it is:
-the load before is printed with them. What lacks a browser or the model for browsers says so.
+the load before is printed with them. The processor time of a step of a slider is there too, which hangs less on that load: of the
+page's own thread, and of all processes of the browser with its drawing. What lacks a browser or the model for browsers says so.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ SIZES = """Object.fromEntries(performance.getEntriesByType("resource").map(entry
 # Moves a slider and waits until the title that the model's answer changes is there, and with it the charts, which are drawn
 # in the same frame; the last turn of the event loop lets a chart's own task pass.
 MOVE = """async ([label, samples]) => {
-  const slider = [...document.querySelectorAll("input[type=range]")].find(input => input.ariaLabel === label), title = document.querySelector(".head"), times = [];
+  const slider = [...document.querySelectorAll("input[type=range]")].find(input => input.ariaLabel === label), title = document.querySelector(".head"), times = [], tasks = [0];
+  new PerformanceObserver(list => tasks.push(...list.getEntries().map(entry => entry.duration))).observe({ entryTypes: ["longtask"] });
   for (let at = 0; at < samples; at++) {
     const changed = new Promise(done => {
       const before = document.querySelector(".head h1").textContent.match(/[\\d.,]+/g).join();
@@ -68,19 +70,19 @@ MOVE = """async ([label, samples]) => {
     if (await changed) { await new Promise(turn => setTimeout(turn)); times.push(performance.now() - began); }
     await new Promise(rest => setTimeout(rest, 20));
   }
-  return times;
+  return { times, longest: Math.max(...tasks) };
 }"""
 # 200 storages of all sizes in one question to the worker, and the longest task of the page meanwhile.
 ASK = """async ([workload, candidates, samples]) => {
   const { askWorker } = await import("/static/model.js"), { ask } = await import("/static/asking.js");
   const about = await ask("/api/load", { workload }), wasm = await (await fetch("/static/model.wasm")).arrayBuffer();
   const engine = askWorker(new Worker("/static/worker.js", { type: "module" }), wasm), times = [], tasks = [];
-  await engine([{}]);
+  await engine(() => [{}]);
   new PerformanceObserver(list => tasks.push(...list.getEntries().map(entry => entry.duration))).observe({ entryTypes: ["longtask"] });
   const storages = Array.from({ length: candidates }, (_, at) => `gp3:${200 + 7 * at}:${3000 + 40 * at}`);
   for (let at = 0; at < samples; at++) {
     const began = performance.now();
-    await engine([{ ask: "demand", load: about.load, factor: 1 + at / 50, storages, instance: null, as_of: null, region: "us-east-1", start_balance_percent: null, day_of: null, row_s: null }]);
+    await engine(() => [{ ask: "demand", load: about.load, factor: 1 + at / 50, storages, instance: null, as_of: null, region: "us-east-1", start_balance_percent: null, day_of: null, row_s: null }]);
     times.push(performance.now() - began);
   }
   await new Promise(rest => setTimeout(rest, 100));
@@ -244,19 +246,32 @@ class Bench:
             if self.has_model:
                 page = self.open(address, "footer[data-engine=browser]")
                 page.locator(".copy pre").first.wait_for(timeout=120_000)
-                self.add(
-                    f"slider to chart, {words}, the browser's model",
-                    BARS["slider"],
-                    page.evaluate(MOVE, [label, self.samples]),
-                )
+                self.move(page, label, f"{words}, the browser's model", BARS["slider"])
                 page.context.close()
             page = self.open(address, ".copy pre", lacks="WebAssembly")
-            self.add(
-                f"slider to chart, {words}, through the server",
-                BARS["server"],
-                page.evaluate(MOVE, [label, self.samples]),
-            )
+            self.move(page, label, f"{words}, through the server", BARS["server"])
             page.context.close()
+
+    def move(self, page: Any, label: str, words: str, bar: float) -> None:
+        """Moves a slider: how long each step takes, and what it takes of the processors."""
+        session, program = page.context.new_cdp_session(page), self.browser.new_browser_cdp_session()
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        before = self.processor_s(session, program)
+        moved = page.evaluate(MOVE, [label, self.samples])
+        after = self.processor_s(session, program)
+        self.add(f"slider to chart, {words}", bar, moved["times"])
+        for place, whose in enumerate(("the page's thread", "all of the browser")):
+            self.add(
+                f"  processor time of a step, {whose}", None, [1e3 * (after[place] - before[place]) / self.samples]
+            )
+        self.add("  longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [moved["longest"]])
+
+    @staticmethod
+    def processor_s(session: Any, program: Any) -> tuple[float, float]:
+        """Processor time so far, s: of the page's thread, and of all processes of the browser."""
+        figures = {row["name"]: row["value"] for row in session.send("Performance.getMetrics")["metrics"]}
+        processes = program.send("SystemInfo.getProcessInfo")["processInfo"]
+        return figures["TaskDuration"], sum(process["cpuTime"] for process in processes)
 
     def candidates(self) -> None:
         """Measures 200 candidates of a day in the browser's worker."""
@@ -294,7 +309,9 @@ def show(console: Console, rows: list[dict[str, Any]]) -> None:
             if row["n"]
             else ("no sample",)
         )
-        table.add_row(row["what"], f"{row['bar']:,}", row["unit"], str(row["n"]), *figures)
+        table.add_row(
+            row["what"], "" if row["bar"] is None else f"{row['bar']:,}", row["unit"], str(row["n"]), *figures
+        )
     console.print(table)
 
 

@@ -4,7 +4,7 @@ import uPlot from "./vendor/uPlot.esm.js";
 import { Component, html } from "./html.js";
 import { figure } from "./figures.js";
 
-/** @typedef {{name: string, values: (number | null)[], colour: string, filled?: boolean, dashed?: boolean}} Line */
+/** A value that is missing is null, or NaN. @typedef {{name: string, values: ArrayLike<number | null>, colour: string, filled?: boolean, dashed?: boolean}} Line */
 /** @typedef {{name: string, value: number, colour: string}} Limit */
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -20,7 +20,7 @@ function colour(name) {
 }
 
 /** One panel. `times`: s; `clock`: whether they are times of a day.
- * @extends {Component<{title: string, unit: string, times: number[], lines: Line[], limits?: Limit[], marks?: boolean[], log?: boolean, height?: number, clock?: boolean, sync: string, most?: number, described: string}>} */
+ * @extends {Component<{title: string, unit: string, times: ArrayLike<number>, lines: Line[], limits?: Limit[], marks?: boolean[], log?: boolean, height?: number, clock?: boolean, sync: string, most?: number, described: string}>} */
 export class Panel extends Component {
   constructor(/** @type {any} */ props) {
     super(props);
@@ -47,7 +47,7 @@ export class Panel extends Component {
 
   data() {
     const floor = this.props.log ? 1e-3 : 0;
-    return [this.props.times, ...this.props.lines.map(line => line.values.map(value => value === null || !Number.isFinite(value) ? null : Math.max(value, floor)))];
+    return [this.props.times, ...this.props.lines.map(line => drawable(line.values, floor))];
   }
 
   draw() {
@@ -87,13 +87,19 @@ export class Panel extends Component {
   }
 }
 
+/** Values as they are drawn: columns of the model where they lie, if all of them can be drawn. @param {ArrayLike<number | null>} values @param {number} floor the least that a scale has */
+function drawable(values, floor) {
+  if (values instanceof Float64Array && values.every(value => value >= floor)) return values;
+  return Array.from(values, value => value === null || !Number.isFinite(value) ? null : Math.max(value, floor));
+}
+
 /** What makes a panel another drawing, and not other data in the same. @param {any} props */
 const key = props => JSON.stringify([props.lines.map((/** @type {Line} */ line) => [line.name, line.colour]), props.limits, props.clock, props.times[0]]);
 
 /** The powers of ten among ticks. @param {any} _ @param {number[]} ticks */
 const powers = (_, ticks) => ticks.map(tick => Number.isInteger(Math.round(1e6 * Math.log10(tick)) / 1e6) ? tick : null);
 
-/** Shades the times that are marked. @param {any} plot @param {number[]} times @param {boolean[]} marks */
+/** Shades the times that are marked. @param {any} plot @param {ArrayLike<number>} times @param {boolean[]} marks */
 function drawMarks(plot, times, marks) {
   const { ctx, bbox } = plot;
   ctx.save();

@@ -56,12 +56,13 @@ SIZES = """Object.fromEntries(performance.getEntriesByType("resource").map(entry
 # Moves a slider and waits until the title that the model's answer changes is there, and with it the charts, which are drawn
 # in the same frame; the last turn of the event loop lets a chart's own task pass.
 MOVE = """async ([label, samples]) => {
+  const figures = () => { const words = document.querySelector(".head").textContent, digits = document.querySelector(".head h1").textContent.match(/[\\d.,]+/g); if (!digits) throw new Error(words); return digits.join(); };
   const slider = [...document.querySelectorAll("input[type=range]")].find(input => input.ariaLabel === label), title = document.querySelector(".head"), times = [], tasks = [0];
   new PerformanceObserver(list => tasks.push(...list.getEntries().map(entry => entry.duration))).observe({ entryTypes: ["longtask"] });
   for (let at = 0; at < samples; at++) {
     const changed = new Promise(done => {
-      const before = document.querySelector(".head h1").textContent.match(/[\\d.,]+/g).join();
-      const watcher = new MutationObserver(() => { if (document.querySelector(".head h1").textContent.match(/[\\d.,]+/g).join() !== before) { watcher.disconnect(); done(true); } });
+      const before = figures();
+      const watcher = new MutationObserver(() => { if (figures() !== before) { watcher.disconnect(); done(true); } });
       watcher.observe(title, { subtree: true, childList: true, characterData: true });
       setTimeout(() => { watcher.disconnect(); done(false); }, 3000);
     });

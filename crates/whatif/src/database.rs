@@ -209,9 +209,8 @@ impl Parts {
             let cache = position(&mut parts.caches, choice.cache_bytes);
             parts.candidates.push(DatabaseCandidate { data, log, instance, cache });
         }
-        let deployment: Deployment = "ec2".parse()?;
         for name in names {
-            parts.hosts.push(ServerHost { deployment, class: Catalog::embedded().service_class(deployment, name, as_of)? });
+            parts.hosts.push(ServerHost { deployment: Deployment::Ec2, class: Catalog::embedded().ec2_class(name, as_of)? });
         }
         Ok(parts)
     }

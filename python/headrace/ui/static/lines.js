@@ -7,6 +7,8 @@ import { figure } from "./figures.js";
 /** A value that is missing is null, or NaN. @typedef {{name: string, values: ArrayLike<number | null>, colour: string, filled?: boolean, dashed?: boolean}} Line */
 /** @typedef {{name: string, value: number, colour: string}} Limit */
 
+const LINE_PX = 2; // how wide a line is drawn, rounded: what lies within it cannot be told apart
+
 const dark = matchMedia("(prefers-color-scheme: dark)");
 /** Colours by their names in the stylesheet, asked once: each question makes the browser work out its styles. @type {Map<string, string>} */
 const colours = new Map();
@@ -25,13 +27,20 @@ export class Panel extends Component {
   constructor(/** @type {any} */ props) {
     super(props);
     this.state = { at: null };
-    this.box = null; this.plot = null;
+    this.box = null; this.plot = null; this.width = 0;
+    /** Of the values, those that are drawn; null: all of them. @type {Uint32Array | null} */
+    this.places = null;
     this.redraw = () => this.draw();
   }
 
   componentDidMount() {
     this.draw();
-    this.watcher = new ResizeObserver(() => this.plot && this.box && this.plot.setSize({ width: this.box.clientWidth, height: this.props.height ?? 170 }));
+    this.watcher = new ResizeObserver(() => {
+      if (!this.plot || !this.box || this.width === this.box.clientWidth) return;
+      this.width = this.box.clientWidth;
+      this.plot.setSize({ width: this.width, height: this.props.height ?? 170 });
+      this.plot.setData(this.data());
+    });
     this.watcher.observe(this.box);
     dark.addEventListener("change", this.redraw);
   }
@@ -39,29 +48,30 @@ export class Panel extends Component {
   componentDidUpdate(/** @type {any} */ before) {
     const now = this.props;
     if (before.lines === now.lines && before.times === now.times) return;
-    const same = this.plot && before.times.length === now.times.length && key(before) === key(now);
-    if (same) this.plot?.setData(this.data()); else this.draw();
+    if (this.plot && key(before) === key(now)) this.plot.setData(this.data()); else this.draw();
   }
 
   componentWillUnmount() { this.watcher?.disconnect(); dark.removeEventListener("change", this.redraw); this.plot?.destroy(); }
 
   data() {
-    const floor = this.props.log ? 1e-3 : 0;
-    return [this.props.times, ...this.props.lines.map(line => drawable(line.values, floor))];
+    const { times, lines, log } = this.props, floor = log ? 1e-3 : 0, places = this.places = placesOf(times, lines, this.width);
+    const drawn = (/** @type {ArrayLike<any>} */ values) => places ? Float64Array.from(places, place => values[place] ?? NaN) : values;
+    return [drawn(times), ...lines.map(line => drawable(drawn(line.values), floor))];
   }
 
   draw() {
     this.plot?.destroy();
     if (!this.box) return;
-    const { lines, limits = [], log, clock, sync, most, height = 170, times } = this.props;
+    const { lines, limits = [], log, clock, sync, most, height = 170 } = this.props;
+    this.width = this.box.clientWidth;
     const quiet = colour("--quiet"), line = colour("--line");
     const axis = { stroke: quiet, font: "12px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { show: false } };
     const tops = limits.map(limit => limit.value);
     this.plot = new uPlot({
-      width: this.box.clientWidth, height, legend: { show: false }, padding: [12, 8, 0, 0],
+      width: this.width, height, legend: { show: false }, padding: [12, 8, 0, 0],
       cursor: { sync: { key: sync }, points: { size: 7 }, drag: { x: true, y: false } },
       scales: {
-        x: { time: false, range: () => [times[0] ?? 0, times[times.length - 1] ?? 1] },
+        x: { time: false, range: () => { const { times } = this.props; return [times[0] ?? 0, times[times.length - 1] ?? 1]; } },
         y: log ? { distr: 3 } : { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ max) => [0, most ?? 1.08 * Math.max(max || 0, ...tops, 1e-9)] },
       },
       axes: [
@@ -70,7 +80,7 @@ export class Panel extends Component {
       ],
       series: [{}, ...lines.map(series => ({ label: series.name, stroke: colour(series.colour), width: 1.75, dash: series.dashed ? [6, 4] : undefined, fill: series.filled ? `${colour(series.colour)}22` : undefined, points: { show: false } }))],
       hooks: {
-        setCursor: [(/** @type {any} */ plot) => { if (plot.cursor.idx !== this.state.at) this.setState({ at: plot.cursor.idx }); }],
+        setCursor: [(/** @type {any} */ plot) => { const { idx } = plot.cursor, at = this.places?.[idx] ?? idx; if (at !== this.state.at) this.setState({ at }); }],
         drawClear: [(/** @type {any} */ plot) => drawMarks(plot, this.props.times, this.props.marks ?? [])],
         draw: [(/** @type {any} */ plot) => limits.forEach(limit => drawLimit(plot, limit))],
       },
@@ -85,6 +95,31 @@ export class Panel extends Component {
       ${limits.map(limit => html`<span key=${limit.name}><i class=${`key dashed ${limit.colour.slice(2)}`}></i>${limit.name} <b>${figure(limit.value)}</b></span>`)}</span></figcaption>
       <div class="plot" role="img" aria-label=${described} ref=${(/** @type {any} */ box) => { this.box = box; }}></div></figure>`;
   }
+}
+
+/** Which values are drawn of more than a chart can show: in each step as wide as a line, the least and the greatest of each line, and one
+ * that is missing; null: all of them. A browser without a graphics processor takes the time of all else together to draw the rest.
+ * @param {ArrayLike<number>} times @param {Line[]} lines @param {number} width px */
+function placesOf(times, lines, width) {
+  const count = times.length, steps = Math.floor(width / LINE_PX), first = times[0], span = times[count - 1] - first;
+  if (!(steps > 0 && span > 0) || count <= 2 * steps * lines.length) return null;
+  const marks = new Uint8Array(count);
+  marks[0] = marks[count - 1] = 1;
+  for (const { values } of lines) {
+    let step = -1, least = -1, most = -1, missing = -1;
+    for (let at = 0; at <= count; at++) {
+      const now = at < count ? Math.floor((times[at] - first) / span * steps) : -1;
+      if (now !== step) {
+        for (const place of [least, most, missing]) if (place >= 0) marks[place] = 1;
+        step = now; least = most = missing = -1;
+      }
+      const value = values[at];
+      if (value === null || !Number.isFinite(value)) { missing = at < count ? at : -1; continue; }
+      if (least < 0 || value < Number(values[least])) least = at;
+      if (most < 0 || value > Number(values[most])) most = at;
+    }
+  }
+  return Uint32Array.from(marks.keys()).filter(place => marks[place]);
 }
 
 /** Values as they are drawn: columns of the model where they lie, if all of them can be drawn. @param {ArrayLike<number | null>} values @param {number} floor the least that a scale has */

@@ -255,17 +255,22 @@ class Bench:
 
     def move(self, page: Any, label: str, words: str, bar: float) -> None:
         """Moves a slider: how long each step takes, and what it takes of the processors."""
+        moved, thread_ms, all_ms = self.spent(page, MOVE, [label, self.samples], self.samples)
+        self.add(f"slider to chart, {words}", bar, moved["times"])
+        self.add("  processor time of a step, the page's thread", None, [thread_ms])
+        self.add("  processor time of a step, all of the browser", None, [all_ms])
+        self.add("  longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [moved["longest"]])
+
+    def spent(self, page: Any, script: str, given: Any, steps: int) -> tuple[Any, float, float]:
+        """Runs a script of so many steps: its answer, and the processor time of a step in ms, of the page's thread and of all processes of
+        the browser."""
         session, program = page.context.new_cdp_session(page), self.browser.new_browser_cdp_session()
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         before = self.processor_s(session, program)
-        moved = page.evaluate(MOVE, [label, self.samples])
+        answer = page.evaluate(script, given)
         after = self.processor_s(session, program)
-        self.add(f"slider to chart, {words}", bar, moved["times"])
-        for place, whose in enumerate(("the page's thread", "all of the browser")):
-            self.add(
-                f"  processor time of a step, {whose}", None, [1e3 * (after[place] - before[place]) / self.samples]
-            )
-        self.add("  longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [moved["longest"]])
+        thread_ms, all_ms = (1e3 * (after[place] - before[place]) / steps for place in range(2))
+        return answer, thread_ms, all_ms
 
     @staticmethod
     def processor_s(session: Any, program: Any) -> tuple[float, float]:
@@ -278,9 +283,12 @@ class Bench:
         """Measures 200 candidates of a day in the browser's worker."""
         page = self.open(PLAN, "footer[data-engine=browser]")
         page.locator(".copy pre").first.wait_for(timeout=120_000)
-        answer = page.evaluate(ASK, ["demo:day", CANDIDATES, max(10, self.samples // 4)])
+        questions = max(10, self.samples // 4)
+        answer, thread_ms, all_ms = self.spent(page, ASK, ["demo:day", CANDIDATES, questions], questions)
         self.add(f"{CANDIDATES} candidates, a day of one-minute points", BARS["candidates"], answer["times"])
-        self.add("longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [answer["longest"]])
+        self.add("  processor time of a question, the page's thread", None, [thread_ms])
+        self.add("  processor time of a question, all of the browser", None, [all_ms])
+        self.add("  longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [answer["longest"]])
         page.context.close()
 
     def fleet(self) -> None:
@@ -293,7 +301,9 @@ class Bench:
             page.locator("[role=grid]").wait_for(timeout=120_000)
         page.wait_for_timeout(1_000)
         self.add("10,000 rows sorted, click to DOM", BARS["sort"], page.evaluate(SORT, self.samples))
-        self.add("10,000 rows filtered, key to DOM", BARS["filter"], page.evaluate(FILTER, self.samples))
+        filtered, thread_ms, _ = self.spent(page, FILTER, self.samples, self.samples)
+        self.add("10,000 rows filtered, key to DOM", BARS["filter"], filtered)
+        self.add("  processor time of a key, the page's thread", None, [thread_ms])
         self.add("10,000 rows scrolled, a frame", 32, page.evaluate(SCROLL, 2 * self.samples))
         page.context.close()
 

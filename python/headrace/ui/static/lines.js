@@ -8,6 +8,9 @@ import { figure } from "./figures.js";
 /** @typedef {{name: string, value: number, colour: string}} Limit */
 
 const LINE_PX = 2; // how wide a line is drawn, rounded: what lies within it cannot be told apart
+// While a hand moves a slider, a line has the least and the greatest of every 6 px (chosen: nobody sees more in a picture that changes), and a
+// panel out of sight waits. Once nothing has come for longer than there is between two movements of a hand, all is drawn as it is.
+const MOVED_PX = 6, LATER_MS = 300;
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 /** Colours by their names in the stylesheet, asked once: each question makes the browser work out its styles. @type {Map<string, string>} */
@@ -30,6 +33,8 @@ export class Panel extends Component {
     this.box = null; this.plot = null; this.width = 0;
     /** Of the values, those that are drawn; null: all of them. @type {Uint32Array | null} */
     this.places = null;
+    /** Whether it is in sight, when data came last in ms, and the timer of the drawing that follows them. */
+    this.seen = true; this.came = -Infinity; this.late = 0;
     this.redraw = () => this.draw();
   }
 
@@ -42,19 +47,32 @@ export class Panel extends Component {
       this.plot.setData(this.data());
     });
     this.watcher.observe(this.box);
+    this.sight = new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; if (this.seen && this.late) this.update(LINE_PX); });
+    this.sight.observe(this.box);
     dark.addEventListener("change", this.redraw);
   }
 
   componentDidUpdate(/** @type {any} */ before) {
     const now = this.props;
     if (before.lines === now.lines && before.times === now.times) return;
-    if (this.plot && key(before) === key(now)) this.plot.setData(this.data()); else this.draw();
+    const moved = performance.now() - this.came < LATER_MS;
+    this.came = performance.now();
+    if (this.seen) this.update(moved ? MOVED_PX : LINE_PX);
+    clearTimeout(this.late);
+    this.late = this.seen && !moved ? 0 : setTimeout(() => this.update(LINE_PX), LATER_MS);
   }
 
-  componentWillUnmount() { this.watcher?.disconnect(); dark.removeEventListener("change", this.redraw); this.plot?.destroy(); }
+  componentWillUnmount() { clearTimeout(this.late); this.watcher?.disconnect(); this.sight?.disconnect(); dark.removeEventListener("change", this.redraw); this.plot?.destroy(); }
 
-  data() {
-    const { times, lines, log } = this.props, floor = log ? 1e-3 : 0, places = this.places = placesOf(times, lines, this.width);
+  /** Draws other data: in the same drawing where nothing else of it has changed. @param {number} step px that a line has its least and greatest of */
+  update(step) {
+    clearTimeout(this.late);
+    this.late = 0;
+    if (this.plot && this.drawn === key(this.props)) this.plot.setData(this.data(step)); else this.draw();
+  }
+
+  data(step = LINE_PX) {
+    const { times, lines, log } = this.props, floor = log ? 1e-3 : 0, places = this.places = placesOf(times, lines, Math.floor(this.width / step));
     const drawn = (/** @type {ArrayLike<any>} */ values) => places ? Float64Array.from(places, place => values[place] ?? NaN) : values;
     return [drawn(times), ...lines.map(line => drawable(drawn(line.values), floor))];
   }
@@ -64,6 +82,7 @@ export class Panel extends Component {
     if (!this.box) return;
     const { lines, limits = [], log, clock, sync, most, height = 170 } = this.props;
     this.width = this.box.clientWidth;
+    this.drawn = key(this.props);
     const quiet = colour("--quiet"), line = colour("--line");
     const axis = { stroke: quiet, font: "12px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { show: false } };
     const tops = limits.map(limit => limit.value);
@@ -97,11 +116,11 @@ export class Panel extends Component {
   }
 }
 
-/** Which values are drawn of more than a chart can show: in each step as wide as a line, the least and the greatest of each line, and one
- * that is missing; null: all of them. A browser without a graphics processor takes the time of all else together to draw the rest.
- * @param {ArrayLike<number>} times @param {Line[]} lines @param {number} width px */
-function placesOf(times, lines, width) {
-  const count = times.length, steps = Math.floor(width / LINE_PX), first = times[0], span = times[count - 1] - first;
+/** Which values are drawn of more than a chart can show: in each of its steps, the least and the greatest of each line, and one that is
+ * missing; null: all of them. A browser without a graphics processor takes the time of all else together to draw the rest.
+ * @param {ArrayLike<number>} times @param {Line[]} lines @param {number} steps */
+function placesOf(times, lines, steps) {
+  const count = times.length, first = times[0], span = times[count - 1] - first;
   if (!(steps > 0 && span > 0) || count <= 2 * steps * lines.length) return null;
   const marks = new Uint8Array(count);
   marks[0] = marks[count - 1] = 1;

@@ -1,10 +1,11 @@
 """Times the page in Debian's Chromium: its start, its bytes, a slider to its chart, 200 candidates, and a fleet of
-10,000 volumes sorted.
+10,000 volumes sorted and filtered.
 
     python benchmarks/page_speed.py [--samples 40] [--json FILE]
 
 Each row has its bar, the number of samples, median, 95th percentile and worst. Times are wall clock on this machine as it is:
-the load before is printed with them. What lacks a browser or the model for browsers says so.
+the load before is printed with them. The processor time of a step of a slider is there too, which hangs less on that load: of the
+page's own thread, and of all processes of the browser with its drawing. What lacks a browser or the model for browsers says so.
 """
 
 from __future__ import annotations
@@ -55,11 +56,13 @@ SIZES = """Object.fromEntries(performance.getEntriesByType("resource").map(entry
 # Moves a slider and waits until the title that the model's answer changes is there, and with it the charts, which are drawn
 # in the same frame; the last turn of the event loop lets a chart's own task pass.
 MOVE = """async ([label, samples]) => {
-  const slider = [...document.querySelectorAll("input[type=range]")].find(input => input.ariaLabel === label), title = document.querySelector(".head"), times = [];
+  const figures = () => { const words = document.querySelector(".head").textContent, digits = document.querySelector(".head h1").textContent.match(/[\\d.,]+/g); if (!digits) throw new Error(words); return digits.join(); };
+  const slider = [...document.querySelectorAll("input[type=range]")].find(input => input.ariaLabel === label), title = document.querySelector(".head"), times = [], tasks = [0];
+  new PerformanceObserver(list => tasks.push(...list.getEntries().map(entry => entry.duration))).observe({ entryTypes: ["longtask"] });
   for (let at = 0; at < samples; at++) {
     const changed = new Promise(done => {
-      const before = document.querySelector(".head h1").textContent.match(/[\\d.,]+/g).join();
-      const watcher = new MutationObserver(() => { if (document.querySelector(".head h1").textContent.match(/[\\d.,]+/g).join() !== before) { watcher.disconnect(); done(true); } });
+      const before = figures();
+      const watcher = new MutationObserver(() => { if (figures() !== before) { watcher.disconnect(); done(true); } });
       watcher.observe(title, { subtree: true, childList: true, characterData: true });
       setTimeout(() => { watcher.disconnect(); done(false); }, 3000);
     });
@@ -68,19 +71,19 @@ MOVE = """async ([label, samples]) => {
     if (await changed) { await new Promise(turn => setTimeout(turn)); times.push(performance.now() - began); }
     await new Promise(rest => setTimeout(rest, 20));
   }
-  return times;
+  return { times, longest: Math.max(...tasks) };
 }"""
 # 200 storages of all sizes in one question to the worker, and the longest task of the page meanwhile.
 ASK = """async ([workload, candidates, samples]) => {
   const { askWorker } = await import("/static/model.js"), { ask } = await import("/static/asking.js");
   const about = await ask("/api/load", { workload }), wasm = await (await fetch("/static/model.wasm")).arrayBuffer();
   const engine = askWorker(new Worker("/static/worker.js", { type: "module" }), wasm), times = [], tasks = [];
-  await engine([{}]);
+  await engine(() => [{}]);
   new PerformanceObserver(list => tasks.push(...list.getEntries().map(entry => entry.duration))).observe({ entryTypes: ["longtask"] });
   const storages = Array.from({ length: candidates }, (_, at) => `gp3:${200 + 7 * at}:${3000 + 40 * at}`);
   for (let at = 0; at < samples; at++) {
     const began = performance.now();
-    await engine([{ ask: "demand", load: about.load, factor: 1 + at / 50, storages, instance: null, as_of: null, region: "us-east-1", start_balance_percent: null, day_of: null, row_s: null }]);
+    await engine(() => [{ ask: "demand", load: about.load, factor: 1 + at / 50, storages, instance: null, as_of: null, region: "us-east-1", start_balance_percent: null, day_of: null, row_s: null }]);
     times.push(performance.now() - began);
   }
   await new Promise(rest => setTimeout(rest, 100));
@@ -244,27 +247,48 @@ class Bench:
             if self.has_model:
                 page = self.open(address, "footer[data-engine=browser]")
                 page.locator(".copy pre").first.wait_for(timeout=120_000)
-                self.add(
-                    f"slider to chart, {words}, the browser's model",
-                    BARS["slider"],
-                    page.evaluate(MOVE, [label, self.samples]),
-                )
+                self.move(page, label, f"{words}, the browser's model", BARS["slider"])
                 page.context.close()
             page = self.open(address, ".copy pre", lacks="WebAssembly")
-            self.add(
-                f"slider to chart, {words}, through the server",
-                BARS["server"],
-                page.evaluate(MOVE, [label, self.samples]),
-            )
+            self.move(page, label, f"{words}, through the server", BARS["server"])
             page.context.close()
+
+    def move(self, page: Any, label: str, words: str, bar: float) -> None:
+        """Moves a slider: how long each step takes, and what it takes of the processors."""
+        moved, thread_ms, all_ms = self.spent(page, MOVE, [label, self.samples], self.samples)
+        self.add(f"slider to chart, {words}", bar, moved["times"])
+        self.add("  processor time of a step, the page's thread", None, [thread_ms])
+        self.add("  processor time of a step, all of the browser", None, [all_ms])
+        self.add("  longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [moved["longest"]])
+
+    def spent(self, page: Any, script: str, given: Any, steps: int) -> tuple[Any, float, float]:
+        """Runs a script of so many steps: its answer, and the processor time of a step in ms, of the page's thread and of all processes of
+        the browser."""
+        session, program = page.context.new_cdp_session(page), self.browser.new_browser_cdp_session()
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        before = self.processor_s(session, program)
+        answer = page.evaluate(script, given)
+        after = self.processor_s(session, program)
+        thread_ms, all_ms = (1e3 * (after[place] - before[place]) / steps for place in range(2))
+        return answer, thread_ms, all_ms
+
+    @staticmethod
+    def processor_s(session: Any, program: Any) -> tuple[float, float]:
+        """Processor time so far, s: of the page's thread, and of all processes of the browser."""
+        figures = {row["name"]: row["value"] for row in session.send("Performance.getMetrics")["metrics"]}
+        processes = program.send("SystemInfo.getProcessInfo")["processInfo"]
+        return figures["TaskDuration"], sum(process["cpuTime"] for process in processes)
 
     def candidates(self) -> None:
         """Measures 200 candidates of a day in the browser's worker."""
         page = self.open(PLAN, "footer[data-engine=browser]")
         page.locator(".copy pre").first.wait_for(timeout=120_000)
-        answer = page.evaluate(ASK, ["demo:day", CANDIDATES, max(10, self.samples // 4)])
+        questions = max(10, self.samples // 4)
+        answer, thread_ms, all_ms = self.spent(page, ASK, ["demo:day", CANDIDATES, questions], questions)
         self.add(f"{CANDIDATES} candidates, a day of one-minute points", BARS["candidates"], answer["times"])
-        self.add("longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [answer["longest"]])
+        self.add("  processor time of a question, the page's thread", None, [thread_ms])
+        self.add("  processor time of a question, all of the browser", None, [all_ms])
+        self.add("  longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [answer["longest"]])
         page.context.close()
 
     def fleet(self) -> None:
@@ -277,7 +301,9 @@ class Bench:
             page.locator("[role=grid]").wait_for(timeout=120_000)
         page.wait_for_timeout(1_000)
         self.add("10,000 rows sorted, click to DOM", BARS["sort"], page.evaluate(SORT, self.samples))
-        self.add("10,000 rows filtered, key to DOM", BARS["filter"], page.evaluate(FILTER, self.samples))
+        filtered, thread_ms, _ = self.spent(page, FILTER, self.samples, self.samples)
+        self.add("10,000 rows filtered, key to DOM", BARS["filter"], filtered)
+        self.add("  processor time of a key, the page's thread", None, [thread_ms])
         self.add("10,000 rows scrolled, a frame", 32, page.evaluate(SCROLL, 2 * self.samples))
         page.context.close()
 
@@ -294,7 +320,9 @@ def show(console: Console, rows: list[dict[str, Any]]) -> None:
             if row["n"]
             else ("no sample",)
         )
-        table.add_row(row["what"], f"{row['bar']:,}", row["unit"], str(row["n"]), *figures)
+        table.add_row(
+            row["what"], "" if row["bar"] is None else f"{row['bar']:,}", row["unit"], str(row["n"]), *figures
+        )
     console.print(table)
 
 

@@ -57,18 +57,18 @@ macro_rules! data {
     };
 }
 
-/// The hourly prices, a third of all data: a browser gets the head of the table alone. The price of
-/// an instance comes to it with the plan.
+/// Files that a browser does not get, half of all data: hourly prices, commitments, networks and
+/// managed services. What a browser asks runs on EC2, and its hourly price comes with the plan.
 #[cfg(not(target_family = "wasm"))]
-macro_rules! hourly_prices {
-    ($file:literal, $head:literal) => {
+macro_rules! not_in_browsers {
+    ($file:literal) => {
         data!($file)
     };
 }
 #[cfg(target_family = "wasm")]
-macro_rules! hourly_prices {
-    ($file:literal, $head:literal) => {
-        $head
+macro_rules! not_in_browsers {
+    ($file:literal) => {
+        ""
     };
 }
 
@@ -96,24 +96,18 @@ impl DataFiles<'static> {
             instances_local_iops: data!("instances_local_iops.csv"),
             prices_regions: data!("prices_regions.csv"),
             prices_volumes: data!("prices_volumes.csv"),
-            prices_instances: hourly_prices!(
-                "prices_instances.csv",
-                "instance_type,region,first_seen,last_seen,usd_hour,ebs_optimized_surcharge_usd_hour,source\n"
-            ),
-            prices_commitments: data!("prices_commitments.csv"),
-            instances_network: data!("instances_network.csv"),
+            prices_instances: not_in_browsers!("prices_instances.csv"),
+            prices_commitments: not_in_browsers!("prices_commitments.csv"),
+            instances_network: not_in_browsers!("instances_network.csv"),
             managed: ManagedFiles {
-                classes: data!("managed/classes.csv"),
-                rds_storage: data!("managed/rds_storage.csv"),
-                rules: data!("managed/rules.csv"),
-                cannot: data!("managed/cannot.csv"),
-                features: data!("managed/features.csv"),
-                published: data!("managed/published.csv"),
-                prices_classes: hourly_prices!(
-                    "managed/prices_classes.csv",
-                    "service,class,engine,option,region,first_seen,last_seen,usd_hour,source,confirmed,note\n"
-                ),
-                prices_storage: data!("managed/prices_storage.csv"),
+                classes: not_in_browsers!("managed/classes.csv"),
+                rds_storage: not_in_browsers!("managed/rds_storage.csv"),
+                rules: not_in_browsers!("managed/rules.csv"),
+                cannot: not_in_browsers!("managed/cannot.csv"),
+                features: not_in_browsers!("managed/features.csv"),
+                published: not_in_browsers!("managed/published.csv"),
+                prices_classes: not_in_browsers!("managed/prices_classes.csv"),
+                prices_storage: not_in_browsers!("managed/prices_storage.csv"),
             },
         }
     }

@@ -2,6 +2,7 @@
 
 use headrace_whatif as whatif;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 
 /// Answers questions in JSON as the model in a browser does, byte by byte.
@@ -18,9 +19,11 @@ impl WhatIf {
         WhatIf::default()
     }
 
-    /// Answers a question; a refusal is an answer too (`{"refused": {value, rule, source, hint}}`).
-    fn answer(&self, py: Python<'_>, question: &str) -> String {
-        py.detach(|| self.model.lock().unwrap_or_else(PoisonError::into_inner).answer(question))
+    /// Answers a question in the bytes that `crates/whatif/src/columns.rs` describes; a refusal is an
+    /// answer too (`{"refused": {value, rule, source, hint}}`).
+    fn answer<'py>(&self, py: Python<'py>, question: &str) -> Bound<'py, PyBytes> {
+        let answer = py.detach(|| self.model.lock().unwrap_or_else(PoisonError::into_inner).answer(question));
+        PyBytes::new(py, &answer)
     }
 }
 

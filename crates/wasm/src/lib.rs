@@ -1,7 +1,7 @@
 //! The model in a browser: `headrace_whatif` behind three exported functions.
 //!
 //! JavaScript writes the UTF-8 bytes of a question where `question_at` says, calls `answer`, and
-//! reads the answer where `answer_at` says. Memory may grow in each call and detach its views: a
+//! copies the bytes of the answer from where `answer_at` says. Memory may grow in each call and detach its views: a
 //! pointer is taken first, then `memory.buffer`.
 
 #![allow(unsafe_code)] // Exported names alone: pointers are handed out and never followed here.
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 #[derive(Default)]
 struct Exchange {
     question: Vec<u8>,
-    answer: String,
+    answer: Vec<u8>,
     model: WhatIf,
 }
 
@@ -31,7 +31,7 @@ pub extern "C" fn question_at(bytes: usize) -> *mut u8 {
     })
 }
 
-/// Answers the question and returns the length of the answer, bytes.
+/// Answers the question and returns the length of the answer in bytes, a multiple of 8.
 #[unsafe(no_mangle)]
 pub extern "C" fn answer() -> usize {
     EXCHANGE.with_borrow_mut(|exchange| {

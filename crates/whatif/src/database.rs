@@ -1,5 +1,6 @@
 //! A database on many storages, and its course on a storage.
 
+use crate::columns::Columns;
 use crate::{day, usd_month, Refusal, WhatIf};
 use headrace_catalog::{Catalog, Deployment, InstanceLimits, NaiveDate, StorageSpec};
 use headrace_model::first_touch::SnapshotOrigin;
@@ -56,31 +57,17 @@ pub struct DatabaseChoice {
     figures: Option<Figures>,
 }
 
-/// The course of a choice: columns, a row for each step.
-#[derive(Serialize)]
-#[allow(missing_docs)] // as in `Second`
-pub struct CourseColumns {
-    t_s: Vec<f64>,
-    tps: Vec<f64>,
-    p95_ms: Vec<f64>,
-    iops: Vec<f64>,
-    reads_per_tx: Vec<f64>,
-    cached_share: Vec<f64>,
-    balance_percent: Vec<Option<f64>>,
-}
-
-/// The choices in the order of the question, and the course that was wanted.
+/// The choices in the order of the question; the course that was asked for stands in the columns.
 #[derive(Serialize)]
 pub struct DatabaseAnswer {
     choices: Vec<DatabaseChoice>,
-    course: Option<CourseColumns>,
 }
 
 /// Rows of a course: as many as a chart has pixels for.
 const ROWS: f64 = 360.0;
 
 impl DatabaseQuestion {
-    pub(crate) fn answer(&self, model: &mut WhatIf) -> Result<DatabaseAnswer, Refusal> {
+    pub(crate) fn answer(&self, model: &mut WhatIf, columns: &mut Columns) -> Result<DatabaseAnswer, Refusal> {
         let as_of = day(self.as_of.as_deref())?;
         let database = match &self.settings {
             Some(settings) => settings.on(&self.database.grown(self.growth))?,
@@ -109,9 +96,11 @@ impl DatabaseQuestion {
             let volumes_usd_month = usd(candidate.data).and_then(|data| candidate.log.map_or(Some(data), |log| Some(data + usd(log)?)));
             DatabaseChoice { volumes_usd_month, ..choice_of(parts.storages[candidate.data].to_string(), outcome) }
         });
-        let drawn = self.course_of.and_then(|(index, seconds)| Some((self.choices.get(index)?, seconds)));
-        let course = drawn.map(|(choice, seconds)| self.course_on(choice, seconds, database, as_of)).transpose()?;
-        Ok(DatabaseAnswer { choices: choices.collect(), course })
+        let choices = choices.collect();
+        if let Some((choice, seconds)) = self.course_of.and_then(|(index, seconds)| Some((self.choices.get(index)?, seconds))) {
+            add_course(columns, &self.course_on(choice, seconds, database, as_of)?);
+        }
+        Ok(DatabaseAnswer { choices })
     }
 
     fn load(&self) -> TransactionLoad {
@@ -121,7 +110,7 @@ impl DatabaseQuestion {
         }
     }
 
-    fn course_on(&self, choice: &ChoiceRequest, seconds: u32, database: &Database, as_of: NaiveDate) -> Result<CourseColumns, Refusal> {
+    fn course_on(&self, choice: &ChoiceRequest, seconds: u32, database: &Database, as_of: NaiveDate) -> Result<Vec<Second>, Refusal> {
         let place = RunPlace { storage: &choice.storage, log: choice.log.as_deref(), instance: choice.instance.as_deref(), ..RunPlace::default() };
         let resolved = place.resolve(database, as_of)?;
         let warm_up = WarmUp::new(database, choice.cache_bytes);
@@ -142,7 +131,7 @@ impl DatabaseQuestion {
         };
         let mut rows = Vec::new();
         run(&scenario, &mut |second| rows.push(*second))?;
-        Ok(CourseColumns::of(&rows))
+        Ok(rows)
     }
 }
 
@@ -220,16 +209,15 @@ impl Parts {
             let cache = position(&mut parts.caches, choice.cache_bytes);
             parts.candidates.push(DatabaseCandidate { data, log, instance, cache });
         }
-        let deployment: Deployment = "ec2".parse()?;
         for name in names {
-            parts.hosts.push(ServerHost { deployment, class: Catalog::embedded().service_class(deployment, name, as_of)? });
+            parts.hosts.push(ServerHost { deployment: Deployment::Ec2, class: Catalog::embedded().ec2_class(name, as_of)? });
         }
         Ok(parts)
     }
 }
 
 /// The place of a value in a list, which it is appended to where it is new.
-fn position<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
+pub(crate) fn position<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
     list.iter().position(|other| *other == value).unwrap_or_else(|| {
         list.push(value);
         list.len() - 1
@@ -246,16 +234,14 @@ fn choice_of(storage: String, outcome: &DatabaseOutcome) -> DatabaseChoice {
     }
 }
 
-impl CourseColumns {
-    fn of(rows: &[Second]) -> CourseColumns {
-        CourseColumns {
-            t_s: rows.iter().map(|row| row.t_s).collect(),
-            tps: rows.iter().map(|row| row.tps).collect(),
-            p95_ms: rows.iter().map(|row| row.p95_ms).collect(),
-            iops: rows.iter().map(|row| row.iops).collect(),
-            reads_per_tx: rows.iter().map(|row| row.reads_per_tx).collect(),
-            cached_share: rows.iter().map(|row| row.cached_share).collect(),
-            balance_percent: rows.iter().map(|row| row.balance_percent).collect(),
-        }
-    }
+/// The course of a choice, a row for each step.
+fn add_course(columns: &mut Columns, rows: &[Second]) {
+    let mut add = |name, read: fn(&Second) -> Option<f64>| columns.add(name, rows.iter().map(read));
+    add("t_s", |row| Some(row.t_s));
+    add("tps", |row| Some(row.tps));
+    add("p95_ms", |row| Some(row.p95_ms));
+    add("iops", |row| Some(row.iops));
+    add("reads_per_tx", |row| Some(row.reads_per_tx));
+    add("cached_share", |row| Some(row.cached_share));
+    add("balance_percent", |row| row.balance_percent);
 }

@@ -1,5 +1,6 @@
 //! Demand over time on many storages, and the day of a storage.
 
+use crate::columns::Columns;
 use crate::{day, usd_month, Refusal, WhatIf};
 use headrace_catalog::Catalog;
 use headrace_sim::cycle::{self, Cycle, Repeated};
@@ -89,32 +90,17 @@ pub struct DemandChoice {
     summary: Option<Summary>,
 }
 
-/// The day of a storage: columns.
-#[derive(Default, Serialize)]
-#[allow(missing_docs)] // as in `RunRow`
-pub struct DayColumns {
-    t_s: Vec<f64>,
-    asked_iops: Vec<f64>,
-    asked_mib_s: Vec<f64>,
-    iops: Vec<f64>,
-    mib_s: Vec<f64>,
-    balance_percent: Vec<Option<f64>>,
-    p99_ms: Vec<Option<f64>>,
-    throttled_s: Vec<f64>,
-}
-
-/// The storages in the order of the question, and the day that was wanted.
+/// The storages in the order of the question; the day that was asked for stands in the columns.
 #[derive(Serialize)]
 pub struct DemandAnswer {
     choices: Vec<DemandChoice>,
-    day: Option<DayColumns>,
 }
 
 /// Where every point is a row of its own: no point is longer than this, s.
 const WHOLE_POINT_S: f64 = 86_400.0;
 
 impl DemandQuestion {
-    pub(crate) fn answer(&self, model: &mut WhatIf) -> Result<DemandAnswer, Refusal> {
+    pub(crate) fn answer(&self, model: &mut WhatIf, columns: &mut Columns) -> Result<DemandAnswer, Refusal> {
         let (as_of, catalog) = (day(self.as_of.as_deref())?, Catalog::embedded());
         let prices = catalog.volume_prices(&self.region, as_of)?;
         let hosts = self.instance.iter().map(|name| catalog.instance(name, as_of)).collect::<Result<Vec<_>, _>>()?;
@@ -137,20 +123,21 @@ impl DemandQuestion {
             let usd_month = usd_month(&candidate.storage, &prices);
             DemandChoice { usd_month, usable_gib, sustained_iops, ..choice_of(candidate.storage.to_string(), outcome) }
         });
-        let drawn = self.day_of.and_then(|index| self.storages.get(index));
-        let day = drawn.map(|storage| self.day_on(storage, load, as_of)).transpose()?;
-        Ok(DemandAnswer { choices: choices.collect(), day })
+        let choices = choices.collect();
+        if let Some(storage) = self.day_of.and_then(|index| self.storages.get(index)) {
+            add_day(columns, &self.day_on(storage, load, as_of)?);
+        }
+        Ok(DemandAnswer { choices })
     }
 
-    fn day_on(&self, storage: &str, load: &OpenLoad, as_of: headrace_catalog::NaiveDate) -> Result<DayColumns, Refusal> {
+    fn day_on(&self, storage: &str, load: &OpenLoad, as_of: headrace_catalog::NaiveDate) -> Result<Vec<RunRow>, Refusal> {
         let mut setup = Setup::resolve(storage, self.instance.as_deref(), as_of)?;
         setup.start_balance_percent = self.start_balance_percent;
         let row_s = self.row_s.unwrap_or(WHOLE_POINT_S);
-        let rows = match self.start_balance_percent {
+        Ok(match self.start_balance_percent {
             None => cycle::open_settled(&setup, load, row_s)?.0,
             Some(_) => interval::open(&setup, load, row_s)?.rows,
-        };
-        Ok(DayColumns::of(&rows))
+        })
     }
 }
 
@@ -188,17 +175,15 @@ pub fn longest_cap(repeated: &Repeated) -> Option<&'static str> {
     repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cap, _)| cap.name())
 }
 
-impl DayColumns {
-    fn of(rows: &[RunRow]) -> DayColumns {
-        DayColumns {
-            t_s: rows.iter().map(|row| row.t_s).collect(),
-            asked_iops: rows.iter().map(|row| row.asked_iops).collect(),
-            asked_mib_s: rows.iter().map(|row| row.asked_mib_s).collect(),
-            iops: rows.iter().map(|row| row.iops).collect(),
-            mib_s: rows.iter().map(|row| row.mib_s).collect(),
-            balance_percent: rows.iter().map(|row| row.balance_percent).collect(),
-            p99_ms: rows.iter().map(|row| row.p99_ms).collect(),
-            throttled_s: rows.iter().map(|row| row.throttled_s).collect(),
-        }
-    }
+/// The day of a storage, row by row.
+fn add_day(columns: &mut Columns, rows: &[RunRow]) {
+    let mut add = |name, read: fn(&RunRow) -> Option<f64>| columns.add(name, rows.iter().map(read));
+    add("t_s", |row| Some(row.t_s));
+    add("asked_iops", |row| Some(row.asked_iops));
+    add("asked_mib_s", |row| Some(row.asked_mib_s));
+    add("iops", |row| Some(row.iops));
+    add("mib_s", |row| Some(row.mib_s));
+    add("balance_percent", |row| row.balance_percent);
+    add("p99_ms", |row| row.p99_ms);
+    add("throttled_s", |row| Some(row.throttled_s));
 }

@@ -1,4 +1,4 @@
-//! What if? Questions of a page or a report in JSON, and their answers.
+//! What if? Questions of a page or a report in JSON, and their answers: a head in JSON with columns.
 //!
 //! The same text gives the same answer, byte by byte, in `headrace._core` and in a browser
 //! (`crates/wasm`). The requests that questions are made of are those of the Python package too:
@@ -10,8 +10,10 @@
 //! | `database` | a database on many storages, and its course on a storage |
 //! | `run` | a run of a database, second by second |
 //! | `replica` | a replica behind a run |
+//! | `columns` | an answer as it crosses to a page |
 //! | `refusal` | why there is no answer |
 
+mod columns;
 pub mod database;
 pub mod demand;
 mod refusal;
@@ -20,6 +22,7 @@ pub mod run;
 
 pub use refusal::Refusal;
 
+use columns::{pack, Columns};
 use database::DatabaseQuestion;
 use demand::{DemandQuestion, LoadColumns};
 use headrace_catalog::{Catalog, NaiveDate, RegionPrices, StorageSpec};
@@ -66,19 +69,18 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// Answers a question in JSON. Refusals are answers too: `{"refused": {value, rule, source,
-    /// hint}}`.
-    pub fn answer(&mut self, question: &str) -> String {
+    /// Answers a question in JSON, in the form that `columns` describes. Refusals are answers too:
+    /// `{"refused": {value, rule, source, hint}}`.
+    pub fn answer(&mut self, question: &str) -> Vec<u8> {
+        let mut columns = Columns::default();
         let answer = match serde_json::from_str::<Question>(question) {
-            Ok(Question::Demand(question)) => question.answer(self).map(Answer::Demand),
-            Ok(Question::Database(question)) => question.answer(self).map(Answer::Database),
-            Ok(Question::Run(question)) => question.answer(self).map(Answer::Run),
-            Ok(Question::Replica(question)) => question.answer(self).map(Answer::Replica),
+            Ok(Question::Demand(question)) => question.answer(self, &mut columns).map(Answer::Demand),
+            Ok(Question::Database(question)) => question.answer(self, &mut columns).map(Answer::Database),
+            Ok(Question::Run(question)) => question.answer(self, &mut columns).map(Answer::Run),
+            Ok(Question::Replica(question)) => question.answer(self, &mut columns).map(Answer::Replica),
             Err(error) => Err(Refusal::of_text(question, &error)),
         };
-        let answer = answer.unwrap_or_else(Answer::Refused);
-        serde_json::to_string(&answer)
-            .unwrap_or_else(|error| format!("{{\"refused\":{{\"value\":\"\",\"rule\":\"{error}\",\"source\":\"headrace\",\"hint\":\"\"}}}}"))
+        pack(&answer.unwrap_or_else(Answer::Refused), &columns)
     }
 
     /// A load times a factor with what is remembered of it; no columns: the load of the question

@@ -1,5 +1,6 @@
 //! A replica behind a run: as `headrace predict --replica` has it.
 
+use crate::columns::Columns;
 use crate::database::{start_named, ResolvedPlace};
 use crate::run::{FollowedCaches, RunRequest, RunSettings};
 use crate::{day, Refusal, WhatIf};
@@ -105,34 +106,21 @@ pub struct ReplicaQuestion {
     replica: ReplicaSetup,
 }
 
-/// The seconds of a replica: columns.
-#[derive(Serialize)]
-#[allow(missing_docs)] // as in `ReplicaSecond`, but for `t_s`: where the second begins
-pub struct ReplicaColumns {
-    t_s: Vec<f64>,
-    source_tps: Vec<f64>,
-    applied_tps: Vec<f64>,
-    possible_tps: Vec<f64>,
-    backlog: Vec<f64>,
-    lag_s: Vec<f64>,
-    balance_percent: Vec<Option<f64>>,
-}
-
-/// The seconds of a replica and what they come to.
+/// What the seconds of a replica come to; they stand in the columns.
 #[derive(Serialize)]
 pub struct ReplicaAnswer {
-    columns: ReplicaColumns,
     summary: ReplicaSummary,
 }
 
 impl ReplicaQuestion {
-    pub(crate) fn answer(&self, model: &mut WhatIf) -> Result<ReplicaAnswer, Refusal> {
+    pub(crate) fn answer(&self, model: &mut WhatIf, columns: &mut Columns) -> Result<ReplicaAnswer, Refusal> {
         let database = self.run.grown(model.base_of(self.database.as_ref())?)?;
         let source = self.run.request();
         let resolved = source.resolve(&database)?;
         let request = self.replica.request(&database, &source)?;
         let ReplicaRun { rows, summary } = request.run(&database, (&source, &resolved), day(source.as_of.as_deref())?, &mut model.followed)?;
-        Ok(ReplicaAnswer { columns: ReplicaColumns::of(&rows, source.step_s()), summary })
+        add_seconds(columns, &rows, source.step_s());
+        Ok(ReplicaAnswer { summary })
     }
 }
 
@@ -169,17 +157,14 @@ impl ReplicaSetup {
     }
 }
 
-impl ReplicaColumns {
-    fn of(rows: &[ReplicaSecond], step_s: f64) -> ReplicaColumns {
-        let column = |read: fn(&ReplicaSecond) -> f64| rows.iter().map(read).collect();
-        ReplicaColumns {
-            t_s: rows.iter().map(|row| row.t_s - step_s).collect(),
-            source_tps: column(|row| row.source_tps),
-            applied_tps: column(|row| row.applied_tps),
-            possible_tps: column(|row| row.possible_tps),
-            backlog: column(|row| row.backlog),
-            lag_s: column(|row| row.lag_s),
-            balance_percent: rows.iter().map(|row| row.balance_percent).collect(),
-        }
-    }
+/// The seconds of a replica, each by its beginning.
+fn add_seconds(columns: &mut Columns, rows: &[ReplicaSecond], step_s: f64) {
+    columns.add("t_s", rows.iter().map(|row| Some(row.t_s - step_s)));
+    let mut add = |name, read: fn(&ReplicaSecond) -> Option<f64>| columns.add(name, rows.iter().map(read));
+    add("source_tps", |row| Some(row.source_tps));
+    add("applied_tps", |row| Some(row.applied_tps));
+    add("possible_tps", |row| Some(row.possible_tps));
+    add("backlog", |row| Some(row.backlog));
+    add("lag_s", |row| Some(row.lag_s));
+    add("balance_percent", |row| row.balance_percent);
 }

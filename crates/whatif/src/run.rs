@@ -1,8 +1,9 @@
 //! A run of a database on a storage, row by row: as `headrace predict` has it.
 
-use crate::database::{start_named, ResolvedPlace, RunPlace};
+use crate::columns::Columns;
+use crate::database::{position, start_named, ResolvedPlace, RunPlace};
 use crate::{day, Refusal, WhatIf};
-use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
+use headrace_sim::mysql::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::{Database, WarmUp};
 use headrace_sim::SimError;
 use serde::{Deserialize, Serialize};
@@ -204,54 +205,38 @@ pub struct RunQuestion {
     run: RunSettings,
 }
 
-/// The seconds of a run: columns.
-#[derive(Serialize)]
-#[allow(missing_docs)] // as in `Second`, but for `t_s`: where the second begins
-pub struct SecondColumns {
-    t_s: Vec<f64>,
-    tps: Vec<f64>,
-    p50_ms: Vec<f64>,
-    p95_ms: Vec<f64>,
-    p99_ms: Vec<f64>,
-    iops: Vec<f64>,
-    balance_percent: Vec<Option<f64>>,
-    cached_share: Vec<f64>,
-    dirty_share: Vec<f64>,
-    cap: Vec<String>,
-}
-
-/// A run's seconds.
+/// What limits a run. Its seconds stand in the columns, and the column `cap` has places in this list.
 #[derive(Serialize)]
 pub struct RunAnswer {
-    columns: SecondColumns,
+    caps: Vec<String>,
 }
 
 impl RunQuestion {
-    pub(crate) fn answer(&self, model: &mut WhatIf) -> Result<RunAnswer, Refusal> {
+    pub(crate) fn answer(&self, model: &mut WhatIf, columns: &mut Columns) -> Result<RunAnswer, Refusal> {
         let database = self.run.grown(model.base_of(self.database.as_ref())?)?;
         let request = self.run.request();
         let resolved = request.resolve(&database)?;
         let warm_up = model.followed.of(&database, request.cache_bytes);
         let mut rows = Vec::with_capacity(request.seconds as usize);
         run(&request.scenario(&database, &warm_up, &resolved)?, &mut |second| rows.push(*second))?;
-        Ok(RunAnswer { columns: SecondColumns::of(&rows, request.step_s()) })
+        Ok(RunAnswer { caps: add_seconds(columns, &rows, request.step_s()) })
     }
 }
 
-impl SecondColumns {
-    fn of(rows: &[Second], step_s: f64) -> SecondColumns {
-        let column = |read: fn(&Second) -> f64| rows.iter().map(read).collect();
-        SecondColumns {
-            t_s: rows.iter().map(|row| row.t_s - step_s).collect(),
-            tps: column(|row| row.tps),
-            p50_ms: column(|row| row.p50_ms),
-            p95_ms: column(|row| row.p95_ms),
-            p99_ms: column(|row| row.p99_ms),
-            iops: column(|row| row.iops),
-            balance_percent: rows.iter().map(|row| row.balance_percent).collect(),
-            cached_share: column(|row| row.cached_share),
-            dirty_share: column(|row| row.dirty_share),
-            cap: rows.iter().map(|row| row.binding.name()).collect(),
-        }
-    }
+/// The seconds of a run, each by its beginning; returns the names of what binds.
+fn add_seconds(columns: &mut Columns, rows: &[Second], step_s: f64) -> Vec<String> {
+    columns.add("t_s", rows.iter().map(|row| Some(row.t_s - step_s)));
+    let mut add = |name, read: fn(&Second) -> Option<f64>| columns.add(name, rows.iter().map(read));
+    add("tps", |row| Some(row.tps));
+    add("p50_ms", |row| Some(row.p50_ms));
+    add("p95_ms", |row| Some(row.p95_ms));
+    add("p99_ms", |row| Some(row.p99_ms));
+    add("iops", |row| Some(row.iops));
+    add("balance_percent", |row| row.balance_percent);
+    add("cached_share", |row| Some(row.cached_share));
+    add("dirty_share", |row| Some(row.dirty_share));
+    let mut bindings: Vec<Binding> = Vec::new();
+    let places: Vec<usize> = rows.iter().map(|row| position(&mut bindings, row.binding)).collect();
+    columns.add("cap", places.iter().map(|place| Some(*place as f64)));
+    bindings.iter().map(|binding| binding.name()).collect()
 }

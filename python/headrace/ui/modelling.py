@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -25,6 +26,8 @@ DEMAND, DATABASE = "load", "database"
 # A run begins with an empty cache, and one with a replica takes 600 s, as on the command line.
 START, REPLICA_SECONDS = "cold", 600
 PART_OF = {"demand": DEMAND, "run": DATABASE, "replica": DATABASE}
+# Where the head of an answer begins, and how the head of a refusal does (`crates/whatif/src/columns.rs`).
+HEAD_AT, REFUSED = 8, b'{"refused":'
 
 _Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 _Question = Annotated[dict[str, object], msgspec.Meta(max_length=100)]
@@ -49,18 +52,25 @@ class ServerModel:
     def __init__(self, memory: Workloads) -> None:
         self._memory = memory
         self._model = core.WhatIf()  # what it remembers changes no answer
+        self._given: dict[str, str] = {}  # the workload that it has of each subject
         self._lock = threading.Lock()
 
-    def answer(self, ask: AskModel) -> dict[str, object]:
-        """Answers questions about a workload; a refusal is an answer too. Raises InputError."""
-        answers = []
+    def answer(self, ask: AskModel) -> bytes:
+        """Answers questions about a workload, one after another in the bytes that
+        `crates/whatif/src/columns.rs` describes; a refusal is an answer too. A workload that the
+        model has from the question before is not read again. Raises InputError."""
+        subject, answers = _subject_of(ask), []
         with self._lock:  # questions of two windows do not mix: a later one leaves its workload out
-            given: dict[str, object] = _table_of(self._memory, ask)
+            is_new = self._given.get(subject) != ask.workload
+            content = TABLES[subject](self._memory, ask.workload) if is_new else None
             for question in ask.questions:
-                text = self._model.answer(msgspec.json.encode(question | given).decode())
-                answers.append(msgspec.Raw(text.encode()))
-                given = {name: None for name in given}
-        return {"answers": answers}
+                text = msgspec.json.encode(question | {subject: content}).decode()
+                answers.append(self._model.answer(text))
+                content = None
+            self._given[subject] = ask.workload
+            if any(answer.startswith(REFUSED, HEAD_AT) for answer in answers):
+                del self._given[subject]  # it may be the workload that was refused
+        return b"".join(answers)
 
 
 def describe_load(memory: Workloads, ask: AskLoad) -> dict[str, object]:
@@ -98,13 +108,11 @@ def describe_database(memory: Workloads, ask: AskLoad) -> dict[str, object]:
     }
 
 
-def _table_of(memory: Workloads, ask: AskModel) -> dict[str, object]:
-    """Returns the part of a question that holds the workload."""
-    subjects = {PART_OF.get(str(question.get("ask"))) for question in ask.questions}
-    if subjects == {DATABASE}:
-        return {DATABASE: _database_of(memory, ask.workload).database}
-    if subjects == {DEMAND}:
-        return {DEMAND: _columns_of(_demand_of(memory, ask.workload))}
+def _subject_of(ask: AskModel) -> str:
+    """Returns the part of the questions that holds the workload."""
+    subjects = {PART_OF.get(str(question.get("ask")), "") for question in ask.questions}
+    if len(subjects) == 1 and "" not in subjects:
+        return subjects.pop()
     raise InputError("the questions", "are not of one kind that the page asks", SOURCE, "Reload the page.")
 
 
@@ -127,3 +135,10 @@ def _database_of(memory: Workloads, text: str) -> TransactionWorkload:
 
 def _columns_of(load: OpenWorkload) -> dict[str, object]:
     return {name: value for name, value in load.to_core().items() if name != "kind"}
+
+
+# A workload as each subject of the model takes it, by the text that names it.
+TABLES: dict[str, Callable[[Workloads, str], object]] = {
+    DEMAND: lambda memory, text: _columns_of(_demand_of(memory, text)),
+    DATABASE: lambda memory, text: _database_of(memory, text).database,
+}

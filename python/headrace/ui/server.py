@@ -347,6 +347,8 @@ def _answer(server: PageServer, answerer: Answerer, body: bytes, *progress: Call
         parts = [getattr(server, answerer.part)] if answerer.part else []
         owner = getattr(server, answerer.owner) if answerer.owner else module
         answer = getattr(owner, answerer.function)(*parts, ask, *progress)
+        if isinstance(answer, bytes):
+            return Response(answer, media_type="application/octet-stream")
         return Response(msgspec.json.encode(answer), media_type="application/json")
     except Cancelled:
         return Response(status_code=HTTPStatus.NO_CONTENT)

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from whatif_answers import read_answer
 
 from headrace import planner
 from headrace.base import core
@@ -71,7 +72,7 @@ def test_the_page_asks_what_the_plan_was_judged_by(demand) -> None:
     asked = live.what_if(plan, load, PlanSettings())
     storages = [choice.storage for choice in asked.choices]
     question = dict(asked.question) | {"factor": plan.demand_growth, "storages": storages, "day_of": None}
-    answer = json.loads(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
+    answer = read_answer(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
     planned = {choice.storage: choice for choice in (plan.recommended, plan.compared)}
     seen = 0
     for choice, now in zip(asked.choices, answer, strict=True):

@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from whatif_answers import read_answer
 
 from headrace.base import core
 from headrace.base.units import GIB
@@ -120,7 +121,7 @@ def replica_question(rng: random.Random, database: dict) -> dict:
 
 
 def ask(question: dict) -> dict:
-    return json.loads(core.WhatIf().answer(json.dumps(question)))
+    return read_answer(core.WhatIf().answer(json.dumps(question)))
 
 
 def test_a_demand_is_answered_as_the_planner_is(load: dict) -> None:
@@ -188,7 +189,7 @@ def test_a_database_is_answered_as_the_planner_is(database: dict) -> None:
 
 def test_a_course_is_as_long_as_it_was_asked_for(database: dict) -> None:
     question = database_question(random.Random(2), database) | {"course_of": [0, 1_800]}
-    course = ask(question)["database"]["course"]
+    course = ask(question)["columns"]
     # 360 rows at most: five seconds each.
     assert len(course["tps"]) == 360 and course["t_s"][-1] == 1_800.0
 
@@ -211,8 +212,12 @@ def test_a_run_is_what_the_core_says(database: dict) -> None:
             "follow": None,
         }
         [expected] = core.mysql_runs(grown, [request])
-        columns = ask(question)["run"]["columns"]
+        answer = ask(question)
+        columns, caps = answer["columns"], answer["run"]["caps"]
         assert columns.pop("t_s") == [time - 1.0 for time in expected["t_s"]]
+        assert [caps[int(place)] for place in columns.pop("cap")] == expected["cap"]
+        balance = columns.pop("balance_percent", [None] * run["seconds"])  # one that nothing has is left out
+        assert balance == expected["balance_percent"]
         for name, values in columns.items():
             assert values == expected[name], name
 
@@ -277,7 +282,7 @@ def test_columns_of_two_lengths_are_refused(load: dict) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 10_000, '{"ask":"demand","more":1}', "\x00", "nonsense"])
 def test_what_is_no_question_is_refused(text: str) -> None:
-    assert "is not a question" in json.loads(core.WhatIf().answer(text))["refused"]["rule"]
+    assert "is not a question" in read_answer(core.WhatIf().answer(text))["refused"]["rule"]
 
 
 def test_what_is_remembered_changes_no_answer(load: dict, database: dict) -> None:
@@ -306,13 +311,13 @@ def test_a_browser_gives_the_same_bytes(load: dict, database: dict) -> None:
     module = wasmtime.Module(store.engine, gzip.decompress(packed.read_bytes()))
     exports = wasmtime.Instance(store, module, []).exports(store)
 
-    def answer_in_browser(question: str) -> str:
+    def answer_in_browser(question: str) -> bytes:
         text = question.encode()
         at = exports["question_at"](store, len(text))
         exports["memory"].write(store, text, at)
         length = exports["answer"](store)
         at = exports["answer_at"](store)
-        return bytes(exports["memory"].read(store, at, at + length)).decode()
+        return bytes(exports["memory"].read(store, at, at + length))
 
     rng, model = random.Random(9), core.WhatIf()
     for nth in range(QUESTIONS):

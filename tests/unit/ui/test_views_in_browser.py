@@ -47,6 +47,7 @@ def test_ten_thousand_devices_are_sorted_filtered_and_reached_by_keyboard(fleet)
     page = fleet(rows)
     grid, cells = page.get_by_role("grid"), page.locator(".rows .all .row")
     assert grid.get_attribute("aria-rowcount") == "10001" and cells.count() < 40  # those in sight alone are drawn
+    assert page.locator(".dots svg *").count() < 40  # a thousand dots are two elements
     page.get_by_role("button", name="saves").click()
     page.locator("[aria-sort=descending]").wait_for()
     best = max(50.0 if row["verdict"] == "unused" else 50.0 - row.get("usd_proposed", 50.0) for row in rows)
@@ -268,21 +269,19 @@ def test_the_browsers_model_answers_what_the_server_answers(visit, server):
     page.on("request", lambda request: requests.append(request.url) if "/api/whatif" in request.url else None)
     answers = page.evaluate(
         """async workload => {
-          const engine = await import("/static/engine.js"), asking = await import("/static/asking.js");
-          const question = { workload, storages: ["gp2:100", "gp3:200:4000"], growth: 1.7, as_of: null, region: null, start_balance_percent: null };
+          const engine = await import("/static/engine.js"), asking = await import("/static/asking.js"), { readAnswers } = await import("/static/model.js");
+          const choices = [{ role: "today", storage: "gp2:100" }, { role: "tried", storage: "gp3:200:4000" }], question = { workload, choices, growth: 1.7, as_of: null, region: null, start_balance_percent: null };
+          const plain = part => ({ ...part, columns: Object.fromEntries(Object.entries(part.columns).map(([name, values]) => [name, Array.from(values, value => Number.isNaN(value) ? null : value)])) });
           const about = await asking.ask("/api/load", { workload });
-          const questions = question.storages.map(storage => ({ ask: "demand", factor: 1.7, storages: [storage], instance: null, as_of: null, region: "us-east-1", start_balance_percent: null, day_of: 0, row_s: about.row_s }));
-          return [engine.engineName(), await engine.askDays(question), (await asking.ask("/api/whatif", { workload, questions })).answers];
+          const questions = choices.map(({ storage }) => ({ ask: "demand", factor: 1.7, storages: [storage], instance: null, as_of: null, region: "us-east-1", start_balance_percent: null, day_of: 0, row_s: about.row_s }));
+          return [engine.engineName(), (await engine.askDays(question)).runs.map(plain), readAnswers(await asking.ask("/api/whatif", { workload, questions })).map(plain)];
         }""",
         STEADY,
     )
-    name, days, server_answers = answers
+    name, runs, server_answers = answers
     assert name == "browser" and len(requests) == 1  # the page's own question asked nobody
-    for run, answer in zip(days["runs"], server_answers, strict=True):
-        day = answer["demand"]["day"]
-        assert run["columns"] == {
-            key: values for key, values in day.items() if any(value is not None for value in values)
-        }
+    for run, answer in zip(runs, server_answers, strict=True):
+        assert run["columns"] == answer["columns"] and len(run["columns"]["iops"]) > 1
         assert run["summary"] == answer["demand"]["choices"][0]["summary"]
 
 
@@ -317,6 +316,42 @@ def test_a_run_follows_a_slider_without_the_server(visit, view):
     page.locator(".copy pre", has_text="--threads").first.wait_for()
     assert page.locator("h1").inner_text() == moved
     assert page.locator(".cards .figure").first.inner_text() == card
+
+
+# Counts what crosses to and from the model's worker.
+COUNTED = """(() => {
+  const counts = window.counts = { sent: [], bytes: 0, texts: 0 }, Plain = Worker;
+  window.Worker = class extends Plain {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("message", ({ data }) => { for (const part of data.answers ?? []) if (part instanceof ArrayBuffer) counts.bytes += part.byteLength; else counts.texts++; });
+    }
+    postMessage(message, ...more) { counts.sent.push(...(message.questions ?? [])); return super.postMessage(message, ...more); }
+  };
+})()"""
+
+
+@has_model
+def test_a_burst_of_movements_is_two_questions_and_no_text(visit):
+    """The first movement is asked, and of all that come while it is answered, the last alone. The workload is sent once, and
+    answers come back as bytes, which are moved and not copied: 60 seconds of 10 numbers and a head."""
+    page = visit("studies?study=services-2020", ready=".points", bypass_csp=True)
+    page.add_init_script(COUNTED)
+    page.goto(page.url.partition("/studies")[0] + "/" + REPLICA.replace("replicas", "database").replace("=120", "=60"))
+    page.locator("footer[data-engine=browser]").wait_for()
+    page.locator(".copy pre").first.wait_for()
+    move = """clients => { const slider = [...document.querySelectorAll("input[type=range]")].find(input => input.ariaLabel === "Clients, slider");
+      for (const position of clients) { slider.value = position; slider.dispatchEvent(new Event("input", { bubbles: true })); } }"""
+    for positions in (range(500, 530), range(700, 730)):
+        page.evaluate("counts => { window.counts.sent = []; window.counts.bytes = 0; }")
+        title = page.locator("h1").inner_text()
+        page.evaluate(move, list(positions))
+        page.locator("h1").filter(has_not_text=title).wait_for()
+        page.locator(".copy pre", has_text="--threads").first.wait_for()
+        counts = page.evaluate("window.counts")
+        assert len(counts["sent"]) == 2 and counts["texts"] == 0
+        assert counts["bytes"] < 2 * (60 * 10 * 8 + 1_000)
+    assert not any('"database":{' in question for question in counts["sent"])
 
 
 @pytest.mark.parametrize("broken", ["WebAssembly", "Worker"])

@@ -55,13 +55,12 @@ impl Catalog {
         let lower = instance_type.trim().to_ascii_lowercase();
         let name = lower.strip_prefix("db.").unwrap_or(&lower);
         self.check_launched(deployment, "launched_on", date)?;
+        if deployment.service() == Service::Ec2 {
+            return self.ec2_class(name, date);
+        }
         let limits = self.instance(name, date)?;
         let managed = self.managed_tables()?;
         let network_bytes_s = managed.network_gbit_s(name).map(|gbit| gbit * 1e9 / 8.0);
-        if deployment.service() == Service::Ec2 {
-            let source = limits.limits_source.clone();
-            return Ok(ServiceClass { class: name.to_string(), limits, network_bytes_s, mysql: String::new(), source });
-        }
         let class = format!("db.{name}");
         let row = managed.class(&class);
         if !managed.is_priced(deployment.service(), &class) && (row.is_none() || deployment.service() == Service::Aurora) {
@@ -76,6 +75,17 @@ impl Catalog {
         }
         let (mysql, source) = row.map_or_else(|| (String::new(), "coroot-managed".to_string()), |row| (row.mysql.clone(), row.source.clone()));
         Ok(ServiceClass { class, limits, network_bytes_s, mysql, source })
+    }
+
+    /// Returns an instance type as the class that runs MySQL on EC2. Its network is not in it, since
+    /// EBS has an own one; no table of a managed service is read.
+    ///
+    /// # Errors
+    /// Those of [`Catalog::instance`].
+    pub fn ec2_class(&self, instance_type: &str, date: NaiveDate) -> Result<ServiceClass, CatalogError> {
+        let limits = self.instance(instance_type, date)?;
+        let (class, source) = (limits.instance_type.clone(), limits.limits_source.clone());
+        Ok(ServiceClass { class, limits, network_bytes_s: None, mysql: String::new(), source })
     }
 
     /// Returns the volumes behind storage that RDS is asked for. IOPS and MiB/s that are not named,

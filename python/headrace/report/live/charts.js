@@ -3,7 +3,7 @@
 import { element, figure, latency } from "./figures.js";
 import { scale } from "./scales.js";
 
-/** @typedef {{values: (number | null)[], name: string, kind: string}} Line */
+/** @typedef {{values: ArrayLike<number>, name: string, kind: string}} Line */
 /** @typedef {{usd: number, value: number, name: string, kind: string, meets: boolean}} Dot */
 
 const EDGE = { left: 64, right: 16, top: 12, bottom: 28 };
@@ -19,20 +19,20 @@ function paper(width, height, x, y, xWords, yWords, described) {
   return svg;
 }
 
-/** The path of a line, broken where a value is missing. @param {number[]} times @param {(number | null)[]} values @param {any} x @param {any} y */
+/** The path of a line, broken where a value is missing. @param {ArrayLike<number>} times @param {ArrayLike<number>} values @param {any} x @param {any} y */
 function pathOf(times, values, x, y) {
   let path = "", pen = "M";
-  values.forEach((value, nth) => {
-    if (value === null || !Number.isFinite(value)) { pen = "M"; return; }
-    path += `${pen}${x.at(times[nth]).toFixed(1)},${y.at(value).toFixed(1)}`;
+  for (let nth = 0; nth < values.length; nth++) {
+    if (!Number.isFinite(values[nth])) { pen = "M"; continue; }
+    path += `${pen}${x.at(times[nth]).toFixed(1)},${y.at(values[nth]).toFixed(1)}`;
     pen = "L";
-  });
+  }
   return path;
 }
 
-/** Lines over time. `times`: s. @param {number} width @param {number[]} times @param {Line[]} lines @param {{log?: boolean, most?: number, height?: number, unit: string, clock: boolean}} about */
+/** Lines over time. `times`: s. @param {number} width @param {ArrayLike<number>} times @param {Line[]} lines @param {{log?: boolean, most?: number, height?: number, unit: string, clock: boolean}} about */
 export function drawLines(width, times, lines, { log, most, height = 180, unit, clock }) {
-  const all = lines.flatMap(line => line.values).filter((/** @type {any} */ value) => value !== null && Number.isFinite(value)).map(Number);
+  const all = lines.flatMap(line => Array.from(line.values)).filter(Number.isFinite);
   const high = most ?? (Math.max(...all, 0) * (log ? 1.5 : 1.08) || 1);
   const low = log ? Math.max(Math.min(...all.filter(value => value > 0), high) / 1.5, 1e-3) : 0;
   const x = scale([times[0], times[times.length - 1]], EDGE.left, width - EDGE.right, false, false, true), y = scale([low, high], height - EDGE.bottom, EDGE.top, !!log, false, true);

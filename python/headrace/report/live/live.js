@@ -24,7 +24,7 @@ const SLACK = 1e-9;
 
 /** The report's part that moves. */
 class WhatIf {
-  /** @param {any} report @param {HTMLElement} place @param {(questions: object[]) => Promise<any[]>} ask */
+  /** @param {any} report @param {HTMLElement} place @param {(questions: () => object[]) => Promise<any[]>} ask */
   constructor(report, place, ask) {
     this.report = report; this.place = place; this.ask = ask;
     this.demand = report.subject === "demand";
@@ -110,11 +110,11 @@ class WhatIf {
   /** Asks anew: first the day of the reader's own storage alone, which follows a slider, then all. */
   async move() {
     const choices = this.choices(), more = 1 + this.headroom / 100;
-    const [quick] = await this.ask([this.question(choices.slice(-1), 1, true)]);
+    const [quick] = await this.ask(() => [this.question(choices.slice(-1), 1, true)]);
     if (this.refuse(quick)) return;
-    this.course = (quick.demand ?? quick.database).day ?? (quick.demand ?? quick.database).course;
+    this.course = quick.columns;
     this.showCourse();
-    const [plain, grown] = await this.ask([this.question(choices, 1, false), this.question(choices, more, false)]);
+    const [plain, grown] = await this.ask(() => [this.question(choices, 1, false), this.question(choices, more, false)]);
     if (this.refuse(plain) || this.refuse(grown)) return;
     const now = (plain.demand ?? plain.database).choices, then = (grown.demand ?? grown.database).choices;
     this.rates ??= now.map((/** @type {any} */ answer, /** @type {number} */ nth) => choices[nth].volumes_usd / (listed(answer) || 1) || 1);
@@ -188,9 +188,9 @@ class WhatIf {
     const times = course.t_s, clock = this.demand && this.report.clock;
     const figures = this.demand ? [
       figureOf(`The day on ${own}`, "I/Os a second: asked (filled) and delivered", drawLines(width, times, [{ name: "asked", values: course.asked_iops, kind: "area" }, { name: "delivered", values: course.iops, kind: "own" }], { unit: "I/Os a second", clock })),
-      figureOf("I/O p99", "ms", drawLines(width, times, [{ name: "p99", values: course.p99_ms, kind: "own" }], { unit: "ms", log: true, height: 130, clock })),
+      figureOf("I/O p99", "ms", drawLines(width, times, [{ name: "p99", values: course.p99_ms ?? [], kind: "own" }], { unit: "ms", log: true, height: 130, clock })),
     ] : [figureOf(`The first two hours on ${own}`, "transactions a second", drawLines(width, times, [{ name: "tps", values: course.tps, kind: "own" }], { unit: "transactions a second", clock }))];
-    const low = course.balance_percent.some((/** @type {number | null} */ value) => value !== null && value < 99.9);
+    const low = course.balance_percent?.some((/** @type {number} */ value) => value < 99.9);
     if (low) figures.push(figureOf("Credit balance", "%", drawLines(width, times, [{ name: "balance", values: course.balance_percent, kind: "own" }], { unit: "%", most: 100, height: 110, clock })));
     this.courseCharts.replaceChildren(...figures);
   }

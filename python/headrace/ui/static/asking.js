@@ -9,7 +9,7 @@ const KEY = "headrace-key";
 export const keepKey = (/** @type {string} */ key) => localStorage.setItem(KEY, key);
 export const headers = () => ({ "content-type": "application/json", "x-headrace": localStorage.getItem(KEY) ?? "none" });
 
-/** Sends a question; throws a Refusal.
+/** Sends a question. Returns the value of an answer in JSON, the bytes of another; throws a Refusal.
  * @param {string} path @param {object} question @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function ask(path, question, signal) {
   let answer;
@@ -21,6 +21,7 @@ export async function ask(path, question, signal) {
     if (signal?.aborted) throw error;
     throw { value: "headrace page", rule: "does not answer any more", source: "", hint: "Run headrace page again.", status: 0 };
   }
+  if (answer.headers.get("content-type") === "application/octet-stream") return answer.arrayBuffer();
   const body = answer.status === 204 ? {} : await answer.json();
   if (!answer.ok) throw { ...body.error, status: answer.status };
   return body;

@@ -36,7 +36,7 @@ export class ChangePanel extends Component {
         ${action === "create" ? html`<${StorageControl} storage=${storage} onMove=${(/** @type {string} */ text) => this.setState({ storage: text })} onRest=${() => {}} />`
           : html`<label class="field"><span class="name">Volume</span><input type="text" required spellcheck=${false} list="volumes" value=${subject} onInput=${(/** @type {any} */ event) => this.setState({ subject: event.target.value })} /></label>
             <datalist id="volumes">${volumes.map(volume => html`<option value=${volume.name ?? volume.id}></option>`)}</datalist>`}
-        ${chosen.options.map((/** @type {any} */ option) => html`<${Control} key=${action + option.name} option=${option} value=${settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => this.setState({ settings: { ...settings, [option.name]: value } })} onRest=${() => {}} />`)}
+        ${chosen.options.map((/** @type {any} */ option) => html`<${Control} key=${action + option.name} option=${option} value=${settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => this.setState((/** @type {any} */ before) => ({ settings: { ...before.settings, [option.name]: value } }))} onRest=${() => {}} />`)}
         <button type="submit">${chosen.title} …</button></form>
       ${proposal && html`<${Confirmation} title=${chosen.title} proposal=${proposal} onConfirm=${() => this.confirm()} onLeave=${() => this.setState({ proposal: null })} />`}</section>`;
   }

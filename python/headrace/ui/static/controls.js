@@ -1,6 +1,6 @@
 // @ts-check
 // A control for each option: what it is called, its range, unit and default come from the option alone.
-import { html } from "./html.js";
+import { html, steady } from "./html.js";
 
 // The part of a range that a slider covers; the box beside it takes all of it. Chosen by eye.
 /** @type {Record<string, [number, number]>} */
@@ -46,14 +46,12 @@ function rounded(value, whole) {
   return whole ? Math.max(Math.round(near), 0) : Number(near.toPrecision(4));
 }
 
-/** An option whose usual value is what the answer was computed with: a slider begins there. @param {any} option @param {any} answer */
-export function withUsual(option, answer) {
-  const usual = answer?.usual?.[option.name];
-  return usual === null || usual === undefined ? option : { ...option, usual: usual.toLocaleString("en") };
-}
+/** The value of an option that an answer was computed with: a slider begins there. @param {any} option @param {any} answer @returns {string | null} */
+export const usualOf = (option, answer) => answer?.usual?.[option.name]?.toLocaleString("en") ?? null;
 
-/** @param {{option: any, value: any, onMove: (value: any) => void, onRest: () => void}} props */
-export function Control({ option, value, onMove, onRest }) {
+/** The control of an option. `usual`: its value where none is set, if it is not the option's own. */
+export const Control = steady((/** @type {{option: any, usual?: string | null, value: any, onMove: (value: any) => void, onRest: () => void}} */ { option: declared, usual, value, onMove, onRest }) => {
+  const option = { ...declared, usual: usual ?? declared.usual };
   const set = (/** @type {any} */ given) => { onMove(given); onRest(); };
   const label = title(option);
   if (option.kind === "number" || option.kind === "whole") {
@@ -70,11 +68,11 @@ export function Control({ option, value, onMove, onRest }) {
   if (option.kind === "choice") return html`<label class="field" title=${option.help}><span class="name">${label}</span><select value=${value ?? ""} onChange=${(/** @type {any} */ event) => set(event.target.value || null)}>
     <option value="">${option.usual ?? option.default ?? "usual"}</option>${option.choices.map((/** @type {string} */ name) => html`<option value=${name}>${name}</option>`)}</select></label>`;
   const text = Array.isArray(value) ? value.join(", ") : value ?? "";
-  const usual = option.usual ?? (Array.isArray(option.default) ? option.default.join(", ") : option.default) ?? "none";
+  const placeholder = option.usual ?? (Array.isArray(option.default) ? option.default.join(", ") : option.default) ?? "none";
   const read = (/** @type {string} */ typed) => option.many ? typed.split(",").map(part => part.trim()).filter(Boolean) : typed.trim();
-  return html`<label class="field text" title=${option.help}><span class="name">${label}</span><input type="text" spellcheck=${false} value=${text} placeholder=${usual}
+  return html`<label class="field text" title=${option.help}><span class="name">${label}</span><input type="text" spellcheck=${false} value=${text} placeholder=${placeholder}
     onChange=${(/** @type {any} */ event) => { const given = read(event.target.value); set(given.length ? given : null); }} /></label>`;
-}
+});
 
 const SERVICES = { ec2: "EC2", rds: "RDS", aurora: "Aurora" };
 
@@ -99,9 +97,8 @@ export function readGoal(text) {
   return parts && Number.isFinite(Number(parts[3])) ? { metric: parts[1], sign: parts[2], limit: Number(parts[3]) } : null;
 }
 
-/** Goals that a plan meets, each with a slider. `goals`: as texts; `inForce`: those that hold, defaults included.
- * @param {{goals: string[], inForce: string[], metrics: Record<string, any>, onMove: (goals: string[]) => void, onRest: () => void}} props */
-export function Goals({ goals, inForce, metrics, onMove, onRest }) {
+/** Goals that a plan meets, each with a slider. `goals`: as texts; `inForce`: those that hold, defaults included. */
+export const Goals = steady((/** @type {{goals: string[], inForce: string[], metrics: Record<string, any>, onMove: (goals: string[]) => void, onRest: () => void}} */ { goals, inForce, metrics, onMove, onRest }) => {
   const given = new Map(goals.map(text => [readGoal(text)?.metric ?? text, text]));
   const listed = [...goals, ...inForce.filter(text => !given.has(readGoal(text)?.metric ?? text))];
   const put = (/** @type {string} */ metric, /** @type {string} */ text) => onMove([...goals.filter(goal => readGoal(goal)?.metric !== metric), text]);
@@ -118,7 +115,7 @@ export function Goals({ goals, inForce, metrics, onMove, onRest }) {
     const metric = metrics[event.target.value]; event.target.value = "";
     if (metric) { put(metric.name, `${metric.name}${metric.sign}${START[metric.name] ?? 10}`); onRest(); }
   }}><option value="">…</option>${free.map(metric => html`<option value=${metric.name}>${metric.name}: ${metric.meaning}</option>`)}</select></label></fieldset>`;
-}
+});
 
 // Where a new goal begins: to be moved.
 /** @type {Record<string, number>} */

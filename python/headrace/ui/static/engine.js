@@ -1,13 +1,16 @@
 // @ts-check
 // What the model answers: in this browser where it has the model, else on the server, by the same questions.
 import { ask } from "./asking.js";
-import { askWorker } from "./model.js";
+import { askWorker, readAnswers } from "./model.js";
 
 const MODEL = "/static/model.wasm", WORKER = "/static/worker.js";
 const REGION = "us-east-1"; // whose list prices an answer has where the question names no region
+// A question that is refused once the catalog has been read: that takes a quarter of a second, which no slider waits for then.
+const FIRST_QUESTION = { ask: "demand", load: null, factor: 1, storages: [], instance: null, as_of: null, region: "", start_balance_percent: null, day_of: null, row_s: null };
 
-/** @typedef {(questions: object[]) => Promise<any[]>} Engine */
-/** @typedef {{workload: string, storages: string[], growth: number, as_of: string | null, region: string | null, start_balance_percent: number | null}} DayQuestion */
+/** @typedef {ReturnType<typeof askWorker>} Engine */
+/** @typedef {{role: string, storage: string}} Choice */
+/** @typedef {{workload: string, choices: Choice[], growth: number, as_of: string | null, region: string | null, start_balance_percent: number | null}} DayQuestion */
 
 /** @typedef {{workload: string, storage: string, settings: Record<string, any>}} RunQuestion */
 /** @typedef {RunQuestion & {replica: string, workers: number | null}} ReplicaQuestion */
@@ -16,6 +19,8 @@ const REGION = "us-east-1"; // whose list prices an answer has where the questio
 let browserEngine = null;
 /** What was asked for last, as the model takes it, by address. @type {Record<string, {workload: string, about: Promise<any>}>} */
 const described = {};
+/** The load and the database that the model of this browser has. @type {Record<string, object>} */
+let given = {};
 
 /** The address of the worker, past the policy that lets no other script through. */
 function workerAddress() {
@@ -31,8 +36,8 @@ export async function startEngine() {
     const answer = await fetch(MODEL);
     if (!answer.ok) return;
     const engine = askWorker(new Worker(workerAddress(), { type: "module" }), await answer.arrayBuffer());
-    await engine([{}]); // a refusal; by now it is compiled
-    browserEngine = engine;
+    await engine(() => [FIRST_QUESTION]);
+    browserEngine = engine; given = {};
   } catch { browserEngine = null; }
 }
 
@@ -41,21 +46,21 @@ export const engineName = () => browserEngine ? "browser" : "server";
 
 /** The day of each storage, as its columns, its summary, and the IOPS that it sustains; throws a Refusal.
  * @param {DayQuestion} question */
-export async function askDays({ workload, storages, growth, as_of, region, start_balance_percent }) {
+export async function askDays({ workload, choices, growth, as_of, region, start_balance_percent }) {
   const about = await describe("/api/load", workload);
-  const questions = storages.map(storage => ({ ask: "demand", factor: growth, storages: [storage], instance: null, as_of, region: region ?? REGION, start_balance_percent, day_of: 0, row_s: about.row_s }));
-  const answers = await answer(workload, { load: about.load }, questions);
-  const runs = answers.map(({ demand: { choices: [choice], day } }, index) => ({ storage: storages[index], sustained_iops: choice.sustained_iops, summary: choice.summary, columns: withoutEmpty(day) }));
+  const questions = choices.map(({ storage }) => ({ ask: "demand", factor: growth, storages: [storage], instance: null, as_of, region: region ?? REGION, start_balance_percent, day_of: 0, row_s: about.row_s }));
+  const answers = await answer(workload, "load", about.load, questions);
+  const runs = answers.map(({ demand: { choices: [choice] }, columns }, index) => ({ ...choices[index], sustained_iops: choice.sustained_iops, summary: choice.summary, columns }));
   return { clock_start: about.clock_start, runs };
 }
 
-/** A database's run, second by second; null where the server alone can answer, since its settings go beyond the model's.
- * @param {RunQuestion} question */
+/** A database's run, second by second, and what limits it: its column `cap` has places in `caps`; null where the server alone can
+ * answer, since its settings go beyond the model's. @param {RunQuestion} question */
 export async function askRun({ workload, storage, settings }) {
   const about = await describe("/api/database", workload), run = settingsOf(about.run, storage, settings);
   if (!run) return null;
-  const [{ run: { columns } }] = await answer(workload, { database: about.database }, [{ ask: "run", run }]);
-  return { name: about.name, columns: withoutEmpty(columns) };
+  const [{ run: { caps }, columns }] = await answer(workload, "database", about.database, [{ ask: "run", run }]);
+  return { name: about.name, caps, columns };
 }
 
 /** A replica behind a database, second by second, and what it comes to; null as of a run.
@@ -63,8 +68,8 @@ export async function askRun({ workload, storage, settings }) {
 export async function askReplica({ workload, storage, settings, replica, workers }) {
   const about = await describe("/api/database", workload), run = settingsOf(about.replica_run, storage, settings);
   if (!run) return null;
-  const [{ replica: { columns, summary } }] = await answer(workload, { database: about.database }, [{ ask: "replica", run, replica: { ...about.replica, storage: replica, workers } }]);
-  return { columns: withoutEmpty(columns), summary };
+  const [{ replica: { summary }, columns }] = await answer(workload, "database", about.database, [{ ask: "replica", run, replica: { ...about.replica, storage: replica, workers } }]);
+  return { columns, summary };
 }
 
 /** A workload as the model takes it. @param {string} path @param {string} workload */
@@ -84,22 +89,27 @@ function settingsOf(usual, storage, settings) {
   return { ...usual, ...settings, storage };
 }
 
-/** The answers to questions about a workload; throws the Refusal of the first that is refused. `given`: what each question has of the workload.
- * @param {string} workload @param {Record<string, any>} given @param {object[]} questions @returns {Promise<any[]>} */
-async function answer(workload, given, questions) {
-  const answers = await answerInBrowser(given, questions) ?? (await ask("/api/whatif", { workload, questions })).answers;
-  const refused = answers.find((/** @type {any} */ part) => part.refused)?.refused;
+/** The answers to questions about a workload; throws the Refusal of the first that is refused. `part`: of the questions, which holds
+ * `content`, the workload as the model takes it. @param {string} workload @param {string} part @param {object} content @param {object[]} questions @returns {Promise<any[]>} */
+async function answer(workload, part, content, questions) {
+  const answers = await answerInBrowser(part, content, questions) ?? readAnswers(await ask("/api/whatif", { workload, questions }));
+  const refused = answers.find(answer => answer.refused)?.refused;
   if (refused) throw { ...refused, status: 400 };
   return answers;
 }
 
-/** @param {Record<string, any>} given @param {object[]} questions */
-async function answerInBrowser(given, questions) {
+/** @param {string} part @param {object} content @param {object[]} questions */
+async function answerInBrowser(part, content, questions) {
   if (!browserEngine) return null;
-  const later = Object.fromEntries(Object.keys(given).map(name => [name, null])); // the model remembers it
-  try { return await browserEngine(questions.map((question, index) => ({ ...question, ...(index ? later : given) }))); }
-  catch { browserEngine = null; return null; } // it broke: the server goes on
+  // The model remembers a workload, so that each is sent once, and not with every step of a slider.
+  const send = () => questions.map(question => {
+    const whole = { ...question, [part]: given[part] === content ? null : content };
+    given[part] = content;
+    return whole;
+  });
+  try {
+    const answers = await browserEngine(send, part);
+    if (answers.some(answer => answer.refused)) delete given[part]; // it may be the workload that was refused
+    return answers;
+  } catch { browserEngine = null; return null; } // it broke: the server goes on
 }
-
-/** Columns that have a value: a storage without credits has no balance. @param {Record<string, (number | null)[]>} columns */
-const withoutEmpty = columns => Object.fromEntries(Object.entries(columns).filter(([, values]) => values.some(value => value !== null)));

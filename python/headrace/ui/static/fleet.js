@@ -1,6 +1,6 @@
 // @ts-check
 // A fleet: what each volume needs, what that saves and risks, and the script that changes what is chosen.
-import { Component, html } from "./html.js";
+import { Component, Folded, html } from "./html.js";
 import { SizedChart } from "./sized.js";
 import { ask } from "./asking.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
@@ -125,7 +125,7 @@ class Fleet extends Component {
       <p class="near">${active === null ? "Arrows move, space chooses." : `${columns.key[active]}${columns.name[active] ? ` ${columns.name[active]}` : ""}, account ${columns.account[active] || "not known"}, ${columns.region[active]}${columns.instance[active] ? `, on ${columns.instance[active]}` : ""}: ${columns.why[active]}.`}</p>
       ${this.patchPanel(page)}
       <h2>The same on the command line</h2><${Code} lines=${answer.commands} />
-      <${Folded} title="Like answers together, as in the report" blocks=${answer.view.blocks} /></main>`;
+      <${Folded} title="Like answers together, as in the report" draw=${() => html`<${Blocks} blocks=${answer.view.blocks} />`} /></main>`;
   }
 
   patchPanel(/** @type {any} */ page) {
@@ -142,14 +142,6 @@ class Fleet extends Component {
         ${patch.scripts.map((/** @type {any} */ script) => html`<h2>patch.sh${script.account ? ` of account ${script.account}` : ""}</h2><p>Read it, run it with --dry-run, then run it. The page runs nothing.</p><div class="script"><${Code} lines=${script.patch.split("\n")} label="Copy patch.sh" /></div>
           <details><summary>rollback.sh</summary><div class="script"><${Code} lines=${script.rollback.split("\n")} label="Copy rollback.sh" /></div></details>`)}
         ${patch.whole ? html`<p>The same on the command line:</p>` : html`<p>This is of what was chosen. The command line writes it for all that its options let through:</p>`}<${Code} lines=${patch.commands} />`}</section>`;
-  }
-}
-
-/** Blocks that are drawn once they are wanted. @extends {Component<{title: string, blocks: any[]}>} */
-class Folded extends Component {
-  constructor(/** @type {any} */ props) { super(props); this.state = { open: false }; }
-  render() {
-    return html`<details onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && this.setState({ open: event.target.open })}><summary>${this.props.title}</summary>${this.state.open && html`<${Blocks} blocks=${this.props.blocks} />`}</details>`;
   }
 }
 
@@ -178,21 +170,50 @@ function countsOf(verdicts) {
 
 const HEIGHT = 260, EDGE = { left: 60, right: 18, top: 14, bottom: 40 };
 
-/** Savings against risk. @extends {SizedChart<{rows: number[], columns: Record<string, any[]>, savings: import("./rows.js").Ranks, chosen: Set<number>, onChoose: (row: number) => void}>} */
-class Dots extends SizedChart {
-  shouldComponentUpdate(/** @type {any} */ next, /** @type {any} */ state) { return next.rows !== this.props.rows || next.chosen !== this.props.chosen || state.width !== this.state.width; }
+const DOT_PX = 4.5, NEAR_PX = 10;
 
-  render() {
-    const { rows, columns, savings, chosen, onChoose } = this.props, { width } = this.state;
+/** Savings against risk. The dots are two lines of a drawing, and not an element each: a thousand elements would take a browser
+ * longer than all else that a filter changes.
+ * @extends {SizedChart<{rows: number[], columns: Record<string, any[]>, savings: import("./rows.js").Ranks, chosen: Set<number>, onChoose: (row: number) => void}>} */
+class Dots extends SizedChart {
+  constructor(/** @type {any} */ props) {
+    super(props);
+    this.state = { ...this.state, near: null };
+    /** @type {{row: number, across: number, up: number}[]} */
+    this.dots = [];
+  }
+
+  shouldComponentUpdate(/** @type {any} */ next, /** @type {any} */ state) { return next.rows !== this.props.rows || next.chosen !== this.props.chosen || state.width !== this.state.width || state.near !== this.state.near; }
+
+  /** Where each dot is, px. */
+  places() {
+    const { rows, columns, savings } = this.props, { width } = this.state;
     const rated = rows.filter(row => columns.verdict[row] === "change" && columns.risk[row] !== null);
     const drawn = sorted(rated, savings, true).slice(0, MOST_DOTS);
     const x = scale([0, 100], EDGE.left, width - EDGE.right, false, true, true), y = scale(drawn.length ? drawn.map(row => columns.saves_usd[row]) : [1], HEIGHT - EDGE.bottom, EDGE.top, false, true);
-    const cut = rated.length > MOST_DOTS ? `; the ${MOST_DOTS.toLocaleString("en")} largest of ${rated.length.toLocaleString("en")}` : "";
+    return { x, y, rated: rated.length, dots: drawn.map(row => ({ row, across: x.at(100 * columns.risk[row]), up: y.at(columns.saves_usd[row]) })) };
+  }
+
+  /** The dot under a pointer, or beside it. @param {any} event */
+  nearest({ currentTarget, clientX, clientY }) {
+    const box = currentTarget.getBoundingClientRect(), far = (/** @type {{across: number, up: number}} */ { across, up }) => Math.hypot(across * box.width / this.state.width - (clientX - box.left), up * box.height / HEIGHT - (clientY - box.top));
+    const [first, ...others] = this.dots;
+    const dot = first && others.reduce((best, other) => far(other) < far(best) ? other : best, first);
+    return dot && far(dot) <= NEAR_PX ? dot.row : null;
+  }
+
+  render() {
+    const { columns, chosen, onChoose } = this.props, { width, near } = this.state, { x, y, rated, dots } = this.places();
+    this.dots = dots;
+    const cut = rated > MOST_DOTS ? `; the ${MOST_DOTS.toLocaleString("en")} largest of ${rated.toLocaleString("en")}` : "";
+    const path = (/** @type {boolean} */ picked) => dots.filter(({ row }) => chosen.has(row) === picked).map(({ across, up }) => `M${(across - DOT_PX).toFixed(1)},${up.toFixed(1)}a${DOT_PX},${DOT_PX} 0 1 0 ${2 * DOT_PX},0a${DOT_PX},${DOT_PX} 0 1 0 ${-2 * DOT_PX},0`).join("");
     return html`<figure class="frontier dots" ref=${(/** @type {any} */ box) => { this.box = box; }}><figcaption><strong>Savings against risk</strong> <span class="unit">USD a month; risk: fortnights that miss the goal; simulated${cut}</span></figcaption>
-      ${drawn.length === 0 ? html`<p class="near">Nothing of what is shown can be changed.</p>` : html`<svg viewBox=${`0 0 ${width} ${HEIGHT}`} height=${HEIGHT} role="img" aria-label=${`${drawn.length} devices by risk and savings; the table below has their figures.`}>
+      ${dots.length === 0 ? html`<p class="near">Nothing of what is shown can be changed.</p>` : html`<svg viewBox=${`0 0 ${width} ${HEIGHT}`} height=${HEIGHT} role="img" aria-label=${`${dots.length} devices by risk and savings; the table below has their figures.`}
+          onMouseMove=${(/** @type {any} */ event) => this.setState({ near: this.nearest(event) })} onMouseLeave=${() => this.setState({ near: null })} onClick=${(/** @type {any} */ event) => { const row = this.nearest(event); if (row !== null) onChoose(row); }}>
         ${y.ticks.map(tick => html`<line class="grid" x1=${EDGE.left} x2=${width - EDGE.right} y1=${y.at(tick)} y2=${y.at(tick)} /><text class="tick" x=${EDGE.left - 8} y=${y.at(tick) + 4} text-anchor="end">${short(tick)}</text>`)}
         ${x.ticks.map(tick => html`<text class="tick" x=${x.at(tick)} y=${HEIGHT - EDGE.bottom + 18} text-anchor="middle">${tick} %</text>`)}
         <text class="tick" x=${width - EDGE.right} y=${HEIGHT - 4} text-anchor="end">risk</text>
-        ${drawn.map(row => html`<g class=${`point ${chosen.has(row) ? "meets" : ""}`} key=${row} onClick=${() => onChoose(row)}><title>${columns.name[row] || columns.key[row]}: ${usd(columns.saves_usd[row])} USD a month</title><circle cx=${x.at(100 * columns.risk[row])} cy=${y.at(columns.saves_usd[row])} r="4.5" /></g>`)}</svg>`}</figure>`;
+        <path d=${path(false)} /><path class="chosen" d=${path(true)} /></svg>
+        <p class="near" aria-hidden="true">${near === null ? "Point at a device; a click chooses it." : `${columns.name[near] || columns.key[near]}: ${usd(columns.saves_usd[near])} USD a month, risk ${figure(100 * columns.risk[near])} %`}</p>`}</figure>`;
   }
 }

@@ -27,7 +27,7 @@ const REPLICA = "gp3:500:3000"; // of the first look at the view: half of what t
 
 /** @type {any} */
 const page = {
-  facts: null, state: null, wide: wide.matches, dropped: null, drawn: [], day: { answer: null, refusal: null },
+  facts: null, state: null, wide: wide.matches, dropped: null, day: { answer: null, refusal: null },
   doctor: { file: null, storage: "", answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
   course: { answer: null, refusal: null }, following: { answer: null, refusal: null },
   ...Object.fromEntries(["plan", "run", "study", "fleet", "topology", "replica", "proofs", "proof"].map(name => [name, { answer: null, refusal: null, busy: false }])),
@@ -51,15 +51,15 @@ const askFleet = newestOnly("/api/fleet", keep("fleet"), 0), askProof = newestOn
 
 page.move = (/** @type {any} */ change) => {
   const settings = Object.fromEntries(Object.entries({ ...page.state.settings, ...change.settings }).filter(([, value]) => value !== null));
-  page.state = { ...page.state, ...change, settings };
-  history.replaceState(null, "", writeAddress(page.state));
+  page.state = { ...page.state, ...change, settings, texts: { ...page.state.texts, ...change.texts } };
   show(); askAgain();
 };
-// A rest is a step of the back button: the address before a movement stays behind it.
+// A rest is a step of the back button: the address before a movement stays behind it, and none in between is written, since a
+// browser takes some hundred in half a minute and then no more.
 page.rest = () => {
   const address = writeAddress(page.state);
   if (address === page.rested) return;
-  history.replaceState(null, "", page.rested); history.pushState(null, "", address);
+  history.pushState(null, "", address);
   page.rested = address;
 };
 page.go = (/** @type {any} */ state) => { page.state = state; const address = writeAddress(state); history.pushState(null, "", address); page.rested = address; fresh(); };
@@ -165,11 +165,11 @@ function askForDay() {
   const { workload, settings, storage } = page.state, result = page.plan.answer?.result;
   const best = result?.recommended ?? result?.closest[0], today = result?.compared;
   const drawn = [best && { role: result.recommended ? "recommended" : "closest", storage: best.storage }, today && { role: "today", storage: today.storage }, storage && { role: "tried", storage }].filter(Boolean);
-  page.drawn = drawn.filter((choice, index) => drawn.findIndex(other => other.storage === choice.storage) === index);
-  if (!page.drawn.length) return;
+  const choices = drawn.filter((choice, index) => drawn.findIndex(other => other.storage === choice.storage) === index);
+  if (!choices.length) return;
   const growth = settings.demand_growth ?? settings.growth ?? 1;
   const first = settings.start_balance !== undefined || settings.cycle === "first";
-  askDay({ workload, storages: page.drawn.map((/** @type {any} */ choice) => choice.storage), growth, as_of: settings.as_of ?? null, region: settings.region ?? null,
+  askDay({ workload, choices, growth, as_of: settings.as_of ?? null, region: settings.region ?? null,
     start_balance_percent: first ? settings.start_balance ?? 100 : null });
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // The plan: what to buy, what it saves, whether it holds; then the day, the choices and the commands.
-import { html } from "./html.js";
+import { Folded, html, steady } from "./html.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
 import { Control, Goals } from "./controls.js";
 import { StorageControl } from "./storage.js";
@@ -12,11 +12,14 @@ import { WorkloadControl } from "./workload.js";
 // The options that most questions move; the others are folded.
 const FIRST = ["growth", "months", "free_percent", "max_volumes", "size_gib", "threads", "compare", "instances", "on"];
 
+/** @type {string[]} */
+const NO_GOALS = []; // the same ones, so that nothing is drawn again for them
+
 /** @param {any} page */
 export function PlanView(page) {
   const { facts, state, plan, kind, move, rest } = page;
-  const answer = plan.answer, opened = !!state.texts.file, set = (/** @type {string} */ name) => (/** @type {any} */ value) => move({ settings: { ...state.settings, [name]: value } });
-  const inForce = answer ? answer.result.goals : [];
+  const answer = plan.answer, opened = !!state.texts.file, set = (/** @type {string} */ name) => (/** @type {any} */ value) => move({ settings: { [name]: value } });
+  const inForce = answer ? answer.result.goals : NO_GOALS;
   const fits = (/** @type {any} */ option) => option.name !== "goals" && option.name !== "default_goals" && (option.scope !== "Database" || kind === "database")
     && (option.scope !== "With --on" || (state.settings.on ?? ["ec2"]).join() !== "ec2");
   const options = facts.options.plan.filter(fits);
@@ -27,12 +30,12 @@ export function PlanView(page) {
       ${answer && html`<${Cards} cards=${answer.view.cards} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
-      ${opened ? html`<p class="near">${answer ? `${answer.name} is shown as it was written. ` : ""}Choose a load above to plan anew.</p>` : html`<${Goals} goals=${state.settings.goals ?? []} inForce=${inForce} metrics=${facts.metrics[kind] ?? {}} onMove=${set("goals")} onRest=${rest} />
+      ${opened ? html`<p class="near">${answer ? `${answer.name} is shown as it was written. ` : ""}Choose a load above to plan anew.</p>` : html`<${Goals} goals=${state.settings.goals ?? NO_GOALS} inForce=${inForce} metrics=${facts.metrics[kind]} onMove=${set("goals")} onRest=${rest} />
       ${FIRST.map(name => options.find((/** @type {any} */ option) => option.name === name)).filter(Boolean).map(control)}
       <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details>`}
     </details>
     <div class="body">
-      ${kind === "demand" && !opened && html`<${Day} ...${page} />`}
+      ${kind === "demand" && !opened && html`<${Day} day=${page.day} storage=${state.storage} move=${move} rest=${rest} />`}
       ${answer && html`<${Frontier} points=${answer.result.frontier} subject=${answer.result.subject} best=${answer.result.recommended ?? answer.result.closest[0] ?? null} today=${answer.result.compared} goal=${goalOf(answer.result)} onPick=${opened ? null : page.pick} />
         ${answer.commands.length > 0 && html`<h2>${opened ? "Prove it on the command line" : "The same on the command line"}</h2><${Code} lines=${answer.commands} />`}
         <${Blocks} blocks=${answer.view.blocks} />`}
@@ -47,28 +50,28 @@ function goalOf(result) {
 
 const COLOURS = { recommended: "--good", today: "--warn", tried: "--tried" };
 
-/** The day on what is recommended, on today's storage, and on one that is tried. @param {any} page */
-function Day({ day, state, move, rest, drawn }) {
-  const answer = day.answer;
-  const tried = html`<details class="try" open=${!!state.storage}><summary>Try a storage of your own</summary><${StorageControl} storage=${state.storage || "gp3:500"} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} /></details>`;
-  if (day.refusal) return html`<section><h2>The day</h2><${Refused} refusal=${day.refusal} />${tried}</section>`;
-  if (!answer) return null;
-  const runs = answer.runs, times = runs[0].columns.t_s, clock = answer.clock_start !== null;
-  const role = (/** @type {any} */ run) => drawn.find((/** @type {any} */ choice) => choice.storage === run.storage)?.role ?? "tried";
-  const lines = (/** @type {string} */ column) => runs.filter((/** @type {any} */ run) => run.columns[column]).map((/** @type {any} */ run) => ({ name: role(run), values: run.columns[column], colour: COLOURS[/** @type {"today"} */ (role(run))] }));
-  const demand = { name: "asked", values: runs[0].columns.asked_iops, colour: "--simulated", filled: true };
-  const limits = runs.filter((/** @type {any} */ run) => run.sustained_iops && run.sustained_iops < 3 * Math.max(...runs[0].columns.asked_iops)).map((/** @type {any} */ run) => ({ name: `${role(run)}'s limit`, value: run.sustained_iops, colour: COLOURS[/** @type {"today"} */ (role(run))] }));
-  const shared = { times, clock, sync: "day" };
-  const balances = lines("balance_percent"), today = runs.find((/** @type {any} */ run) => role(run) === "today");
-  const marks = (today?.columns.throttled_s ?? []).map((/** @type {number} */ seconds) => seconds > 0);
-  const waits = today?.summary?.throttled_s > 0 ? `shaded: requests wait on today's storage, ${spanOf(today.summary.throttled_s)}` : "";
-  return html`<section class="day"><h2>The day</h2>
-    <${Panel} ...${shared} title="I/Os a second" marks=${marks} unit=${waits || "simulated"} lines=${[demand, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
-    <${Panel} ...${shared} title="I/O p99" unit="ms, simulated; a minute stands for whatever is longer" log lines=${lines("p99_ms").map((/** @type {any} */ line) => ({ ...line, values: line.values.map((/** @type {number | null} */ ms) => ms === null ? null : Math.min(ms, NEVER_MS)) }))} height=${150} described="99th percentile of the latency of I/Os over the day" />
-    ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, simulated" most=${100} lines=${balances} height=${120} described="Credit balance over the day" />`}
-    <details><summary>The day as a table</summary><${HourTable} runs=${runs} role=${role} clock=${clock} /></details>
-    ${tried}</section>`;
+/** The day on what is recommended, on today's storage, and on one that is tried. @param {{day: any, storage: string, move: (change: any) => void, rest: () => void}} props */
+function Day({ day: { answer, refusal }, storage, move, rest }) {
+  if (!answer && !refusal) return null;
+  return html`<section class="day"><h2>The day</h2>${refusal ? html`<${Refused} refusal=${refusal} />` : html`<${Charts} answer=${answer} />`}
+    <details class="try" open=${!!storage}><summary>Try a storage of your own</summary><${StorageControl} storage=${storage || "gp3:500"} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} /></details></section>`;
 }
+
+const Charts = steady((/** @type {{answer: any}} */ { answer: { runs, clock_start } }) => {
+  const times = runs[0].columns.t_s, clock = clock_start !== null;
+  const colour = (/** @type {any} */ run) => COLOURS[/** @type {"today"} */ (run.role)];
+  const lines = (/** @type {string} */ column) => runs.filter((/** @type {any} */ run) => run.columns[column]).map((/** @type {any} */ run) => ({ name: run.role, values: run.columns[column], colour: colour(run) }));
+  const demand = { name: "asked", values: runs[0].columns.asked_iops, colour: "--simulated", filled: true }, most = Math.max(...demand.values);
+  const limits = runs.filter((/** @type {any} */ run) => run.sustained_iops && run.sustained_iops < 3 * most).map((/** @type {any} */ run) => ({ name: `${run.role}'s limit`, value: run.sustained_iops, colour: colour(run) }));
+  const shared = { times, clock, sync: "day" };
+  const balances = lines("balance_percent"), today = runs.find((/** @type {any} */ run) => run.role === "today");
+  const marks = Array.from(today?.columns.throttled_s ?? [], seconds => seconds > 0);
+  const waits = today?.summary?.throttled_s > 0 ? `shaded: requests wait on today's storage, ${spanOf(today.summary.throttled_s)}` : "";
+  return html`<${Panel} ...${shared} title="I/Os a second" marks=${marks} unit=${waits || "simulated"} lines=${[demand, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
+    <${Panel} ...${shared} title="I/O p99" unit="ms, simulated; a minute stands for whatever is longer" log lines=${lines("p99_ms").map((/** @type {any} */ line) => ({ ...line, values: line.values.map((/** @type {number} */ ms) => Math.min(ms, NEVER_MS)) }))} height=${150} described="99th percentile of the latency of I/Os over the day" />
+    ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, simulated" most=${100} lines=${balances} height=${120} described="Credit balance over the day" />`}
+    <${Folded} title="The day as a table" draw=${() => html`<${HourTable} runs=${runs} />`} />`;
+});
 
 /** 37 min, 14 h 59 min. @param {number} seconds */
 function spanOf(seconds) {
@@ -76,12 +79,12 @@ function spanOf(seconds) {
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** A row an hour: what the charts show, to be read. @param {{runs: any[], role: (run: any) => string, clock: boolean}} props */
-function HourTable({ runs, role }) {
-  const times = runs[0].columns.t_s, hours = [...new Set(times.map((/** @type {number} */ t) => Math.floor(t / 3600)))].slice(0, 168);
-  const of = (/** @type {(number | null)[]} */ values, /** @type {number} */ hour) => values.filter((_, index) => Math.floor(times[index] / 3600) === hour).filter(value => value !== null);
-  const mean = (/** @type {any[]} */ values) => values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
-  return html`<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">hour</th><th scope="col" class="right">IOPS asked</th>${runs.map(run => html`<th scope="col" class="right">IOPS, ${role(run)}</th><th scope="col" class="right">worst p99, ${role(run)}</th>`)}</tr></thead>
-    <tbody>${hours.map(hour => html`<tr><td data-title="hour">${hour}</td><td class="right" data-title="IOPS asked">${figure(mean(of(runs[0].columns.asked_iops, hour)))}</td>${runs.map(run => html`<td class="right" data-title=${`IOPS, ${role(run)}`}>${figure(mean(of(run.columns.iops, hour)))}</td>
-      <td class="right" data-title=${`worst p99, ${role(run)}`}>${latency(Math.max(...of(run.columns.p99_ms ?? [], hour), 0))}</td>`)}</tr>`)}</tbody></table></div>`;
+/** A row an hour: what the charts show, to be read. @param {{runs: any[]}} props */
+function HourTable({ runs }) {
+  const times = runs[0].columns.t_s, hours = [...new Set(Array.from(times, (/** @type {number} */ t) => Math.floor(t / 3600)))].slice(0, 168);
+  const of = (/** @type {Float64Array | undefined} */ values, /** @type {number} */ hour) => Array.from(values ?? []).filter((value, index) => Math.floor(times[index] / 3600) === hour && !Number.isNaN(value));
+  const mean = (/** @type {number[]} */ values) => values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+  return html`<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">hour</th><th scope="col" class="right">IOPS asked</th>${runs.map(run => html`<th scope="col" class="right">IOPS, ${run.role}</th><th scope="col" class="right">worst p99, ${run.role}</th>`)}</tr></thead>
+    <tbody>${hours.map(hour => html`<tr><td data-title="hour">${hour}</td><td class="right" data-title="IOPS asked">${figure(mean(of(runs[0].columns.asked_iops, hour)))}</td>${runs.map(run => html`<td class="right" data-title=${`IOPS, ${run.role}`}>${figure(mean(of(run.columns.iops, hour)))}</td>
+      <td class="right" data-title=${`worst p99, ${run.role}`}>${latency(Math.max(...of(run.columns.p99_ms, hour), 0))}</td>`)}</tr>`)}</tbody></table></div>`;
 }

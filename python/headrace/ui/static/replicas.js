@@ -1,8 +1,8 @@
 // @ts-check
 // Replicas: one that is predicted behind a database, and those of the lab as they are now.
-import { html } from "./html.js";
+import { html, steady } from "./html.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
-import { Control, Slider, withUsual } from "./controls.js";
+import { Control, Slider, usualOf } from "./controls.js";
 import { StorageControl, wordsOf } from "./storage.js";
 import { WorkloadControl } from "./workload.js";
 import { Panel } from "./lines.js";
@@ -15,9 +15,9 @@ const FIRST = ["threads", "cache_gib", "growth", "instance", "seconds"], SOURCES
 export function ReplicasView(page) {
   const { facts, state, replica, following, topology, move, rest } = page, { texts } = state, { answer } = replica, question = questionOf(state);
   const { ahead, columns } = newestOf(following, replica), refusal = newestRefusal([replica, following], question);
-  const put = (/** @type {Record<string, string>} */ change) => move({ texts: { ...texts, ...change } });
+  const put = (/** @type {Record<string, string>} */ change) => move({ texts: change });
   const options = facts.options.predict.filter((/** @type {any} */ option) => !SOURCES_OWN.includes(option.name));
-  const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${withUsual(option, answer)} value=${state.settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => move({ settings: { ...state.settings, [option.name]: value } })} onRest=${rest} />`;
+  const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} usual=${usualOf(option, answer)} value=${state.settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => move({ settings: { [option.name]: value } })} onRest=${rest} />`;
   const summary = ahead ? following.answer.summary : answer?.result.summary, storage = ahead ? following.question.replica : texts.replica;
   return html`<main class="sides" aria-busy=${replica.busy && !ahead}>
     <div class="head"><h1>${summary && !refusal ? `A replica on ${wordsOf(storage)} ${summary.onset_s === null ? `keeps up: at most ${seconds(summary.peak_lag_s)} behind` : `falls behind after ${seconds(summary.onset_s)}, by up to ${seconds(summary.peak_lag_s)}`}.` : refusal ? "This cannot be run" : "Running"}</h1>
@@ -47,15 +47,14 @@ function cardsOf(summary) {
   return cards;
 }
 
-/** @param {{columns: any}} props */
-function Course({ columns }) {
+const Course = steady((/** @type {{columns: any}} */ { columns }) => {
   const shared = { times: columns.t_s, sync: "replica" };
   return html`<section class="day"><h2>The run, and what is applied after it</h2>
     <${Panel} ...${shared} title="Lag" unit="s, simulated" lines=${[{ name: "lag", values: columns.lag_s, colour: "--warn", filled: true }]} height=${200} described="Lag of the replica over the run" />
     <${Panel} ...${shared} title="Transactions a second" unit="simulated" lines=${[{ name: "source", values: columns.source_tps, colour: "--simulated" }, { name: "applied", values: columns.applied_tps, colour: "--good" }]} height=${170} described="Transactions a second of the source, and applied by the replica" />
     <${Panel} ...${shared} title="Backlog" unit="transactions, simulated" lines=${[{ name: "waiting", values: columns.backlog, colour: "--simulated" }]} height=${130} described="Transactions that wait to be applied" />
     ${columns.balance_percent && html`<${Panel} ...${shared} title="Credit balance of the replica" unit="%, simulated" most=${100} lines=${[{ name: "balance", values: columns.balance_percent, colour: "--simulated" }]} height=${110} described="Credit balance of the replica's volumes" />`}</section>`;
-}
+});
 
 const MAKE = ["sudo $(command -v headrace) mysql up db --storage gp3:20 --memory-gib 1", "sudo $(command -v headrace) replica up r1 --of db --prepare-source"];
 

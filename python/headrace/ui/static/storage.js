@@ -1,6 +1,6 @@
 // @ts-check
 // A storage to be moved: type, volumes, size, IOPS and MiB/s, written in the notation of the command line.
-import { html } from "./html.js";
+import { html, steady } from "./html.js";
 import { Slider } from "./controls.js";
 
 // What each type lets one buy, and the span that the sliders cover; the server has the limits of the day and refuses by name.
@@ -34,8 +34,7 @@ export function wordsOf(storage) {
   return parts.volumes > 1 ? `RAID 0 of ${parts.volumes} x ${member}` : member;
 }
 
-/** @param {{storage: string, legend?: string, onMove: (storage: string) => void, onRest: () => void}} props */
-export function StorageControl({ storage, legend = "Storage", onMove, onRest }) {
+export const StorageControl = steady((/** @type {{storage: string, legend?: string, onMove: (storage: string) => void, onRest: () => void}} */ { storage, legend = "Storage", onMove, onRest }) => {
   const parts = readStorage(storage) ?? { volumes: 1, type: "gp3", size: 500, iops: 0, mib_s: 0 };
   const about = TYPES[parts.type];
   const put = (/** @type {object} */ change) => onMove(writeStorage({ ...parts, ...change }));
@@ -47,4 +46,4 @@ export function StorageControl({ storage, legend = "Storage", onMove, onRest }) 
     ${about.iops && html`<${Slider} label="IOPS" value=${parts.iops || about.iops[0]} usual="" unit="" from=${about.iops[0]} to=${about.iops[1]} whole onMove=${(/** @type {number} */ iops) => put({ iops })} onRest=${onRest} />`}
     ${about.mib_s && html`<${Slider} label="Throughput" value=${parts.mib_s || about.mib_s[0]} usual="" unit="MiB/s" from=${about.mib_s[0]} to=${about.mib_s[1]} whole onMove=${(/** @type {number} */ mib_s) => put({ mib_s })} onRest=${onRest} />`}
     <${Slider} label="Volumes, RAID 0" value=${parts.volumes} usual="" unit="" from=${1} to=${16} whole onMove=${(/** @type {number} */ volumes) => put({ volumes })} onRest=${onRest} /></fieldset>`;
-}
+});

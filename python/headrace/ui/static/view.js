@@ -13,7 +13,7 @@ export const Cards = ({ cards }) => cards.length ? html`<ul class="cards">${card
  * @param {string} words */
 function figure(words) {
   const at = words.indexOf(" ");
-  return at < 0 || /\d/.test(words.slice(at)) ? words : html`${words.slice(0, at)}\u00a0<small>${words.slice(at + 1)}</small>`;
+  return at < 0 || /\d/.test(words.slice(at)) || !/\d/.test(words.slice(0, at)) ? words : html`${words.slice(0, at)}\u00a0<small>${words.slice(at + 1)}</small>`;
 }
 
 /** Blocks of an answer; drawn again for another answer alone, and not with each move of a slider.

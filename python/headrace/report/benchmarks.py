@@ -394,6 +394,11 @@ def conformance_in_words(findings: Sequence[ConformanceFinding]) -> list[str]:
 
 def write_conformance(path: Path, findings: Sequence[ConformanceFinding]) -> None:
     """Writes the page, whole or not at all. Raises CouldNotRun."""
+    write_page(path, conformance_view(findings))
+
+
+def conformance_view(findings: Sequence[ConformanceFinding]) -> View:
+    """Returns the figures of a lab's volumes as a view."""
     described = "50th and 99th percentile of completion latencies by volume and load, simulated and measured"
     first, *rest = conformance_in_words(findings)
     blocks: list[Block] = [Sentence(words) for words in rest]
@@ -404,4 +409,4 @@ def write_conformance(path: Path, findings: Sequence[ConformanceFinding]) -> Non
     fine = sum(bool(finding.within) for finding in judged)
     card = Card("Within their tolerance", f"{fine} of {len(judged)}", first, "good" if fine == len(judged) else "warn")
     does = "perform like the real ones" if fine == len(judged) else "do not all perform like the real ones"
-    write_page(path, View(f"The volumes of this lab {does}", loads, [card] if judged else [], blocks))
+    return View(f"The volumes of this lab {does}", loads, [card] if judged else [], blocks)

@@ -3,7 +3,7 @@
 import { Component, html } from "./html.js";
 import { SizedChart } from "./sized.js";
 import { ask } from "./asking.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Folded, Refused } from "./view.js";
 import { Rows, ranksOf, sorted } from "./rows.js";
 import { figure, latency, usd } from "./figures.js";
 import { short } from "./lines.js";
@@ -125,7 +125,7 @@ class Fleet extends Component {
       <p class="near">${active === null ? "Arrows move, space chooses." : `${columns.key[active]}${columns.name[active] ? ` ${columns.name[active]}` : ""}, account ${columns.account[active] || "not known"}, ${columns.region[active]}${columns.instance[active] ? `, on ${columns.instance[active]}` : ""}: ${columns.why[active]}.`}</p>
       ${this.patchPanel(page)}
       <h2>The same on the command line</h2><${Code} lines=${answer.commands} />
-      <${Folded} title="Like answers together, as in the report" blocks=${answer.view.blocks} /></main>`;
+      <${Folded} title="Like answers together, as in the report" draw=${() => html`<${Blocks} blocks=${answer.view.blocks} />`} /></main>`;
   }
 
   patchPanel(/** @type {any} */ page) {
@@ -142,14 +142,6 @@ class Fleet extends Component {
         ${patch.scripts.map((/** @type {any} */ script) => html`<h2>patch.sh${script.account ? ` of account ${script.account}` : ""}</h2><p>Read it, run it with --dry-run, then run it. The page runs nothing.</p><div class="script"><${Code} lines=${script.patch.split("\n")} label="Copy patch.sh" /></div>
           <details><summary>rollback.sh</summary><div class="script"><${Code} lines=${script.rollback.split("\n")} label="Copy rollback.sh" /></div></details>`)}
         ${patch.whole ? html`<p>The same on the command line:</p>` : html`<p>This is of what was chosen. The command line writes it for all that its options let through:</p>`}<${Code} lines=${patch.commands} />`}</section>`;
-  }
-}
-
-/** Blocks that are drawn once they are wanted. @extends {Component<{title: string, blocks: any[]}>} */
-class Folded extends Component {
-  constructor(/** @type {any} */ props) { super(props); this.state = { open: false }; }
-  render() {
-    return html`<details onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && this.setState({ open: event.target.open })}><summary>${this.props.title}</summary>${this.state.open && html`<${Blocks} blocks=${this.props.blocks} />`}</details>`;
   }
 }
 

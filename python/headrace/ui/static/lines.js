@@ -7,6 +7,8 @@ import { figure } from "./figures.js";
 /** @typedef {{name: string, values: (number | null)[], colour: string, filled?: boolean, dashed?: boolean}} Line */
 /** @typedef {{name: string, value: number, colour: string}} Limit */
 
+const EDGE_PX = 26; // right of the last time, half of whose letters stand there
+
 const dark = matchMedia("(prefers-color-scheme: dark)");
 /** Colours by their names in the stylesheet, asked once: each question makes the browser work out its styles. @type {Map<string, string>} */
 const colours = new Map();
@@ -58,7 +60,7 @@ export class Panel extends Component {
     const axis = { stroke: quiet, font: "12px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { show: false } };
     const tops = limits.map(limit => limit.value);
     this.plot = new uPlot({
-      width: this.box.clientWidth, height, legend: { show: false }, padding: [12, 8, 0, 0],
+      width: this.box.clientWidth, height, legend: { show: false }, padding: [12, EDGE_PX, 0, 0],
       cursor: { sync: { key: sync }, points: { size: 7 }, drag: { x: true, y: false } },
       scales: {
         x: { time: false, range: () => [times[0] ?? 0, times[times.length - 1] ?? 1] },

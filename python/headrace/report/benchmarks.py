@@ -28,7 +28,7 @@ LIST_COLUMNS = columns(
     number=("threads", "s", "tps", "p95", "p99", "IOPS"),
 )
 COMPARE_COLUMNS = columns(
-    ("figure", "unit", "first", "second", "change", "95 % interval", ""),
+    ("figure", "unit", "first", "second", "change", "95 % interval", "verdict"),
     number=("first", "second", "change", "95 % interval"),
 )
 SETUP = columns(("what", "is"))

@@ -62,5 +62,6 @@ def test_a_report_answers_and_then_explains(name, tmp_path, browser):
     assert len(sizes) == len([block for block in every(blocks) if isinstance(block, Chart)]) and max(sizes) <= 376
     page.emulate_media(media="print", color_scheme="light")
     page.set_viewport_size({"width": 800, "height": 900})
-    assert page.locator(".phone:visible").count() == 0 and page.locator("details p, details td").last.is_visible()
+    folded = page.locator("details > :not(summary)")
+    assert page.locator(".phone:visible").count() == 0 and (not folded.count() or folded.first.is_visible())
     context.close()

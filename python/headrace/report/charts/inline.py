@@ -22,7 +22,7 @@ LEAST_PLOT_PX = 150  # between the axes; less shows nothing
 FIRST_PLOT_PX = 270  # until it is known what the labels take
 TRIES = 3  # drawings until a plot and its labels are as wide as a phone
 PHONE_LETTERS = 46  # of a line of a title: bold letters of 12 px are 7.5 px wide at most
-PHONE_LABEL_PX = 116  # the width of the label of a row
+PHONE_LABEL_PX = 104  # the width of the label of a row
 PHONE_TICKS = 4  # of an axis from left to right: a time is some 50 px wide
 
 
@@ -109,10 +109,13 @@ def _narrowed(part: Any, less: float, key: str = "") -> Any:
         new["axis"] = new["axis"] | {"tickCount": PHONE_TICKS, "labelOverlap": True}
     if key == "axis":
         new["labelLimit"] = PHONE_LABEL_PX
-    if key == "legend":
-        new |= {"orient": "bottom", "columns": 2, "labelLimit": PHONE_PX // 2 - 40, "titleLimit": PHONE_PX}
+    if key == "config":
+        # Legends below each other, not side by side.
+        new["legend"] = new.get("legend", {}) | {"layout": {"bottom": {"direction": "vertical", "anchor": "start"}}}
+    elif key == "legend":
+        new |= {"orient": "bottom", "columns": 1, "labelLimit": PHONE_PX - 100, "titleLimit": PHONE_PX}
     for name in ("title", "text", "subtitle"):
         words = part.get(name)
-        if isinstance(words, str) and len(words) > PHONE_LETTERS and (name == "title" or key == "title"):
-            new[name] = textwrap.wrap(words, PHONE_LETTERS)
+        if isinstance(words, str) and len(words) > PHONE_LETTERS - 16 and (name == "title" or key == "title"):
+            new[name] = textwrap.wrap(words, PHONE_LETTERS - 16 if key == "legend" else PHONE_LETTERS)
     return new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -36,12 +37,14 @@ HEIGHT = 84  # px: seven panels fit a printed page
 # Columns that say something in being 0, and are told in words then.
 QUIET = ("read_iops", "write_iops", "read_mib_s", "write_mib_s", "lock_waiters")
 IN_PERCENT = ("over a limit (%)", "credits (%)")
+ASIDE = re.compile(r" \([^()]*\)$")  # at the end of a headline; the findings have it
 CALM = ("fine", "not storage", "touched")
 
 
 def view_of(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
     """Returns the view. `ticks`: the samples, as a recording has them."""
-    title, _, rest = diagnosis.headline.partition(". ")
+    headline, _, rest = diagnosis.headline.partition(". ")
+    title = ASIDE.sub("", headline)
     blocks: list[Block] = [Sentence(rest, "good" if diagnosis.verdict in CALM else "warn")] if rest else []
     for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
         blocks += _seen(volume, ticks)

@@ -221,6 +221,7 @@ def _cards(forecast: Forecast) -> Iterator[Card]:
     if (ahead := forecast.credits) is not None:
         soon, middle = forecast.is_empty_soon(), ahead.empty_after_h[1]
         figure = f"in {span(3_600 * middle)}" if math.isfinite(middle) else f"not within {ahead.hours} h"
+        figure = "now" if ahead.balance_percent <= 0 else figure
         share = f"In {percent(ahead.share_empty)} of {ahead.runs} futures; {number(ahead.balance_percent)} % now."
         yield Card("Credits run out", figure, share, "warn" if soon else "good")
     if (full := forecast.space) is not None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from browsers import lacking, launched
 from pages import is_bad
 
 from headrace.ui.server import PageServer
+
+sys.path.insert(0, str(Path(__file__).parent))  # what the tests of this folder share
 
 
 @dataclass

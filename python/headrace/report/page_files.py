@@ -11,7 +11,7 @@ from headrace.report.charts import style
 
 # The model for browsers, where it is built.
 MODEL = "model.wasm.gz"
-# The ink of the charts follows the page: light, dark or printed. In a notebook, which has not all of
+# The ink of the charts follows the page: light, dark or printed. In a notebook, which lacks some of
 # these names, it stays as it was drawn.
 INKS = {
     style.INK: "--ink",

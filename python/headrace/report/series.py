@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def fold_of(title: str, rows: pl.DataFrame, panels: Sequence[tuple[str, Sequence[Part]]], start: object = None) -> Fold:
     """Returns the panels of a chart as a folded table of at most 24 rows, each the means of a
     stretch on the clock. `rows`: `t_s` and the columns that `panels` names; columns without a
-    figure are left out. `start`: the clock at 0 s, where there is one."""
+    figure are left out. `start`: the clock at 0 s, None without a clock."""
     parts = [
         (name, words if words.startswith(label) else f"{label}, {words}")
         for words, panel in panels

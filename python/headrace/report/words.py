@@ -90,7 +90,7 @@ def start_of(clock_start: object) -> datetime | None:
 
 
 def moment(text: str) -> str:
-    """Returns an ISO time to the minute, as one reads it: `2026-11-28 10:00`; other text as it is."""
+    """Returns an ISO time to the minute, such as `2026-11-28 10:00`; other text as it is."""
     try:
         return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M")
     except ValueError:

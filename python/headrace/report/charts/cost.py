@@ -51,7 +51,7 @@ def frontier(
     named, the latency goal as a line.
 
     `points`: dicts of `storage`, `instance`, `family`, `cost_usd_month`, `p99_ms`, `meets_goals`,
-    and `role` for what has its name beside its point, such as today. None where there is nothing to
+    and `role` for what is named at its point, such as today. None where there is nothing to
     draw.
     """
     priced = [point for point in points if point.get("cost_usd_month") and (point.get("p99_ms") or 0) > 0]

@@ -70,7 +70,7 @@ def _shortened_path(path: str) -> str:
 
 def phone_svg(chart: alt.TopLevelMixin) -> str | None:
     """Returns a chart as SVG text of at most the width of a phone, with fewer ticks and long words
-    on several lines; None for a chart that is no wider in itself."""
+    on several lines; None for a chart that fits as it is."""
     spec = chart.to_dict()
     widest, plot, drawn = _widest(spec), FIRST_PLOT_PX, ""
     if widest <= plot:

@@ -14,7 +14,7 @@ Chart = TypeVar("Chart", bound="alt.Chart | alt.LayerChart | alt.FacetChart | al
 PUBLISHED = "#E69F00"
 SIMULATED = "#0072B2"
 MEASURED = "#009E73"
-# A second and a third line beside one of these, whatever their role: their names tell it.
+# A second and a third line next to one of these, whatever their role: their names tell it.
 SECOND, THIRD = "#7A3F97", "#B8A800"
 ROLE_COLOURS = {"published": PUBLISHED, "simulated": SIMULATED, "measured": MEASURED}
 

@@ -342,7 +342,13 @@ def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     late = [(2, "repoint", "s2")]
     # As long as s2 follows the old source it is to follow the new one before that is opened.
     assert steps_of(simulated) == [*first, *closing, opening[0], *late, *opening[1:], *after]
-    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [*closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [
+        *closing,
+        opening[0],
+        *late,
+        *opening[1:],
+        *after,
+    ]
     simulated.servers[2].follows = 1
     assert steps_of(simulated, prepared=Preparation(moved=("s2",)), target="s1") == [*closing, *opening, *after]
 

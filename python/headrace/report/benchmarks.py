@@ -263,8 +263,8 @@ def cards(record: RunRecord) -> list[Card]:
         figures.append(Card("Measured", f"{number(summary['tps'])} {unit} a second", least))
     if summary.get("p95_ms") is not None:
         figures.append(Card("p95", latency(summary["p95_ms"]), f"p99 {latency(summary.get('p99_ms'))}"))
-    if summary.get("read_iops") is not None and summary.get("write_iops") is not None:
-        reads, writes = summary["read_iops"], summary["write_iops"]
+    reads, writes = summary.get("read_iops"), summary.get("write_iops")
+    if reads is not None and writes is not None:
         ways = f"{number(reads)} reads and {number(writes)} writes a second"
         figures.append(Card("Storage", f"{number(reads + writes)} IOPS", ways))
     return figures

@@ -461,7 +461,7 @@ def demand_view(workload: OpenWorkload) -> View:
     figures = []
     for column, unit in (("ops_per_s", "IOPS"), ("mib_s", "MiB/s")):
         busiest = points.sort(column, descending=True, maintain_order=True).row(0, named=True)
-        mean = f"{number((points[column] * weight).sum(), 4)} {unit} on average"
+        mean = f"{number(float((points[column] * weight).sum()), 4)} {unit} on average"
         at = f"the busiest {span(busiest['duration_s'])} begins at {clock(busiest['t_s'], start)}"
         figures.append(Card(f"Most {unit}", f"{number(busiest[column], 4)} {unit}", f"{mean}; {at}."))
     if workload.size_gib:

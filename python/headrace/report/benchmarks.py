@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from headrace.report.charts import predictions, style
 from headrace.report.charts import runs as charts
 from headrace.report.html import write_chart, write_page
-from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, columns, drawn
-from headrace.report.words import latency, number, percent, span
+from headrace.report.series import fold_of
+from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Mark, Sentence, Table, View, columns, drawn
+from headrace.report.words import latency, moment, number, percent, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ LIST_COLUMNS = columns(
     number=("threads", "s", "tps", "p95", "p99", "IOPS"),
 )
 COMPARE_COLUMNS = columns(
-    ("figure", "unit", "first", "second", "change", "95 % interval", ""),
+    ("figure", "unit", "first", "second", "change", "95 % interval", "verdict"),
     number=("first", "second", "change", "95 % interval"),
 )
 SETUP = columns(("what", "is"))
@@ -235,19 +236,22 @@ def view_of(record: RunRecord, chart: alt.TopLevelMixin) -> View:
     series, unit = record.series(), record.document["benchmark"].get("unit", "transactions")
     tool = "{name} {version}".format(**record.document["tool"])
     described = f"{title_of(record)}: throughput, latency, disks, balance and limits over time"
-    blocks: list[Block] = [drawn(chart, described), Items(record.findings)]
+    blocks: list[Block] = [Sentence(words, "warn") for words in record.findings]
+    blocks += [drawn(chart, described), fold_of("The run as a table", series, charts.panels_of(unit))]
     blocks += [Heading("Figures"), Table(columns(("figure", "measured")), figure_rows(record))]
     spread = charts.spread([(record.id, series, style.MEASURED)], unit)
     if spread is not None:
-        blocks += [Heading("Spread"), drawn(spread, f"How often each number of {unit} a second occurred")]
+        blocks += [drawn(spread, f"How often each number of {unit} a second occurred")]
     histogram = record.percentiles()
     tail = charts.percentiles([(record.id, histogram, style.MEASURED)]) if histogram is not None else None
     if tail is not None:
         described = "Latency over the percentile, to the last with ten slower transactions"
-        blocks += [Heading("Latency"), drawn(tail, described)]
+        blocks.append(drawn(tail, described))
     blocks.append(Fold("Setup", [Table(SETUP, setup_rows(record))]))
-    subtitle = f"Measured {record.document.get('began_at', '')} by {tool}; run {record.id}"
-    return View(title_of(record), subtitle, cards(record), blocks)
+    subtitle = f"Measured {moment(record.document.get('began_at', ''))} by {tool}; run {record.id}"
+    tps = record.summary.get("tps")
+    does = "" if tps is None else f"{number(tps)} {unit} a second: "
+    return View(f"{does}{title_of(record)}", subtitle, cards(record), blocks)
 
 
 def cards(record: RunRecord) -> list[Card]:
@@ -259,6 +263,10 @@ def cards(record: RunRecord) -> list[Card]:
         figures.append(Card("Measured", f"{number(summary['tps'])} {unit} a second", least))
     if summary.get("p95_ms") is not None:
         figures.append(Card("p95", latency(summary["p95_ms"]), f"p99 {latency(summary.get('p99_ms'))}"))
+    reads, writes = summary.get("read_iops"), summary.get("write_iops")
+    if reads is not None and writes is not None:
+        ways = f"{number(reads)} reads and {number(writes)} writes a second"
+        figures.append(Card("Storage", f"{number(reads + writes)} IOPS", ways))
     return figures
 
 
@@ -270,20 +278,48 @@ def write_comparison(path: Path, comparison: BenchComparison) -> None:
 def comparison_view(comparison: BenchComparison) -> View:
     """Returns the comparison of two runs, or groups, as a view."""
     first, second = comparison.a[0], comparison.b[0]
-    blocks: list[Block] = [
-        Sentence(words, "warn" if words.startswith("NOT ALIKE") else "") for words in compare_words(comparison)
-    ]
-    blocks += [Heading("Differences"), Table(COMPARE_COLUMNS, compare_rows(comparison))]
+    words = compare_words(comparison)
+    blocks: list[Block] = [Sentence(line, "warn") for line in words if line.startswith("NOT ALIKE")]
     marks = charts.intervals(comparison.differences)
     if marks is not None:
         blocks.append(drawn(marks, "Changes in percent with their intervals"))
+    blocks.append(Table(COMPARE_COLUMNS, compare_rows(comparison)))
+    blocks += [
+        Heading("What differs between them"),
+        Items([line for line in words if not line.startswith("NOT ALIKE")]),
+    ]
+    blocks.append(Heading("Both over time"))
     blocks += [drawn(chart, described) for chart, described in _charts_of_both(first, second)]
-    blocks += [Heading("What to know"), Items(comparison.notes)]
-    for words, record in (("The first", first), ("The second", second)):
-        blocks.append(Fold(words, [Table(SETUP, setup_rows(record))]))
-    return View(
-        f"{group_name(comparison.b)} against {group_name(comparison.a)}", load_words(first.document), blocks=blocks
-    )
+    blocks.append(Fold("What to know", [Items(comparison.notes)]))
+    for which, record in (("The first", first), ("The second", second)):
+        blocks.append(Fold(which, [Table(SETUP, setup_rows(record))]))
+    where = f"{load_words(first.document)}: {group_name(comparison.b)} against {group_name(comparison.a)}"
+    return View(_headline(comparison), f"{where}, measured", list(_changes(comparison)), blocks)
+
+
+def _headline(comparison: BenchComparison) -> str:
+    """Says in a sentence what changed first of all: throughput, where both have it."""
+    change = next((each for each in comparison.differences if each.change_percent is not None), None)
+    if change is None:
+        return "The second run against the first"
+    if change.verdict == "same":
+        return f"No difference seen in {change.words}"
+    percent_more = f"{_signed(abs(change.change_percent or 0.0)).lstrip('+')} %"
+    return f"The second has {percent_more} {'more' if (change.change_percent or 0.0) > 0 else 'less'} {change.words}"
+
+
+def _changes(comparison: BenchComparison) -> Iterator[Card]:
+    """Yields the first three changes that have an interval, with both figures."""
+    ranged = [
+        each for each in comparison.differences if each.low_percent is not None and each.change_percent is not None
+    ]
+    for change in ranged[:3]:
+        meaning = (
+            f"{number(change.a)} and {number(change.b)} {change.unit}; {VERDICTS[change.verdict] or 'not judged'}."
+        )
+        mark: Mark = "" if change.better is None or change.verdict == "same" else "good" if change.better else "warn"
+        label = f"{change.words[:1].upper()}{change.words[1:]}"
+        yield Card(label, f"{_signed(change.change_percent or 0.0)} %", meaning, mark)
 
 
 def _charts_of_both(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.TopLevelMixin, str]]:
@@ -358,9 +394,19 @@ def conformance_in_words(findings: Sequence[ConformanceFinding]) -> list[str]:
 
 def write_conformance(path: Path, findings: Sequence[ConformanceFinding]) -> None:
     """Writes the page, whole or not at all. Raises CouldNotRun."""
+    write_page(path, conformance_view(findings))
+
+
+def conformance_view(findings: Sequence[ConformanceFinding]) -> View:
+    """Returns the figures of a lab's volumes as a view."""
     described = "50th and 99th percentile of completion latencies by volume and load, simulated and measured"
-    blocks: list[Block] = [Sentence(words) for words in conformance_in_words(findings)]
+    first, *rest = conformance_in_words(findings)
+    blocks: list[Block] = [Sentence(words) for words in rest]
     blocks += [Heading("Latency"), Chart(lambda: predictions.conformance(findings), described)]
     blocks += [Heading("Figures"), Table(CONFORMANCE, conformance_rows(findings))]
-    loads = "fio on every volume, with the model under the same load and the limits of the specification"
-    write_page(path, View("Conformance of this lab's volumes", loads, blocks=blocks))
+    loads = "Fio on every volume, with the model under the same load and the limits of the specification"
+    judged = [finding for finding in findings if finding.within is not None]
+    fine = sum(bool(finding.within) for finding in judged)
+    card = Card("Within their tolerance", f"{fine} of {len(judged)}", first, "good" if fine == len(judged) else "warn")
+    does = "perform like the real ones" if fine == len(judged) else "do not all perform like the real ones"
+    return View(f"The volumes of this lab {does}", loads, [card] if judged else [], blocks)

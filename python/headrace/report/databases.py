@@ -13,7 +13,7 @@ from headrace.base import caps, core
 from headrace.base.units import GIB
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
-from headrace.report.words import number, percent, row_labels, span
+from headrace.report.words import number, percent, row_labels, span, storage_words
 from headrace.workload.transactions import RESPONSES
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
 
 SCHEMA = "headrace-prediction/1"
+# The figures of the headline: throughput, its worst seconds, response time.
+COMPARED_FIRST = (
+    ("mean tps", "second half"), ("one-second tps", "p5"), ("p95 response", "median"), ("p95 response", "run"),
+)  # fmt: skip
 COMPARED = columns(("figure", "unit", "measured", "predicted", "error"), number=("measured", "predicted", "error"))
 # Significant digits of a fitted value: two even where it is hardly known, four where a file says it
 # is known exactly.
@@ -236,11 +240,14 @@ def view_of(run: Prediction, workload: TransactionWorkload) -> View:
     """Returns a prediction as a view."""
     title = f"{workload.name} on {run.storage}"
     described = f"{title} over time: transactions, I/Os, bytes, cache"
-    blocks: list[Block] = [Sentence(f"WARNING: {text}", "warn") for text in run.warnings]
+    blocks: list[Block] = [Sentence(text, "warn") for text in run.warnings]
     lines = [line for line in in_words(run, workload) if not line.startswith("WARNING: ")]
-    blocks += [Chart(lambda: _drawn(run, title), described), Items(lines)]
+    blocks.append(Chart(lambda: _drawn(run, title), described))
+    blocks.append(Fold("The run as a table", [table_of(run)]))
+    blocks.append(Fold("The run in words", [Items(lines)]))
     blocks.append(Fold("What stands behind it", [Items(workload_in_words(workload))]))
-    return View(title, f"Limits of {run.as_of}", cards(run), blocks)
+    does = f"{workload.name} does {number(run.summary['tps'])} transactions a second"
+    return View(f"{does} on {storage_words(run.storage)}", f"Limits of {run.as_of}", cards(run), blocks)
 
 
 def _drawn(run: Prediction, title: str) -> alt.VConcatChart:
@@ -273,11 +280,24 @@ def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> V
     described = "One-second throughput, measured and simulated, over time and as densities of the second half"
     behind = [*comparison.prediction.warnings, *workload_in_words(workload)]
     blocks = [
-        comparison_table(comparison),
         Chart(lambda: predictions.comparison(comparison), described),
+        comparison_table(comparison),
         Fold("What stands behind the prediction", [Items(behind)]),
     ]
-    return View(f"{comparison.run.name}: measured and simulated", f"Predicted with {workload.name}", blocks=blocks)
+    figures = [
+        Card(f"{row['what'][:1].upper()}{row['what'][1:]}", f"{row['error_percent']:+.1f} %", _both(row))
+        for row in comparison.figures
+        if row["error_percent"] is not None and row["what"].partition(", ")[::2] in COMPARED_FIRST
+    ]
+    error = next((f" by {card.figure.lstrip('+-')}" for card in figures), "")
+    miss = "differs from" if not error else "is above" if figures[0].figure.startswith("+") else "is below"
+    title = f"The prediction of {comparison.run.name} {miss} what was measured{error}"
+    return View(title, f"Predicted with {workload.name}", figures, blocks)
+
+
+def _both(row: dict) -> str:
+    measured, predicted = (number(row[name], 4) for name in ("measured", "predicted"))
+    return f"Predicted {predicted} {row['unit']}, measured {measured}."
 
 
 def write_prediction(path: Path, run: Prediction, workload: TransactionWorkload) -> None:

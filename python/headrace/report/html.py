@@ -13,7 +13,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.report.charts.drawing import inline_svg, png, svg
+from headrace.report.charts.drawing import png, svg
+from headrace.report.charts.inline import inline_svg, phone_svg
 from headrace.report.live import WhatIf, live_parts
 from headrace.report.markdown import markdown_of
 from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
@@ -32,6 +33,9 @@ FRAGMENT_CSS = """
 .headrace .right { text-align: right; white-space: nowrap; } .headrace .whole { white-space: nowrap; } .headrace .marked td { font-weight: 600; }
 """ + INKED.replace("svg ", ".headrace svg ")
 WHOLE = 28  # characters; cells up to this are not broken
+LARGER = 1.35  # times its own size, how large a chart becomes on a wide screen
+PHONE_LETTERS = 46  # a table whose columns need no more stays a table on a phone; letters of 14 px
+MOST_ON_PHONE = 5  # columns of such a table
 BROAD = 9  # columns from which on a table may be wider than the text
 
 
@@ -54,9 +58,7 @@ def page_of(view: View, live: WhatIf | None = None) -> str:
     CouldNotRun."""
     head, moving = live_parts(live) if live is not None else ("", "")
     subtitle = f'<p class="sub">{text(view.subtitle)}</p>\n' if view.subtitle else ""
-    body = (
-        f"<h1>{text(glued(view.title))}</h1>\n{subtitle}{_cards(view.cards)}{moving}{_Body().blocks(view.at('page'))}"
-    )
+    body = f"<h1>{text(glued(view.title))}</h1>\n{subtitle}{_cards(view.cards)}{moving}{_Body(phones=True).blocks(view.at('page'))}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{PAGE_MARK}\n'
@@ -110,16 +112,19 @@ def _figure(words: str) -> str:
     """Sets the first word of a figure large and its unit small; a figure in several parts (7 h 51
     min) is large."""
     figure, _, unit = words.partition(" ")
-    if not unit or any(character.isdigit() for character in unit):
+    has_digit = [any(character.isdigit() for character in part) for part in (figure, unit)]
+    if not unit or has_digit != [True, False]:
         return text(glued(words))
     return f"{text(figure)}\u00a0<small>{text(unit)}</small>"
 
 
 class _Body:
-    """Renders blocks in their order, and counts the charts: ids differ from chart to chart."""
+    """Renders blocks in their order, and counts the charts: ids differ from chart to chart.
+    `phones`: whether each chart is there once more, as wide as a phone."""
 
-    def __init__(self) -> None:
+    def __init__(self, phones: bool = False) -> None:
         self.charts = 0
+        self.phones = phones
 
     def blocks(self, blocks: Iterable[Block]) -> str:
         return "\n".join(self._block(block) for block in blocks)
@@ -135,7 +140,7 @@ class _Body:
                 listed = "".join(f"<li>{text(glued(line))}</li>" for line in block.lines)
                 return f"<ul>{listed}</ul>" if listed else ""
             case Code():
-                return f'<pre tabindex="0">{text(chr(10).join(block.lines))}</pre>'
+                return _code(block.lines)
             case Table():
                 return _table(block)
             case Chart():
@@ -145,12 +150,43 @@ class _Body:
 
     def _chart(self, chart: Chart) -> str:
         self.charts += 1
-        drawn = inline_svg(chart.draw(), f"c{self.charts}")
-        return f'<figure role="img" tabindex="0" aria-label="{text(chart.described)}">{drawn}</figure>'
+        chart_drawn = chart.draw()
+        shown = self._figure("", svg(chart_drawn), chart.described)
+        if self.phones and (narrow := phone_svg(chart_drawn)) is not None:
+            return f"{shown}\n{self._figure('phone', narrow, chart.described)}"
+        return shown
+
+    def _figure(self, kind: str, drawn: str, described: str) -> str:
+        attributes = f' class="{kind}"' if kind else ""
+        inline = inline_svg(drawn, f"c{self.charts}{kind[:1]}")
+        # A small chart keeps letters that are no larger than the page's.
+        inline = re.sub(r'^<svg ([^>]*?width="([\d.]+)")', _limited, inline)
+        return f'<figure{attributes} role="img" tabindex="0" aria-label="{text(described)}">{inline}</figure>'
 
     def _fold(self, fold: Fold) -> str:
         count = f' <span class="count">({fold.count:,})</span>' if fold.count > 1 else ""
         return f"<details><summary>{text(fold.title)}{count}</summary>\n{self.blocks(fold.blocks)}</details>"
+
+
+def _limited(match: re.Match[str]) -> str:
+    return f'<svg style="max-width:{LARGER * float(match[2]):.0f}px" {match[1]}'
+
+
+def _code(lines: Sequence[str]) -> str:
+    """Returns lines to copy. Where unindented lines say what the indented ones below them do, they
+    are sentences, each with its lines."""
+    titles = [line for line in lines if not line.startswith(" ")]
+    if not titles or len(titles) == len(lines) or not all(line.endswith(":") for line in titles):
+        return f'<pre tabindex="0">{text(chr(10).join(lines))}</pre>'
+    steps: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith(" ") and steps:
+            steps[-1][1].append(line.removeprefix("    "))
+        else:
+            steps.append((line, []))
+    return "\n".join(
+        f'<p class="step">{text(glued(title))}</p>{_code(inner) if inner else ""}' for title, inner in steps
+    )
 
 
 def _table(table: Table) -> str:
@@ -184,6 +220,15 @@ def _grid(table: Table) -> str:
         )
         body.append(f'<tr class="marked">{cells}</tr>' if index == table.marked else f"<tr>{cells}</tr>")
     broad = " broad" if len(table.columns) >= BROAD else ""
+    longest = [
+        max(
+            len(cell) if column.kind == "number" else max(map(len, cell.split()), default=0)
+            for cell in (column.title, *cells)
+        )
+        for column, *cells in zip(table.columns, *rows, strict=True)
+    ]
+    if rows and sum(longest) + 2 * len(longest) <= PHONE_LETTERS and len(longest) <= MOST_ON_PHONE:
+        broad = " small"
     caption = f"<caption>{text(table.title)}</caption>" if table.title else ""
     return (
         f'<div class="scroll{broad}" tabindex="0"><table>{caption}<thead><tr>{head}</tr></thead>'

@@ -11,10 +11,21 @@ from headrace.report.charts import style
 
 # The model for browsers, where it is built.
 MODEL = "model.wasm.gz"
-# The ink of the charts follows the page: light, dark or printed.
+# The ink of the charts follows the page: light, dark or printed. In a notebook, which lacks some of
+# these names, it stays as it was drawn.
+INKS = {
+    style.INK: "--ink",
+    style.QUIET: "--quiet",
+    style.GRID: "--grid",
+    style.SIMULATED: "--simulated",
+    style.SECOND: "--second",
+    style.GOOD: "--good",
+    style.WARN: "--warn",
+}
 INKED = "".join(
-    f'svg [fill="{colour}"] {{ fill: var({name}); }} svg [stroke="{colour}"] {{ stroke: var({name}); }}\n'
-    for colour, name in ((style.INK, "--ink"), (style.QUIET, "--quiet"), (style.GRID, "--grid"))
+    f'svg [{part}="{colour}"] {{ {part}: var({name}, {colour}); }}\n'
+    for colour, name in INKS.items()
+    for part in ("fill", "stroke")
 )
 
 

@@ -4,6 +4,7 @@ others, the bill. For demand and for databases."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
@@ -11,8 +12,9 @@ import polars as pl
 from headrace.base import core
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
 from headrace.planner.market.durability import LEAST_TOLD, small_percent
+from headrace.report.series import fold_of
 from headrace.report.services.planned import service_blocks
-from headrace.report.simulation import clock_start
+from headrace.report.simulation import DEMAND, clock_start
 from headrace.report.view import (
     Block,
     Card,
@@ -31,6 +33,7 @@ from headrace.report.view import (
     drawn,
 )
 from headrace.report.words import latency, number, percent, span, storage_words, usd
+from headrace.workload.points import with_totals
 
 if TYPE_CHECKING:
     import altair as alt
@@ -509,14 +512,21 @@ def view_of_engines(
 ) -> View:
     """Returns the view of two databases under the same goals; the options are those of
     `view_of`."""
-    blocks: list[Block] = [
-        Sentence(comparison.words, "good" if any(p.recommended for p in comparison.plans) else "warn")
-    ]
+    mark: Mark = "good" if any(plan.recommended for plan in comparison.plans) else "warn"
+    blocks: list[Block] = [Sentence(comparison.words, mark, "terminal")]
+    if rest := comparison.words.partition(". ")[2]:
+        blocks.append(Sentence(rest, mark, "page"))
     for plan in comparison.plans:
         blocks += [Heading("", "terminal"), Heading(f"{plan.name} ({plan.engine}, {plan.size_gib:,.0f} GiB)", "page")]
         blocks += _blocks(plan, None, (), explain=explain, families=families, charts=charts)
     names = " or ".join(dict.fromkeys(plan.name for plan in comparison.plans))
-    return View(f"Storage for {names}", title(comparison.plans[0]), blocks=blocks)
+    figures = [
+        _card(f"{plan.name} ({plan.engine})", best)
+        for plan in comparison.plans
+        if (best := plan.recommended or next(iter(plan.closest), None)) is not None
+    ]
+    head = comparison.in_short().rstrip(".") or f"Storage for {names}"
+    return View(head, title(comparison.plans[0]), figures, blocks)
 
 
 def headline(plan: Plan) -> str:
@@ -527,13 +537,10 @@ def headline(plan: Plan) -> str:
     words = f"{_words_of(best)} meets every goal of {plan.name} for {usd(best.cost_usd_month)} USD a month"
     if plan.saving is None or plan.compared is None or plan.compared.key == best.key:
         return words
-    saved, equal = plan.saving.as_planned, plan.saving.equal_space
+    saved = plan.saving.as_planned
     if abs(saved) < CENT:
         return words
-    words = f"{words}: {usd(abs(saved))} USD {'less' if saved > 0 else 'more'} than today"
-    if equal is None or abs(equal - saved) < CENT:
-        return words
-    return f"{words} ({usd(abs(equal))} {'less' if equal > 0 else 'more'} at equal space)"
+    return f"{words}: {usd(abs(saved))} USD {'less' if saved > 0 else 'more'} than today"
 
 
 def cards(plan: Plan) -> list[Card]:
@@ -549,15 +556,29 @@ def cards(plan: Plan) -> list[Card]:
         labelled.append(("Today", now))
     if place is not None and all(place.key != choice.key for _, choice in labelled):
         labelled.append(("Without moving data", place))
-    return [_card(label, choice) for label, choice in labelled]
+    return [_card(label, choice, _at_equal_space(plan, choice)) for label, choice in labelled]
 
 
-def _card(label: str, choice: Choice) -> Card:
+def _at_equal_space(plan: Plan, choice: Choice) -> str:
+    """Says what the recommendation saves with as much room as today's storage, where that is less
+    or more than its price says."""
+    saving, best, now = plan.saving, plan.recommended, plan.compared
+    if saving is None or saving.equal_space is None or best is None or now is None:
+        return ""
+    if choice.key != best.key or best.key == now.key or abs(saving.equal_space - saving.as_planned) < CENT:
+        return ""
+    size = f"with today's {number(saving.gib, 6)} GiB"
+    return (
+        f" Saves {usd(saving.equal_space)} USD a month {size}." if saving.equal_space > 0 else f" Saves nothing {size}."
+    )
+
+
+def _card(label: str, choice: Choice, more: str = "") -> Card:
     meaning = "Meets every goal." if choice.meets_goals else f"Fails: {'; '.join(choice.misses)}."
     if choice.meets_goals and choice.headroom_percent is not None:
         meaning = f"Meets every goal; head-room {headroom(choice)}."
     figure = f"{usd(choice.cost_usd_month)} USD a month"
-    return Card(f"{label}: {_words_of(choice)}", figure, meaning, "good" if choice.meets_goals else "warn")
+    return Card(f"{label}: {_words_of(choice)}", figure, meaning + more, "good" if choice.meets_goals else "warn")
 
 
 def _words_of(choice: Choice) -> str:
@@ -593,8 +614,6 @@ def _blocks(
         yield from service_blocks(plan.services, explain)
     if steps := next_lines(plan):
         yield from (Heading("What to do next"), Code(steps))
-    yield Heading("Why", "page")
-    yield Items([words for words, mark in lines if mark != "warn"], "page")
     if charts and plan.subject != "database":
         yield from _cost(plan)
     if charts:
@@ -605,7 +624,7 @@ def _blocks(
         Heading("", "terminal"),
         Items([f"note: {note}" for note in [*_left_out(plan), *plan.caveats]], "terminal"),
     )
-    yield from _small_print(plan, workload)
+    yield from _small_print(plan, workload, [words for words, mark in lines if mark != "warn"])
 
 
 def _in_cards(plan: Plan, words: str) -> bool:
@@ -621,14 +640,16 @@ def _losers_on_terminal(plan: Plan, families: bool) -> Iterator[Block]:
         yield Sentence(f"Far off, or not possible: {', '.join(far)} (--families says why).", place="terminal")
 
 
-def _small_print(plan: Plan, workload: OpenWorkload | None) -> Iterator[Block]:
-    """Yields what a reader looks up: folded on a page."""
+def _small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[str]) -> Iterator[Block]:
+    """Yields what a reader looks up: folded on a page. `reasons`: the answer in sentences."""
     yield Heading("Behind the answer", "page")
+    yield Fold("Why", [Items(reasons)])
     yield Fold("Goals", [Items([f"{goal}: {goal.about.meaning}" for goal in plan.goals])])
     if workload is not None:
         described = f"IOPS and MiB/s of {workload.name} over time"
         drawn = Chart(lambda: _drawn(workload), described)
-        yield Fold("The demand", [Items(workload.describe().splitlines()[:5]), drawn])
+        figures = fold_of("", with_totals(workload.points), DEMAND, clock_start(workload)).blocks
+        yield Fold("The demand", [Items(workload.describe().splitlines()[:5]), drawn, *figures])
     yield Fold("Why not the others", [Table(VERDICTS, verdict_rows(plan)[0])])
     if choice := plan.recommended or (plan.closest[0] if plan.closest else None):
         yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
@@ -654,8 +675,17 @@ def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> T
     )
     if place == "terminal":
         return Table([COLUMNS[name] for name in titles], rows, title(plan), marked, place)
-    rows = [[row[0].replace(" *", ", recommended"), *row[1:]] for row in rows]
-    return Table([COLUMNS[name] for name in titles], rows, marked=marked, place=place)
+    at = titles.index("storage") + 1 if "storage" in titles else 0
+    own = {"rank": replace(COLUMNS["rank"], kind=""), "storage": replace(COLUMNS["storage"], kind="")}
+    heads = [own.get(name, COLUMNS[name]) for name in titles]
+    heads.insert(at, Column("notation", "key"))
+    cells = []
+    for row, (_, choice) in zip(rows, ranked(plan), strict=False):
+        words = [row[0].replace(" *", ", recommended"), *row[1:at], choice.storage, *row[at:]]
+        if choice.service == "ec2" and at:
+            words[at - 1] = storage_words(choice.storage)
+        cells.append(words)
+    return Table(heads, cells, marked=marked, place=place)
 
 
 def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
@@ -665,7 +695,7 @@ def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Bloc
 
     if workload is None:
         return
-    shown = (("recommended", plan.recommended, style.MEASURED), ("today", plan.compared, style.WARN))
+    shown = (("recommended", plan.recommended, style.GOOD), ("today", plan.compared, style.WARN))
     limits = [
         (label, iops, colour)
         for label, choice, colour in shown
@@ -681,12 +711,12 @@ def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Bloc
     yield Chart(lambda: over_time.day(workload, limits, waits), described)
 
 
-def _cost(plan: Plan, headed: bool = True) -> Iterator[Block]:
+def _cost(plan: Plan) -> Iterator[Block]:
     """Yields the chart of cost against what is delivered, where there is something to draw."""
     from headrace.report.charts import cost
 
     if plan.subject == "database":
-        chart, heading = cost.against_tps(plan), "Cost against transactions a second"
+        chart = cost.against_tps(plan)
         described = (
             "Sustained tps with their 80 % interval against monthly cost, along the best candidates of each family"
         )
@@ -694,30 +724,34 @@ def _cost(plan: Plan, headed: bool = True) -> Iterator[Block]:
         best = plan.recommended
         name = None if best is None else f"{best.storage} on {best.instance}" if best.instance else best.storage
         limit = next((goal.limit for goal in plan.goals if goal.metric == "p99_ms"), None)
-        chart, heading = cost.frontier(_points(plan), name, limit), "Cost against delivered performance"
+        chart = cost.frontier(_points(plan), name, limit)
         described = "Storages of every family by monthly cost and I/O p99 of the worst five minutes"
-    if chart is None:
-        return
-    if headed:
-        yield Heading(heading, "page")
-    yield drawn(chart, described)
+    if chart is not None:
+        yield drawn(chart, described)
 
 
 def in_short(plan: Plan, most: int) -> View:
     """Returns the view for a notebook: the answer, the first `most` choices, cost against what is
     delivered."""
     line, mark = answer_lines(plan)[len(plan.warnings)]
-    return View(headline(plan), blocks=[Sentence(line, mark), choices(plan, most, "page"), *_cost(plan, headed=False)])
+    return View(headline(plan), blocks=[Sentence(line, mark), choices(plan, most, "page"), *_cost(plan)])
 
 
 def _points(plan: Plan) -> list[dict]:
-    """Returns the points of a demand's chart; the recommended is among them, also where it lies on
-    no family's cheapest line."""
-    points, best = plan.frontier.to_dicts(), plan.recommended
-    if best is None or any((point["storage"], point["instance"]) == (best.storage, best.instance) for point in points):
-        return points
-    own = {name: getattr(best, name) for name in ("storage", "instance", "family", "cost_usd_month", "meets_goals")}
-    return [*points, own | {"p99_ms": best.metrics["p99_ms"]}]
+    """Returns the points of a demand's chart. The recommended, today's and the one in place are
+    among them, also where they lie on no family's cheapest line; the latter two have a `role`."""
+    points = plan.frontier.to_dicts()
+    named = (("", plan.recommended), ("today", plan.compared), ("in place", plan.in_place))
+    for role, choice in named:
+        if choice is None or (role and plan.recommended is not None and choice.key == plan.recommended.key):
+            continue
+        names = ("storage", "instance", "family", "cost_usd_month", "meets_goals")
+        own = {name: getattr(choice, name) for name in names} | {"p99_ms": choice.metrics.get("p99_ms"), "role": role}
+        points = [
+            point for point in points if (point["storage"], point["instance"]) != (own["storage"], own["instance"])
+        ]
+        points.append(own)
+    return points
 
 
 def _balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
@@ -726,7 +760,6 @@ def _balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
     if not runs or workload is None:
         return
     names = ", ".join(name for name, _ in runs)
-    yield Heading("How the burst balance moves", "page")
     moving = over_time.balances([(name, run.rows) for name, run in runs], clock_start(workload))
     if moving is None:
         words = f"None of these has credits: {names}. What they deliver does not change over the day."
@@ -742,9 +775,9 @@ def _bills(plan: Plan) -> Iterator[Block]:
     few = 4 if len(services) < 2 else 1
     shown = [plan.recommended, *plan.winners[:few], *plan.closest[:few], *services, plan.in_place, plan.compared]
     bills = list({choice.key: choice for choice in shown if choice is not None}.values())
+    roles = {"today": plan.compared, "in place": plan.in_place, "recommended": plan.recommended}
+    keys = {choice.key: f" ({role})" for role, choice in roles.items() if choice is not None}
     if any(item["usd"] for choice in bills for item in choice.items):
         described = ", ".join(f"{choice.place} {usd(choice.cost_usd_month)} USD" for choice in bills)
-        yield Heading("What it costs", "page")
-        yield Chart(
-            lambda: cost.bills([(choice.place, choice.items) for choice in bills]), f"Monthly bill by item: {described}"
-        )
+        rows = [(f"{choice.place}{keys.get(choice.key, '')}", choice.items) for choice in bills]
+        yield Chart(lambda: cost.bills(rows), f"Monthly bill by item: {described}")

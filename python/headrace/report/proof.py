@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ import polars as pl
 
 from headrace.report.charts import predictions
 from headrace.report.html import write_page
-from headrace.report.view import Block, Card, Column, Fold, Heading, Items, Sentence, Table, View, drawn
-from headrace.report.words import latency, number
+from headrace.report.series import fold_of
+from headrace.report.view import Block, Card, Column, Fold, Items, Sentence, Table, View, drawn
+from headrace.report.words import latency, moment, number
 
 if TYPE_CHECKING:
     from headrace.experiment.proof import Proof, Step
@@ -128,15 +130,37 @@ def notes(proof: Proof) -> list[str]:
 
 def view_of(proof: Proof) -> View:
     """Returns the proof as a view."""
-    blocks: list[Block] = [
-        Sentence(proof.verdict, "good" if proof.holds else "" if proof.holds is None else "warn"),
-        table_of(proof),
-    ]
-    blocks += [drawn(chart, described) for chart, described in predictions.of_proof(proof, name_of)]
-    blocks += [Heading("How it was done"), Items(setup_lines(proof))]
+    charts = [drawn(chart, described) for chart, described in predictions.of_proof(proof, name_of)]
+    blocks: list[Block] = [*charts[:1], table_of(proof), *charts[1:]]
+    if (seconds := _seconds(proof)) is not None:
+        blocks.append(seconds)
+    blocks.append(Fold("How it was done", [Items(setup_lines(proof))]))
     if note_lines := notes(proof):
-        blocks.append(Fold("To know", [Items(note_lines)]))
-    return View(title(proof), f"{proof.source}; begun {proof.began_at}", cards(proof), blocks)
+        blocks.append(Fold("What to know before trusting this", [Items(note_lines)]))
+    verdict, *rest = proof.verdict.rstrip(".").split(". ", 1)
+    sentences: list[Block] = [Sentence(f"{words}.", "good" if proof.holds else "warn") for words in rest]
+    return View(
+        verdict, f"{title(proof)}; {proof.source}; begun {moment(proof.began_at)}", cards(proof), [*sentences, *blocks]
+    )
+
+
+def _seconds(proof: Proof) -> Fold | None:
+    """Returns predicted and measured over time as a table; None where neither was kept."""
+    columns: dict[str, Sequence[float]] = {}
+    panels = []
+    for at, step in enumerate(proof.steps):
+        parts = []
+        for role, figures in (("predicted", step.predicted), ("measured", step.measured)):
+            if figures is not None and figures.series:
+                columns[f"{role} {at}"] = figures.series
+                parts.append((f"{role} {at}", f"{role} tps", ""))
+        panels.append((name_of(step), parts))
+    length = max(map(len, columns.values()), default=0)
+    if length < 2:
+        return None
+    filled = {name: [*values, *[None] * (length - len(values))] for name, values in columns.items()}
+    rows = pl.DataFrame({"t_s": [float(second) for second in range(length)], **filled}, strict=False)
+    return fold_of("The seconds as a table", rows, panels)
 
 
 def table_of(proof: Proof, title: str = "") -> Table:

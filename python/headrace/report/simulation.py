@@ -15,9 +15,10 @@ from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.report.charts.rows import on_clock, shortened
 from headrace.report.output import PAGE_FORMATS
+from headrace.report.series import fold_of
 from headrace.report.tables import SPARK_WIDTH, sparkline
-from headrace.report.view import Block, Card, Chart, Heading, Items, Table, View, columns
-from headrace.report.words import clock, latency, number, percent, row_labels, span
+from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
+from headrace.report.words import clock, latency, number, percent, row_labels, span, storage_words
 from headrace.workload import ClosedWorkload
 from headrace.workload.points import with_totals
 
@@ -39,6 +40,8 @@ SHORT_RUN_S = 100.0
 # reference manual), each of which waits for one.
 MOST_CLIENTS = 100_000
 SCHEMA = "headrace-simulation/1"
+# What a demand is over time: panels, columns, and no colours for a table.
+DEMAND = (("IOPS", (("ops_per_s", "IOPS", ""),)), ("MiB/s", (("mib_s", "MiB/s", ""),)))
 
 
 def clock_start(workload: OpenWorkload | ClosedWorkload) -> str | None:
@@ -343,11 +346,26 @@ def view_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Seq
     title = title_of(run, workload)
     described = f"{title} over time: demand, what was delivered, queue, balances and latency"
     demand = [line for line in workload.describe().splitlines() if line.removeprefix("Caveat: ") not in notes]
-    blocks: list[Block] = [Chart(lambda: chart_of(run, workload, title), described), Items(in_words(run, workload))]
-    blocks += [Heading("The demand"), Items(demand)]
+    blocks: list[Block] = [Sentence(line, "warn") for line in _describe_windows(run, clock_start(workload))]
+    blocks.append(Chart(lambda: chart_of(run, workload, title), described))
+    blocks.append(Fold("The run as a table", [table_of(run, workload)]))
+    blocks.append(Fold("The run in words", [Items(in_words(run, workload))]))
+    blocks.append(Fold("The demand", [Items(demand)]))
     if notes:
-        blocks += [Heading("What to know before trusting this"), Items(notes)]
-    return View(title, f"Limits of {run.as_of}, seed {run.seed}", cards(run), blocks)
+        blocks.append(Fold("What to know before trusting this", [Items(notes)]))
+    return View(headline(run, workload), f"{title}, limits of {run.as_of}, seed {run.seed}", cards(run), blocks)
+
+
+def headline(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
+    """Says in a sentence whether the storage carries the load."""
+    where = storage_words(run.storage) + (f" on {run.instance}" if run.instance else "")
+    summary = run.summary
+    if summary["lost_at_s"] is not None:
+        return f"{where} is lost, and serves nothing of {workload.name}"
+    if summary["throttled_s"] <= 0:
+        return f"{where} carries {workload.name}: no request waits for a limit"
+    waited, whole = span(summary["throttled_s"]), span(summary["seconds"])
+    return f"{where} makes requests of {workload.name} wait for {waited} of {whole}"
 
 
 def title_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
@@ -438,8 +456,21 @@ def demand_view(workload: OpenWorkload) -> View:
     """Returns a demand as a view."""
     from headrace.report.charts import over_time
 
+    points, start = with_totals(workload.points), clock_start(workload)
+    weight = points["duration_s"] / points["duration_s"].sum()
+    figures = []
+    for column, unit in (("ops_per_s", "IOPS"), ("mib_s", "MiB/s")):
+        busiest = points.sort(column, descending=True, maintain_order=True).row(0, named=True)
+        mean = f"{number(float((points[column] * weight).sum()), 4)} {unit} on average"
+        at = f"the busiest {span(busiest['duration_s'])} begins at {clock(busiest['t_s'], start)}"
+        figures.append(Card(f"Most {unit}", f"{number(busiest[column], 4)} {unit}", f"{mean}; {at}."))
+    if workload.size_gib:
+        figures.append(Card("Data", f"{number(workload.size_gib, 4)} GiB", "The storage has to hold them."))
     chart = Chart(lambda: over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
-    return View(f"Demand of {workload.name}", blocks=[chart, Items(workload.describe().splitlines())])
+    blocks: list[Block] = [chart, fold_of("The demand as a table", points, DEMAND, start)]
+    blocks.append(Fold("The demand in words", [Items(workload.describe().splitlines())]))
+    title = f"{workload.name} asks for up to {figures[0].figure}"
+    return View(title, f"Demand over {span(workload.span_s)}", figures, blocks)
 
 
 # --- a replay -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.report.charts.rows import TABLE_ROWS
 from headrace.report.view import Block, Card, Chart, Column, Fold, Heading, Items, Sentence, Table, View, columns
 from headrace.report.words import number
 
@@ -74,10 +75,22 @@ def view_of(result: StudyResult) -> View:
     blocks.append(verdict_table(result))
     for table in result.tables:
         blocks += [Heading(table.title), Table(columns(table.columns), table.rows)]
+    blocks += [_points(panel) for chart in result.charts for panel in chart.panels or (chart,)]
     if result.notes:
-        blocks += [Heading("Notes"), Items(result.notes)]
+        blocks.append(Fold("What to know before trusting this", [Items(result.notes)]))
     blocks.append(Fold("Sources", [Items([str(source) for source in result.study.sources])]))
     return View(result.study.title, result.study.question, cards(result), blocks)
+
+
+def _points(chart: ChartData) -> Fold:
+    """Returns a chart as a table: of each line at most as many points as a table shows."""
+    rows = []
+    for series in chart.series:
+        points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
+        for x, y in points[:: -(-len(points) // TABLE_ROWS) or 1]:
+            rows.append((series.label, series.role, x if isinstance(x, str) else number(float(x), 4), number(y, 4)))
+    titles = ("series", "kind", chart.x_title, chart.y_title)
+    return Fold(f"{chart.title} as a table", [Table(columns(titles, number=titles[2:]), rows)])
 
 
 def _drawn(chart: ChartData) -> alt.TopLevelMixin:
@@ -91,7 +104,22 @@ def cards(result: StudyResult) -> list[Card]:
     promised = sum(verdict.within is not None for verdict in result.verdicts)
     off = misses(result)
     what = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
-    return [Card("Repeated", f"{promised - off} of {promised}", what, "warn" if off else "good")] if promised else []
+    figures = [Card("Repeated", f"{promised - off} of {promised}", what, "warn" if off else "good")] if promised else []
+    judged = [
+        verdict for verdict in result.verdicts if verdict.error_percent is not None and verdict.within is not None
+    ]
+    if judged:
+        worst = max(judged, key=lambda verdict: abs(verdict.error_percent or 0.0))
+        allowed = "" if worst.tolerance_percent is None else f"; ±{worst.tolerance_percent:g} % was promised"
+        label = f"Largest error: {worst.what}"
+        figures.append(
+            Card(
+                label,
+                f"{worst.error_percent:+.2f} %",
+                f"{_figure(worst.ours)} against {_figure(worst.published)} {worst.unit}{allowed}.",
+            )
+        )
+    return figures
 
 
 def write_study(path: Path, result: StudyResult) -> None:

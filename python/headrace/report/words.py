@@ -89,6 +89,14 @@ def start_of(clock_start: object) -> datetime | None:
     return moment.replace(tzinfo=None)
 
 
+def moment(text: str) -> str:
+    """Returns an ISO time to the minute, such as `2026-11-28 10:00`; other text as it is."""
+    try:
+        return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return text
+
+
 def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) -> str:
     """Returns the time of day at `t_s` seconds, `HH:MM` or `HH:MM:SS`, `+1d` when days later;
     without a start, time since the start."""

@@ -41,10 +41,14 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """A question without parts."""
 
 
-class AskDoctor(AskUpload, kw_only=True):
-    """A recording to be judged, and today's storage where it does not say."""
+class AskDoctor(msgspec.Struct, forbid_unknown_fields=True):
+    """A recording to be judged: its `name` and `text`, or `file`, one that was judged before.
+    `storage`: today's, where the recording does not say."""
 
-    storage: str = ""
+    name: _Text = ""
+    text: str = ""
+    file: _Text = ""
+    storage: _Text = ""
 
 
 class AskProof(msgspec.Struct, forbid_unknown_fields=True):

@@ -14,11 +14,14 @@ from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.report.operate import doctor as doctor_report
 from headrace.ui.answers import plain_view
 from headrace.ui.asks import AskDoctor
+from headrace.ui.remembered import RememberedFiles
 from headrace.ui.spelling import spell_command
 from headrace.ui.workloads import clean_name
 
 # Ticks that a page draws: more than it has pixels.
 MOST_TICKS = 2_000
+# Recordings that are remembered: a MiB each at most.
+MOST_RECORDINGS = 16
 
 
 def doctor(name: str, text: str, storage: str) -> dict[str, object]:
@@ -43,6 +46,15 @@ def doctor(name: str, text: str, storage: str) -> dict[str, object]:
     }
 
 
-def judge(ask: AskDoctor) -> dict[str, object]:
-    """Judges the recording of a question. Raises InputError."""
-    return doctor(ask.name, ask.text, ask.storage)
+class Recordings:
+    """The recordings that the page was given."""
+
+    def __init__(self) -> None:
+        self._files = RememberedFiles[tuple[str, str]](MOST_RECORDINGS)
+
+    def judge(self, ask: AskDoctor) -> dict[str, object]:
+        """Judges the recording of a question, and returns besides the text that names it from now
+        on. Raises InputError."""
+        name, text = self._files.find(ask.file) if ask.file else (clean_name(ask.name), ask.text)
+        answer = doctor(name, text, ask.storage)
+        return answer | {"name": name, "file": self._files.add(f"{name}\n{text}".encode(), (name, text))}

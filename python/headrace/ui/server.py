@@ -35,6 +35,7 @@ from headrace.ui.spelling import SOURCE
 if TYPE_CHECKING:
     from headrace.lab import Lab
     from headrace.ui.changes import LabChanges
+    from headrace.ui.doctoring import Recordings
     from headrace.ui.live import Streams
     from headrace.ui.modelling import ServerModel
     from headrace.ui.opening import OpenedFiles
@@ -81,7 +82,7 @@ ANSWERERS = {
     "run": Answerer("answers", "AskRun", "run", "memory"),
     "study": Answerer("answers", "AskStudy", "study", is_long=True),
     "upload": Answerer("answers", "AskUpload", "upload", "memory"),
-    "doctor": Answerer("doctoring", "AskDoctor", "judge"),
+    "doctor": Answerer("doctoring", "AskDoctor", "judge", owner="recordings"),
     "open": Answerer("opening", "AskOpen", "open", owner="files"),
     "opened-plan": Answerer("opening", "AskFile", "show_plan", "files"),
     "fleet": Answerer("fleets", "AskFleet", "show_fleet", "files"),
@@ -218,6 +219,11 @@ class PageServer:
     def files(self) -> OpenedFiles:
         """The results that the page was given."""
         return room("opening").OpenedFiles()
+
+    @cached_property
+    def recordings(self) -> Recordings:
+        """The recordings that the page was given."""
+        return room("doctoring").Recordings()
 
     @cached_property
     def streams(self) -> Streams:

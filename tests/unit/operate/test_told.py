@@ -47,7 +47,7 @@ def test_figures_have_names_and_units(call, seen, tmp_path):
     text = page.read_text()
     for words in ("over the limit 80 % of the time", "rate: 300 IOPS (mean)", "limit: 300 IOPS"):
         assert f"   - {words}\n" in out and f"<li>{glued(words)}</li>" in text, words
-    assert "binds: volume IOPS, data." in text
+    assert "Binds: volume IOPS, data." in text
 
 
 def test_lines_on_the_axis_are_told_in_words(call, seen, tmp_path):
@@ -55,7 +55,7 @@ def test_lines_on_the_axis_are_told_in_words(call, seen, tmp_path):
     page = tmp_path / "page.html"
     call("doctor", seen, "--report", str(page))
     text = page.read_text()
-    told = re.search(r"data: not drawn because it was 0 all the time: ([^<]*)<", text)
+    told = re.search(r"It was 0 all the time, and is not drawn: ([^<]*)<", text)
     assert told and told[1] == (
         "over a limit (%): volume MiB/s, instance IOPS, instance MiB/s; threads: waiting for row locks."
     )

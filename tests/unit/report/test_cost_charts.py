@@ -131,7 +131,8 @@ def test_a_recommended_choice_beside_the_lines_is_a_point_too():
         metrics={"p99_ms": 1.5},
     )
     row = {"storage": "gp3:400", "instance": "m6i.xlarge", "family": "gp3", "cost_usd_month": 190.0, "p99_ms": 2.0}
-    plan = SimpleNamespace(frontier=pl.DataFrame([row | {"meets_goals": True}]), recommended=best)
+    chosen = {"recommended": best, "compared": None, "in_place": None}
+    plan = SimpleNamespace(frontier=pl.DataFrame([row | {"meets_goals": True}]), **chosen)
     points = report._points(plan)
     assert len(points) == 2 and points[1]["p99_ms"] == 1.5
     assert "gp3:600:7270 on m6i.xlarge" in drawing.svg(cost.frontier(points, "gp3:600:7270 on m6i.xlarge", 20.0))

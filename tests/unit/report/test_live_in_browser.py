@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from browsers import lacking, launched
+from pages import violations
 from whatif_answers import read_answer
 
 from headrace import planner
@@ -89,7 +90,5 @@ def test_nothing_is_asked_of_the_network_and_nothing_fails(page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_has_no_barriers(page, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
     page.emulate_media(color_scheme=scheme)
-    violations = axe.Axe().run(page).response["violations"]
-    assert [(rule["id"], [node["html"][:120] for node in rule["nodes"]]) for rule in violations] == []
+    assert violations(page) == []

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from browsers import lacking, launched
+from pages import is_bad
 
 from headrace.ui.server import PageServer
 
-sys.path.insert(0, str(Path(__file__).parent))
-from pages import is_bad
+sys.path.insert(0, str(Path(__file__).parent))  # what the tests of this folder share
 
 
 @dataclass

@@ -18,7 +18,7 @@ from headrace.report.view import Code, Column, Fold, Items, Sentence, Table, Vie
 from headrace.simulation.settings import PredictionSettings, SimulationSettings
 from headrace.ui import answers, modelling, replicas, workloads
 from headrace.ui.asks import AskDoctor, AskReplica
-from headrace.ui.doctoring import judge
+from headrace.ui.doctoring import Recordings
 from headrace.ui.examples import EXAMPLES
 from headrace.ui.spelling import read_settings, spell_command, spell_settings
 
@@ -277,7 +277,9 @@ def test_a_database_is_not_simulated_as_demand_nor_the_reverse():
 @pytest.mark.parametrize("storage", ["gp2:1200", ""])
 def test_a_recording_is_judged_as_the_doctor_judges_it(storage, call, monkeypatch):
     monkeypatch.chdir(ROOT / "examples")
-    answer = judge(AskDoctor("iostat.txt", (ROOT / "examples/iostat.txt").read_text(), storage=storage))
+    recordings = Recordings()
+    first = recordings.judge(AskDoctor("iostat.txt", (ROOT / "examples/iostat.txt").read_text(), storage="gp3:500"))
+    answer = recordings.judge(AskDoctor(file=str(first["file"]), storage=storage))
     _, out, err = call(*shlex.split(answer["commands"][0])[1:], "--output", "json")
     assert json.loads(json.dumps(answer["result"])) == json.loads(out), err
     assert answer["ticks"] and json.dumps(answer["view"])

@@ -161,7 +161,7 @@ def test_a_proof_shows_both_figures(visit, store):
     page.go_back()
     page.locator("h1", has_text="Was the prediction right?").wait_for()
     page.locator("input[type=file]").set_input_files(store / "20261101-1/proof.json")
-    page.locator("h1", has_text="Proof 20261128").wait_for()
+    page.locator(".sub", has_text="Proof 20261128").wait_for()
 
 
 def test_replicas_are_predicted_and_measured(monkeypatch, visit, server):

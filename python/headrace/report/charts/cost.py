@@ -50,8 +50,9 @@ def frontier(
     """Draws cost against delivered latency: a point per storage, types in colours, the winner
     named, the latency goal as a line.
 
-    `points`: dicts of `storage`, `instance`, `family`, `cost_usd_month`, `p99_ms`, `meets_goals`.
-    None where there is nothing to draw.
+    `points`: dicts of `storage`, `instance`, `family`, `cost_usd_month`, `p99_ms`, `meets_goals`,
+    and `role` for what is named at its point, such as today. None where there is nothing to
+    draw.
     """
     priced = [point for point in points if point.get("cost_usd_month") and (point.get("p99_ms") or 0) > 0]
     if not priced:
@@ -67,6 +68,7 @@ def frontier(
             "cost": [float(point["cost_usd_month"]) for point in priced],
             "ms": [float(point["p99_ms"]) for point in priced],
             "meets": [MEETS if point.get("meets_goals") else FAILS for point in priced],
+            "role": [point.get("role") or "" for point in priced],
         }
     )
     present, services = set(frame["type"]), frame["service"].unique(maintain_order=True).sort().to_list()
@@ -100,6 +102,12 @@ def frontier(
             ringed.mark_point(size=280, strokeWidth=2, color=style.INK, filled=False),
             name.encode(text="label:N"),
         ]
+    roles = frame.filter(pl.col("role") != "").with_columns((pl.col("role") + ": " + pl.col("label")).alias("role"))
+    if roles.height:
+        middle = sum(lowest_and_highest(frame, "cost")) / 2
+        for align, dx, side in (("left", 10, pl.col("cost") <= middle), ("right", -10, pl.col("cost") > middle)):
+            words = alt.Chart(roles.filter(side)).mark_text(align=align, dx=dx, dy=-10)  # pyright: ignore[reportArgumentType]
+            layers.append(words.encode(x="cost:Q", y="ms:Q", text="role:N"))
     title = alt.TitleParams("Cost against delivered latency", subtitle=f"Filled: {MEETS}. Hollow: {FAILS}.", offset=10)
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 140, height=320, title=title))
 
@@ -274,7 +282,7 @@ def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
         pl.col("kind").replace_strict(dict(zip(KINDS, range(len(KINDS)), strict=True))).alias("place")
     )
     totals = frame.group_by("choice", maintain_order=True).agg(pl.col("usd").sum())
-    colours = {kind: hue for kind, hue in zip(KINDS, style.PALETTE, strict=False) if kind in set(frame["kind"])}
+    colours = {kind: hue for kind, hue in zip(KINDS, style.PARTS, strict=True) if kind in set(frame["kind"])}
     y = alt.Y("choice:N", sort=[name for name, _ in choices], axis=alt.Axis(title=None))
     x = alt.X("usd:Q", axis=alt.Axis(title="USD a month", labelExpr=SHORT, tickCount=6))
     bars = alt.Chart(sums).mark_bar().encode(y=y, x=x, color=colour_of("kind", colours), order=alt.Order("place:Q"))

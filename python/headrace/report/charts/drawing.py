@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from importlib.util import find_spec
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from headrace.base.extras import import_optional
 from headrace.base.processes import spawn
@@ -117,7 +117,12 @@ _renderer = _Renderer()
 
 def svg(chart: alt.TopLevelMixin) -> str:
     """Returns an Altair chart as SVG text, drawn without a browser."""
-    drawn = _renderer.draw(chart.to_json(indent=None), "svg").decode()
+    return svg_of(chart.to_dict())
+
+
+def svg_of(spec: dict[str, Any]) -> str:
+    """Returns the chart of a specification of Vega-Lite as SVG text."""
+    drawn = _renderer.draw(json.dumps(spec), "svg").decode()
     # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is
     # the same text every time.
     numbers = {name: f"clip{index}" for index, name in enumerate(dict.fromkeys(re.findall(r"\bclip\d+\b", drawn)))}
@@ -129,12 +134,3 @@ def png(chart: alt.TopLevelMixin, scale: float = 2.0) -> bytes:
     spec = chart.to_dict()
     spec["config"]["background"] = "white"
     return _renderer.draw(json.dumps(spec), "png", scale)
-
-
-def inline_svg(chart: alt.TopLevelMixin, prefix: str) -> str:
-    """Returns SVG to put into a page: ids are unique, since charts on one page share a name space.
-    Its ink follows the page by CSS."""
-    drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", svg(chart)).strip()
-    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
-    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
-    return re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', drawn)

@@ -40,10 +40,10 @@ MS_TICKS = {
 LATENCIES_APART = 20
 BALANCES = (
     ("balance_percent", "volume credits", style.SIMULATED),
-    ("instance_io_balance_percent", "instance I/Os", style.PUBLISHED),
-    ("instance_byte_balance_percent", "instance bytes", style.MEASURED),
+    ("instance_io_balance_percent", "instance I/Os", style.SECOND),
+    ("instance_byte_balance_percent", "instance bytes", style.THIRD),
 )
-LATENCIES = (("mean_ms", "mean", style.QUIET), ("p50_ms", "p50", style.SIMULATED), ("p99_ms", "p99", style.WARN))
+LATENCIES = (("mean_ms", "mean", style.QUIET), ("p50_ms", "p50", style.SIMULATED), ("p99_ms", "p99", style.SECOND))
 
 # A panel: title, columns, and the axis of a column where it is not from 0 up.
 Panel = tuple[str, list[Part], Callable[[str], alt.Y] | None]
@@ -89,7 +89,7 @@ def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
     """Returns panels of queue, balances and latency, as far as they say something."""
     panels: list[Panel] = []
     if frame["queue"].max() and not closed:  # the queue of a closed load is its depth
-        panels.append(("requests waiting", [("queue", "queue", style.WARN)], None))
+        panels.append(("requests waiting", [("queue", "queue", style.SIMULATED)], None))
     shown = [part for part in BALANCES if frame[part[0]].is_not_null().any()]
     if shown:
         panels.append(("balance (%)", shown, linear("balance (%)", *PERCENT)))
@@ -125,7 +125,7 @@ def workload(load: OpenWorkload) -> alt.VConcatChart:
         pl.col("t_s").first(), pl.col("duration_s").sum(), *highest
     )
     frame = axis.add(merged)
-    labels = (("reads", style.SIMULATED), ("writes", style.WARN), ("all", style.QUIET))
+    labels = (("reads", style.SIMULATED), ("writes", style.SECOND), ("all", style.QUIET))
     drawn = []
     for title, names in panels.items():
         parts = [(name, *label) for name, label in zip(names, labels, strict=True)]

@@ -45,9 +45,9 @@ def prediction(run: Prediction, title: str) -> alt.VConcatChart:
         line = alt.Chart(frame).mark_line(color=style.SIMULATED, strokeWidth=1.2).encode(x=time.x(False), y=y)
         panels.append(alt.layer(line).properties(width=style.WIDTH, height=80))
     shares = frame.with_columns(pl.col("cached_share", "dirty_share") * 100)
-    parts = [("cached_share", "cached", style.SIMULATED), ("dirty_share", "dirty", style.FAMILY_COLOURS["io2"])]
+    parts = [("cached_share", "cached", style.SIMULATED), ("dirty_share", "dirty", style.SECOND)]
     if run.rows["balance_percent"].is_not_null().any():
-        parts.append(("balance_percent", "credit balance", style.FAMILY_COLOURS["st1"]))
+        parts.append(("balance_percent", "credit balance", style.THIRD))
     panels.append(lines(shares, time.x(True), "%", parts, linear("%", *PERCENT), 80))
     return stacked(panels, title, spacing=8)
 

@@ -26,8 +26,8 @@ def lag(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
     frame = time.add(thinned(rows.with_columns(pl.lit(length).alias("duration_s"))))
     summary = run.summary
     panels = [
-        ("lag (s)", [("lag_s", "lag", style.WARN)]),
-        ("transactions waiting", [("backlog", "backlog", style.FAMILY_COLOURS["io2-block-express"])]),
+        ("lag (s)", [("lag_s", "lag", REPLICA_COLOUR)]),
+        ("transactions waiting", [("backlog", "backlog", REPLICA_COLOUR)]),
         (
             "transactions a second",
             [("source_tps", "source", SOURCE_COLOUR), ("applied_tps", "applied", REPLICA_COLOUR)],
@@ -35,7 +35,7 @@ def lag(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
         ("replica's I/Os a second", [("iops", "I/Os", REPLICA_COLOUR)]),
     ]
     if rows["balance_percent"].is_not_null().any():
-        panels.append(("credits (%)", [("balance_percent", "balance", style.FAMILY_COLOURS["st1"])]))
+        panels.append(("credits (%)", [("balance_percent", "balance", REPLICA_COLOUR)]))
     moments = time.add(
         pl.DataFrame(
             {
@@ -58,10 +58,10 @@ def lag(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
             peak = alt.Chart(moments[1:].with_columns(pl.lit(_peak(summary)).alias("text")))
             at = {"x": x, "y": alt.Y("lag_s:Q")}
             layers.append(peak.mark_point(color=style.WARN, filled=True, size=60).encode(**at))
-            # Below its point, since above it stand the names of the lines.
+            # At the bottom, since above stand the names of the lines.
             late = summary["peak_at_s"] > rows["t_s"][-1] / 2
-            text = peak.mark_text(align="right" if late else "left", dx=-8 if late else 8, dy=6, baseline="top")
-            layers.append(text.encode(text="text", **at))
+            text = peak.mark_text(align="right" if late else "left", dx=-8 if late else 8, baseline="bottom")
+            layers.append(text.encode(text="text", x=x, y=alt.value(HEIGHT - 6)))
         drawn.append(alt.layer(*layers))
     return stacked(drawn, title, "Shaded: after the load has stopped." if shaded else "")
 

@@ -50,21 +50,26 @@ def has_figures(series: pl.DataFrame, name: str) -> bool:
     return name in series.columns and series[name].drop_nulls().len() > 0
 
 
+def panels_of(unit: str) -> list[tuple[str, list[Part]]]:
+    """Returns the panels of a time line: the title of each, and its columns. `unit`: what is done,
+    such as transactions."""
+    return [
+        (f"{unit} a second", [("tps", unit, style.MEASURED)]),
+        ("p95 (ms)", [("p95_ms", "p95 of a second", style.MEASURED)]),
+        ("IOPS", [("read_iops", "reads", style.MEASURED), ("write_iops", "writes", style.SECOND)]),
+        ("MiB/s", [("read_mib_s", "read", style.MEASURED), ("write_mib_s", "written", style.SECOND)]),
+        ("mean wait (ms)", [("read_wait_ms", "reads", style.MEASURED), ("write_wait_ms", "writes", style.SECOND)]),
+        ("requests under way", [("queue", "queue", style.MEASURED)]),
+        ("credit balance (%)", [("balance_percent", "balance", style.MEASURED)]),
+    ]
+
+
 def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> alt.VConcatChart:
     """Draws throughput, latency, the disks, balance and limits on one time axis; the warm-up is
     shaded."""
     axis = TimeAxis(None, float(series["t_s"][-1] + series["duration_s"][-1]))
     frame = axis.add(thinned(series, pl.col("phase").first()))
-    panels: list[tuple[str, list[Part]]] = [
-        (f"{unit} a second", [("tps", unit, style.MEASURED)]),
-        ("p95 (ms)", [("p95_ms", "p95 of a second", style.WARN)]),
-        ("IOPS", [("read_iops", "reads", style.SIMULATED), ("write_iops", "writes", style.WARN)]),
-        ("MiB/s", [("read_mib_s", "read", style.SIMULATED), ("write_mib_s", "written", style.WARN)]),
-        ("mean wait (ms)", [("read_wait_ms", "reads", style.SIMULATED), ("write_wait_ms", "writes", style.WARN)]),
-        ("requests under way", [("queue", "queue", style.QUIET)]),
-        ("credit balance (%)", [("balance_percent", "balance", style.SIMULATED)]),
-    ]
-    shown = [(y_title, [part for part in parts if has_figures(frame, part[0])]) for y_title, parts in panels]
+    shown = [(y_title, [part for part in parts if has_figures(frame, part[0])]) for y_title, parts in panels_of(unit)]
     shown = [panel for panel in shown if panel[1]]
     # An instance without limits holds nothing back: of its limits only those that were reached are
     # shown.

@@ -52,7 +52,7 @@ def _bills(comparison: ServiceComparison, order: list[str]) -> alt.Chart:
     ]
     schema = {"service": pl.String, "part": pl.String, "place": pl.Int64, "usd": pl.Float64}
     frame = pl.DataFrame(rows, schema=schema)
-    hues = {kind: hue for kind, hue in zip(KINDS, style.PALETTE, strict=False) if kind in set(frame["part"])}
+    hues = {kind: hue for kind, hue in zip(KINDS, style.PARTS, strict=True) if kind in set(frame["part"])}
     colours = alt.Scale(domain=list(hues), range=list(hues.values()))
     return (
         alt.Chart(frame.group_by("service", "part", "place", maintain_order=True).agg(pl.col("usd").sum()))

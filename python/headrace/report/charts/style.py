@@ -14,16 +14,21 @@ Chart = TypeVar("Chart", bound="alt.Chart | alt.LayerChart | alt.FacetChart | al
 PUBLISHED = "#E69F00"
 SIMULATED = "#0072B2"
 MEASURED = "#009E73"
+# A second and a third line next to one of these, whatever their role: their names tell it.
+SECOND, THIRD = "#7A3F97", "#B8A800"
 ROLE_COLOURS = {"published": PUBLISHED, "simulated": SIMULATED, "measured": MEASURED}
 
 # The rest of the palette, for volume families. Black is left out: it cannot be seen on a dark page.
 FAMILY_COLOURS = {
-    "gp3": "#0072B2", "gp2": "#56B4E9", "io1": "#E69F00", "io2": "#D55E00", "io2-block-express": "#CC79A7", "st1": "#009E73",
+    "gp3": "#0072B2", "gp2": "#7A3F97", "io1": "#E69F00", "io2": "#D55E00", "io2-block-express": "#CC79A7", "st1": "#009E73",
     "sc1": "#B8A800", "standard": "#8C8C8C", "instance-store": "#7A5195",
 }  # fmt: skip
 OTHER_FAMILY = "#8C8C8C"
 # Of what has no colour of its own, in this order.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#8C8C8C")
+
+# Of the parts of a bill, which are neither published nor simulated nor measured.
+PARTS = ("#5D7183", "#7A3F97", "#B8A800", "#C2648F", "#8C8C8C")
 
 # Charts are drawn in these and the page turns them into its own text colour, light or dark
 # (report/html.py).
@@ -31,6 +36,7 @@ INK = "#2b2f36"
 QUIET = "#7c838d"
 GRID = "#c9ced6"
 WARN = "#D55E00"
+GOOD = "#00684C"  # what is recommended
 
 WIDTH = 760  # px, fits a printed page
 PANEL_HEIGHT = 120  # px

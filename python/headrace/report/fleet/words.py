@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.report.view import Block, Card, Column, Heading, Items, Sentence, Table, View, columns, drawn
+from headrace.report.view import Block, Card, Column, Fold, Heading, Items, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, number, percent, usd
 
 if TYPE_CHECKING:
@@ -22,8 +22,12 @@ KINDS = {
     "prose": ("why",),
     "drop": ("p99", "USD/month", "then"),
 }
-COLUMNS = columns(
-    ("count", "volumes", "today", "proposed", "USD/month", "then", "saves", "risk", "p99", "why"), **KINDS
+BRIEF = ("volumes", "today", "proposed", "saves", "risk")
+COLUMNS = tuple(
+    replace(column, brief=column.title in BRIEF)
+    for column in columns(
+        ("count", "volumes", "today", "proposed", "USD/month", "then", "saves", "risk", "p99", "why"), **KINDS
+    )
 )
 UNUSED = columns(("count", "volumes", "today", "saves", "why"), **KINDS)
 WITHHELD = columns(("volume", "name", "instance", "today", "why"), prose=("why",))
@@ -247,15 +251,28 @@ def view_of(
     """Returns the answers as a view: the sums, and a table of each kind that has rows. `chart`:
     savings against risk; `most`: rows of each table on a terminal."""
     first, *rest = head(answers, prices)
-    blocks: list[Block] = [Sentence("\n".join([first, *rest]), place="terminal"), Items([*rest, *notes], "page")]
+    blocks: list[Block] = [Sentence("\n".join([first, *rest]), place="terminal")]
     if chart is not None:
         counted_text = counted(len(of_verdict(answers, "change")), "device")
         described = (
             f"Savings against risk of what can be changed ({counted_text}); the table below has the same figures"
         )
         blocks.append(drawn(chart, described))
-    below = [*blocks, *tables(answers, most), *_page_tables(answers)]
-    return View("Fleet: what each volume needs", first, list(_cards(answers)), below)
+    behind = Fold("What the figures mean", [Items([*rest, *notes])])
+    below = [*blocks, *tables(answers, most), *_page_tables(answers), behind]
+    return View(_headline(answers), first, list(_cards(answers)), below)
+
+
+def _headline(answers: Sequence) -> str:
+    """Says in a sentence what there is to save, or what is too small."""
+    count, few = len(of_verdict(answers, "change")), len(of_verdict(answers, "grow"))
+    saved = saved_usd(answers) + saved_usd(answers, "unused")
+    if count or saved:
+        small = f"; {counted(few, 'device')} {'is' if few == 1 else 'are'} too small" if few else ""
+        return f"{usd(saved)} USD a month can be saved on {devices_of(answers)}{small}"
+    if few:
+        return f"{counted(few, 'device')} of {devices_of(answers)} {'is' if few == 1 else 'are'} too small"
+    return f"Nothing is to be changed on {devices_of(answers)}"
 
 
 def _cards(answers: Sequence) -> Iterator[Card]:

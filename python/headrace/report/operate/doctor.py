@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,21 +13,23 @@ from headrace.base import caps
 from headrace.base.units import DAY_S
 from headrace.report.charts import style
 from headrace.report.charts.builders import Part, TimeAxis, linear, lines, stacked
-from headrace.report.view import Block, Chart, Code, Fold, Heading, Items, Sentence, Table, View, columns
+from headrace.report.series import fold_of
+from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Mark, Sentence, Table, View, columns
+from headrace.report.words import number, percent
 
 if TYPE_CHECKING:
     from headrace.operate.doctor.model import Diagnosis, Finding, Window
 
 # Column, label, colour.
 PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
-    ("IOPS", (("read_iops", "reads", style.SIMULATED), ("write_iops", "writes", style.WARN))),
-    ("MiB/s", (("read_mib_s", "reads", style.SIMULATED), ("write_mib_s", "writes", style.WARN))),
-    ("latency (ms)", (("read_ms", "reads", style.SIMULATED), ("write_ms", "writes", style.WARN))),
+    ("IOPS", (("read_iops", "reads", style.MEASURED), ("write_iops", "writes", style.SECOND))),
+    ("MiB/s", (("read_mib_s", "reads", style.MEASURED), ("write_mib_s", "writes", style.SECOND))),
+    ("latency (ms)", (("read_ms", "reads", style.MEASURED), ("write_ms", "writes", style.SECOND))),
     ("over a limit (%)", (
-        ("over_volume_iops", "volume IOPS", style.MEASURED), ("over_volume_throughput", "volume MiB/s", style.PUBLISHED),
-        ("over_instance_iops", "instance IOPS", style.SIMULATED), ("over_instance_throughput", "instance MiB/s", style.WARN),
+        ("over_volume_iops", "volume IOPS", style.WARN), ("over_volume_throughput", "volume MiB/s", style.SECOND),
+        ("over_instance_iops", "instance IOPS", style.QUIET), ("over_instance_throughput", "instance MiB/s", style.THIRD),
     )),
-    ("credits (%)", (("balance_percent", "balance", style.SIMULATED),)),
+    ("credits (%)", (("balance_percent", "balance", style.MEASURED),)),
     ("transactions/s", (("tps", "server", style.MEASURED),)),
     ("threads", (("threads_running", "running", style.MEASURED), ("lock_waiters", "waiting for row locks", style.WARN))),
 )  # fmt: skip
@@ -34,34 +37,59 @@ HEIGHT = 84  # px: seven panels fit a printed page
 # Columns that say something in being 0, and are told in words then.
 QUIET = ("read_iops", "write_iops", "read_mib_s", "write_mib_s", "lock_waiters")
 IN_PERCENT = ("over a limit (%)", "credits (%)")
+ASIDE = re.compile(r" \([^()]*\)$")  # at the end of a headline; the findings have it
 CALM = ("fine", "not storage", "touched")
 
 
 def view_of(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
     """Returns the view. `ticks`: the samples, as a recording has them."""
-    title, _, rest = diagnosis.headline.partition(". ")
+    headline, _, rest = diagnosis.headline.partition(". ")
+    title = ASIDE.sub("", headline)
     blocks: list[Block] = [Sentence(rest, "good" if diagnosis.verdict in CALM else "warn")] if rest else []
-    blocks.append(Heading("Findings"))
+    for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
+        blocks += _seen(volume, ticks)
+    blocks.append(Heading("What it is, and what to do"))
     for finding in [*diagnosis.findings, *diagnosis.others]:
         blocks += _finding(finding, diagnosis.headline)
     if diagnosis.windows:
         titles = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
         table = Table(columns(titles, number=titles[3:]), [_row(window) for window in diagnosis.windows])
         blocks += [Heading("Windows at a limit"), table]
-    blocks.append(Heading("Seen over time"))
-    for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
-        blocks += _seen(volume, ticks)
     missing = [f"Missing: {text}." for text in diagnosis.missing]
     rests = [f"{diagnosis.span_s:,.0f} s, {diagnosis.grain}.", f"Clock: {diagnosis.clock}.", *missing]
     blocks.append(Fold("What this rests on", [Items([*rests, *diagnosis.notes])]))
     where = f"Doctor of {diagnosis.target}, {', '.join(diagnosis.storage)}: {diagnosis.verdict}"
-    return View(title, where, blocks=blocks)
+    return View(title, where, list(_cards(diagnosis)), blocks)
+
+
+def _cards(diagnosis: Diagnosis) -> Iterator[Card]:
+    """Yields the verdict, how long it was so, and what to do, as far as that is known."""
+    mark: Mark = "good" if diagnosis.verdict in CALM else "warn"
+    first = diagnosis.findings[0] if diagnosis.findings else None
+    about = "" if first is None else _subject(first).removeprefix(": ")
+    yield Card("Verdict", diagnosis.verdict, f"{about[:1].upper()}{about[1:]}.", mark)
+    if first is None:
+        return
+    share = next((figure for figure in first.figures if figure.unit == "share" and figure.value is not None), None)
+    if first.felt is not None:
+        yield Card("Clients wait for it", percent(first.felt), "of their time.", mark)
+    elif share is not None:
+        words = share.words.replace(f"{percent(share.value)} ", "")
+        yield Card("How much", percent(share.value), f"{words[:1].upper()}{words[1:]}.", mark)
+    gain = first.gain
+    if gain is not None and gain.transactions is not None and gain.low is not None and gain.high is not None:
+        low, high = (number(1 + value, 2) for value in (gain.low, gain.high))
+        times = f"{number(1 + gain.transactions, 3)} times the transactions"
+        yield Card("Lifting it brings", times, f"80 % interval {low} to {high}.")
+    elif first.remedies and (dearer := first.remedies[0].usd_month) is not None:
+        yield Card("What to do costs", f"{dearer:+,.2f} USD a month", f"{first.remedies[0].what}.")
 
 
 def _finding(finding: Finding, headline: str) -> Iterator[Block]:
     """Yields a finding, without the words that the headline has already."""
     words = "" if finding.words == headline else f" {finding.words}"
-    yield Sentence(f"{finding.verdict}{_subject(finding)}.{words}")
+    verdict = f"{finding.verdict[0].upper()}{finding.verdict[1:]}"
+    yield Sentence(f"{verdict}{_subject(finding)}.{words}")
     yield Items([figure.words for figure in finding.figures])
     for remedy in finding.remedies:
         yield Sentence(f"Do: {remedy.what}. {remedy.cost}")
@@ -127,8 +155,11 @@ def _seen(volume: str, ticks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         y = linear(title, 0, 106) if title in IN_PERCENT else None
         drawn.append(lines(timed, axis.x(index == len(shown) - 1), title, parts, y, HEIGHT))
     zero = {title: [label for column, label, _ in parts if column in still] for title, parts in PANELS}
-    if still:
-        named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)
-        yield Sentence(f"{volume}: not drawn because it was 0 all the time: {named}.")
     described = f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time"
     yield Chart(lambda: stacked(drawn, volume), described)
+    fold = fold_of(f"{volume} as a table", frame, shown, _began(ticks[0]["t_unix"]))
+    if still:
+        named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)
+        said = Sentence(f"It was 0 all the time, and is not drawn: {named}.")
+        fold = Fold(fold.title, [*fold.blocks, said])
+    yield fold

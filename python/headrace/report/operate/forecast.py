@@ -4,7 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from headrace.errors import InputError
 from headrace.report.html import write_chart
 from headrace.report.operate import forecast_charts as charts
 from headrace.report.output import PAGE_FORMATS, plain
-from headrace.report.view import Block, Items, View, drawn
+from headrace.report.view import Block, Card, Fold, Heading, Items, Table, View, columns, drawn
 from headrace.report.words import number, percent, span
 
 if TYPE_CHECKING:
@@ -174,10 +174,66 @@ def view_of(forecast: Forecast, charts_drawn: Sequence[alt.TopLevelMixin]) -> Vi
     """Returns a forecast with its charts as a view."""
     lines = in_words(forecast)
     blocks: list[Block] = [drawn(chart, " ".join(lines)) for chart in charts_drawn]
-    blocks = [*blocks[:1], Items(lines), *blocks[1:], Items([f"note: {note}" for note in forecast.notes])]
-    return View(
-        f"Forecast of {forecast.of}", f"{forecast.storage}, from {_moment(forecast, timedelta())}", blocks=blocks
-    )
+    if rows := _rows(forecast):
+        blocks.append(Table(ENDS, rows))
+    blocks += [Heading("In words"), Items(lines[1:])]
+    if forecast.notes:
+        blocks.append(Fold("What to know before trusting this", [Items(forecast.notes)]))
+    figures = list(_cards(forecast))
+    soon = [card for card in figures if card.mark == "warn"]
+    title = f"{forecast.of}: nothing runs out soon"
+    if soon:
+        when = soon[0].figure if soon[0].figure.startswith(("in ", "now", "not ")) else f"on {soon[0].figure}"
+        title = f"{forecast.of}: {soon[0].label[0].lower()}{soon[0].label[1:]} {when}"
+    where = f"{forecast.storage} on {forecast.instance}" if forecast.instance else forecast.storage
+    return View(title, f"{where}, from {_moment(forecast, timedelta())}; simulated", figures[:3], blocks)
+
+
+ENDS = columns(("what", "now", "limit", "earliest", "in the median", "latest"), number=("now", "limit"))
+
+
+def _rows(forecast: Forecast) -> list[tuple[str, ...]]:
+    """Returns the cells of ENDS: what each chart shows, its ends with 80 % between them."""
+    rows = []
+    if (ahead := forecast.credits) is not None:
+        ends = (_after(forecast, hours, ahead.hours) for hours in ahead.empty_after_h)
+        rows.append(("credits", f"{number(ahead.balance_percent)} %", "0 %", *ends))
+    if (full := forecast.space) is not None:
+        used, limit = (f"{number(gib, 4)} GiB" for gib in (full.used_gib, full.limit_gib))
+        rows.append(("space", used, limit, *_dates(full.last, full.days, full.trend.claimed)))
+    for growth in forecast.growth:
+        limit = f"{number(growth.limit)} {growth.unit}"
+        ends = _dates(forecast.made_at, growth.days, growth.trend.claimed)
+        rows.append((caps.long(growth.cap), percent(growth.share_now), f"90 % of {limit}", *ends))
+    return rows
+
+
+def _dates(today: datetime, days: Sequence[float], claimed: bool) -> list[str]:
+    """Returns the days of three distances; that there is no trend, where none is claimed."""
+    if not claimed:
+        return ["no trend"] * 3
+    return [(today + timedelta(days=day)).strftime("%Y-%m-%d") if math.isfinite(day) else NEVER for day in days]
+
+
+def _cards(forecast: Forecast) -> Iterator[Card]:
+    """Yields when credits, space and the nearest limit run out, a warning where that is likely
+    soon."""
+    if (ahead := forecast.credits) is not None:
+        soon, middle = forecast.is_empty_soon(), ahead.empty_after_h[1]
+        figure = f"in {span(3_600 * middle)}" if math.isfinite(middle) else f"not within {ahead.hours} h"
+        figure = "now" if ahead.balance_percent <= 0 else figure
+        share = f"In {percent(ahead.share_empty)} of {ahead.runs} futures; {number(ahead.balance_percent)} % now."
+        yield Card("Credits run out", figure, share, "warn" if soon else "good")
+    if (full := forecast.space) is not None:
+        near = forecast.is_full_soon()
+        when = "now" if full.full else _dates(full.last, full.days, full.trend.claimed)[1]
+        used = f"{number(full.used_gib, 4)} of {number(full.limit_gib, 4)} GiB are used."
+        yield Card("The volume is full", when, used, "warn" if near else "good")
+    for growth in sorted(forecast.growth, key=lambda growth: (not growth.at_limit, growth.days[1]))[:1]:
+        near = forecast.is_met_soon(growth)
+        when = "now" if growth.at_limit else _dates(forecast.made_at, growth.days, growth.trend.claimed)[1]
+        now = f"The busiest five minutes of a day take {percent(growth.share_now)} of it now."
+        yield Card(f"90 % of {caps.long(growth.cap)} is met", when, now, "warn" if near else "good")
 
 
 def document(forecast: Forecast) -> dict:

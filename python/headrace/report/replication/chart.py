@@ -11,18 +11,18 @@ from headrace.report.charts.builders import Part, TimeAxis, linear, lines, shade
 # Column, label, colour.
 CLOCKS: tuple[Part, ...] = (
     ("gtid_s", "GTID age", style.MEASURED),
-    ("heartbeat_s", "heartbeat", style.PUBLISHED),
+    ("heartbeat_s", "heartbeat", style.SECOND),
     ("server_s", "server says", style.QUIET),
-    ("commit_s", "commit timestamps", style.SIMULATED),
+    ("commit_s", "commit timestamps", style.THIRD),
 )
 PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
     ("lag (s)", CLOCKS),
-    ("transactions", (("backlog", "backlog", style.WARN), ("unapplied", "received, not applied", style.SIMULATED))),
+    ("transactions", (("backlog", "backlog", style.MEASURED), ("unapplied", "received, not applied", style.SECOND))),
     ("a second", (("source_tps", "source", style.QUIET), ("applied_tps", "applied", style.MEASURED))),
-    ("cores", (("cpu_cores", "CPU of the replica's server", style.SIMULATED),)),
-    ("IOPS", (("read_iops", "reads", style.SIMULATED), ("write_iops", "writes", style.WARN))),
-    ("I/O p50 (ms)", (("read_ms", "reads", style.SIMULATED), ("write_ms", "writes", style.WARN))),
-    ("credits (%)", (("balance_percent", "balance", style.SIMULATED),)),
+    ("cores", (("cpu_cores", "CPU of the replica's server", style.MEASURED),)),
+    ("IOPS", (("read_iops", "reads", style.MEASURED), ("write_iops", "writes", style.SECOND))),
+    ("I/O p50 (ms)", (("read_ms", "reads", style.MEASURED), ("write_ms", "writes", style.SECOND))),
+    ("credits (%)", (("balance_percent", "balance", style.MEASURED),)),
 )
 HEIGHT = 84  # px: seven panels fit a printed page
 

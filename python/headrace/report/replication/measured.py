@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 
 from headrace.report.html import write_page
-from headrace.report.replication.chart import CLOCKS, time_line
-from headrace.report.view import Block, Chart, Heading, Sentence, Table, View, columns
+from headrace.report.replication.chart import CLOCKS, PANELS, time_line
+from headrace.report.series import fold_of
+from headrace.report.view import Block, Card, Chart, Heading, Sentence, Table, View, columns
 
 FIGURES = ("median", "p95", "most", "at the end")
 
@@ -25,10 +27,23 @@ def view_of(rows: pl.DataFrame) -> View:
         return View("Lag of replicas", blocks=[Sentence("Nothing was watched: no replica answered.")])
     began = datetime.fromtimestamp(rows["at_unix"][0], UTC)
     blocks: list[Block] = []
+    figures: list[Card] = []
     for (replica, channel), part in rows.group_by("replica", "channel", maintain_order=True):
-        blocks += _channel(f"{replica}" + (f", channel {channel}" if channel else ""), part)
+        title = f"{replica}" + (f", channel {channel}" if channel else "")
+        blocks += _channel(title, part)
+        figures += _most_lag(title, part)
     watched = f"Watched from {began:%Y-%m-%d %H:%M:%S} UTC for {rows['t_s'].max():.0f} s."
-    return View("Lag of replicas", watched, blocks=blocks)
+    return View("How far replicas were behind, and why", watched, figures[:3], blocks)
+
+
+def _most_lag(title: str, part: pl.DataFrame) -> Iterator[Card]:
+    """Yields the most lag of a replica, by the first clock that had one."""
+    for name, label, _ in CLOCKS:
+        _, _, most, last = _figures(part[name])
+        if most != "-":
+            broken = part.filter(pl.col("problem") != "").height
+            yield Card(f"Most lag of {title}", f"{most} s", f"{label}; {last} s at the end.", "warn" if broken else "")
+            return
 
 
 def _channel(title: str, part: pl.DataFrame) -> list[Block]:
@@ -38,7 +53,8 @@ def _channel(title: str, part: pl.DataFrame) -> list[Block]:
     blocks: list[Block] = [
         Heading(title),
         Chart(lambda: time_line(part, title), described),
-        Table(columns(("clock", *FIGURES), number=FIGURES), figures),
+        Table(columns(("clock (s)", *FIGURES), number=FIGURES), figures),
+        fold_of(f"{title} as a table", part, PANELS),
     ]
     broken = part.filter(pl.col("problem") != "")
     if broken.height:

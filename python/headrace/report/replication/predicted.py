@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,8 @@ import polars as pl
 
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
 from headrace.report.output import PAGE_FORMATS
-from headrace.report.view import Chart, Items, Table, View, columns
-from headrace.report.words import number, percent, row_labels, span
+from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
+from headrace.report.words import number, percent, row_labels, span, storage_words
 
 if TYPE_CHECKING:
     import altair as alt
@@ -48,6 +49,7 @@ REMEDIES = {
 }
 # Limits, of which there could be more; the others are costs, of which there could be less.
 LIMITS = ("dependencies", "workers", "iops", "bytes", "cores")
+LIKELY = 0.8  # a chance to keep up from which on a replica is a good one (chosen; as the planner's default)
 # A share below this is not told.
 LEAST_SHARE = 0.02
 
@@ -204,11 +206,41 @@ def document(run: ReplicaPrediction) -> dict[str, object]:
 
 def view_of(run: ReplicaPrediction) -> View:
     """Returns the prediction as a view."""
-    title = f"{run.workload.name}: a replica on {run.replica.storage}"
-    described = f"{title} over time: lag, backlog, transactions of source and replica, I/Os"
-    return View(
-        title, f"Limits of {run.as_of}", blocks=[Items(in_words(run)), Chart(lambda: _chart(run, title), described)]
-    )
+    described = f"{title_of(run)} over time: lag, backlog, transactions of source and replica, I/Os"
+    blocks: list[Block] = [Sentence(text, "warn") for text in run.warnings]
+    blocks.append(Chart(lambda: _chart(run, title_of(run)), described))
+    blocks.append(Sentence(verdict(run.summary, run.settings)))
+    blocks.append(Fold("The run as a table", [table_of(run)]))
+    lines = [line for line in in_words(run) if not line.startswith("WARNING: ")]
+    blocks.append(Fold("The run in words", [Items(lines)]))
+    where = f"{run.workload.name}, source on {run.source['storage']}; limits of {run.as_of}"
+    return View(headline(run), where, list(_cards(run.summary)), blocks)
+
+
+def title_of(run: ReplicaPrediction) -> str:
+    """Names the workload and the replica's storage."""
+    return f"{run.workload.name}: a replica on {run.replica.storage}"
+
+
+def headline(run: ReplicaPrediction) -> str:
+    """Says in a sentence whether the replica keeps up."""
+    summary, where = run.summary, f"A replica on {storage_words(run.replica.storage)}"
+    if summary["onset_s"] is None:
+        return f"{where} keeps up: at most {seconds(summary['peak_lag_s'])} behind"
+    return f"{where} falls behind after {span(summary['onset_s'])}, by up to {seconds(summary['peak_lag_s'])}"
+
+
+def _cards(summary: ReplicaOutcome) -> Iterator[Card]:
+    """Yields the rate, the lag, and the chance that it keeps up."""
+    source, applier = summary["source_tps"], summary["applier_tps"]
+    does = f"The source does {number(source, 4)} tps."
+    yield Card("The applier can do", f"{number(applier, 4)} tps", does, "good" if applier >= source else "warn")
+    caught = summary["catch_up_s"]
+    after = "It is not applied within this run." if caught is None else f"Applied {span(caught)} after the load."
+    yield Card("Most lag", seconds(summary["peak_lag_s"]), after, "good" if summary["onset_s"] is None else "warn")
+    if (chance := summary["keeps_up"]) is not None:
+        meaning = "Share of the databases and appliers within the calibration's doubt that keep up."
+        yield Card("Chance that it keeps up", percent(chance), meaning, "good" if chance >= LIKELY else "warn")
 
 
 def _chart(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
@@ -222,4 +254,4 @@ def write_page(path: Path, run: ReplicaPrediction) -> None:
     from headrace.report.html import write_chart
 
     view = view_of(run)
-    write_chart(path, None if path.suffix.lower() in PAGE_FORMATS else _chart(run, view.title), lambda: view)
+    write_chart(path, None if path.suffix.lower() in PAGE_FORMATS else _chart(run, title_of(run)), lambda: view)

@@ -4,6 +4,7 @@ rules, and the comparison of then and now."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.planner.market.durability import small_percent
@@ -144,7 +145,9 @@ def then_and_now(part: ServicesPart) -> list[tuple[str, ...]]:
 def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
     """Yields the part; on a terminal the comparison and the rules only where `explain` is true."""
     yield Heading("EC2, RDS and Aurora", "page")
-    yield Table(COLUMNS, rows(part), "Services")
+    yield Table(COLUMNS, rows(part), "Services", place="terminal")
+    brief = ("service", "USD/month", "tps", "p95", "goals")
+    yield Table([replace(column, brief=column.title in brief) for column in COLUMNS], rows(part), place="page")
     yield Table(BILL, bill_rows(part), "Bill of a month", place="terminal")
     yield Heading("", "terminal")
     yield Items([*even_lines(part), *growth_lines(part)])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.base import caps
 from headrace.report.databases import clients
-from headrace.report.view import Block, Chart, Fold, Heading, Items, Table, View, columns
+from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Table, View, columns
 from headrace.report.words import number, percent, span, usd
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ ITEMS = columns(
     ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
     number=("quantity", "USD per unit", "USD"),
 )
+SERVICES = {"ec2": "EC2", "rds": "RDS", "aurora": "Aurora"}
 UNKNOWN, GUESS = "not known", "guess"
 NO_PRICE = "no price"
 
@@ -176,7 +178,7 @@ def view_of(comparison: ServiceComparison) -> View:
     title = title_of(comparison)
     described = f"{title}: transactions a second with intervals, and the bill of a month by item"
     rows, bills = summary_rows(comparison), item_rows(comparison)
-    blocks: list[Block] = [Items(head(comparison)), Chart(lambda: _drawn(comparison, title), described)]
+    blocks: list[Block] = [Items(head(comparison), "terminal"), Chart(lambda: _drawn(comparison, title), described)]
     blocks += [Table(COLUMNS, rows)] if rows else []
     blocks += [Table(ITEMS, bills, "Bill of a month", place="terminal")] if bills else []
     blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
@@ -184,7 +186,37 @@ def view_of(comparison: ServiceComparison) -> View:
     blocks += [Fold("Bill of a month", [Table(ITEMS, bills)])] if bills else []
     blocks += [Fold("What stands behind it", [Items(doubts(comparison))])]
     blocks += [Fold("What each cannot do", [Items(limits(comparison))])]
-    return View(title, f"Limits and prices of {comparison.as_of}, {comparison.region}", blocks=blocks)
+    return View(headline(comparison), head(comparison)[0], list(_cards(comparison)), blocks)
+
+
+def headline(comparison: ServiceComparison) -> str:
+    """Says in a sentence which service costs least; names them where no price is known."""
+    priced = _by_price(comparison)
+    if not priced:
+        return title_of(comparison)
+    best = priced[0]
+    return f"{best.deployment} costs least for {comparison.workload}: {usd(best.usd_month)} USD a month"
+
+
+def _by_price(comparison: ServiceComparison) -> list[ServiceOutcome]:
+    """Returns the deployments that are possible and have a price, the cheapest first."""
+    possible = [outcome for outcome in comparison.outcomes if outcome.refusal is None and outcome.usd_month is not None]
+    return sorted(possible, key=lambda outcome: (outcome.usd_month or 0.0, outcome.deployment))
+
+
+def _cards(comparison: ServiceComparison) -> Iterator[Card]:
+    """Yields the cheapest deployment of each service, with what it does."""
+    services: set[str] = set()
+    for outcome in _by_price(comparison):
+        service = outcome.deployment.partition(":")[0]
+        if service not in services:
+            services.add(service)
+            does = f"{number(outcome.tps, 3)} tps, p95 {number(outcome.p95_ms)} ms; limited by {caps.long(outcome.cap or 'none')}."
+            yield Card(
+                f"Cheapest of {SERVICES.get(service, service)}: {outcome.deployment}",
+                f"{usd(outcome.usd_month)} USD a month",
+                does,
+            )
 
 
 def _drawn(comparison: ServiceComparison, title: str) -> alt.TopLevelMixin:

@@ -10,7 +10,7 @@ export const VIEWS = { plan: "Plan", database: "Database", fleet: "Fleet", lab: 
 // The options whose names the settings of a view have.
 export const OPTIONS = { plan: "plan", database: "predict", replicas: "predict" };
 /** The other texts of an address. @type {Record<string, string[]>} */
-const TEXTS = { plan: ["file"], fleet: ["file", "inventory", "verdict", "find", "sort"], replicas: ["replica", "workers"], studies: ["study"], proofs: ["proof", "file"] };
+const TEXTS = { plan: ["file"], fleet: ["file", "inventory", "verdict", "find", "sort"], lab: ["drawn"], replicas: ["replica", "workers"], doctor: ["file", "storage"], studies: ["study"], proofs: ["proof", "file"] };
 
 /** @param {URL | Location} address @param {Record<string, Option[]>} options @returns {State} */
 export function readAddress(address, options) {

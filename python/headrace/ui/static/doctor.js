@@ -5,32 +5,32 @@ import { Blocks, Cards, Code, Refused } from "./view.js";
 import { Panel } from "./lines.js";
 import { tooLarge } from "./workload.js";
 
-/** @param {File | undefined} file @param {(change: any) => void} judge */
-export async function judgeFile(file, judge) {
+/** @param {File | undefined} file @param {any} page */
+export async function judgeFile(file, page) {
   if (!file) return;
   const refusal = tooLarge(file, `Judge it on the command line: headrace doctor '${file.name}'`);
-  if (refusal) { judge({ file: null, answer: null }); return judge({ refusal }); }
-  judge({ file: { name: file.name, text: await file.text() } });
+  if (refusal) { page.doctor.refusal = refusal; return page.show(); }
+  page.judge({ name: file.name, text: await file.text() });
 }
 
 /** @param {any} page */
-export function DoctorView({ doctor, judge }) {
-  const { answer, refusal, busy, file, storage } = doctor;
+export function DoctorView(page) {
+  const { doctor, state, go } = page, { answer, refusal, busy } = doctor, { storage = "" } = state.texts;
   return html`<main class="alone" aria-busy=${busy}>
     <h1>${answer ? `${answer.view.title.replace(/\d{4}-\d\d-\d\d/g, (/** @type {string} */ day) => day.replaceAll("-", "\u2011"))}.` : busy ? "Judging" : "What bound a server, and what to do about it"}</h1>
     <p class="sub">${answer ? answer.view.subtitle : "A recording of iostat, sar, vmstat, CloudWatch, or what `headrace doctor --record FILE.jsonl` kept."}</p>
-    <div class="asked"><label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { judgeFile(event.target.files[0], judge); event.target.value = ""; }} /><span>${file ? file.name : "Drop a recording here, or choose one"}</span></label>
-      <label class="field text"><span class="name">Today's storage, where the recording does not say</span><input type="text" spellcheck=${false} placeholder="gp2:1200" value=${storage} onChange=${(/** @type {any} */ event) => judge({ storage: event.target.value.trim() })} /></label></div>
+    <div class="asked"><label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { judgeFile(event.target.files[0], page); event.target.value = ""; }} /><span>${answer ? answer.name : "Drop a recording here, or choose one"}</span></label>
+      <label class="field text"><span class="name">Today's storage, where the recording does not say</span><input type="text" spellcheck=${false} placeholder="gp2:1200" value=${storage} onChange=${(/** @type {any} */ event) => go({ ...state, texts: { ...state.texts, storage: event.target.value.trim() } })} /></label></div>
     ${refusal && html`<${Refused} refusal=${refusal} />`}
     ${answer ? html`<${Cards} cards=${answer.view.cards} /><${Seen} ticks=${answer.ticks} windows=${answer.result.windows} /><${Blocks} blocks=${answer.view.blocks} />
       <h2>The same on the command line</h2><${Code} lines=${answer.commands} />` : html`<h2>How to record one</h2><${Code} lines=${["iostat -xt 1 600 > iostat.txt", "headrace doctor mysql://watcher@db1 --record db1.jsonl"]} />`}</main>`;
 }
 
 const PANELS = [
-  { title: "I/Os a second", unit: "measured", parts: [["read_iops", "reads", "--simulated", 1], ["write_iops", "writes", "--warn", 1]] },
-  { title: "Latency", unit: "ms, measured", log: true, parts: [["read_ms", "reads", "--simulated", 1], ["write_ms", "writes", "--warn", 1]] },
-  { title: "Time over a limit", unit: "%, measured", most: 100, parts: [["over_volume_iops", "volume's IOPS", "--warn", 100], ["over_volume_throughput", "volume's MiB/s", "--tried", 100], ["over_instance_iops", "instance's IOPS", "--simulated", 100], ["over_instance_throughput", "instance's MiB/s", "--good", 100]] },
-  { title: "Credit balance", unit: "%, measured", most: 100, parts: [["balance_percent", "balance", "--simulated", 1]] },
+  { title: "I/Os a second", unit: "measured", parts: [["read_iops", "reads", "--measured", 1], ["write_iops", "writes", "--tried", 1]] },
+  { title: "Latency", unit: "ms, measured", log: true, parts: [["read_ms", "reads", "--measured", 1], ["write_ms", "writes", "--tried", 1]] },
+  { title: "Time over a limit", unit: "%, measured", most: 100, parts: [["over_volume_iops", "volume's IOPS", "--warn", 100], ["over_volume_throughput", "volume's MiB/s", "--tried", 100], ["over_instance_iops", "instance's IOPS", "--quiet", 100], ["over_instance_throughput", "instance's MiB/s", "--third", 100]] },
+  { title: "Credit balance", unit: "%, measured", most: 100, parts: [["balance_percent", "balance", "--measured", 1]] },
 ];
 
 const DAY_S = 86_400, YEAR_S = 366 * DAY_S; // a recording without dates begins at 0

@@ -28,7 +28,9 @@ export class Frontier extends SizedChart {
     const all = [...points, ...extra].filter(point => Number.isFinite(point.cost_usd_month) && point.cost_usd_month > 0 && Number.isFinite(measure(point)));
     if (!all.length) return html`<p>No candidate has a price and a figure to draw.</p>`;
     const x = scale(all.map(point => point.cost_usd_month), EDGE.left, width - EDGE.right, true);
-    const y = scale([...all.map(measure), ...(goal ? [goal] : [])], HEIGHT - EDGE.bottom, EDGE.top, demand, !demand);
+    // The quickest stand above the axis, and not on it.
+    const room = demand ? [Math.min(...all.map(measure)) / 2] : [];
+    const y = scale([...all.map(measure), ...room, ...(goal ? [goal] : [])], HEIGHT - EDGE.bottom, EDGE.top, demand, !demand);
     const is = (/** @type {any} */ point, /** @type {any} */ choice) => choice && same(point, choice);
     const marked = [best && { choice: best, words: best.meets_goals ? "recommended" : "closest", kind: "good" }, today && !(best && same(best, today)) && { choice: today, words: "today", kind: "warn" }].filter(Boolean);
     /** @type {any} */

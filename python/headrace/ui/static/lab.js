@@ -2,7 +2,7 @@
 // The lab, second by second: what binds, its volumes, and the server on them.
 import { html } from "./html.js";
 import { headers } from "./asking.js";
-import { Cards, Code, Refused } from "./view.js";
+import { Cards, Code, Folded, Refused, Rows } from "./view.js";
 import { Panel } from "./lines.js";
 import { ChangePanel } from "./changes.js";
 import { figure } from "./figures.js";
@@ -11,7 +11,7 @@ const SHOWN_S = 600; // ten minutes of seconds
 const GAP_S = 3; // a longer silence is drawn as a gap, and not as a line through it
 const DAY_S = 86_400, ZONE_S = 60 * new Date().getTimezoneOffset();
 const AGAIN_MS = 2000; // until a stream that was lost is asked for again
-const COLOURS = ["--simulated", "--warn", "--good", "--tried", "--published", "--quiet"];
+const COLOURS = ["--measured", "--tried", "--third", "--fourth", "--quiet", "--ink"];
 
 /** Reads the stream into `lab` and calls `show` for each moment, again and again until it is stopped.
  * @param {any} lab @param {() => void} show @returns {() => void} */
@@ -59,20 +59,21 @@ function take(lab, line) {
 }
 
 /** @param {any} page */
-export function LabView({ lab, facts, show }) {
+export function LabView({ lab, facts, state, note }) {
   const change = facts.actions.length > 0 && html`<${ChangePanel} actions=${facts.actions} volumes=${lab.moments[lab.moments.length - 1]?.volumes ?? []} />`;
   const now = lab.moments[lab.moments.length - 1];
   if (!now) return html`<main class="alone"><h1>${lab.refusal ? "There is no lab to show" : "Waiting for the first second"}</h1>
     ${lab.refusal && html`<${Refused} refusal=${lab.refusal} /><h2>How to make one</h2><${Code} lines=${["headrace lab up", "headrace volume create gp3:20 --name db --attach"]} />`}${change}</main>`;
   /** @type {string[]} */
-  const drawn = (lab.drawn ?? now.volumes.map((/** @type {any} */ volume) => volume.id)).slice(0, COLOURS.length);
+  const drawn = (state.texts.drawn ? state.texts.drawn.split(",") : now.volumes.map((/** @type {any} */ volume) => volume.id)).slice(0, COLOURS.length);
   const binds = now.verdict.word === "binds" || now.verdict.word === "degraded";
-  return html`<main class="alone"><h1>${lab.lost ? "The lab does not answer" : `${now.verdict.word}: ${now.verdict.text}`}.</h1>
+  return html`<main class="alone"><h1>${lab.lost ? "The lab does not answer" : `${now.verdict.word[0].toUpperCase()}${now.verdict.word.slice(1)}: ${now.verdict.text}`}.</h1>
     <p class="sub" role="status">${lab.lost ? "The lab does not answer now; asked again every 2 s. What is drawn is older." : `${now.volumes.length > 3 ? `${now.volumes.length} volumes of the lab` : now.target}, measured, every ${figure(now.grain_s)} s`}</p>
     ${lab.lost && lab.refusal && html`<${Refused} refusal=${lab.refusal} />`}
     <${Cards} cards=${cardsOf(now, binds)} />
     <${Charts} moments=${lab.moments} drawn=${drawn} every=${now.volumes.length} />
-    <h2>Volumes</h2><${Volumes} volumes=${now.volumes} drawn=${drawn} onDraw=${(/** @type {string} */ id) => { lab.drawn = drawn.includes(id) ? drawn.filter(other => other !== id) : [...drawn, id].slice(-COLOURS.length); show(); }} />
+    <${Folded} title="The last minutes as a table" draw=${() => html`<${Minutes} moments=${lab.moments} drawn=${drawn} />`} />
+    <h2>Volumes</h2><${Volumes} volumes=${now.volumes} drawn=${drawn} onDraw=${(/** @type {string} */ id) => note({ drawn: (drawn.includes(id) ? drawn.filter(other => other !== id) : [...drawn, id].slice(-COLOURS.length)).join() })} />
     ${now.notes.length > 0 && html`<ul>${now.notes.map((/** @type {string} */ note) => html`<li>${note}</li>`)}</ul>`}
     <h2>The same on the command line</h2><${Code} lines=${lab.commands} />${change}</main>`;
 }
@@ -111,7 +112,22 @@ function Charts({ moments, drawn: ids, every }) {
   return html`<section class="day"><${Panel} ...${shared} title="I/Os a second" unit=${`measured${which}`} lines=${lines(volume => (volume.read_iops ?? 0) + (volume.write_iops ?? 0))} height=${200} described="I/Os a second of each volume" />
     ${latencies.length > 0 && html`<${Panel} ...${shared} title="p99 of reads or writes, the longer" unit="ms, measured" log lines=${latencies} height=${140} described="99th percentile of the latency of each volume" />`}
     ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, measured" most=${100} lines=${balances} height=${120} described="Credit balance of each volume" />`}
-    ${rows.some(row => row?.server) && html`<${Panel} ...${shared} title="Transactions a second" unit="measured" lines=${[{ name: "server", values: rows.map(row => row?.server?.tps ?? null), colour: "--good" }]} height=${120} described="Transactions a second of the server" />`}</section>`;
+    ${rows.some(row => row?.server) && html`<${Panel} ...${shared} title="Transactions a second" unit="measured" lines=${[{ name: "server", values: rows.map(row => row?.server?.tps ?? null), colour: "--measured" }]} height=${120} described="Transactions a second of the server" />`}</section>`;
+}
+
+/** What the charts show, a row a minute of each volume that is drawn. @param {{moments: any[], drawn: string[]}} props */
+function Minutes({ moments, drawn }) {
+  /** @type {Map<string, any[]>} */
+  const minutes = new Map();
+  for (const moment of moments) {
+    const at = new Date(1000 * moment.t_unix), clock = `${String(at.getHours()).padStart(2, "0")}:${String(at.getMinutes()).padStart(2, "0")}`;
+    for (const volume of moment.volumes) if (drawn.includes(volume.id)) { const key = `${clock} ${volume.id}`; minutes.set(key, [...(minutes.get(key) ?? []), volume]); }
+  }
+  const mean = (/** @type {any[]} */ seen, /** @type {(volume: any) => number} */ read) => seen.reduce((sum, volume) => sum + read(volume), 0) / seen.length;
+  const rows = [...minutes].map(([key, seen]) => { const last = seen[seen.length - 1]; return [key.slice(0, 5), last.name ?? last.id, figure(mean(seen, volume => (volume.read_iops ?? 0) + (volume.write_iops ?? 0))),
+    figure(Math.max(0, ...seen.map(volume => Math.max(volume.read_p99_ms ?? 0, volume.write_p99_ms ?? 0)))), last.bursts ? share(last.balance) : "no credits"]; });
+  const columns = [["minute", ""], ["volume", "key"], ["IOPS", "number"], ["worst p99 ms", "number"], ["balance", "number"]].map(([title, kind]) => ({ title, kind }));
+  return html`<${Rows} table=${{ columns, rows, title: "Measured" }} indices=${[0, 1, 2, 3, 4]} />`;
 }
 
 /** The name that a volume had last. @param {any[]} moments @param {string} id */

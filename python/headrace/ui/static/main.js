@@ -28,9 +28,9 @@ const REPLICA = "gp3:500:3000"; // of the first look at the view: half of what t
 /** @type {any} */
 const page = {
   facts: null, state: null, wide: wide.matches, dropped: null, day: { answer: null, refusal: null },
-  doctor: { file: null, storage: "", answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
+  lab: { moments: [], commands: [], refusal: null, lost: false },
   course: { answer: null, refusal: null }, following: { answer: null, refusal: null },
-  ...Object.fromEntries(["plan", "run", "study", "fleet", "topology", "replica", "proofs", "proof"].map(name => [name, { answer: null, refusal: null, busy: false }])),
+  ...Object.fromEntries(["plan", "run", "study", "fleet", "topology", "replica", "proofs", "proof", "doctor"].map(name => [name, { answer: null, refusal: null, busy: false }])),
 };
 
 const askPlan = newestOnly("/api/plan", (answer, refusal) => {
@@ -48,6 +48,7 @@ const askCourse = keepingUp(askRun, follow("course")), askWholeRun = newestOnly(
 const askFollowing = keepingUp(askReplica, follow("following")), askWholeReplica = newestOnly("/api/replica", settle("replica"), REST_MS);
 const keep = (/** @type {string} */ name) => (/** @type {any} */ answer, /** @type {any} */ refusal) => { page[name] = { answer, refusal, busy: false }; show(); };
 const askFleet = newestOnly("/api/fleet", keep("fleet"), 0), askProof = newestOnly("/api/proof", keep("proof"), 0), askProofs = newestOnly("/api/proofs", keep("proofs"), 0);
+const askDoctor = newestOnly("/api/doctor", (answer, refusal, question) => { page.doctor = { answer, refusal, busy: false, storage: question.storage }; show(); }, 0);
 
 page.move = (/** @type {any} */ change) => {
   const settings = Object.fromEntries(Object.entries({ ...page.state.settings, ...change.settings }).filter(([, value]) => value !== null));
@@ -94,13 +95,12 @@ page.pick = (/** @type {any} */ point) => {
   page.go({ texts: {}, view: "database", workload: page.state.workload, storage: point.storage, settings });
 };
 
-// A file is judged again when the storage is named: what bound it depends on its limits.
-page.judge = async (/** @type {any} */ change) => {
-  Object.assign(page.doctor, change, { refusal: null });
-  if (!page.doctor.file) return show();
-  page.doctor.busy = true; show();
-  try { page.doctor.answer = await ask("/api/doctor", { ...page.doctor.file, storage: page.doctor.storage }); } catch (refusal) { Object.assign(page.doctor, { answer: null, refusal }); }
-  page.doctor.busy = false; show();
+// A recording is judged once it is dropped, and again when the storage is named: what bound it depends on its limits.
+page.judge = async (/** @type {{name: string, text: string}} */ file) => {
+  const { storage = "" } = page.state.texts;
+  page.doctor = { ...page.doctor, refusal: null, busy: true }; show();
+  try { const answer = await ask("/api/doctor", { ...file, storage }); page.doctor = { answer, refusal: null, busy: false, storage }; page.go({ ...page.state, texts: { ...page.state.texts, file: answer.file } }); }
+  catch (refusal) { page.doctor = { answer: null, refusal, busy: false }; show(); }
 };
 
 function kindOf() {
@@ -110,7 +110,8 @@ function kindOf() {
 
 /** Another address: what was answered is of another question. */
 function fresh() {
-  for (const question of [askPlan, askPlanFile, askDay, askCourse, askWholeRun, askStudy, askFleet, askFollowing, askWholeReplica, askProof, askProofs]) question.forget();
+  if (!page.state.texts.file) page.doctor = { answer: null, refusal: null, busy: false };
+  for (const question of [askDoctor, askPlan, askPlanFile, askDay, askCourse, askWholeRun, askStudy, askFleet, askFollowing, askWholeReplica, askProof, askProofs]) question.forget();
   page.day = page.course = page.following = { answer: null, refusal: null };
   for (const name of ["plan", "run", "study", "fleet", "replica", "proof"]) page[name] = { answer: null, refusal: null, busy: true };
   show(); askAgain();
@@ -119,7 +120,12 @@ function fresh() {
 function askAgain() {
   const { view, workload, settings, storage, texts } = page.state;
   page.kind = kindOf();
-  if (view === "doctor") return;
+  if (view === "doctor") {
+    const { file, storage = "" } = texts, { answer } = page.doctor;
+    if (!file || (answer && answer.file === file && page.doctor.storage === storage)) return;
+    page.doctor = { ...page.doctor, busy: true }; show();
+    return askDoctor({ file, storage });
+  }
   if (view === "lab") return followLab();
   if (view === "studies") return texts.study && askStudy({ name: texts.study });
   if (view === "fleet") return texts.file && askFleet({ file: texts.file });
@@ -213,7 +219,7 @@ async function start() {
   addEventListener("popstate", read);
   wide.addEventListener("change", () => { page.wide = wide.matches; show(); });
   addEventListener("dragover", event => event.preventDefault());
-  addEventListener("drop", event => { event.preventDefault(); if (page.state.view === "doctor") judgeFile(event.dataTransfer?.files[0], page.judge); else if (page.state.view === "fleet" || page.state.view === "proofs") openResult(event.dataTransfer?.files[0], page); else take(event.dataTransfer?.files[0], page); });
+  addEventListener("drop", event => { event.preventDefault(); if (page.state.view === "doctor") judgeFile(event.dataTransfer?.files[0], page); else if (page.state.view === "fleet" || page.state.view === "proofs") openResult(event.dataTransfer?.files[0], page); else take(event.dataTransfer?.files[0], page); });
 }
 
 function read() {

@@ -21,7 +21,7 @@ export function ReplicasView(page) {
   const summary = ahead ? following.answer.summary : answer?.result.summary, storage = ahead ? following.question.replica : texts.replica;
   return html`<main class="sides" aria-busy=${replica.busy && !ahead}>
     <div class="head"><h1>${summary && !refusal ? `A replica on ${wordsOf(storage)} ${summary.onset_s === null ? `keeps up: at most ${seconds(summary.peak_lag_s)} behind` : `falls behind after ${seconds(summary.onset_s)}, by up to ${seconds(summary.peak_lag_s)}`}.` : refusal ? "This cannot be run" : "Running"}</h1>
-      <p class="sub">${answer ? `${answer.view.title}. ${answer.view.subtitle}, simulated` : ""}</p>
+      <p class="sub">${answer ? `${answer.view.subtitle}; simulated` : ""}</p>
       ${refusal && html`<${Refused} refusal=${refusal} />`}
       ${summary && !refusal && html`<${Cards} cards=${cardsOf(summary)} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
@@ -50,8 +50,8 @@ function cardsOf(summary) {
 const Course = steady((/** @type {{columns: any}} */ { columns }) => {
   const shared = { times: columns.t_s, sync: "replica" };
   return html`<section class="day"><h2>The run, and what is applied after it</h2>
-    <${Panel} ...${shared} title="Lag" unit="s, simulated" lines=${[{ name: "lag", values: columns.lag_s, colour: "--warn", filled: true }]} height=${200} described="Lag of the replica over the run" />
-    <${Panel} ...${shared} title="Transactions a second" unit="simulated" lines=${[{ name: "source", values: columns.source_tps, colour: "--simulated" }, { name: "applied", values: columns.applied_tps, colour: "--good" }]} height=${170} described="Transactions a second of the source, and applied by the replica" />
+    <${Panel} ...${shared} title="Lag" unit="s, simulated" lines=${[{ name: "lag", values: columns.lag_s, colour: "--simulated", filled: true }]} height=${200} described="Lag of the replica over the run" />
+    <${Panel} ...${shared} title="Transactions a second" unit="simulated" lines=${[{ name: "source", values: columns.source_tps, colour: "--quiet" }, { name: "applied", values: columns.applied_tps, colour: "--simulated" }]} height=${170} described="Transactions a second of the source, and applied by the replica" />
     <${Panel} ...${shared} title="Backlog" unit="transactions, simulated" lines=${[{ name: "waiting", values: columns.backlog, colour: "--simulated" }]} height=${130} described="Transactions that wait to be applied" />
     ${columns.balance_percent && html`<${Panel} ...${shared} title="Credit balance of the replica" unit="%, simulated" most=${100} lines=${[{ name: "balance", values: columns.balance_percent, colour: "--simulated" }]} height=${110} described="Credit balance of the replica's volumes" />`}</section>`;
 });

@@ -13,7 +13,7 @@ export const Cards = ({ cards }) => cards.length ? html`<ul class="cards">${card
  * @param {string} words */
 function figure(words) {
   const at = words.indexOf(" ");
-  return at < 0 || /\d/.test(words.slice(at)) ? words : html`${words.slice(0, at)}\u00a0<small>${words.slice(at + 1)}</small>`;
+  return at < 0 || /\d/.test(words.slice(at)) || !/\d/.test(words.slice(0, at)) ? words : html`${words.slice(0, at)}\u00a0<small>${words.slice(at + 1)}</small>`;
 }
 
 /** Blocks of an answer; drawn again for another answer alone, and not with each move of a slider.
@@ -87,10 +87,28 @@ class Grid extends Component {
   }
 }
 
+// A table whose columns need no more letters stays a table on a phone, as in a report (report/html.py).
+const PHONE_LETTERS = 46, MOST_ON_PHONE = 5;
+
+/** Whether a table has few short columns. @param {any} table @param {number[]} indices */
+function isSmall(table, indices) {
+  const longest = (/** @type {number} */ index) => Math.max(...[table.columns[index].title, ...table.rows.map((/** @type {any[]} */ row) => String(row[index] ?? ""))]
+    .map(cell => table.columns[index].kind === "number" ? cell.length : Math.max(...cell.split(/\s+/).map((/** @type {string} */ word) => word.length))));
+  return table.rows.length > 0 && indices.length <= MOST_ON_PHONE && indices.reduce((sum, index) => sum + longest(index) + 2, 0) <= PHONE_LETTERS;
+}
+
+/** Blocks that are drawn once they are wanted. @extends {Component<{title: string, draw: () => any}>} */
+export class Folded extends Component {
+  constructor(/** @type {any} */ props) { super(props); this.state = { open: false }; }
+  render() {
+    return html`<details onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && this.setState({ open: event.target.open })}><summary>${this.props.title}</summary>${this.state.open && this.props.draw()}</details>`;
+  }
+}
+
 /** @param {{table: any, indices: number[]}} props */
-function Rows({ table, indices }) {
+export function Rows({ table, indices }) {
   const mark = (/** @type {number} */ index) => CLASSES[/** @type {""} */ (table.columns[index].kind)];
-  return html`<div class="scroll" tabindex="0"><table>${table.title && html`<caption>${table.title}</caption>`}
+  return html`<div class=${isSmall(table, indices) ? "scroll small" : "scroll"} tabindex="0"><table>${table.title && html`<caption>${table.title}</caption>`}
     <thead><tr>${indices.map(index => html`<th scope="col" class=${mark(index)}>${table.columns[index].title}</th>`)}</tr></thead>
     <tbody>${table.rows.map((/** @type {any[]} */ row, /** @type {number} */ at) => html`<tr class=${at === table.marked ? "marked" : ""}>${indices.map(index =>
       html`<td class=${mark(index)} data-title=${table.columns[index].title}>${row[index] ?? ""}</td>`)}</tr>`)}</tbody></table></div>`;

@@ -1,0 +1,67 @@
+"""Every report has one design: the answer, at most three figures, the picture, then what stands behind it; and nobody is kept
+out of it, on a screen, a phone or paper. Seen in Debian's Chromium, where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from browsers import lacking, launched
+from pages import violations
+from report_views import VIEWS
+
+from headrace.report import html
+from headrace.report.view import Block, Chart, Fold, Items, Sentence, Table
+
+LONGEST_TITLE = 150  # characters: two lines of a page, four of a phone
+MOST_BEFORE = 3  # sentences above the picture
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    if missing := lacking():
+        pytest.skip(missing)
+    with launched() as program:
+        yield program
+
+
+def every(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        if isinstance(block, Fold):
+            yield from every(block.blocks)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_report_answers_and_then_explains(name, tmp_path, browser):
+    shown = VIEWS[name](tmp_path)
+    blocks = list(shown.at("page"))
+    assert 1 <= len(shown.cards) <= 3 and len(shown.title) <= LONGEST_TITLE and not shown.title.endswith(".")
+    charts = [at for at, block in enumerate(blocks) if isinstance(block, Chart)]
+    above = blocks[: charts[0]]
+    assert not any(isinstance(block, (Items, Table)) for block in above)
+    assert sum(isinstance(block, Sentence) for block in above) <= MOST_BEFORE
+    assert any(isinstance(block, Table) and block.rows for block in every(blocks)), "a chart is a table too"
+
+    path = tmp_path / "report.html"
+    html.write_page(path, shown)
+    # axe, which a test puts into the page, is no script of the page's own.
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, bypass_csp=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
+    for width in (1400, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert violations(page) == [], (width, scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    sizes = page.locator("figure svg:visible").evaluate_all(
+        "all => all.map(each => each.getBoundingClientRect().width)"
+    )
+    assert len(sizes) == len([block for block in every(blocks) if isinstance(block, Chart)]) and max(sizes) <= 376
+    page.emulate_media(media="print", color_scheme="light")
+    page.set_viewport_size({"width": 800, "height": 900})
+    folded = page.locator("details > :not(summary)")
+    assert page.locator(".phone:visible").count() == 0 and (not folded.count() or folded.first.is_visible())
+    context.close()

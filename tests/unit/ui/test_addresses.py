@@ -1,0 +1,110 @@
+"""Each view of the page in Debian's Chromium: its state stands in the address, the back button goes a step back, a reload shows the
+same, the command line that gives the same is shown; and axe finds nothing, light and dark, on a screen and on a phone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from pages import violations
+from places import ROOT
+from samples import fleet_rows, proof
+from test_replicas import MEMBERS, SilentLab, reading
+
+from headrace.servers.topology import topology
+from headrace.ui import replicas
+
+STEADY = "new:reads_per_s=400,writes_per_s=300,size_gib=80"
+TPCC = "sysbench-tpcc:warehouses=100,cache_gib=4,threads=16"
+
+
+def fill(label: str, text: str) -> Callable:
+    """Types into a control, and leaves it."""
+
+    def act(page) -> None:
+        box = page.get_by_label(label, exact=True)
+        box.fill(text)
+        box.press("Tab")
+
+    return act
+
+
+def click(role, name: str) -> Callable:
+    return lambda page: page.get_by_role(role, name=name).click()
+
+
+def drop(path: str) -> Callable:
+    return lambda page: page.locator("input[type=file]").first.set_input_files(path)
+
+
+# View -> address, what stands there when it is complete, what changes it, what the address has then, and the command.
+VIEWS = {
+    "plan": (f"plan?w={STEADY}", ".frontier .point", fill("Data to hold", "90"), "size_gib=90", "--size-gib 90"),
+    "database": (f"database?w={TPCC}&storage=gp3:100&seconds=60", ".density rect", fill("Notation", "gp3:200"), "storage=gp3%3A200", "--storage gp3:200"),
+    "replicas": (f"replicas?w={TPCC}&storage=gp3:100&replica=gp3:100&seconds=60", ".tree", fill("Applier threads", "8"), "workers=8", "--workers 8"),
+    "studies": ("studies?study=services-2020", ".points", click("link", "Queue length, I/O accounting, and the byte cap"), "study=queue-rule", "headrace study queue-rule"),
+    "proofs": ("proofs", ".studies a", click("link", "shop, 2026-11-28: holds"), "proof=20261101-1", "headrace prove --show"),
+    "doctor": ("doctor", ".drop", drop(str(ROOT / "examples/doctor/two-disks.txt")), "file=", "headrace doctor two-disks.txt"),
+    "fleet": ("fleet", ".drop", drop("fleet.json"), "file=", "headrace fleet report"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def surroundings(tmp_path, monkeypatch):
+    """A lab with replicas, a proof, and a fleet's answers, named before the window of a test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_PROOFS", str(tmp_path / "proofs"))
+    (tmp_path / "proofs/20261101-1").mkdir(parents=True)
+    (tmp_path / "proofs/20261101-1/proof.json").write_text(json.dumps(proof().to_dict()))
+    (tmp_path / "fleet.json").write_text(json.dumps(fleet_rows(60)))
+    monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
+    monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25)])
+    monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (None, "db does not answer"))
+    monkeypatch.setattr(
+        "headrace.ui.live.find_target", lambda open_lab: str(ROOT / "examples/doctor/credits-gone.jsonl.gz")
+    )
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_its_address(surroundings, visit, server, view):
+    server.open_lab = SilentLab
+    address, ready, change, part, command = VIEWS[view]
+    page = visit(address, ready=ready)
+    before = page.url
+    change(page)
+    page.locator(".copy pre", has_text=command).first.wait_for()
+    assert part in page.url
+    page.go_back()
+    page.locator(ready).first.wait_for()
+    assert page.url == before
+    page.go_forward()
+    page.locator(".copy pre", has_text=command).first.wait_for()
+    page.reload()
+    page.locator(".copy pre", has_text=command).first.wait_for()
+    assert part in page.url and page.locator("h1").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("address", "ready", "file"),
+    [("lab", ".volumes tbody tr", ""), ("doctor", ".panel canvas", str(ROOT / "examples/iostat.txt")), ("doctor", ".copy pre", "")],
+    ids=["lab", "doctor", "doctor without a recording"],
+)  # fmt: skip
+@pytest.mark.parametrize("width", [1400, 400])
+def test_lab_and_doctor_keep_nobody_out(surroundings, visit, address, ready, file, width):
+    page = visit(address, width, ".bar", bypass_csp=True)
+    if file:
+        drop(file)(page)
+    page.locator(ready).first.wait_for()
+    page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if address == "lab":
+        page.locator("details table").first.wait_for()  # what the charts show
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        assert violations(page) == [], scheme
+
+
+def test_the_volumes_that_are_drawn_stand_in_the_address(surroundings, visit):
+    page = visit("lab?drawn=none", ready=".volumes tbody tr")
+    assert "drawn=none" in page.url and page.locator(".panel canvas").count() < 4  # of volumes, none is drawn

@@ -46,7 +46,6 @@ OPENINGS_EXEMPT = (
     "python/headrace/api",
     "python/headrace/calibration",
     "python/headrace/observe",
-    "python/headrace/operate",
     "python/headrace/planner",
     "python/headrace/report",
     "python/headrace/servers/failover",

@@ -1,5 +1,5 @@
-"""What the answers mean in money and in changes: the bills at what is paid, and the changes that
-are carried out."""
+"""Computes the savings and changes of a fleet's answers: bills at the prices that are paid, and the
+modifications to carry out."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class _Batch:
         self.instances = [case.device.members[0].instance_type or None for case in devices]
         for case, instance in zip(devices, self.instances, strict=True):
             case.clients = waiting_clients(case.history, case.today, instance, settings.as_of)
-        # What was given is compared with today's storage; what is asked for may be more.
+        # Today's storage is judged with the demand as recorded; candidates with the raised one.
         self.given = _demands([case.history.columns for case in devices])
         closed = any(case.clients is not None for case in devices)
         self.demands = _demands([raised(case.history, case.clients) for case in devices]) if closed else self.given

@@ -47,7 +47,8 @@ MS_PER_S = 1_000.0
 # Seconds since 1970 of 2006-01-01, the year in which EC2 began, and of 2100-01-01, ours: what lies
 # outside is in another unit.
 EARLIEST_S, LATEST_S = 1_136_073_600.0, 4_102_444_800.0
-# As CloudWatch and OpenTelemetry (UCUM) name bytes; without a unit it is CloudWatch's own.
+# Units of bytes in CloudWatch and in OpenTelemetry (UCUM); a point without a unit is CloudWatch's
+# own.
 BYTES = {"Bytes", "By", "None", ""}
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
 HEAD = 4_096  # bytes from which a file's form is seen; ours: the first point of a stream is shorter
@@ -195,7 +196,8 @@ def _read_any(target: str, spill: _Spill, notes: list[str], hints: RecordingHint
         return
     file = Path(target)
     if target == STDIN:
-        # Its first bytes say what it is, and some forms are read in parts: it is put into a file.
+        # The form is seen from the first bytes, and some forms are read in parts, so the input goes
+        # into a file first.
         file = spill.folder / "standard input"
         with file.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)

@@ -260,7 +260,8 @@ class _Event(_Aws):
     cloud_trail_event: str = "{}"
 
 
-# What a file holds, by the key that says so; the other keys are of files given by mistake.
+# Classes of the files of an inventory, by the key that each file has; _MISTAKES: keys of files that
+# are given by mistake.
 _KINDS = {
     "Volumes": _Volume,
     "Reservations": _Reservation,

@@ -141,7 +141,8 @@ def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logari
         fitted(kind, days, _possible(kind, line + noise))
         for noise, kind in zip(resampled, _turns(chances), strict=True)
     )
-    # How growth that slows down goes on is not in the days: between its rest and no more slowing.
+    # The days do not say how growth that slows down goes on: half of the shapes come to rest, and
+    # half stop slowing.
     shapes = tuple(replace(shape, rests=number % 2 == 0) for number, shape in enumerate(shapes))
     slopes = np.array([shape.per_day for shape in shapes])
     low, _, high = np.percentile(slopes, SHOWN)

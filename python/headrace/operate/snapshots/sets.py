@@ -35,7 +35,7 @@ LONG_TAGS = 20
 # at how far clocks of its parts may be apart.
 SAME_TIME_S = 1.0
 
-# What tags hold as JSON: any release may have written it, and anybody may have changed it.
+# JSON of a tag: any release may have written it, and anybody may have changed it.
 TagDocument = dict[str, Any]
 
 

@@ -241,7 +241,7 @@ def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, positio
         sets.VERSION: facts.version[: sets.VALUE_CHARACTERS],
     }
     tags |= sets.long_tags(sets.VOLUMES, ",".join(prepared.volumes))
-    # Where a set of GTIDs is longer than tags can be, the server itself still has it.
+    # A set of GTIDs that is too long for tags can still be read from the restored server.
     for key, text in ((sets.GTID, position.gtid), (sets.REPLICA_GTID, position.replica_gtid)):
         tags |= sets.long_tags(key, text) if sets.fits(text) else {key: "too long for tags"}
     if position.text:

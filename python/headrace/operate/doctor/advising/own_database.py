@@ -19,11 +19,11 @@ from headrace.operate.doctor.signals import ServerSignals, Signals, syncs_of
 # More pages than a cache of CACHE_BYTES holds by far: every touch is a read.
 PAGES = 1e9
 CACHE_BYTES = 16.0 * MIB
-# How sharply one limit takes over from the next: the middle of what calibrations found, and the
-# ends of the interval (calibration/prior: 8 on average, a spread of 20 % of its logarithm).
+# Exponent of the transition from one limit to the next (low: gradual): the mean of calibrations,
+# and the ends of its interval (calibration/prior: 8 on average, a spread of 20 % of its logarithm).
 SHARPNESS = (8.0, 4.0, 16.0)
-# How well the time without I/O is known from a minute of samples: a third of it either way (a
-# guess).
+# Factors on the time without I/O, which a minute of samples gives within a third either way (a
+# guess): middle, low, high.
 BASE_SPREAD = (1.0, 0.67, 1.5)
 SECONDS = 60  # of a simulated run: long enough that it has settled
 LEAST_MS = 0.01

@@ -1,4 +1,5 @@
-"""What becomes of which volume, the one that is worth most first; and what EC2 would refuse."""
+"""Orders the changes of a fleet by what each saves, the largest first, and refuses those that EC2
+would refuse."""
 
 from __future__ import annotations
 

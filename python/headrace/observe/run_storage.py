@@ -1,5 +1,5 @@
-"""What the storage of a run could give on its day: the catalog's limits, with the key of the
-description in every refusal."""
+"""Reads the limits of a run's storage on its day from the catalog; every refusal names the key of
+the description."""
 
 from __future__ import annotations
 

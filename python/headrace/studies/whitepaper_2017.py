@@ -42,7 +42,8 @@ CLIENTS = 1_024  # the paper's
 # Table 3: buffer pool and redo (two files, the default number). 193G in a my.cnf is GiB, the others
 # are printed in MB.
 SERVERS = {"default": (134e6, 2 * 50e6), "tuned": (193 * GIB, 2 * 134e6)}
-# Which volume ran table 4 is not stated; these are the two single ones of the paper.
+# Volumes that may have run table 4, which does not state its volume: the two single ones of the
+# paper.
 VOLUMES = ("gp2:500", "io1:500:5000")
 STORAGES = {
     "gp2": "gp2:500",

@@ -17,7 +17,7 @@ SERVICES = ("ec2", "cloudwatch", "kms", "sts", "ebs")
 MODELS = files("headrace.api") / "models"
 
 
-# What a pruned model says, in botocore's words; `packaging/prune_models.py` writes it.
+# Types of a pruned service model, in botocore's words; `packaging/prune_models.py` writes it.
 class ShapeReference(TypedDict, total=False):
     """A use of a shape: its name, and the place and the names of the value."""
 

@@ -47,7 +47,8 @@ class StreamPoint(msgspec.Struct):
     value: StreamValue
     account_id: str = ""
     unit: str = ""
-    # As far as the format tells it: OpenTelemetry has both ends, JSON the start alone.
+    # Seconds of the point's period, None if the format has only its start: OpenTelemetry has both
+    # ends, JSON the start alone.
     period_s: float | None = None
 
 

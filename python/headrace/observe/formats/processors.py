@@ -15,7 +15,7 @@ from headrace.observe.formats.json_text import load_json
 from headrace.observe.recording import Recording
 
 COUNT = re.compile(r"\((\d+) CPU\)")
-# As each tool calls them, in the order of `ProcessorShares`.
+# Columns of each tool, in the order of `ProcessorShares`.
 IOSTAT = ("%user", "%nice", "%system", "%iowait", "%steal", "%idle")
 JSON = ("user", "nice", "system", "iowait", "steal", "idle")
 VMSTAT = ("us", None, "sy", "wa", "st", "id")

@@ -1,4 +1,4 @@
-"""What was sampled: cumulative counters and levels, and their differences as one frame of
+"""Samples of a server: cumulative counters and levels, and their differences as one frame of
 per-second figures.
 """
 

@@ -40,8 +40,8 @@ LEAST_STEP_S = 1.0
 LOOK_POINTS, LOOK_S, LONG_LOOK_S = 2_000, 600, 7_200
 SHOWN = 12  # hosts of a refusal
 READS = ("node_disk_reads_completed_total", "node_disk_reads_completed")
-# What the evidence of a server is made of (operate/evidence/counters.py), as mysqld_exporter has
-# it.
+# Metrics that the evidence of a server is made of (observe/evidence/counters.py), by
+# mysqld_exporter's names.
 SERVER = (
     *INNODB.values(), *SPLIT, *WHOLE, "questions", "uptime", "threads_running", "threads_connected", "innodb_data_fsyncs",
     "innodb_os_log_fsyncs", "innodb_os_log_written", "innodb_buffer_pool_reads", "innodb_buffer_pool_read_requests",

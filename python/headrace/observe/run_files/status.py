@@ -24,7 +24,7 @@ from headrace.observe.run_files.align import even_interval
 from headrace.observe.run_files.sysbench import MAX_ROWS
 from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_off, wide_intervals
 
-# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status
+# Counters of which each may count transactions (MySQL 9 and MariaDB 12 manuals, Server Status
 # Variables).
 COMMITS = ("com_commit", "com_xa_commit")
 WRITES = (
@@ -68,8 +68,8 @@ LEVELS = (
     "innodb_checkpoint_age",
     "threads_running",
 )
-# Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from
-# 10.5.
+# Both ends of the checkpoint's age, for servers without a counter of the age itself: MySQL from
+# 8.0.30, MariaDB from 10.5.
 CHECKPOINT_ENDS = (
     ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
     ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),

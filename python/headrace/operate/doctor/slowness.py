@@ -35,7 +35,7 @@ WAYS = ("read", "write")
 # the stretch: a volume that was just attached had none. A guess.
 CALM_POINTS, CALM_LOAD = 2, 0.3
 LITTLE_READING = 0.05  # share of I/Os that are reads, below which cold blocks explain nothing; a guess
-# Signs of a device that has stalled: at least so long a queue (requests), and at most so many
+# Signs of a device that has stalled: the least queue (requests), and the most requests
 # answered a second, far below any limit of a volume.
 STALLED_QUEUE, STALLED_IOPS = 1.0, 0.01
 SHORT_STRETCH = 4  # points, below which a fall of latency does not show

@@ -197,5 +197,5 @@ def _draw_chart(pairs: tuple[LoadRates, ...]) -> ChartData:
         for workers, drained in pair.applied.items()
     )
     return ChartData(
-        "What replicas applied", "curves", "seconds since it began to apply", "transactions applied", series
+        "Transactions applied by replicas", "curves", "seconds since it began to apply", "transactions applied", series
     )

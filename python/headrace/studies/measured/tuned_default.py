@@ -71,7 +71,7 @@ def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str
         advised = tuned_settings(
             storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version
         )
-        # The same pool as the paper's tuned server, so that the rest is what differs.
+        # Buffer pool of the paper's tuned server, so that only the other settings differ.
         return dict(advised) | COMMON | {"innodb_buffer_pool_size": f"{all_of_it}M"}
     pool, redo = model.SERVERS[server]
     pool_mib = all_of_it if server == "tuned" else max(LEAST_POOL_MIB, round(pool * scale / MIB))

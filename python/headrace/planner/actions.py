@@ -1,5 +1,5 @@
-"""What to do next: from today's storage to the one chosen, the lines to paste, how to undo it, and
-what to watch afterwards."""
+"""Lists the next steps: from today's storage to the one chosen, the lines to paste, how to undo it,
+and what to watch afterwards."""
 
 from __future__ import annotations
 
@@ -358,7 +358,7 @@ INSTANCE_EXCEEDED = (
 )  # fmt: skip
 
 
-# As AWS recommends them; rules.csv has the same figures.
+# Alarms that AWS recommends; rules.csv has the same figures.
 RDS_ALARMS_SOURCE = (
     "docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html"
 )

@@ -1,5 +1,5 @@
-"""What can be chosen on a day in a region: families of volumes, the shapes each is sold in, the
-hosts, and why the rest cannot be.
+"""Lists the candidates of a day in a region: families of volumes, the shapes each is sold in, the
+hosts, and why the rest cannot be chosen.
 
     Family     a volume type in a layout (single, RAID 0, RAID 10), with its limits on the day
     Shape      a family with a number of volumes: two axes are left free, `x` (IOPS of a volume, or
@@ -110,7 +110,7 @@ class Host:
 
     @property
     def label(self) -> str | None:
-        """Its name where it is bought: the instance type, or the class of a service."""
+        """Name of the host where it is bought: the instance type, or the class of a service."""
         return self.name if self.name is None or self.service == "ec2" else f"db.{self.name}"
 
 
@@ -168,7 +168,7 @@ class Family:
 
     @cached_property
     def axis(self) -> str:
-        """What performance is bought by: "iops", "size", or "none"."""
+        """Figure by which performance is bought: "iops", "size", or "none"."""
         return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(
             self.era["iops"]["rule"], "size"
         )
@@ -337,8 +337,7 @@ def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list
 
 @dataclass(frozen=True)
 class About:
-    """What a storage's notation says: for storages of a search and those a user names alike.
-    `behind`: the volumes that serve it; None: Aurora's storage."""
+    """Facts that follow from a storage's notation, whether a search or a user named it."""
 
     behind: Storage | None
     family: Family

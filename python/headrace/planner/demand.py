@@ -41,7 +41,7 @@ CORE_NAMES = {f"{name}_ms": f"worst_{name}_ms" for name in ("mean", "p50", "p95"
 
 @dataclass
 class Counts:
-    """How many different candidates were looked at, by what came of them."""
+    """Counts of different candidates, by what came of them."""
 
     seen: dict[Candidate, str] = field(default_factory=dict)
 
@@ -57,8 +57,7 @@ class Counts:
 
 
 class PlannedDemand:
-    """What an open workload asks of volumes, counted as they count it: by the core's own
-    measure."""
+    """Demand of an open workload on volumes, counted by the core's own measure."""
 
     def __init__(self, workload: OpenWorkload) -> None:
         self.workload = workload

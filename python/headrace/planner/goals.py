@@ -1,4 +1,4 @@
-"""What a plan must meet: `p99_ms<=20`, `tps>=300`.
+"""Goals of a plan: `p99_ms<=20`, `tps>=300`.
 
 A goal is a metric, a direction and a number in the metric's own unit (the unit is in its name).
 Each metric has one sensible direction: an upper bound where less is better, a lower bound where

@@ -54,7 +54,7 @@ def plan_against(workload: TransactionWorkload, other: TransactionWorkload, sett
     return compare_engines((first, second))
 
 
-# How many of the best choices are drawn: more lines than four or five cannot be told apart.
+# Choices that are drawn, the best ones: more than four or five lines cannot be told apart.
 DRAWN = 3
 
 

@@ -39,15 +39,15 @@ Questions = Generator[list[Point], Sequence[bool], None]
 
 
 class Pricing(Protocol):
-    """What the search of a space asks: what a candidate costs (USD a month, NaN where no price is
-    known)."""
+    """Cost of a candidate, as the search of a space needs it: USD a month, NaN if no price is
+    known."""
 
     def cost(self, candidate: Candidate) -> float: ...
 
 
 @dataclass(eq=False, slots=True)
 class SpaceResult:
-    """What came of one space.
+    """Result of the search of one space.
 
     `best`: the cheapest point that meets the goals, None where none does; `usd`: what it costs.
     `low`: no point below it on either axis meets the goals. `fails`: the high corner does not meet
@@ -244,8 +244,8 @@ HOPELESS = 5.0
 # Spaces of a database raised together to the confidence asked for, in the order of their cost by
 # the best guess: few at first, since what they come to bounds the rest.
 RAISED_FIRST, RAISED_AT_ONCE = 3, 12
-# Of a family dearer than the best of all by so much only the cheapest is wanted: enough to say by
-# how much it lost.
+# Cost of a family over the best of all, from which on only its cheapest candidate is searched: that
+# says by how much the family lost.
 FAR = 1.5
 
 
@@ -260,7 +260,7 @@ class FamilyResult:
 
     @property
     def passing(self) -> list[SpaceResult]:
-        """What meets every goal, cheapest first; ties: fewer volumes, then by name."""
+        """Candidates that meet every goal, cheapest first; ties: fewer volumes, then by name."""
         return sorted((result for result in self.sure if result.best is not None), key=rank)
 
     @property
@@ -358,7 +358,7 @@ class FamilySearch:
                 for space in spaces_on(result.family, [self.hosts[i] for i in places], logs, self.need, self.as_of)
             ]
             most_volumes = max((space.volumes for space in spaces), default=0)
-            # What is sure changes between rounds alone.
+            # Candidates with the required confidence change only between rounds.
             host_limits = {
                 place: host_limit(place) if len(self.hosts) > 1 else min(self.affordable, HOPELESS * best_of_all)
                 for place in places

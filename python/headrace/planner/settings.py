@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.planner.candidates import Host
     from headrace.planner.goals import Goal
 
-# What some settings have a meaning for alone.
+# Conditions under which some settings have a meaning.
 FOR_DATABASES, WITH_SERVICES, WITH_REPLICAS = "Database", "With --on", "With --replica-lag-s"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
 MOST_READERS = 15  # of an Aurora cluster: Aurora's quota

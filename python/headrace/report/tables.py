@@ -277,7 +277,7 @@ def _parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
             case view.Heading():
                 parts += ["", block.text] if block.text else [""]
             case view.Code():
-                # What is to be copied is never broken.
+                # Lines to copy are never broken.
                 parts += [Text(f"  {line}") if line.startswith("    ") else f"  {line}" for line in block.lines]
             case view.Table():
                 parts += ["", laid_out(block)]

@@ -32,8 +32,7 @@ REASONS = columns(("count", "why"), number=("count",), prose=("why",))
 SHOWN = 20  # rows of each table on a terminal; ours, a screen
 MOST_ROWS = 500  # of each table; a page of ten thousand opens slowly, and Parquet has them all
 NAMED = 2  # names or ids of a group that are shown; ours
-# How the reason of a change begins that only says what holds for each: the goals, which other
-# columns have in figures.
+# Beginning of a reason that only repeats the goals, whose figures stand in other columns.
 PLAIN_WHY = "still "
 RISK = (
     "Risk: the share of resampled two-week periods in which the advised storage would throttle or miss the p99 goal. A change "
@@ -46,7 +45,7 @@ TITLES = {
     "change": "What saves, the most first",
     "less durable": "What saves, and makes the data less sure",
 }
-# Of one, and of several; what money goes with it.
+# Words for a group of one device, words for several, and the money at stake.
 VERDICTS = {
     "unused": ("is unused", "are unused", "deleting saves {usd} USD a month"),
     "grow": ("is too small", "are too small", "{usd} USD more a month"),

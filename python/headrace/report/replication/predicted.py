@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.simulation.replica import ReplicaOutcome, ReplicaPrediction
 
 SCHEMA = "headrace-replica-prediction/1"
-# What holds an applier back, in words; the keys are the core's.
+# Bottlenecks of an applier in words; the keys are the core's.
 BINDINGS = {
     "none": "nothing: it keeps up",
     "reads": "reads of pages that are not in its cache",
@@ -34,7 +34,7 @@ BINDINGS = {
     "receive": "the receive thread's flushes of the relay log",
     "large-transaction": "a transaction that nothing passes",
 }
-# What to do about it.
+# Changes that lift a bottleneck, by the same keys.
 REMEDIES = {
     "reads": "a larger cache, a volume with shorter latency, or more workers; more IOPS do not shorten a read",
     "page-writes": "a larger cache, or more free pages kept ready (innodb_lru_scan_depth)",

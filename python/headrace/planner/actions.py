@@ -147,7 +147,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     blocks = _terraform(storage.members[0], len(storage.members))
     if choice.log_storage is not None:
         blocks += ["# redo and binlog", *_terraform(Storage.parse(choice.log_storage).members[0], 1)]
-    steps.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": blocks, "undo": ""})
+    steps.append({"what": "Terraform of the same storage (aws_ebs_volume)", "lines": blocks, "undo": ""})
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
     command = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"

@@ -239,7 +239,7 @@ def view_of(record: RunRecord, chart: alt.TopLevelMixin) -> View:
     blocks += [Heading("Figures"), Table(columns(("figure", "measured")), figure_rows(record))]
     spread = charts.spread([(record.id, series, style.MEASURED)], unit)
     if spread is not None:
-        blocks += [Heading("Spread"), drawn(spread, f"How often each number of {unit} a second occurred")]
+        blocks += [Heading("Spread"), drawn(spread, f"Seconds of the run at each number of {unit} a second")]
     histogram = record.percentiles()
     tail = charts.percentiles([(record.id, histogram, style.MEASURED)]) if histogram is not None else None
     if tail is not None:
@@ -278,7 +278,7 @@ def comparison_view(comparison: BenchComparison) -> View:
     if marks is not None:
         blocks.append(drawn(marks, "Changes in percent with their intervals"))
     blocks += [drawn(chart, described) for chart, described in _charts_of_both(first, second)]
-    blocks += [Heading("What to know"), Items(comparison.notes)]
+    blocks += [Heading("Notes"), Items(comparison.notes)]
     for words, record in (("The first", first), ("The second", second)):
         blocks.append(Fold(words, [Table(SETUP, setup_rows(record))]))
     return View(
@@ -307,7 +307,7 @@ def _charts_of_both(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.T
             yield chart, f"{y_title} of both over time"
     spread = charts.spread(parts, unit)
     if spread is not None:
-        yield spread, f"How often each number of {unit} a second occurred"
+        yield spread, f"Seconds of the run at each number of {unit} a second"
     histograms = [
         (label, histogram, colour)
         for label, record, colour in zip(labels, (first, second), colours, strict=True)

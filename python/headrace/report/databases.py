@@ -239,7 +239,7 @@ def view_of(run: Prediction, workload: TransactionWorkload) -> View:
     blocks: list[Block] = [Sentence(f"WARNING: {text}", "warn") for text in run.warnings]
     lines = [line for line in in_words(run, workload) if not line.startswith("WARNING: ")]
     blocks += [Chart(lambda: _drawn(run, title), described), Items(lines)]
-    blocks.append(Fold("What stands behind it", [Items(workload_in_words(workload))]))
+    blocks.append(Fold("Basis of the prediction", [Items(workload_in_words(workload))]))
     return View(title, f"Limits of {run.as_of}", cards(run), blocks)
 
 
@@ -275,7 +275,7 @@ def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> V
     blocks = [
         comparison_table(comparison),
         Chart(lambda: predictions.comparison(comparison), described),
-        Fold("What stands behind the prediction", [Items(behind)]),
+        Fold("Basis of the prediction", [Items(behind)]),
     ]
     return View(f"{comparison.run.name}: measured and simulated", f"Predicted with {workload.name}", blocks=blocks)
 

@@ -123,7 +123,7 @@ def _recommended(plan: Plan, best: Choice) -> list[Line]:
         lines.append((f"{named}: {plan.why_recommended}{_counts_on(cheapest)}", ""))
     if not best.persistent:
         lines.append(
-            ("Its data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
+            ("The data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
         )
     if best.headroom_percent == 0:
         lines.append(("It has no head-room: any growth of the demand breaks a goal.", "warn"))
@@ -228,7 +228,7 @@ def _log_too(place: Choice, now: Choice) -> str:
 
 def _counts_on(choice: Choice) -> str:
     """Returns settings that the figures of an alternative count on, in a sentence of their own."""
-    return "".join(f" Its figures need another setting: {words}." for words in choice.changes)
+    return "".join(f" The figures need another setting: {words}." for words in choice.changes)
 
 
 def _saving(saving: Saving, best: Choice, now: Choice) -> str:
@@ -580,7 +580,7 @@ def _blocks(
         yield from _day(plan, workload, runs)
     if charts and plan.subject == "database":
         yield from _cost(plan)
-    yield Heading("The cheapest that meet them" if plan.winners else "What comes closest", "page")
+    yield Heading("The cheapest that meet them" if plan.winners else "Closest to the goals", "page")
     yield choices(plan, place="page")
     yield choices(plan)
     if any(
@@ -592,7 +592,7 @@ def _blocks(
     if plan.services is not None:
         yield from service_blocks(plan.services, explain)
     if steps := next_lines(plan):
-        yield from (Heading("What to do next"), Code(steps))
+        yield from (Heading("Next steps"), Code(steps))
     yield Heading("Why", "page")
     yield Items([words for words, mark in lines if mark != "warn"], "page")
     if charts and plan.subject != "database":
@@ -633,7 +633,7 @@ def _small_print(plan: Plan, workload: OpenWorkload | None) -> Iterator[Block]:
     if choice := plan.recommended or (plan.closest[0] if plan.closest else None):
         yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
     yield Fold("The arithmetic", [Code(plan.explain)])
-    yield Fold("What to know before buying", [Items([*plan.caveats, *_left_out(plan)])])
+    yield Fold("Caveats before buying", [Items([*plan.caveats, *_left_out(plan)])])
 
 
 def _drawn(workload: OpenWorkload) -> alt.VConcatChart:
@@ -726,7 +726,7 @@ def _balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
     if not runs or workload is None:
         return
     names = ", ".join(name for name, _ in runs)
-    yield Heading("How the burst balance moves", "page")
+    yield Heading("Burst balance over the day", "page")
     moving = over_time.balances([(name, run.rows) for name, run in runs], clock_start(workload))
     if moving is None:
         words = f"None of these has credits: {names}. What they deliver does not change over the day."
@@ -744,7 +744,7 @@ def _bills(plan: Plan) -> Iterator[Block]:
     bills = list({choice.key: choice for choice in shown if choice is not None}.values())
     if any(item["usd"] for choice in bills for item in choice.items):
         described = ", ".join(f"{choice.place} {usd(choice.cost_usd_month)} USD" for choice in bills)
-        yield Heading("What it costs", "page")
+        yield Heading("Monthly bill", "page")
         yield Chart(
             lambda: cost.bills([(choice.place, choice.items) for choice in bills]), f"Monthly bill by item: {described}"
         )

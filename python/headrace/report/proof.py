@@ -132,7 +132,7 @@ def view_of(proof: Proof) -> View:
         table_of(proof),
     ]
     blocks += [drawn(chart, described) for chart, described in predictions.of_proof(proof, name_of)]
-    blocks += [Heading("How it was done"), Items(setup_lines(proof))]
+    blocks += [Heading("Setup"), Items(setup_lines(proof))]
     if note_lines := notes(proof):
         blocks.append(Fold("To know", [Items(note_lines)]))
     return View(title(proof), f"{proof.source}; begun {proof.began_at}", cards(proof), blocks)

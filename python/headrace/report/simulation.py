@@ -346,7 +346,7 @@ def view_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Seq
     blocks: list[Block] = [Chart(lambda: chart_of(run, workload, title), described), Items(in_words(run, workload))]
     blocks += [Heading("The demand"), Items(demand)]
     if notes:
-        blocks += [Heading("What to know before trusting this"), Items(notes)]
+        blocks += [Heading("Caveats"), Items(notes)]
     return View(title, f"Limits of {run.as_of}, seed {run.seed}", cards(run), blocks)
 
 

@@ -29,7 +29,7 @@ def test_a_run_as_a_page_and_as_charts(tmp_path):
         "transactions a second",
         "credit balance (%)",
         "limited by",
-        "How often each throughput occurred",
+        "Seconds at each throughput",
         "Latency percentiles",
         "The machine was &lt;busy&gt; &amp; late.",
     ):

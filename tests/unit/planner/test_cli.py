@@ -88,7 +88,7 @@ def test_the_table_leads_with_the_answer():
         "probability",
         "AFR a year",
         "cache GiB",
-        "What to do next",
+        "Next steps",
         "aws ec2 create-volume",
         "CloudWatch alarms",
         "note: ",
@@ -182,9 +182,9 @@ def test_the_page_holds_answer_bill_arithmetic_and_caveats(tmp_path):
     for word in (
         *bill,
         "The arithmetic",
-        "What to do next",
+        "Next steps",
         "aws ec2",
-        "What to know before buying",
+        "Caveats before buying",
         "<svg",
         "Today: ",
     ):
@@ -195,7 +195,7 @@ def test_the_page_holds_answer_bill_arithmetic_and_caveats(tmp_path):
 def test_exit_code_1_and_the_closest_when_nothing_fits(tmp_path):
     code, out, err = database("--goal", "tps>=5000", "--report", str(tmp_path / "none.html"))
     assert code == 1 and out.startswith("Nothing meets every goal. Closest: ") and "against 5,000" in out
-    assert "What comes closest" in (tmp_path / "none.html").read_text() and "report written" in err
+    assert "Closest to the goals" in (tmp_path / "none.html").read_text() and "report written" in err
     code, out, _ = database("--goal", "tps>=5000", "--output", "json")
     assert (
         code == 1

@@ -39,8 +39,8 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     for part in (
         "Why not the others",
         "The arithmetic",
-        "What to do next",
-        "What to know before buying",
+        "Next steps",
+        "Caveats before buying",
         "Goals",
         made.recommended.storage,
     ):
@@ -51,7 +51,7 @@ def test_the_page_without_winners(tmp_path, day):
     made = plan(day, goals=["p99_ms<=0.001"])
     write_page(tmp_path / "none.html", report.view_of(made, day))
     text, _ = checked(tmp_path / "none.html")
-    assert "Nothing meets every goal" in text and "What comes closest" in text and "What to do next" not in text
+    assert "Nothing meets every goal" in text and "Closest to the goals" in text and "Next steps" not in text
 
 
 def test_what_is_drawn_is_what_is_judged(day):

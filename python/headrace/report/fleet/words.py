@@ -41,9 +41,9 @@ RISK = (
 # Titles of the tables, in the order in which they are shown.
 TITLES = {
     "unused": "Unused: delete them",
-    "grow": "Too small: what needs more",
-    "change": "What saves, the most first",
-    "less durable": "What saves, and makes the data less sure",
+    "grow": "Too small: enlarge them",
+    "change": "Savings, the largest first",
+    "less durable": "Savings that make the data less sure",
 }
 # Words for a group of one device, words for several, and the money at stake.
 VERDICTS = {
@@ -134,7 +134,7 @@ def head(answers: Sequence, prices: str) -> list[str]:
             if saved
         ]
         if shares:
-            lines.append(f"Of {usd(sum(usd_today))} USD a month for volumes that were judged, {', and '.join(shares)}.")
+            lines.append(f"Volumes that were judged cost {usd(sum(usd_today))} USD a month; {', and '.join(shares)}.")
     lines.append(f"Prices: {prices}. {RISK}")
     grains = sorted({answer.grain_s for answer in answers if answer.grain_s})
     if grains and grains[-1] > 60:
@@ -266,7 +266,7 @@ def _cards(answers: Sequence) -> Iterator[Card]:
         figure = f"{usd(saved_usd(answers, 'unused'))} USD"
         yield Card("Deleting what is unused saves a month", figure, f"Nobody uses {counted(count, 'device')}.", "good")
     if count := len(of_verdict(answers, "grow")):
-        more = f"What {'it needs' if count == 1 else 'they need'} costs {usd(-saved_usd(answers, 'grow'))} USD more a month."
+        more = f"Large enough, {'it costs' if count == 1 else 'they cost'} {usd(-saved_usd(answers, 'grow'))} USD more a month."
         yield Card("Too small", counted(count, "device"), more, "warn")
 
 

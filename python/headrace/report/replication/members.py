@@ -127,7 +127,7 @@ def view_of(
     elif unknown:
         blocks += [Heading("If the source is lost"), Sentence(f"The guarantee is not known: {unknown}")]
     if warnings:
-        blocks += [Heading("What will cause trouble later"), Items(warnings)]
+        blocks += [Heading("Warnings"), Items(warnings)]
     return View(title, followers if problems else "", list(_cards(readings, guarantee)), blocks)
 
 

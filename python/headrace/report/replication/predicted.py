@@ -120,7 +120,7 @@ def verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) -> str:
     shares = sorted(((share, name) for name, share in summary["shares"].items() if share >= LEAST_SHARE), reverse=True)
     parts = ", ".join(f"{name} {percent(share)}" for share, name in shares)
     binding = summary["binding"]
-    text = f"What its rate is made of: {parts}."
+    text = f"Shares of the cost of a transaction: {parts}."
     if summary["dependency_lever"] >= LEAST_SHARE or summary["worker_lever"] >= LEAST_SHARE:
         more = {name: summary["if_halved"][name] for name in ("dependencies", "workers")}
         text += (

@@ -36,8 +36,8 @@ STANDSTILL_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Observation:
-    """What was measured in windows of `step_s`, one value per window, nan where it was not: `tps`,
-    `tx` (transactions by the middle of the window), I/Os and reads a second (of InnoDB, where bytes
+    """Measurements in windows of `step_s`, one value per window, nan where it was not: `tps`, `tx`
+    (transactions by the middle of the window), I/Os and reads a second (of InnoDB, where bytes
     alone were counted, the pages that these are), MiB a second, and the bin. `seconds_tps` and
     `seconds_p95_ms` have a value per row of the run."""
 

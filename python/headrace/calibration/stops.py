@@ -18,8 +18,8 @@ from headrace.calibration.observations import Observation
 WAITING_BELOW = 0.5
 # Rows longer than this hide a stop, which takes one or two seconds.
 LONGEST_ROW_S = 2.0
-# How far the measured share is off what the model means by it, as a standard deviation. Chosen:
-# a stop of a second in ten whose edges are a fifth of a second off.
+# Standard deviation of the measured share from the share that the model means. Chosen: a stop of a
+# second in ten whose edges are a fifth of a second off.
 SHARE_SPREAD = 0.02
 
 

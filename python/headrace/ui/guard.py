@@ -1,5 +1,5 @@
-"""Who may ask the page's server: a browser on this machine that showed the address which `headrace
-page` printed, and nobody else. Everything is refused before a word of it is acted on.
+"""Admits to the page's server only a browser on this machine that showed the address which
+`headrace page` printed. Everything is refused before a word of it is acted on.
 
 - Host is this machine's name with our port: a foreign name that resolves to 127.0.0.1 (DNS
   rebinding) gets nothing.

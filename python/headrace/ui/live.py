@@ -22,7 +22,7 @@ MOST_STREAMS = 8
 # Moments that wait for a browser that does not read, such as a tab that sleeps: ten minutes of
 # seconds. The oldest are dropped.
 MOST_WAITING = 600
-# How often a stream that has nothing to say looks whether it is still read, s.
+# Interval at which an idle stream checks whether its browser still reads, s.
 LOOK_S = 1.0
 
 

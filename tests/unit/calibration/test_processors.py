@@ -76,7 +76,7 @@ def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):
     # A run that processors do not bind moves it little: well within what is known of it.
     assert row["spread"] == pytest.approx(CPU_SPREAD, rel=0.1) and "prior" in row["from"]
     assert abs(math.log(row["value"] / 4.8)) < CPU_SPREAD
-    assert any("How busy the processors were is not known" in text for text in workload.caveats)
+    assert any("The busy share of the processors is not known" in text for text in workload.caveats)
 
 
 def test_fewer_processors_than_the_instances_may_be_said(tmp_path):

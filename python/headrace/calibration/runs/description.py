@@ -62,7 +62,7 @@ _Counter = Literal[(*COMMITS, *WRITES, *READS)]
 
 
 class _Columns(DocumentTable):
-    """What the columns of the benchmark's CSV are called."""
+    """Names of the columns of the benchmark's CSV."""
 
     t_s: _ColumnName | None = None
     time: _ColumnName | None = None

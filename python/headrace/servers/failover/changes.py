@@ -24,7 +24,7 @@ from headrace.servers.topology.threads import leave_source, stop_applying, stop_
 if TYPE_CHECKING:
     import pymysql
 
-# How long one attempt to stop the writes waits for statements that run, s: the least that
+# Time that one attempt to stop the writes waits for statements that run, s: the least that
 # lock_wait_timeout takes. Whoever wants to write waits as long, so an attempt that fails is given
 # up and made again a moment later.
 ATTEMPT_S = 1
@@ -45,7 +45,7 @@ LONG_WRITERS = (
     f" WHERE p.command = 'Query' AND p.time > {LONG_S} AND t.trx_rows_modified > 0"
     " AND p.user NOT IN ('system user', 'event_scheduler')"
 )
-# Of a replica that cannot be started without a loss.
+# Warning for a replica that cannot be started without a loss.
 STAYS = (
     "stays stopped: MariaDB would throw away what it received and has not applied (MDEV-4698); once its source is back, "
     "START SLAVE fetches that anew"

@@ -143,7 +143,7 @@ def _only_here(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: It
     """Returns the part of `own` that no other server has, as text."""
     others = list(others)
     if isinstance(own, dict):
-        # Its position has own transactions that came back from a later source.
+        # The position contains own transactions that came back from a later source.
         everywhere = _highest([*(other.wrote for other in others), _positions(seen)])
         highest = {key: everywhere.get(key, 0) for key in own}
         own = _not_settled(own, seen, everywhere)

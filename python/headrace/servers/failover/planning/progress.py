@@ -1,4 +1,4 @@
-"""What has happened to a failover or switchover: the events of its journal, and their fold.
+"""Records a failover or switchover: the events of its journal, and their fold.
 
     JournalEvent   a fact, written to the journal when it becomes one
     Progress       all that is known of a change that began: the fold of its events
@@ -325,17 +325,17 @@ class Progress:
 
     @property
     def had(self) -> GtidSet | None:
-        """What the elected server had, where acknowledged commits may be missing."""
+        """Transactions of the elected server, if acknowledged commits may be missing there."""
         return None if self.decision is None else self.decision.had
 
     @property
     def sure(self) -> tuple[bool, tuple[str, ...]] | None:
-        """Whether all acknowledged commits were on the elected server, and why perhaps not."""
+        """True if the elected server had all acknowledged commits, and the reasons for a doubt."""
         return None if self.decision is None else (self.decision.lossless, self.decision.uncertain)
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the old source was ended, by this change or by the user's word."""
+        """True if the old source was ended, by this change or, as the user asserts, by hand."""
         return self.fenced_s is not None or self.wish.by_hand
 
     def is_settled(self, action: Action) -> bool:

@@ -26,8 +26,8 @@ from headrace.workload.parameters import applied, of_engine
 # later; the published pairs of runs scatter so.
 BIN_SPREAD = 0.05
 # Relative standard deviation of bins in which the volumes do less than they can: another bottleneck
-# binds, and I/Os per transaction then show through the latency of the volume alone, which differs by
-# some 20 % from volume to volume.
+# binds, and I/Os per transaction then show only through the latency of the volume, which differs
+# by some 20 % from volume to volume.
 WAITING_SPREAD = 0.2
 # However much a fit says, a parameter is known no better than this share of what it was known to
 # before (chosen), nor than this relative standard deviation: runs tell it through a model that is

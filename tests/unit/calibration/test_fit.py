@@ -246,7 +246,7 @@ def test_one_second_scatter_is_found():
 @pytest.mark.parametrize(
     ("engine", "which", "storage", "threads", "within"),
     [
-        # The same 7 %, once for each of the two seeds.
+        # Bound of 7 % again, once for each of the two seeds.
         *[("innodb", which, LONG, threads, 0.1) for which in ("one", "three") for threads in (16, 72)],
         ("innodb", "one", "io1:1024:5000", 72, 0.1),
         # Scatter and cycle together are what was measured; how they share it is smeared, which
@@ -360,7 +360,8 @@ def test_a_warm_run_says_what_it_cannot_tell(tmp_path):
         predict_on(each, LONG, start="warm", seconds=900).summary["tps"] for each in (workload, truth("innodb"))
     )
     assert ours == pytest.approx(true, rel=AT_A_CAP)
-    # How the cache fills was not seen: less is known of the pages touched than from a cold run.
+    # A warm run does not show how the cache fills: less is known of the pages touched than from a
+    # cold run.
     spread = {row["name"]: row["spread"] for row in workload.parameters}
     assert spread["first_dirty"] > compare_parameters("innodb")["first_dirty"].spread
 

@@ -1,5 +1,5 @@
-"""What a plan for a database says of its alternatives: head-room that is growth until any goal fails,
-and everything that must change beside the volumes, with commands."""
+"""Alternatives of a plan for a database: head-room is growth until any goal fails, and everything
+that must change beside the volumes is listed, with commands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is said of a choice: its bill, what it saves at equal space, how to get there in place or by
-a migration, the lines to paste, alarms."""
+"""Words about a choice: its bill, its saving at equal space, the way there in place or by a
+migration, the lines to paste, alarms."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def parameters(line: str) -> dict[str, str]:
 
 
 def bought(storage: str) -> dict[str, str]:
-    """What the EC2 API must be told of a volume."""
+    """Returns the parameters of a volume for the EC2 API."""
     volume = Storage.parse(storage).members[0]
     told = {"volume-type": volume.type, "size": str(volume.size_gib)}
     if volume.type == "gp3":
@@ -183,7 +183,7 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     grows = Storage.parse(target).members[0].size_gib > Storage.parse(today).members[0].size_gib
     assert any("growfs" in text for text in modify["lines"]) == grows
     assert ("each of the 2 volumes" in modify["what"]) == today.startswith("2x")
-    # How long it lasts and how often one may: with the source.
+    # Duration and frequency of modifications, with the source.
     assert "optimizing" in modify["what"] and "24 hours" in modify["what"]
     terraform = dict(re.split(r"\s+=\s+", text) for text in found[1]["lines"])
     assert {

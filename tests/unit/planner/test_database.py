@@ -81,7 +81,7 @@ def space(kind: str, data_gib: int, log_gib: int) -> list[tuple[str, str | None]
                 for mib_s in (125, 150, 200, 250, 300, 400, 500, 750, 1_000)
                 for iops in [*range(max(3_000, 4 * mib_s), 16_000, 50), 16_000]
             ]
-    # As one would order them.
+    # Storages are rounded to sizes that people order.
     ordered = [(as_ordered(data), None if log is None else as_ordered(log)) for data, log in found]
     return list(dict.fromkeys(ordered))
 
@@ -310,7 +310,7 @@ def test_a_log_volume_of_its_own_is_bought_where_it_pays():
     candidates = [(data, None, 0) for data, log in space("gp3", 9, found.log_gib) if log is None]
     fine = chances(shop(), judge, candidates, [("tps", ">=", 580.0)], 0) >= 0.8
     assert judge.costs(candidates)[fine].min() > best.cost_usd_month
-    # Where the included IOPS are enough the log stays with the data: 9 GiB, 8 of redo, 24.1 of
+    # The log stays with the data if the included IOPS are enough: 9 GiB, 8 of redo, 24.1 of
     # binlogs.
     calm = planned(certain(), goals=["tps>=100"], instances=["r6i.xlarge"]).winner
     assert calm.log_storage is None and calm.usd("log") == 0.0 and calm.storage == "gp3:42"
@@ -327,8 +327,8 @@ def test_log_volumes_hold_redo_and_a_day_of_binlogs():
     longer = planned(goals=["tps>=300"], binlog_days=3)
     assert longer.log_gib == 8 + math.ceil(3_000 * 300 * 3 * 86_400 / GIB)
     assert "redo 8 GiB; binary logs of 3 days at the 300 tps that the goals ask for" in "\n".join(longer.explain)
-    # Where they name response times alone these imply transactions: 16 clients x 3 (95th percentile
-    # over mean) / 60 ms = 800 tps.
+    # Goals on response times alone imply transactions: 16 clients x 3 (95th percentile over mean) /
+    # 60 ms = 800 tps.
     alone = planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"])
     assert alone.log_gib == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
     for choice in found.winners:

@@ -1,5 +1,5 @@
-"""How sure a plan for a database is: probability against a direct Monte Carlo, regret against a
-double loop, and what both do with what is asked."""
+"""Confidence of a plan for a database: probability against a direct Monte Carlo, regret against a
+double loop, and the use of both."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def drawn(
 
 
 def shares(worlds: Scenarios, figures: list[dict], factors: np.ndarray) -> np.ndarray:
-    """Of each database, the share of factors with which every goal holds."""
+    """Returns for each database the share of factors with which every goal holds."""
     met = np.ones_like(factors, dtype=bool)
     for goal in worlds.judge.goals:
         value = np.array([row[goal.metric] for row in figures])[:, None]

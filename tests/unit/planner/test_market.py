@@ -1,5 +1,5 @@
-"""What can be bought: hosts with their caches, instances by pattern, attachments, log volumes, and
-what a day or a region does not have."""
+"""Offers of the market: hosts with their caches, instances by pattern, attachments, log volumes,
+and the gaps of a day or a region."""
 
 from __future__ import annotations
 

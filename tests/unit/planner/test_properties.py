@@ -31,8 +31,8 @@ SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
 @pytest.fixture(autouse=True)
 def search_alone(monkeypatch):
-    """What is looked at here is the search. The replay of its winner takes ten times as long and has tests of its own
-    (test_replay.py); the soak keeps it."""
+    """Leaves out the replay of a winner, which takes ten times as long as the search and has tests
+    of its own (test_replay.py); the soak includes it."""
     if not SOAK:
         monkeypatch.setattr(WinnerReplay, "of", lambda self, candidate: None)
 
@@ -130,7 +130,7 @@ def test_no_storage_that_passes_costs_less_than_the_winner(seed):
     )
     if passing.is_empty():
         return
-    # What passes is compared as one would order it: at most 5 % more of each figure.
+    # Storages that pass are compared at sizes that people order: at most 5 % more of each figure.
     ordered = [as_ordered(text) for text in passing["storage"]]
     passing = passing.with_columns(usd=pl.Series(core.monthly_totals(ordered, "us-east-1", settings["as_of"])))
     best = passing.sort("usd").row(0, named=True)
@@ -205,7 +205,7 @@ def test_more_allowed_never_costs_more(seed):
 
 
 def cost(day: OpenWorkload, settings: dict) -> float:
-    """What the winner costs, infinite where nothing wins."""
+    """Returns the winner's cost, infinite without a winner."""
     winner = plan(day, **settings).winner
     return math.inf if winner is None else winner.cost_usd_month
 

@@ -1,4 +1,4 @@
-"""What cannot be planned is refused in words before anything is searched: by the library, with the
+"""Impossible questions are refused in words before anything is searched: by the library, with the
 value, the rule and a hint."""
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def test_no_recommendation_misses_its_goal_request_by_request(seed):
     ("seed", "below", "above"), [(185, "gp3:670:5800", "gp3:670:5900"), (143, "gp3:34:5900", "gp3:34:6000")]
 )
 def test_a_saved_second_that_ends_in_few_runs_is_stepped_above(seed, below, above):
-    """Its mean meets the goal, and one run in five does not: a replay of five seeds may miss that."""
+    """The mean meets the goal, but one run in five does not: a replay of five seeds may miss that."""
     day, settings = drawn(seed)
     answer = plan(day, **settings)
     assert answer.recommended is not None

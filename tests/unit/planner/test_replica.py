@@ -42,7 +42,7 @@ def test_the_chosen_one_holds_and_cheaper_ones_do_not(database, made):
     assert prices == sorted(prices) and made.looked_at[-1] is one
     for other in made.looked_at[:-1]:
         assert other.peak_lag_s > 1.0 or other.probability < 0.8
-    # The same asked directly.
+    # A direct prediction agrees.
     replica = Replica(one.storage, instance=one.instance, cache_gib=one.cache_gib, workers=one.workers)
     direct = predict_replica(
         database, "gp3:50:6000", replica, instance="m6i.large", arrivals_tps=900.0, seconds=600, draws=0, seed=None
@@ -163,8 +163,8 @@ def first_plan(chance: random.Random, seed: str) -> tuple[headrace.TransactionWo
 
 @pytest.mark.parametrize("number", range(PLANS))
 def test_a_planned_replica_keeps_up_for_a_day(number):
-    """What `headrace predict --replica ... --seconds 86400` says of the recommended one: bursts of
-    volumes and instances are spent long before the day ends."""
+    """Compares with `headrace predict --replica ... --seconds 86400` on the recommended replica:
+    bursts of volumes and instances are spent long before the day ends."""
     chance = random.Random(f"{SEED}/{number}")
     workload, question, made = first_plan(chance, f"{SEED}/{number}")
     one = made.chosen

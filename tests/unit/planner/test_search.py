@@ -28,8 +28,8 @@ ROUNDING = 1e-12
 
 
 class Terrain:
-    """What meets the goals lies above at least one of `corners`; the cost grows along both axes, by
-    tiers as io2's IOPS do, in steps as sizes that come with IOPS do."""
+    """Random space in which goals are met above at least one of `corners`; the cost grows along
+    both axes, by tiers as io2's IOPS do, in steps as sizes that come with IOPS do."""
 
     def __init__(self, dice: random.Random, corners: int, width: int, height: int) -> None:
         self.width, self.height = width, height
@@ -213,8 +213,8 @@ def spiky(seed: int) -> OpenWorkload:
 
 
 def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled_min: float) -> list[float]:
-    """What each storage costs, infinite where it misses a limit: everything simulated, nothing
-    pruned, judged one by one."""
+    """Returns the cost of each storage, infinite if it misses a limit: everything simulated,
+    nothing pruned, judged one by one."""
     run = core.evaluate(
         workload.to_core(), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled"
     )
@@ -290,7 +290,7 @@ def test_nothing_cheaper_meets_the_goals(seed, p99_ms, throttled_min, kind):
         winner.cost_usd_month, abs=1e-6
     )
     below = [text for text in one_step_less(winner.storage) if Storage.parse(text).usable_gib >= 80]
-    # Where two limits trade for each other the search stops within CLOSE_ENOUGH of the best.
+    # The search stops within CLOSE_ENOUGH of the best if two limits trade for each other.
     if kind != "gp3":
         assert all(math.isinf(usd) for usd in judged(workload, below, p99_ms, throttled_min)), (winner.storage, below)
 

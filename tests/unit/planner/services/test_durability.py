@@ -1,4 +1,4 @@
-"""What the copies of a service are worth: two of RDS Multi-AZ, three of its cluster, six of Aurora."""
+"""Worth of the copies of a service: two of RDS Multi-AZ, three of its cluster, six of Aurora."""
 
 from __future__ import annotations
 

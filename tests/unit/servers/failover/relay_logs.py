@@ -290,7 +290,7 @@ class Cluster:
         return found
 
     def look(self) -> dict[str, Seen]:
-        """As the watcher's tick: it looks, writes, and looks at the source again."""
+        """Looks, writes, and looks at the source again, like the watcher's tick."""
         before, began = self.seen(), self.now
         if self.proof is not None:
             self.proof = carried(self.proof, before)
@@ -369,13 +369,13 @@ class Cluster:
         return True
 
     def applied(self, one: Model) -> bool:
-        """Whether it applied one more."""
+        """Applies a transaction of the relay log; returns whether there was one."""
         before = len(one.relay)
         self.apply(one.index)
         return len(one.relay) < before
 
     def fetched(self, one: Model, wanted: set[Transaction]) -> bool:
-        """Whether a replica has applied all of these, when it was waited for."""
+        """Waits for a replica; returns whether it has applied all of these transactions."""
         for _ in range(2 * len(wanted)):
             self.receive(one.index)
             self.applied(one)

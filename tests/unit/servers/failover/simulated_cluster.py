@@ -93,11 +93,11 @@ class SimulatedCluster:
             self.servers[name].link_changed()
 
     def delay_s(self) -> float:
-        """Of a message between servers."""
+        """Returns the delay of a message between servers, s."""
         return self.chance.uniform(0.0002, 0.001)
 
     def travel_s(self, near: str, far: str) -> float | None:
-        """How long a message takes; None for one that is lost."""
+        """Returns the time that a message travels, s; None if it is lost."""
         machine = near.partition(".")[0]
         if not self.linked(machine, far):
             return None
@@ -158,9 +158,9 @@ class SimulatedCluster:
 
 @dataclass
 class Machine:
-    """Where programs run. `journal`: its lines, and `history` the fold of the first `folded` of them; `busy`: the
-    program that has the journal for itself; `runs`: how many have had it, or have begun anew with a lease that was
-    lost."""
+    """Machine on which programs run. `journal`: its lines, and `history` the fold of the first
+    `folded` of them; `busy`: the program that has the journal for itself; `runs`: how many have had
+    it, or have begun anew with a lease that was lost."""
 
     name: str
     journal: list[str] = field(default_factory=list)
@@ -315,7 +315,7 @@ class SimulatedJournal(Journal):
 
 @dataclass(frozen=True)
 class SimulatedHost(AddressHost):
-    """How a program reaches a server."""
+    """Connection of a program to a server."""
 
     program: Any = None
     server: Any = None

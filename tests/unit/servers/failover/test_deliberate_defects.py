@@ -32,7 +32,7 @@ def needed_less_one(proof: members.AckProof) -> int:
     return max(len(proof.ackers), proof.clients) - proof.wait_count
 
 
-# What is taken away: where it stands, and what stands there instead.
+# Defects by name: the object and attribute that are replaced, and the replacement.
 DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the old source is not fenced": [(actions.Fence, "run", fence_in_words)],
     "replicas go on receiving": [(planner, "_revoke", lambda *_: ())],

@@ -70,7 +70,7 @@ def happens(cluster: Cluster, chance: random.Random, faults: bool) -> None:
 
 
 def strike(cluster: Cluster, chance: random.Random) -> None:
-    """What makes the failover necessary."""
+    """Kills the source, or cuts it off, so that a failover is necessary."""
     if chance.random() < 0.5:
         cluster.kill_source()
     else:

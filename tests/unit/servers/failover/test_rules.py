@@ -53,7 +53,8 @@ def wish(made: Cluster, **more) -> Progress:
 
 
 def promoted() -> Cluster:
-    """Its source is dead, and s1 takes writes already; nobody follows it yet."""
+    """Returns a cluster whose source is dead and whose s1 takes writes already; no server follows
+    s1 yet."""
     made = cluster()
     made.kill_source()
     made.fenced_s = made.now
@@ -340,9 +341,15 @@ def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     opening = [(2, "semi-sync-source-on", "s1"), (2, "writable", "s1"), (2, "clients", "s1")]
     after = [(2, "leave-source", "s1"), (2, "semi-sync-replica-off", "s1")]
     late = [(2, "repoint", "s2")]
-    # As long as s2 follows the old source it is to follow the new one before that is opened.
+    # A replica that still follows the old source follows the new one before that is opened.
     assert steps_of(simulated) == [*first, *closing, opening[0], *late, *opening[1:], *after]
-    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [*closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [
+        *closing,
+        opening[0],
+        *late,
+        *opening[1:],
+        *after,
+    ]
     simulated.servers[2].follows = 1
     assert steps_of(simulated, prepared=Preparation(moved=("s2",)), target="s1") == [*closing, *opening, *after]
 
@@ -528,7 +535,7 @@ def test_errant_transactions_are_made_up_for_by_empty_ones():
 
 
 def test_what_a_replica_with_its_own_transactions_alone_received_is_not_lost():
-    """Where the other has less, the empty ones are made on that."""
+    """The empty transactions are written on the other server, which has less."""
     made = cluster(flavor="mysql")
     made.servers[1].binlog.append((1, 1))
     made.write()

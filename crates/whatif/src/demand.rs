@@ -49,7 +49,7 @@ impl LoadColumns {
     }
 }
 
-/// What storages would make of a demand.
+/// Question about a demand on storages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DemandQuestion {
@@ -110,7 +110,7 @@ pub struct DemandAnswer {
     day: Option<DayColumns>,
 }
 
-/// Where every point is a row of its own: no point is longer than this, s.
+/// Longest point that becomes a row of its own, s: with it, every point does.
 const WHOLE_POINT_S: f64 = 86_400.0;
 
 impl DemandQuestion {

@@ -48,8 +48,6 @@ ANY_PHRASE = re.compile("|".join(PHRASES))
 OPENINGS = re.compile(
     r"(?:^|(?<=[.!?] ))(?:Of|As|Its|What|Whatever|Whether|How|Who|Whose|Whom|Where|Which|That|The same)\b"
 )
-# Crates whose comments still have such openings. The list may only shrink.
-OPENINGS_IN = ("crates/sim/",)
 
 
 def tracked(*suffixes: str) -> list[Path]:
@@ -293,8 +291,7 @@ def complaints() -> list[str]:
     for path in tracked(".py"):
         wrong += openings(path)
     for path in tracked(".rs"):
-        if not path.relative_to(ROOT).as_posix().startswith(OPENINGS_IN):
-            wrong += riddles_of_rust(path)
+        wrong += riddles_of_rust(path)
     for path in tracked(".py", ".rs"):
         wrong += long_functions(path)
         shown = path.is_relative_to(ROOT / "python") or (

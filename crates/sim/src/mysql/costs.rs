@@ -1,4 +1,4 @@
-//! What statements take of a server, as counted on real ones: `data/mysql/standards.csv`.
+//! Costs of statements on a server, as counted on real ones: `data/mysql/standards.csv`.
 //!
 //! The table is made by `benchmarks/standards`: processor time of the server's process, redo or WAL
 //! and binary log, of every script of sysbench and of TPROC-C, taken apart into statements. To it
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const TABLE: &str = include_str!("../../../../data/mysql/standards.csv");
 const FILE: &str = "data/mysql/standards.csv";
 
-/// Whose server it is. Percona's counts as MySQL.
+/// Flavor of a server. Percona Server counts as MySQL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Flavor {
@@ -24,7 +24,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// Its name as releases and runs have it.
+    /// Returns the name that releases and runs have.
     pub fn name(self) -> &'static str {
         match self {
             Flavor::Mysql => "mysql",
@@ -33,7 +33,7 @@ impl Flavor {
     }
 }
 
-/// Where the clients run.
+/// Host of the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientHost {
@@ -47,7 +47,7 @@ pub enum ClientHost {
     Region,
 }
 
-/// What a statement takes besides its [`Cost`].
+/// Cost of a statement besides its [`Cost`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RoundTrip {
     /// Processor time on the server's host, ms on a core of the table's speed.
@@ -64,7 +64,7 @@ pub(super) struct RoundTrip {
 const SWITCH_MS: f64 = 0.0038;
 
 impl RoundTrip {
-    /// That of clients there.
+    /// Returns the round trip of clients there.
     pub const fn of(host: ClientHost) -> RoundTrip {
         match host {
             // sysbench's own 0.010, and 0.003 of TCP over the loopback address
@@ -84,7 +84,7 @@ impl RoundTrip {
     }
 }
 
-/// What a statement takes.
+/// Cost of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     /// Processor time of the server, ms on a core by itself.

@@ -1,6 +1,6 @@
 //! Response times of transactions as a distribution.
 //!
-//! Its mean follows from clients and transactions a second (Little's law). Around it lies a
+//! The mean follows from clients and transactions a second (Little's law). Around it lies a
 //! lognormal distribution: the logarithms of many independent factors add up to a normal one.
 
 use crate::mysql::database::Clients;
@@ -93,7 +93,8 @@ mod tests {
         assert!(spread.behind_burst(1.0).p99 > spread.p99 && spread.behind_burst(1.0).p50 < spread.p50);
     }
 
-    /// Where no lognormal has it, the order stays and the 95th percentile is what was asked for.
+    /// The order stays for a ratio that no lognormal has, and the 95th percentile is the one that
+    /// was asked for.
     #[test]
     fn longer_tails_than_any_lognormal_keep_their_95th_percentile() {
         for p95 in [3.9, 5.0, 12.0] {

@@ -34,7 +34,7 @@ pub struct PageWrites {
     /// Share of dirty pages among those evicted that were read while the cache filled: the page
     /// cleaner had not written them back.
     pub first_dirty: f64,
-    /// Share of evictions that write a page, for pages read later.
+    /// Share of dirty pages among those evicted that were read later, with the cache full.
     pub later_dirty: f64,
     /// Rise of the share of dirty pages among those evicted for rarely touched pages: it is in
     /// proportion to (touches of a page / mean over all pages)^-slope. 0: it is the same for all.
@@ -143,7 +143,7 @@ pub struct Compaction {
     pub first_tx: f64,
     /// Bytes one reads and writes, over the transactions of a period.
     pub read_bytes_per_tx: f64,
-    /// Bytes of a transaction that compaction writes (flushes of memtables included).
+    /// Bytes one writes, over the transactions of a period (flushes of memtables included).
     pub write_bytes_per_tx: f64,
     /// Bytes a second it moves at most, reads and writes together.
     pub rate_bytes_s: f64,

@@ -232,8 +232,8 @@ impl Contention {
     }
 
     /// Returns the most transactions a second of the serial resource with a number of clients: one
-    /// of the threads at work has it always. Clients beyond the threads slow the work down by their
-    /// crowding.
+    /// of the threads at work has it always. If that takes more threads than there are, the rate is
+    /// extrapolated to as many.
     pub fn serial_rate(&self, clients: f64) -> f64 {
         if self.serial_share <= 0.0 {
             return f64::INFINITY;
@@ -291,8 +291,8 @@ impl Contention {
         // Clients on the server's host have two threads that take turns.
         let handing = self.handover_share * (1.0 - 0.5 * self.threads / clients).max(0.0);
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0) + (self.core_s / alone_s) * handing;
-        // Share of the time of a transaction outside the serial resource, in which others can have
-        // it.
+        // Factor on the waits for the serial resource, which has one server, as `queueing` on those
+        // for the processors.
         let sharing = (1.0 - self.serial_share * self.core_s / alone_s).max(0.0) * (1.0 - 1.0 / clients);
         let mut most = busy_without_queue(clients, think_s / self.core_s, slowing).min(self.threads);
         if queueing <= 0.0 && (self.serial_share <= 0.0 || sharing <= 0.0) && disk.is_none() {

@@ -76,7 +76,7 @@ pub struct Applier {
     pub events_per_tx: f64,
     /// Time of a log flush of a commit over what the model's synchronous writes take.
     pub flush_factor: f64,
-    /// Factor on the flushes of the relay log.
+    /// Time of a flush of the relay log over what the model's synchronous writes take.
     pub relay_flush_factor: f64,
     /// Share of evicted dirty pages whose write the applier waits for.
     pub forced_writes: f64,

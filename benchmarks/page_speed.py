@@ -3,8 +3,9 @@
 
     python benchmarks/page_speed.py [--samples 40] [--json FILE]
 
-Each row has its bar, the number of samples, median, 95th percentile and worst. Times are wall clock on this machine as it is:
-the load before is printed with them. What lacks a browser or the model for browsers says so.
+Each row has its bar, the number of samples, median, 95th percentile and worst. Times are wall clock
+on this machine as it is: the load before is printed with them. A part that lacks a browser or the
+model for browsers says so.
 """
 
 from __future__ import annotations

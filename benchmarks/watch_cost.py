@@ -6,12 +6,14 @@ and while it is stopped, in short windows that alternate.
 The worst case for it, as in capture_overhead.py: all data in the buffer pool, so processors bind, with as many clients
 as processors; server, sysbench and the watch with its terminal share the machine.
 
-A machine's speed drifts by percents within minutes, and the bar is 0.5 %. So there is one run, its rate is not fixed,
-and the watch is stopped and continued (SIGSTOP, SIGCONT) every few seconds in the order on-off-off-on: a drift that is
-straight over the four windows cancels. A pair is two neighbours; the figure is the median of the pairs' ratios with a
-bootstrap interval. A watch that is continued looks at once and then each second, a little oftener than in real life.
-With several watches beside each other the loss is divided by their number, which makes the interval as much narrower.
-Where processors bind, what a watch takes of them is what it takes of the throughput: that is printed beside it.
+A machine's speed drifts by percents within minutes, and the bar is 0.5 %. So there is one run, its
+rate is not fixed, and the watch is stopped and continued (SIGSTOP, SIGCONT) every few seconds in
+the order on-off-off-on: a drift that is straight over the four windows cancels. A pair is two
+neighbours; the figure is the median of the pairs' ratios with a bootstrap interval. A watch that is
+continued looks at once and then each second, a little oftener than in real life. With several
+watches beside each other the loss is divided by their number, which makes the interval as much
+narrower. If processors bind, a watch takes as much of the throughput as of the processors: that is
+printed beside it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python packaging/aws_api_page.py docs/reference/aws-api.md
 
-Which parameters are handled and which are refused is what the handlers say; the errors are those of the handlers' own code,
-of the model, and those that tests name; the tests are found by the names they use.
+The handlers decide which parameters are handled and which are refused; the errors are those of the
+handlers' own code, of the model, and those that tests name; the tests are found by the names they
+use.
 """
 
 from __future__ import annotations

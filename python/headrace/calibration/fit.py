@@ -1,8 +1,8 @@
 """The fit: parameters that make the core's throughput follow the measured one, state by state.
 
 The state (transactions done) is taken from the run, so an error early in the run does not push
-everything after it out of place. What is asked for is the most probable set of parameters given
-their spreads before; a soft loss keeps a stall or a checkpoint from pulling on them.
+everything after it out of place. The fit is the most probable set of parameters given their spreads
+before; a soft loss keeps a stall or a checkpoint from pulling on them.
 """
 
 from __future__ import annotations
@@ -238,6 +238,6 @@ def _soften(residual: np.ndarray) -> np.ndarray:
     """Makes residuals grow like a root beyond one standard deviation: a stall counts, but does not
     decide.
 
-    What was known before the run is not softened.
+    Knowledge from before the run is not softened.
     """
     return np.sign(residual) * np.sqrt(2.0 * (np.sqrt(1.0 + residual**2) - 1.0))

@@ -179,9 +179,9 @@ def page_kib_of(run: Run) -> float:
 
 def compare_ios_per_tx(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
     """Returns two arrays with a value per window: the logarithm of measured over modelled I/Os per
-    transaction, and whether the window tells it. As counted where they were, else modelled over
-    measured tps, which is the same at a cap that is used whole (a second in which the machine did
-    something else does not mean more I/Os).
+    transaction, and whether the window tells it. They are counted if the server counted them, else
+    modelled over measured tps, which is the same at a cap that is used whole (a second in which the
+    machine did something else does not mean more I/Os).
 
     Stalled windows do not tell it; their values are bridged from their neighbours.
     """

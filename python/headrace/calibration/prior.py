@@ -153,7 +153,7 @@ def apply_to_cleaner(database: dict, run: Run) -> dict:
 def _dirty_by_class(standard: core.SysbenchAnswer) -> dict:
     """Returns the database of a sysbench script whose dirty pages follow its cache class by class,
     as those of TPROC-C do: leaves of secondary indexes are changed by nearly every touch, and a
-    larger cache keeps more of them, so that what leaves it is cleaner. Where a page cleaner is
+    larger cache keeps more of them, so that what leaves it is cleaner. If a page cleaner is
     followed, the standard has them so."""
     database, writes = dict(standard["database"]), standard["database"]["writes"]
     if database["engine"] != "innodb" or database["cleaner"] is not None or not writes["later_dirty"] > 0.0:

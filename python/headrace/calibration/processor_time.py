@@ -3,8 +3,7 @@ CPUs at work over transactions a second.
 
 busy_ms = share of processors at work x virtual CPUs x 1,000 / tps
 
-How much work that is depends on how many threads of a core were at work, and on its speed and
-clock.
+The work in it depends on the number of a core's threads that were busy, and on its speed and clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calibrates a replica's applier from the replica's own runs.
 
 A replica that is behind applies as fast as it can, so its rate holds everything that an applier
-waits for. Its counters and a sample of the binary log take that apart:
+waits for. The replica's counters and a sample of the binary log take that apart:
 
     binary log         events of a transaction; how many could be applied at once
     counters           pages read, commits of a group, processor time
@@ -10,9 +10,9 @@ waits for. Its counters and a sample of the binary log take that apart:
 Pages read also tell how many distinct pages are touched, if the database itself is a standard one,
 not calibrated from runs of the source (those know it better).
 
-What is asked for is the most probable set of parameters given their spreads before: one run with
-one thread already separates most of them, a second in memory or with workers tells the rest. The
-rates are those of the core.
+The fit is the most probable set of parameters given their spreads before: one run with one thread
+already separates most of them, a second in memory or with workers tells the rest. The rates are
+those of the core.
 """
 
 from __future__ import annotations

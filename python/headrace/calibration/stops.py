@@ -61,7 +61,7 @@ def list_stopping_begins(
     logarithms, in the order of `names`, for each of TOUCHED; none where no run stopped.
 
     All that transactions make due is written, while clients run by the page cleaner up to its
-    ceiling, and while they wait by the volume as fast as it goes. Where no log fills, no small step
+    ceiling, and while they wait by the volume as fast as it goes. If no log fills, no small step
     makes one fill, so that no other start finds the way there.
     """
     flushed = [each for each in map(lambda seen: _estimate_flushed_per_tx(seen, database), observations) if each]

@@ -85,7 +85,7 @@ class ResponseSpread:
 
     `spread`: relative to the mean, while the cache fills and all I/Os are reads. `burst`: I/Os in
     which changed pages are written at once, and behind which transactions wait. The two are
-    independent (`ResponseSpread::behind_burst` of the core). Where bursts cannot be told from the
+    independent (`ResponseSpread::behind_burst` of the core). If bursts cannot be told from the
     rest, `burst` is None and `spread` is that of all seconds. `wait_share`: see
     `compute_wait_share`, of the run calibrated on.
     """
@@ -155,7 +155,8 @@ def predicted(
     `processors`: of the machine it will be run on, None: as in the runs. The mean response time of
     a second follows from clients and tps (Little's law in a closed loop), its 95th percentile from
     `p95`, of the run calibrated on; of the seconds the median, as of those measured. `changed`: see
-    `with_cache`. Of MariaDB with a small pool also what `small_pools` says. Raises InputError.
+    `with_cache`. For MariaDB with a small pool the notes of `small_pools` are added. Raises
+    InputError.
     """
 
     def run_with(behind: TransactionWorkload, draws: int) -> tuple[Prediction, pl.DataFrame, float]:

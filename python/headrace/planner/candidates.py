@@ -9,11 +9,11 @@ hosts, and why the rest cannot be chosen.
     Candidate  storage of the data, of the log or None, index of the host
 
 Along both axes performance never falls and cost never falls, which is what the search (search.py)
-rests on. Both are whole numbers. What is written down for a point is what one would order there:
-the next round figure at or above it (`rounded_up`), or exactly what the type includes or at most
-sells. So a search compares what can be ordered, at its own price, and many points are one storage.
-What the types allow comes from the catalog's era of the day; nothing about a type is written here
-except which rule has which axis.
+rests on. Both are whole numbers. A point is written down as a person would order it: the next round
+figure at or above it (`rounded_up`), or exactly what the type includes or at most sells. So a
+search compares what can be ordered, at its own price, and many points are one storage. Limits of
+the types come from the catalog's era of the day; nothing about a type is written here except which
+rule has which axis.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The judge of plans for databases: how many transactions a candidate does, and how sure that is.
 
 The run is the interval form of `headrace.predict`, warm and over a day by default, so that burst
-credits run dry; what is sustained is the worst hour. A scenario is a database drawn from
-the calibration, times a factor on all its rates that no parameter covers, lognormal: the further a
-candidate from the runs, the wider (`planner.widths`). That factor is integrated out: with clients,
-what a goal needs of it is known in closed form, since tps grow and response times shrink with it.
+credits run dry; what is sustained is the worst hour. A scenario is a database drawn from the
+calibration, times a factor on all its rates that no parameter covers, lognormal: the further a
+candidate from the runs, the wider (`planner.widths`). This factor is integrated out: with clients,
+the factor that a goal needs is known in closed form, since tps grow and response times shrink with
+it.
 
     P(goals) = mean over databases of  P(factor > what the hardest goal needs)
 """

@@ -153,8 +153,8 @@ class DemandJudge(CandidateJudge):
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
         """Says whether each candidate meets the goals on performance when `factor` times the demand
-        comes. What grows may not be throttled, whatever the goals allow today: head-room is never
-        positive while anything waits for a limit."""
+        comes. The growing demand may not be throttled, whatever the goals allow today: head-room is
+        never positive while anything waits for a limit."""
         columns = self.run(candidates, factor)
         fine = columns["status"] == "simulated"
         if factor > 1.0:

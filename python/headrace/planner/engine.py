@@ -83,7 +83,7 @@ class Selection:
 
 
 class PlanEngine:
-    """Answers one question. The same question has the same answer."""
+    """Answers one question. Equal questions have equal answers."""
 
     def __init__(self, question: PlanQuestion, progress: Callable[[float], None] | None = None) -> None:
         self.question, self.progress = question, progress or (lambda done: None)

@@ -336,9 +336,9 @@ def greatest_growth(
     """Finds the highest growth, whole percent up to 400, at which each of `count` candidates holds;
     None where it does not hold now.
 
-    `holds_at`: which of some candidates, by number, hold with a factor on the demand; what holds
-    at more demand holds at less. Where the goals ask for a part of a percent, that growth is
-    looked at too.
+    `holds_at`: which of some candidates, by number, hold with a factor on the demand; what holds at
+    more demand holds at less. If the goals ask for a part of a percent, that growth is looked at
+    too.
     """
     fine = holds_at(list(range(count)), 1.0)
     open_ = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(fine) if good}

@@ -32,7 +32,7 @@ def plan(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings) -
     `progress` is called with the share done.
 
     Nothing meets the goals: `recommended` is None, `winners` empty, and `closest` says what comes
-    nearest. IOPS, MiB/s and GiB are found to the unit. The same answer every time. Raises
+    nearest. IOPS, MiB/s and GiB are found to the unit. Equal questions have equal answers. Raises
     InputError for what cannot be planned.
     """
     return PlanEngine(make_question(workload, settings), settings.progress).answer()

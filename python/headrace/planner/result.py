@@ -60,11 +60,10 @@ class Choice(Shown, Document):
     known. `replayed`: of the recommendation of a plan for demand, and of its cheapest. `changes`:
     settings that differ from today's and that the figures count on, in words.
 
-    `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `engine`; `cache_gib`
+    `vcpus`, `memory_gib`: of the instance. For a plan for a database also: `engine`; `cache_gib`
     (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of the sustained tps;
     `probability`: that every goal on performance holds, 0..1; `goal_probabilities`: of each goal
-    alone;
-    `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`,
+    alone; `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`,
     `regret_worst_usd`: see database.Regret. `far_from_runs`: what lies beyond twice the cache or
     processors of the runs, in words.
     """
@@ -235,7 +234,7 @@ class Plan(Shown, Document, schema="headrace-plan/2"):
 
     Two plans are equal when they are one object.
 
-    Of a database also: `least_regret`: the choice whose expected regret over the scenarios is
+    For a database also: `least_regret`: the choice whose expected regret over the scenarios is
     least; `confidence`, `draws`, `undecided` (share of the scenarios in which no candidate meets
     the goals), `threads`, `arrivals_tps`, `start`, `hours`.
     """

@@ -413,8 +413,8 @@ class FamilySearch:
         self, judge: WeighingJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
     ) -> list[SpaceResult]:
         """Raises what meets the goals by the best guess until it does with the confidence required,
-        the cheapest first. What it costs by the guess is the least it can cost, so the search ends
-        where that reaches what is known to be sure."""
+        the cheapest first. Its cost by the guess is the least that it can cost, so the search ends
+        when that reaches what is known to be sure."""
         waiting = sorted((result for result in guessed if result.best is not None), key=rank)
         sure: list[SpaceResult] = []
 

@@ -1,8 +1,8 @@
 """Width of the factor that no parameter covers, for each candidate: by its distance from the runs.
 
-A volume's cap is what most runs measure; clients and processors of another instance are not. What
-holds a candidate is a mixture of both, since limits take over from each other smoothly. The largest
-volume of the candidate's kind, at the same host, shows what the server alone allows:
+A volume's cap is what most runs measure; clients and processors of another instance are not. The
+bottleneck of a candidate is a mixture of both, since limits take over from each other smoothly. The
+largest volume of the candidate's kind, at the same host, shows what the server alone allows:
 
     T = (S^-p + C^-p)^(-1/p)      T: the candidate, S: its storage, C: its server, p: sharpness
     d ln T / d ln C = (T / C)^p   the share of the server in what holds it

@@ -243,7 +243,7 @@ def table(
 def laid_out(shown: view.Table) -> TerminalTable:
     """Returns a table of a view as the terminal sets it.
 
-    A word is never broken in any column. Where not all columns fit side by side, sentences wrap in
+    A word is never broken in any column. If not all columns fit side by side, sentences wrap in
     their column or, where that takes fewer lines, stand under their row as `title: text`; then
     columns are left out in the order of their `drop`, and a line under the table says which; then
     the last columns go under their row. Without columns of prose, those whose cells look like

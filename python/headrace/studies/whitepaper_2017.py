@@ -1,8 +1,8 @@
 """AWS's sysbench runs on r4.8xlarge: a tuned MySQL against one with defaults, and four storages
 that came out alike.
 
-Which table the clients used decides everything and is not stated; the counts and rates in the text
-say it was one of the hundred (`_readings`).
+Everything depends on the table that the clients used, which is not stated; the counts and rates in
+the text say it was one of the hundred (`_readings`).
 """
 
 from __future__ import annotations

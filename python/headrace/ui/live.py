@@ -46,8 +46,8 @@ def target_of(lab: Lab) -> str:
 
 def read_moments(target: str, options: SourceOptions) -> Iterator[dict[str, object]]:
     """Yields what is known of a target, moment by moment, as `headrace watch --output jsonl` prints
-    it. Of a lab it ends when other volumes are attached. Raises HeadraceError, also where the
-    daemon is gone: `watch` goes on, since a volume may outlive what counts it."""
+    it. The stream of a lab ends when other volumes are attached. Raises HeadraceError, also where
+    the daemon is gone: `watch` goes on, since a volume may outlive what counts it."""
     with ExitStack() as open_things:
         watched = open_things.enter_context(opening.opened(target, options))
         lab = open_things.enter_context(closing(options.lab())) if target.startswith(LAB) else None

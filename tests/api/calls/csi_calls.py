@@ -1,6 +1,6 @@
 """Calls of the EBS CSI driver for a volume of Kubernetes, in the driver's order, with its retries
-and its reading of error texts, and the devices that its node part looks for on the machine. Where
-the driver fails, this raises AssertionError or the client's error.
+and its reading of error texts, and the devices that its node part looks for on the machine. If the
+driver fails, this raises AssertionError or the client's error.
 """
 
 from __future__ import annotations

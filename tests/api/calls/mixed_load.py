@@ -1,11 +1,11 @@
 """A load of calls and I/O that keeps account of what was acknowledged, so that it can be held against
 what is there after a crash.
 
-`Stream`: numbered blocks written to a device, a group at a time, each group flushed. What a device
-or a restored snapshot holds must be the state at one instant: every group before it whole, nothing
-of the groups after it. `Caller`: a client of the AWS endpoint with volumes of its own, of which it
-knows what each must look like; a call that got no answer may have been done or not, and is asked
-about afterwards.
+`Stream`: numbered blocks written to a device, a group at a time, each group flushed. The content of
+a device or of a restored snapshot must be the state at one instant: every group before it whole,
+nothing of the groups after it. `Caller`: a client of the AWS endpoint with volumes of its own, of
+which it knows what each must look like; a call that got no answer may have been done or not, and is
+asked about afterwards.
 """
 
 from __future__ import annotations

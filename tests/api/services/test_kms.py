@@ -1,5 +1,5 @@
-"""KMS by boto3 on one lab: every call with every parameter that it handles, and the errors as KMS words them. What keys do to
-volumes and snapshots is in tests/lab/test_encryption.py.
+"""KMS by boto3 on one lab: every call with every parameter that it handles, and the errors as KMS
+words them. Effects of keys on volumes and snapshots are in tests/lab/test_encryption.py.
 """
 
 from __future__ import annotations

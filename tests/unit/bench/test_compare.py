@@ -22,8 +22,9 @@ def autoregressive(phi: float, count: int, chance: np.random.Generator) -> np.nd
     return 1000.0 + 30.0 * values
 
 
-# Measured over 1,000 pairs: 97, 92 and 91 % of the intervals hold the truth; the blocks of a bootstrap fall a little short when seconds are correlated. Of 120 that is 116, 110 and 109
-# with standard deviations of 2, 3 and 3: five of those below.
+# Measured over 1,000 pairs: 97, 92 and 91 % of the intervals hold the truth; the blocks of a
+# bootstrap fall a little short when seconds are correlated. For 120 that is 116, 110 and 109 with
+# standard deviations of 2, 3 and 3: five of those below.
 @pytest.mark.parametrize(("phi", "least"), [(0.0, 106), (0.5, 95), (0.8, 94)])
 def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
     chance = np.random.default_rng(20260101)

@@ -152,7 +152,7 @@ def test_more_runs_narrow(engine):
     # that it narrows by a sixth at least is chosen (MyRocks: by 19 %).
     assert three["base_ms"].spread < 5 / 6 * single["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
     # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell,
-    # take some. That it narrows by a sixth at least is chosen (InnoDB: by 17 %).
+    # take some. The bound, narrower by a sixth, is chosen (InnoDB: by 17 %).
     pages = [subtract_floor(engine, "pages_touched", fit["pages_touched"].spread) for fit in (three, single)]
     assert pages[0] < 5 / 6 * pages[1]
     # Nothing is told better than it was before without having been measured, or worse.
@@ -252,7 +252,7 @@ def test_one_second_scatter_is_found():
         # Scatter and cycle together are what was measured; how they share it is smeared, which
         # shows where compaction weighs otherwise.
         *[("myrocks", which, storage, 72, 0.15) for which in ("one", "three", "iostat") for storage in (LONG, "io1:1024:5000")],
-        # Clients bind: the cycle hardly shows, and must not be taken off where it does not. Where its
+        # Clients bind: the cycle hardly shows, and must not be taken off where it does not. If its
         # beginnings are placed to a window or two, a third of its 12 % (standard deviation) is lost
         # and taken for scatter, 5 % beside 7 % of that: sqrt(1 + (5 / 7)^2) = 1.23, a quarter.
         ("myrocks", "three", LONG, 16, 0.25),

@@ -170,7 +170,7 @@ def test_a_cache_fits_its_instance():
     error = caught.value
     assert error.value == "cache of 24 GiB" and error.rule == "t3.nano has 0.5 GiB of memory"
     assert "--cache-gib 0.25" in error.hint and error.source == "data/instances.csv"
-    # m5.large: 8 GiB. What is said to have room has.
+    # m5.large: 8 GiB. A resource that is said to have room has it.
     room = core.cache_gib_for(8)
     for cache, tight in ((room, False), (7.2, False), (7.3, True), (8.0, True)):
         warnings = predict(shop, "gp3:400", instance="m5.large", cache_gib=cache, seconds=10, draws=0).warnings

@@ -596,8 +596,9 @@ def test_reads_that_may_be_of_cold_blocks_are_no_fault_of_ebs():
 
 
 def test_a_device_that_rests_may_have_had_bursts():
-    """500 IOPS of 0.5 and 0.7 ms keep a device busy for a quarter of the time: busy for that long and
-    slow, it had bursts; busy all the time, it had none. Where time over limits is not counted."""
+    """500 IOPS of 0.5 and 0.7 ms keep a device busy for a quarter of the time: busy for that long
+    and slow, it had bursts; busy all the time, it had none. This holds if time over limits is not
+    counted."""
     slow = {"read_ms": 18.0, "read_p50_ms": 18.0, "write_ms": 25.0, "write_p50_ms": 25.0}
     slow |= {
         name: None

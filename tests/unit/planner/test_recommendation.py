@@ -97,8 +97,8 @@ def test_the_instance_family_of_today_is_kept():
     best, why = recommend([other, today], "m5")
     assert best is today and "it leaves the instance family of today (m5)" in why and "50.00 USD a month less" in why
     assert recommend([other, today], None)[0] is other
-    # A8: m5.4xlarge for 630.14 was recommended beside r7g.2xlarge for 382.81. Where leaving the family
-    # saves 20 % and 20 USD, it is left; 19 % or 19 USD do not do.
+    # A8: m5.4xlarge for 630.14 was recommended beside r7g.2xlarge for 382.81. The family is left if
+    # that saves 20 % and 20 USD; 19 % or 19 USD do not do.
     dear, cheap = choice("gp3:500", 630.14, instance="m5.4xlarge"), choice("gp3:500", 382.81, instance="r7g.2xlarge")
     assert recommend([dear, cheap], "m5") == (cheap, "")
     assert recommend([dear, choice("gp3:500", 510.0, instance="r7g.2xlarge")], "m5")[0] is dear

@@ -114,7 +114,7 @@ class ShapeMember:
 
 
 class ModelShape:
-    """A shape of the model. Its parts are looked up when they are first needed: shapes may contain
+    """A shape of the model. Parts are looked up when they are first needed: shapes may contain
     themselves."""
 
     def __init__(self, service: ServiceModel, name: str, facts: ShapeFacts) -> None:

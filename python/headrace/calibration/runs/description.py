@@ -1,6 +1,6 @@
 """RUN.toml: its keys and their rules.
 
-What comes out has passed every rule that needs no measured file.
+A description that comes out has passed every rule that needs no measured file.
 """
 
 from __future__ import annotations

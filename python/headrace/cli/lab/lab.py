@@ -106,7 +106,7 @@ def up(
 ) -> None:
     """Start the lab, and wait until it answers.
 
-    Where the lab is up and its AWS endpoint has ended, the endpoint is started again.
+    If the lab is up and its AWS endpoint has ended, the endpoint is started again.
     """
     settings = lab_client.Settings(instance, as_of, time_scale, metrics_port, group, api_port, snapshot_store)
     if foreground:

@@ -1,11 +1,11 @@
 """CloudWatch exports of an EBS volume or an RDS instance: `get-metric-data` and
 `get-metric-statistics` JSON, and CSV.
 
-Of a volume four metrics are needed, each as Sum over its period (EBS user guide, "CloudWatch
-metrics for Amazon EBS"): a sum over the period divided by its length is the mean rate. Of an
-instance the same four as Average: they are rates already (RDS user guide, "Amazon CloudWatch
-metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are there. A time
-marks the start of its period and is UTC unless it says otherwise.
+Four metrics of a volume are needed, each as Sum over its period (EBS user guide, "CloudWatch
+metrics for Amazon EBS"): a sum over the period divided by its length is the mean rate. For an
+instance they are the same four as Average, which are rates already (RDS user guide, "Amazon
+CloudWatch metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are
+there. A time marks the start of its period and is UTC unless it says otherwise.
 """
 
 from __future__ import annotations

@@ -528,7 +528,7 @@ def _status_name(counter: _Counter) -> str | None:
 def _server(
     recording: Recording, status: list[_Counter], disks: list[_Counter], edges: np.ndarray
 ) -> list[ServerSample]:
-    """Returns readings of the server's status at the samples nearest to the grid. Of several
+    """Returns readings of the server's status at the samples nearest to the grid. Among several
     servers the one on the host of the disks; none where that is not clear."""
     servers = sorted({counter.host for counter in status})
     if not servers:

@@ -2,10 +2,10 @@
 
     prometheus:http://HOST:9090?instance=db1:9100
 
-What stands behind the ? are labels that select the host; an instance without its port stands for
-all exporters of that host. Asked are range queries in slices of at most 11,000 points, which is
-what Prometheus answers at most. Their values are the newest samples before each step, so the times
-of the samples are asked as well, and put in the place of the steps.
+Labels behind the ? select the host; an instance without its port stands for all exporters of that
+host. Asked are range queries in slices of at most 11,000 points, which is what Prometheus answers
+at most. Their values are the newest samples before each step, so the times of the samples are asked
+as well, and put in the place of the steps.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ EBS is blamed last, when nothing else can explain it:
 - A burst at a limit makes requests wait while the mean of a point is far below the limit. In a
   point of which a share `b` is such a burst, the rate is at least `b` times the limit, and the
   device is busy for at most `b` and the time that the other requests take by themselves. A device
-  that was busy for longer than that had no such burst (see `rules_out_bursts`).
-- The first read of a block that still lies in a snapshot is slow, and writes are not. Where a tool
-  has one latency for both, blocks become fewer as they are read, so the latency falls. A burst at a
-  limit slows the writes that come while it lasts: writes that it slowed by less than half of what
-  reads say were in no burst (see `_writes_rule_out_bursts`).
+  that was busy for longer than that had no such burst (see `rules_out_bursts`). - The first read of
+  a block that still lies in a snapshot is slow, and writes are not. If a tool has one latency for
+  both, blocks become fewer as they are read, so the latency falls. A burst at a limit slows the
+  writes that come while it lasts: writes that it slowed by less than half of what reads say were in
+  no burst (see `_writes_rule_out_bursts`).
 - A member is told by the others, which have the same load and are quick.
 """
 

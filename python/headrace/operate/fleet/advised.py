@@ -67,8 +67,8 @@ def read_answers(path: Path) -> list[VolumeAnswer]:
 
 
 def repriced(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[VolumeAnswer]:
-    """Returns the answers with bills at these prices, those worth most first. What no longer saves
-    stays as it is."""
+    """Returns the answers with bills at these prices, those worth most first. A change that no
+    longer saves is left out."""
     groups: dict[tuple[str, str], list[VolumeAnswer]] = {}
     for answer in answers:
         groups.setdefault((answer.region, answer.account), []).append(answer)

@@ -4,8 +4,8 @@ A report (CUR 2.0, Parquet or CSV) tells rates, not bills: its rows are hours of
 volume that was made or changed in the middle of it. So what was paid for a GiB, an IOPS and a MiB/s
 is read from it, and the bill of a whole month, of today's volume and of a wanted one alike, is made
 with these rates by the rules of the catalog. Each item of a volume type has its own rate: a GiB of
-gp3 tells nothing of its IOPS, nor of io2. Where the report has no row of an item, its list price is
-taken, and that is told. The search for what to advise and the bills are made with the same table.
+gp3 tells nothing of its IOPS, nor of io2. If the report has no row of an item, its list price is
+taken, with a note. The search for what to advise and the bills are made with the same table.
 
 Discounts that the report states as rows are taken off; credits, refunds, fees and tax are not part
 of a rate: they end, or follow it. They are told.

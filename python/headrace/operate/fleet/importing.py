@@ -2,7 +2,7 @@
 
 get-metric-data pages (JSON) and CSV exports are read by the readers of `workload import`; metric
 streams (JSON, a line a point, or OpenTelemetry; plain or gzip) point by point; Parquet of streams
-or of an earlier import by its columns. What is read is spilled into parts by volume, so that memory
+or of an earlier import by its columns. Points are spilled into parts by volume, so that memory
 holds one part, not the fleet. Points that come twice count once; the last one read counts.
 
 A format may tell the period of a point (an earlier import, OpenTelemetry, CSV), and so may a page;

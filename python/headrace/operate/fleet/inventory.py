@@ -9,9 +9,10 @@
         ...
 
 Files come in any order and any number: pages, regions and accounts are put together, and what a
-file holds is seen from its keys. What AWS cannot have written is refused; what is only strange
-(a type that the catalog does not know, figures beyond its limits) is a remark of the volume, so one
-volume never stops a fleet. Volumes of RDS are not in these files: AWS does not list them.
+file holds is seen from its keys. A value that AWS cannot have written is refused; what is only
+strange (a type that the catalog does not know, figures beyond its limits) is a remark of the
+volume, so one volume never stops a fleet. Volumes of RDS are not in these files: AWS does not list
+them.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 EBS keeps the credits of a volume and those of an instance apart (BurstBalance; EBSIOBalance% and
 EBSByteBalance%), and a recording of a volume tells the first only. A simulation begins with both at
-one percentage. Where they differ, the volumes are simulated without the instance and the instance
-with volumes that do not hold it back, each from its own balance, and what ends first counts: exact
-up to the first end, unless the instance's highest rate is below that of the volumes, where it errs
+one percentage. If they differ, the volumes are simulated without the instance and the instance with
+volumes that do not hold it back, each from its own balance, and what ends first counts: exact up to
+the first end, unless the instance's highest rate is below that of the volumes, where it errs
 towards an earlier end.
 """
 

@@ -1,6 +1,6 @@
 """Snapshot sets: the snapshots of a server's volumes of one moment, known by their tags alone.
 
-What is known before the snapshots are asked for goes into the one call that makes them; the tag
+Tags whose values are there before the snapshots go into the one call that makes them; the tag
 `headrace:finished` comes last, when the freeze and the lock are known to have held. So a set whose
 maker was killed in between is seen for what it is.
 """

@@ -2,9 +2,9 @@
 
     watchdog, lock, position, sync, freeze, ONE call, thaw, unlock, tags
 
-Whatever happens, nothing stays frozen or locked: the watchdog thaws when this process ends, however
-it ends, and at its deadline; the server drops the locks when the connection ends, and when it was
-not used for too long. A set whose freeze or lock did not hold to the end is deleted again.
+Nothing stays frozen or locked in any case: the watchdog thaws when this process ends, however it
+ends, and at its deadline; the server drops the locks when the connection ends, and when it was not
+used for too long. A set whose freeze or lock did not hold to the end is deleted again.
 """
 
 from __future__ import annotations

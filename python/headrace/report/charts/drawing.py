@@ -133,7 +133,7 @@ def png(chart: alt.TopLevelMixin, scale: float = 2.0) -> bytes:
 
 def inline_svg(chart: alt.TopLevelMixin, prefix: str) -> str:
     """Returns SVG to put into a page: ids are unique, since charts on one page share a name space.
-    Its ink follows the page by CSS."""
+    The ink follows the page by CSS."""
     drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", svg(chart)).strip()
     drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
     drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)

@@ -226,9 +226,9 @@ def follow(
     source_options: SourceOf | None = None,
     most: GtidSet | None = None,
 ) -> None:
-    """Makes a server a read-only replica of another, by GTID. What it received from an earlier
-    source and has not applied is deleted: the new source has it, or the plan lists it as missing.
-    `most`: raises CouldNotRun if it has received anything else."""
+    """Makes a server a read-only replica of another, by GTID. Transactions that it received from an
+    earlier source and has not applied are deleted: the new source has it, or the plan lists it as
+    missing. `most`: raises CouldNotRun if it has received anything else."""
     if source_options is None:
         with contextlib.closing(source.connected(CHANGE_S)) as above:
             source_options = source_of(source, host, above)
@@ -262,7 +262,7 @@ def follow(
 
 
 def follow_again(host: AddressHost, connection: pymysql.Connection, source: AddressHost) -> None:
-    """Follows a source that it followed before. Its relay log is kept if it still has that channel
+    """Follows a source that it followed before. The relay log is kept if it still has that channel
     and its threads can be started without deleting it; else it is fetched again."""
     state = observe(connection, host.name)
     statements, stopped = to_start(state)

@@ -137,7 +137,7 @@ class Observer:
 
     def _is_deaf(self, name: str, connection: pymysql.Connection, state: ServerState) -> bool:
         """Returns whether a replica has had no sign of life for some heartbeats: what it received,
-        and the number of heartbeats, did not change. That shows a dead host within three seconds;
+        and the number of heartbeats, did not change. This shows a dead host within three seconds;
         the receive thread itself notices it only after the timeout of its network."""
         if not state.channels:
             return False

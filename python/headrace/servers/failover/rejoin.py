@@ -1,9 +1,8 @@
 """Rejoins the old source: read-only, without its extra transactions, as a replica of the new
 source.
 
-Its extra transactions are written to a file before anything is done about them. MariaDB is
-started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged
-(MDEV-33465).
+Extra transactions are written to a file before anything is done about them. MariaDB is started with
+init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged (MDEV-33465).
 """
 
 from __future__ import annotations

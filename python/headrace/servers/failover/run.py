@@ -1,7 +1,7 @@
 """One run of a failover or switchover: a stage, an observation of all servers, and the next stage.
 
-A run holds what ends with this program: connections, accounts, the client that is sent first. What
-has to outlive it is an event of the journal, written before and after each step; so the same
+A run holds what ends with this program: connections, accounts, the client that is sent first. Facts
+that have to outlive it are events of the journal, written before and after each step; so the same
 command resumes a run that was cut off anywhere.
 """
 

@@ -22,8 +22,8 @@ DAY = model.AS_OF
 ENGINES: tuple[str, ...] = ()
 FILES_ONLY = True
 
-# 16 GB in 128 files published. What matters is that requests do not meet: a hundredth has 10,000
-# places for 16 of them.
+# 16 GB in 128 files published. Requests must not meet: a hundredth has 10,000 places for 16 of
+# them.
 AUTO_SCALE, LEAST_GIB = 1 / 100, 0.0625
 FILES = 16  # sysbench's default is 128 for 16 GB
 MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)

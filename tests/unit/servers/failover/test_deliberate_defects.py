@@ -1,7 +1,7 @@
 """A rule of failover is taken away, and the simulation has to notice it: each of these defects breaks a promise in one
 of its first seeds.
 
-Where a change of the simulation moves the seeds, DEFECT_SEEDS=2000 looks further.
+If a change of the simulation moves the seeds, DEFECT_SEEDS=2000 looks further.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 relay logs: where the plan says that nothing acknowledged is missing, nothing is; and once a new
 source takes writes, the old one acknowledges none.
 
-The same seed gives the same run; the failing seed is in the assertion. FAILOVER_SEEDS=100000 for the
+Equal seeds give equal runs; the failing seed is in the assertion. FAILOVER_SEEDS=100000 for the
 soak.
 """
 

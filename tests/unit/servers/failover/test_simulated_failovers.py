@@ -1,6 +1,6 @@
-"""Whole failovers and switchovers in virtual time, with the executor, the watcher, the journal and the lease as they
-are: servers die and come back, links are cut, answers are late or never come, and the program is killed anywhere and
-begun again. What has to hold:
+"""Whole failovers and switchovers in virtual time, with the executor, the watcher, the journal and
+the lease as they are: servers die and come back, links are cut, answers are late or never come, and
+the program is killed anywhere and begun again. Rules that have to hold:
 
     no server acknowledges a commit that another one lacks which was opened for writes since
     of two watchers one changes servers at a time

@@ -1,9 +1,9 @@
 """The database of a server as its counters describe it: enough to simulate the same load on another
 storage, when no calibration is there.
 
-What a transaction reads, flushes and logs is counted; the rest of its time is what the clients do
-not spend waiting for storage. How the cache would go on is not known, so this holds for the cache
-and the load of the window.
+The reads, flushes and logged bytes of a transaction are counted; the rest of its time is what the
+clients do not spend waiting for storage. The window does not tell how the cache would go on, so
+this holds for the cache and the load of the window.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class VolumeChange:
     note: str = ""
 
     def undone(self) -> VolumeChange:
-        """Returns the change back. What has grown stays as large."""
+        """Returns the change back. A volume that has grown stays as large."""
         size = max(self.before.size_gib, self.after.size_gib)
         back = VolumeSetting(self.before.type, size, self.before.iops, self.before.mib_s)
         return VolumeChange(

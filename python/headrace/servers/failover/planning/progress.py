@@ -273,8 +273,7 @@ class WritesPause:
     parts: Mapping[str, float] = field(default_factory=dict)
 
     def after_step(self, action: Action, seconds: float) -> WritesPause:
-        """Returns it with a step that was carried out meanwhile. The same step of several servers
-        is done at once."""
+        """Returns it with a step that was carried out meanwhile. Several servers do a step at once."""
         return replace(self, parts={**self.parts, action: max(self.parts.get(action, 0.0), seconds)})
 
 
@@ -358,7 +357,7 @@ class Progress:
 
     def is_over(self, wish: FailoverWish, seen: Members | None, age_s: float) -> bool:
         """Returns whether a failover that elected nobody is outdated: it is long ago, or its source
-        takes writes again. Its fence and its proof are not valid any more then."""
+        takes writes again. The fence and the proof are not valid any more then."""
         if self.kind != "failover" or self.source != wish.source or self.decision is not None:
             return False
         source = seen.get(wish.source) if seen is not None else None

@@ -42,8 +42,8 @@ PHRASES = {
 ANY_PHRASE = re.compile("|".join(PHRASES))
 
 
-# Words with which no docstring, comment or text begins, and in Rust no sentence: a riddle to a reader
-# who has not seen the code. A comment names the thing instead, with its unit and default, or
+# Words with which no sentence of a docstring, comment or text begins: a riddle to a reader who has
+# not seen the code. A comment names the thing instead, with its unit and default, or
 # begins with a verb where it is about a function.
 OPENINGS = re.compile(
     r"(?:^|(?<=[.!?] ))(?:Of|As|Its|What|Whatever|Whether|How|Who|Whose|Whom|Where|Which|That|The same)\b"
@@ -188,9 +188,9 @@ def riddles(path: Path) -> list[str]:
     return found
 
 
-def beginnings_of(source: str, messages: bool) -> Iterator[tuple[int, str]]:
-    """Yields docstrings, comments at their first line, and with `messages` all other texts of some words
-    (an f-string by its first part), each with its line."""
+def prose_of(source: str, messages: bool) -> Iterator[tuple[int, str]]:
+    """Yields the paragraphs of docstrings, comments as a whole, and with `messages` all other texts of some
+    words (an f-string by its first part), each in a line with the number of its first."""
     inside, docstrings = set(), set()
     for node in nodes_of(source):
         if isinstance(node, ast.JoinedStr):
@@ -200,24 +200,31 @@ def beginnings_of(source: str, messages: bool) -> Iterator[tuple[int, str]]:
         elif not (isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value):
             continue
         elif id(node) in docstrings or (messages and id(node) not in inside):
-            yield node.lineno, node.value.lstrip()
-    lines, comments = source.splitlines(), dict(comments_of(source))
-    for number, text in comments.items():
-        alone = [line.strip().startswith("#") for line in lines[max(0, number - 2) : number]]
-        if number - 1 not in comments or not all(alone):
-            yield number, text
+            for paragraph in re.split(r"\n\s*\n", node.value):
+                yield node.lineno, " ".join(paragraph.split())
+    lines, first, words = source.splitlines(), 0, []
+    for number, text in comments_of(source):
+        if words and not (number == first + len(words) and lines[number - 1].strip().startswith("#")):
+            yield first, " ".join(words)
+            words = []
+        first = first if words else number
+        words.append(text)
+        if not lines[number - 1].strip().startswith("#"):
+            yield first, " ".join(words)
+            words = []
+    yield first, " ".join(words)
 
 
 def openings(path: Path) -> list[str]:
-    """Returns the texts of a Python file that begin with a word of OPENINGS. A generated file is corrected
-    at its source; messages count in the package alone, because tests quote them."""
+    """Returns the texts of a Python file with a sentence that begins with a word of OPENINGS. A generated file
+    is corrected at its source; messages count in the package alone, because tests quote them."""
     source, messages = path.read_text(), path.is_relative_to(ROOT / "python")
     if "Generated from" in source[:500]:
         return []
     return [
-        f"{path.relative_to(ROOT)}:{number}: begins with {match[0]!r}: write the noun or the verb: {text[:60]!r}"
-        for number, text in beginnings_of(source, messages)
-        if (match := OPENINGS.match(text))
+        f"{path.relative_to(ROOT)}:{number}: begins with {match[0]!r}: write the noun or the verb: {text[match.start() :][:60]!r}"
+        for number, text in prose_of(source, messages)
+        for match in OPENINGS.finditer(text)
     ]
 
 

@@ -413,7 +413,7 @@ class FamilySearch:
         self, judge: WeighingJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
     ) -> list[SpaceResult]:
         """Raises what meets the goals by the best guess until it does with the confidence required,
-        the cheapest first. Its cost by the guess is the least that it can cost, so the search ends
+        the cheapest first. The cost by the guess is the least that it can cost, so the search ends
         when that reaches what is known to be sure."""
         waiting = sorted((result for result in guessed if result.best is not None), key=rank)
         sure: list[SpaceResult] = []

@@ -111,7 +111,7 @@ ACTIONS: dict[str, LabAction] = {
         NewVolume,
         lambda spec, given: ["volume", "create", spec, *(["--attach"] if given.get("attach", True) else [])],
         _create,
-        "The lab gets a new volume. Its files take space only as they are written.",
+        "The lab gets a new volume. Files of the volume take space only as they are written.",
     ),
     "attach": LabAction(
         "Attach",

@@ -221,7 +221,7 @@ def too_large(path: str) -> JSONResponse:
         "Show it on the command line."
         if path == OPEN
         else (
-            "Make a workload of it on the command line: headrace workload import FILE --to NAME.toml. That file is small."
+            "Make a workload of it on the command line: headrace workload import FILE --to NAME.toml; that file is small."
         )
     )
     return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the file", rule, hint)

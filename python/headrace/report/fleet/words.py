@@ -314,9 +314,7 @@ def _page_tables(answers: Sequence) -> list[Block]:
         blocks += [Table(BOUND, bound[:MOST_ROWS], place="page"), *_cut(len(bound))]
     blocks.append(Heading("Advice withheld", "page"))
     if withheld := withheld_rows(answers):
-        words = (
-            "A volume is first predicted as it is. Where that fails, or too little is known of it, it gets no advice."
-        )
+        words = "A volume is first predicted as it is. If that fails, or too little is known of it, it gets no advice."
         blocks += [Sentence(words, place="page"), Table(REASONS, reasons(answers)[:MOST_ROWS], place="page")]
         blocks += [Table(WITHHELD, withheld[:MOST_ROWS], place="page"), *_cut(len(withheld))]
     else:

@@ -63,7 +63,7 @@ def wanted(spool: Path | None, said: list[str], anew: bool = False) -> copying.B
 
 
 def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
-    """A run in a process of its own that dies before its step `at`. Whether it did."""
+    """Returns whether a run in a process of its own died before its step `at`."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -89,7 +89,7 @@ def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
 
 
 def check_whole(target: FolderTarget) -> int:
-    """Every backup that counts has all its bytes. How many."""
+    """Returns the number of backups that count, each of which has all its bytes."""
     found, _ = manifest.backups(target)
     for one in found:
         assert not checking.check_backup(target, one.id).problems

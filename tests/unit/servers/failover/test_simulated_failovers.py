@@ -458,8 +458,8 @@ def quiet_cluster(flavor: str) -> SimulatedCluster:
 
 
 def play_killed(cluster: SimulatedCluster, wish: FailoverWish, lines: int) -> bool:
-    """Carries a change out by a program that is killed before that line of its journal, and by another one. Whether the
-    first had more lines."""
+    """Carries a change out by a program that is killed before that line of its journal, and by another one. Returns
+    whether the first had more lines."""
 
     first = cluster.program("m0")
     proof = ended(cluster, first.begin(lambda: proof_of_watch(first)))

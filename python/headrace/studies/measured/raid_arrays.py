@@ -164,13 +164,13 @@ def _judge_direction(
     if not asked:
         return None
     least = {"clearly": model.CLEARLY, "worse": 1.0 + model.SAME, "not-better": 1.0 - model.SAME}[row["strength"]]
-    ratios, ours, failing, excused = [], [], [], []
+    ratios, ratio_words, failing, excused = [], [], [], []
     for mode in asked:
         a, b = (measured[name, mode, threads] for name, threads in (better, worse))
         c, d = (simulated[name, mode, threads] for name, threads in (better, worse))
         ratio, doubt = a.tps / b.tps, verdicts.doubt(a, b)
         ratios.append(f"{mode} {ratio:.2f} x")
-        ours.append(f"{mode} {c.tps / d.tps:.2f} x")
+        ratio_words.append(f"{mode} {c.tps / d.tps:.2f} x")
         # "Worse" is more than alike; the others have their margin in `least`, and doubt is added to
         # it.
         if ratio < 1.0 + doubt if row["strength"] == "worse" else ratio * (1.0 + doubt) < least:
@@ -193,7 +193,7 @@ def _judge_direction(
         None,
         source,
         note,
-        ", ".join(ours),
+        ", ".join(ratio_words),
     )
 
 

@@ -215,14 +215,14 @@ def _compare(
     that was measured, in standard deviations of bins that err together."""
     tps = np.array(columns["tps"])
     per_tx = np.maximum(tps, 1e-9)
-    ours = {
+    simulated = {
         "tps": tps,
         "ios_per_tx": np.array(columns["iops"]) / per_tx,
         "reads_per_tx": np.array(columns["reads_per_tx"]),
         "mib_per_tx": np.array(columns["mib_s"]) / per_tx,
     }
     parts = []
-    for name, values in ours.items():
+    for name, values in simulated.items():
         if np.isfinite(seen[name]).any():
             binned = observation.average_in_bins(values)
             # The set of bins that count may not depend on the parameters, so a model that makes

@@ -90,15 +90,15 @@ class Search:
         talks: list[tuple[SpaceResult, Questions, list[Point]]] = []
         for answer in answers:
             talk = self._hunt(answer)
-            asked = next(talk, None)
-            if asked is not None:
-                talks.append((answer, talk, asked))
+            points = next(talk, None)
+            if points is not None:
+                talks.append((answer, talk, points))
         while talks:
-            candidates = [answer.space.candidate(point) for answer, _, asked in talks for point in asked]
+            candidates = [answer.space.candidate(point) for answer, _, points in talks for point in points]
             verdicts = self.meets(candidates)
             open_talks, first = [], 0
-            for answer, talk, asked in talks:
-                last = first + len(asked)
+            for answer, talk, points in talks:
+                last = first + len(points)
                 following = _go_on(talk, verdicts[first:last])
                 first = last
                 if following is not None:
@@ -167,8 +167,8 @@ class Search:
             if y < top and y_last == top:
                 top = y_first
                 continue
-            asked = [(x_last, high[1])] * (x < right) + [(high[0], y_last)] * (y < top)
-            verdicts = list((yield asked))
+            points = [(x_last, high[1])] * (x < right) + [(high[0], y_last)] * (y < top)
+            verdicts = list((yield points))
             if x < right:
                 x, right = (x, x_first) if verdicts.pop(0) else (x_last + 1, right)
             if y < top:

@@ -43,8 +43,8 @@ class Widths:
 
     def look_at(self, candidates: Sequence[Candidate]) -> None:
         """Runs the candidates, and the largest of their kind, that have not been run."""
-        asked = dict.fromkeys([*candidates, *(self._find_largest(candidate) for candidate in candidates)])
-        new = [candidate for candidate in asked if candidate not in self.guesses]
+        needed = dict.fromkeys([*candidates, *(self._find_largest(candidate) for candidate in candidates)])
+        new = [candidate for candidate in needed if candidate not in self.guesses]
         if not new:
             return
         [columns] = self.judge.run_in([self.judge.core], [1.0], new, names=("cap", "tps"))

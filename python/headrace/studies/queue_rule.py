@@ -168,7 +168,7 @@ def _judge_mysql(paper: dict[str, Figure], steps: StepProgress) -> list[Verdict]
     tolerance = 1.1
     gp2, io1 = runs["gp2:500"], runs["io1:500:5000"]
     mib_s = gp2.summary["delivered_bytes"] / 2**20 / gp2.summary["seconds"]
-    asked = Figure(reads + writes, "IOPS", source)
+    demand_iops = Figure(reads + writes, "IOPS", source)
     bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
     note = (
@@ -176,8 +176,8 @@ def _judge_mysql(paper: dict[str, Figure], steps: StepProgress) -> list[Verdict]
     )
     less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
-        compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, note),
-        compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
+        compare("MySQL load carried by gp2 500 GiB", demand_iops, _iops(gp2), tolerance, note),
+        compare("MySQL load carried by io1 with 5,000 IOPS", demand_iops, _iops(io1), tolerance),
         compare("bytes of that load", bytes_asked, mib_s, tolerance, "published: rates x sizes"),
         agree(
             "gp2 and io1 perform alike under it",

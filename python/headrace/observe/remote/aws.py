@@ -243,10 +243,10 @@ def _described_database(rds: AwsClient, name: str) -> AwsAnswer:
     called db-NAME, or one of this resource id. Raises InputError."""
     match = _DATABASE.match(name)
     assert match is not None  # names_of has checked it
-    asked: list[AwsAnswer] = [{"DBInstanceIdentifier": match["name"]}, {"DBInstanceIdentifier": name}]
+    attempts: list[AwsAnswer] = [{"DBInstanceIdentifier": match["name"]}, {"DBInstanceIdentifier": name}]
     if _RESOURCE.match(name):
-        asked.insert(0, {"Filters": [{"Name": "dbi-resource-id", "Values": [name]}]})
-    for arguments in asked:
+        attempts.insert(0, {"Filters": [{"Name": "dbi-resource-id", "Values": [name]}]})
+    for arguments in attempts:
         try:
             instances = call(name, "rds:DescribeDBInstances", rds.describe_db_instances, **arguments)["DBInstances"]
         except InputError as error:

@@ -328,8 +328,8 @@ class _Plan:
         processors."""
         if not self.disks:
             return []
-        ours = {labels["__name__"] for labels in self.disks}
-        newer = READS[0] in ours
+        metrics = {labels["__name__"] for labels in self.disks}
+        newer = READS[0] in metrics
         names = [name for name in DISK if name.endswith("_total") == newer]
         selector = self._select_disks()
         times = f"timestamp({READS[0] if newer else READS[1]}{selector})"

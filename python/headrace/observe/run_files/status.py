@@ -338,7 +338,7 @@ def _times(
     recording: Recording,
     samples: StatusSamples,
     relative: bool,
-    asked: float | None,
+    given_s: float | None,
     span_s: float | None,
     row_s: float,
     findings: list[RunFinding],
@@ -357,8 +357,8 @@ def _times(
         raise recording.bad(where, "a sample without a time", "others of this file have one", hint, DOC)
     elif len(samples.t_s) == count:
         times = samples.t_s
-    elif asked is not None:
-        times = [index * asked for index in range(count)]
+    elif given_s is not None:
+        times = [index * given_s for index in range(count)]
     elif len(uptime) == count and all(b >= a for a, b in pairwise(uptime)) and uptime[-1] > uptime[0]:
         mean = (uptime[-1] - uptime[0]) / (count - 1)
         even = [index * mean for index in range(count)]

@@ -298,16 +298,16 @@ def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
 def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bool:
     """Takes the series of pages in; False where one is of no volume or of no time, which the slow
     reader says better."""
-    ours = [metric_series for metric_series in series if metric_series.metric in METRICS]
+    known_series = [metric_series for metric_series in series if metric_series.metric in METRICS]
     if any(
         not metric_series.volume or metric_series.t_unix.min() < EARLIEST_S or metric_series.t_unix.max() > LATEST_S
-        for metric_series in ours
+        for metric_series in known_series
     ):
         return False
-    if not ours:
+    if not known_series:
         return True
     periods = _periods_of_series(
-        file, [metric_series for metric_series in ours if metric_series.metric in SUMMED], spill
+        file, [metric_series for metric_series in known_series if metric_series.metric in SUMMED], spill
     )
     spill.flush()
     columns: dict[str, Callable[[MetricSeries], object]] = {
@@ -317,7 +317,7 @@ def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bo
         "period_s": lambda metric_series: periods.get(metric_series.volume),
     }
     of_part: dict[int, list[MetricSeries]] = {}
-    for metric_series in ours:
+    for metric_series in known_series:
         of_part.setdefault(spill.part_of(metric_series.volume), []).append(metric_series)
     for number, own in of_part.items():
         values = np.concatenate([metric_series.values for metric_series in own])
@@ -443,9 +443,9 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
             spill.add_frame(measured)
         return
     columns = _stream_columns(name, names)
-    ours = (pl.col("namespace") == NAMESPACE) & pl.col("metric_name").is_in(list(METRICS))
+    is_volume = (pl.col("namespace") == NAMESPACE) & pl.col("metric_name").is_in(list(METRICS))
     for rows in _slices(name, lazy, POINTS_AT_ONCE):
-        frame = rows.filter(ours).select(**columns).select(list(SPILLED)).drop_nulls(["volume"])
+        frame = rows.filter(is_volume).select(**columns).select(list(SPILLED)).drop_nulls(["volume"])
         wrong = frame.filter(~pl.col("value").is_finite() | (pl.col("value") < 0) | (pl.col("value") > MOST_VALUE))
         if wrong.height:
             first = wrong.row(0, named=True)

@@ -419,8 +419,8 @@ class _Reader:
             return
         try:
             event = json.loads(record.cloud_trail_event)
-            asked = (event.get("requestParameters") or {}).get("ModifyVolumeRequest") or {}
-            volume, at = asked.get("VolumeId"), event.get("eventTime")
+            request = (event.get("requestParameters") or {}).get("ModifyVolumeRequest") or {}
+            volume, at = request.get("VolumeId"), event.get("eventTime")
         except (ValueError, AttributeError):
             raise recording.bad(where, record.cloud_trail_event, "is not an event of CloudTrail in JSON") from None
         if volume and at and not event.get("errorCode"):

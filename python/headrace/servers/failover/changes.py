@@ -90,10 +90,10 @@ class Closing:
         stopped."""
         return [f"{words} (for {age} s)" for age, words in ask(self.connection, LONG_WRITERS)]
 
-    def stop(self, say: Callable[[str], None], ours: Collection[int] = ()) -> GtidSet:
+    def stop(self, say: Callable[[str], None], own_ids: Collection[int] = ()) -> GtidSet:
         """Makes the server read-only, and returns what it has executed. Connections with SUPER are
         not stopped by read_only: they, and clients inside a statement, are killed at once, the
-        others meanwhile in the background; `ours`, ids of connections, stay. Raises CouldNotRun if
+        others meanwhile in the background; `own_ids`, ids of connections, stay. Raises CouldNotRun if
         statements are in the way; then it takes writes again."""
         dialect = self.state.dialect
         for attempts_left in range(ATTEMPTS - 1, -1, -1):
@@ -116,7 +116,7 @@ class Closing:
             self.surroundings.sleep(BETWEEN_S)
         at_once, later = [], []
         for number, command, user, busy in ask(self.connection, CLIENTS):
-            if command not in KEEP and number not in ours:
+            if command not in KEEP and number not in own_ids:
                 (at_once if busy or user in self._bypassing else later).append(int(number))
         _kill(self.connection, at_once)
         executed, *_ = executed_of(self.connection, dialect)
@@ -252,8 +252,8 @@ def follow(
     name = state.channels[0].name if state.channels else ""
     # An authority that a user set signs for all of their servers; Headrace's is that of one source.
     authority = state.channels[0].ssl_ca if state.channels else ""
-    theirs = bool(authority) and source_options.ssl_ca is None and not accounts.is_ours(authority)
-    source_options = replace(source_options, channel=name, delay_s=delay, keeps_ca=theirs)
+    is_foreign = bool(authority) and source_options.ssl_ca is None and not accounts.is_ours(authority)
+    source_options = replace(source_options, channel=name, delay_s=delay, keeps_ca=is_foreign)
     # A dead source is recognized by its silence: the servers' default of 60 s is too long a wait.
     timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
     statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)

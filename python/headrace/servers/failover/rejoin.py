@@ -287,9 +287,9 @@ def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
 
 def _common(old: Seen, new: Seen) -> GtidSet:
     """Returns the common transactions: where their histories diverge."""
-    mine, theirs = required(old), required(new)
-    if mine.flavor == "mysql":
-        return mine.executed.minus(mine.executed.minus(theirs.executed))
+    needed_old, needed_new = required(old), required(new)
+    if needed_old.flavor == "mysql":
+        return needed_old.executed.minus(needed_old.executed.minus(needed_new.executed))
     parts = []
     for domain in sorted({key[0] for key in old.wrote}):
         shared = [

@@ -251,14 +251,14 @@ PARENT = (
 def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> list[str]:
     """Lists, in words, tables that make replication slow or wrong. A query that takes too long is
     given up, which the list says."""
-    asked = [(WITHOUT_KEY, KEYLESS), (NOT_TRANSACTIONAL, UNSAFE)]
+    queries = [(WITHOUT_KEY, KEYLESS), (NOT_TRANSACTIONAL, UNSAFE)]
     if state.flavor == "mysql":
-        asked.append((PARENTS, PARENT))
+        queries.append((PARENTS, PARENT))
     descriptions = []
     limit = f"max_statement_time = {LOOK_S}" if state.flavor == "mariadb" else f"max_execution_time = {LOOK_S * 1000}"
     try:
         ask(connection, f"SET SESSION {limit}")
-        for query, words in asked:
+        for query, words in queries:
             names = [f"{schema}.{table}" for schema, table in ask(connection, query)]
             if names:
                 more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""

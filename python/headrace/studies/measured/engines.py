@@ -105,13 +105,13 @@ def cells(options: LabOptions) -> list[Cell]:
     return all_cells
 
 
-def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
+def simulate(session: Session, needed_cells: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
     """Simulates the databases calibrated on the published hours, shrunk to this size, on this
     machine's processors."""
     simulated = {}
     assert session.here is not None  # its servers' processors are measured first
     share = warehouses(session.options) / WAREHOUSES
-    for cell in asked:
+    for cell in needed_cells:
         with parts.part(SIMULATE_S, f"simulating {cell.words}"):
             database = session.here.applied(calibrated(cell.key[0]).grown(share).database)
             simulated[cell.key] = simulate_cell(cell, database, session.here, DAY, form="interval")

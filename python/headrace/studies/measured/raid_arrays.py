@@ -48,15 +48,15 @@ def data_gib(options: LabOptions) -> float:
 
 def cells(options: LabOptions) -> list[Cell]:
     """Returns the cells of storages by modes, at 16 threads and, if a claim asks, at one."""
-    asked = [
+    cells = [
         (array, mode, threads)
         for array in model.ARRAYS
         for mode in (QUICK_MODES if options.quick else model.MODES)
         for threads in ((MOST_THREADS, ONE) if (array, mode) in WITH_ONE else (MOST_THREADS,))
     ]
-    seconds = seconds_each(options.time_s, 10.0, len(asked), FILES_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(options.time_s, 10.0, len(cells), FILES_CELL_S + WARMUP_S, *SECONDS)
     all_cells = []
-    for array, mode, threads in asked:
+    for array, mode, threads in cells:
         load = SysbenchFileio(MODES[mode], size_gib=size_gib(options), files=FILES, rw_ratio=1.5)
         words = f"{array} ({model.ARRAYS[array]}), {mode}, {threads} threads"
         all_cells.append(
@@ -74,11 +74,11 @@ def cells(options: LabOptions) -> list[Cell]:
     return all_cells
 
 
-def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
+def simulate(session: Session, cells: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
     """Simulates the same cells in the per-I/O form, without the saved second: the warm-up spends
     it."""
     simulated = {}
-    for cell in asked:
+    for cell in cells:
         array, mode, threads = cell.key
         jobs, depth = (1, threads) if mode.startswith("seq") else (threads, 1)
         load = ClosedWorkload(
@@ -161,11 +161,11 @@ def _judge_direction(
         for mode in row["modes"].split()
         if mode in modes and (better[0], mode, better[1]) in measured and (worse[0], mode, worse[1]) in measured
     ]
-    if not asked:
+    if not judged_modes:
         return None
     least = {"clearly": model.CLEARLY, "worse": 1.0 + model.SAME, "not-better": 1.0 - model.SAME}[row["strength"]]
     ratios, ratio_words, failing, excused = [], [], [], []
-    for mode in asked:
+    for mode in judged_modes:
         a, b = (measured[name, mode, threads] for name, threads in (better, worse))
         c, d = (simulated[name, mode, threads] for name, threads in (better, worse))
         ratio, doubt = a.tps / b.tps, verdicts.doubt(a, b)

@@ -205,10 +205,10 @@ def extra(old: Seen, new: Seen) -> str:
     binary log of a server that was made from a copy begins after the copy, whose end is known by
     its applied position alone.
     """
-    mine, theirs = required(old), required(new)
-    if mine.flavor != "mariadb":
+    needed_old, needed_new = required(old), required(new)
+    if needed_old.flavor != "mariadb":
         return str(has(old).minus(has(new)))
-    highest = _highest([new.wrote, _positions(new), _numbers(theirs.executed)])
+    highest = _highest([new.wrote, _positions(new), _numbers(needed_new.executed)])
     wrote = _not_settled(old.wrote, old, highest)
     beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}
     return ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})

@@ -227,8 +227,7 @@ def placed(
     given: Options,
     host: str = "127.0.0.1",
 ) -> Options:
-    """Returns the options that place files. Some depend on the options that were asked for,
-    `given`."""
+    """Returns the options that place files. Some depend on the user's options, `given`."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
         "basedir": str(program.basedir),

@@ -93,8 +93,8 @@ class Closing:
     def stop(self, say: Callable[[str], None], own_ids: Collection[int] = ()) -> GtidSet:
         """Makes the server read-only, and returns what it has executed. Connections with SUPER are
         not stopped by read_only: they, and clients inside a statement, are killed at once, the
-        others meanwhile in the background; `own_ids`, ids of connections, stay. Raises CouldNotRun if
-        statements are in the way; then it takes writes again."""
+        others meanwhile in the background; connections with an id in `own_ids` stay. Raises
+        CouldNotRun if statements are in the way; then it takes writes again."""
         dialect = self.state.dialect
         for attempts_left in range(ATTEMPTS - 1, -1, -1):
             self.began_s = self.surroundings.now_s()

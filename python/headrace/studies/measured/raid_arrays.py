@@ -156,7 +156,7 @@ def _judge_direction(
     """Judges a claim: it holds when it does, within doubt, in every measured mode that it names;
     None if none of them was measured."""
     better, worse = (_key(row[name]) for name in ("better", "worse"))
-    asked = [
+    judged_modes = [
         mode
         for mode in row["modes"].split()
         if mode in modes and (better[0], mode, better[1]) in measured and (worse[0], mode, worse[1]) in measured

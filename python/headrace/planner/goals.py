@@ -296,7 +296,9 @@ def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
             hint = "Say how many arrive: --arrivals-tps 250. Or ask for tps."
             raise InputError(str(goal), "clients that wait for their answer leave no backlog", SOURCE, hint)
         if goal.sign == "<=" and goal.limit == 0.0 and goal.metric in RESPONSES:
-            raise InputError(str(goal), "no transaction takes no time", SOURCE, "Name the longest response time in ms.")
+            raise InputError(
+                str(goal), "a response time must be above 0 ms", SOURCE, "Name the longest response time in ms."
+            )
 
 
 def headroom_of(goals: Iterable[Goal]) -> float:

@@ -37,7 +37,7 @@ class PlanSettings:
         Sequence[str | Goal] | str,
         Option("Goal, such as p99_ms<=20. A database needs at least one on performance.", value="GOAL", name="goal"),
     ] = ()
-    default_goals: Annotated[bool, Option("Keep the default goals whose metric is not given.")] = True
+    default_goals: Annotated[bool, Option("Add the default goals for metrics without a goal.")] = True
     size_gib: Annotated[float | None, Option("Data to hold.", unit="GiB", usual="the workload's, times the growth")] = (
         None
     )

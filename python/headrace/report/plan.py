@@ -80,7 +80,7 @@ BILL = columns(
 FAR = 3.0
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
-REGRET = "Regret: what is spent beyond the cheapest that would have met the goals, or on a choice that misses them and must be bought again."
+REGRET = "Regret: money wasted if the calibration is off: on a choice dearer than needed, or on one that misses the goals and must be replaced."
 CENT = 0.005  # USD: a smaller difference does not show on a bill
 # A line of the answer: a sentence and its mark.
 Line: TypeAlias = tuple[str, Mark]

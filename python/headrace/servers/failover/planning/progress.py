@@ -273,7 +273,7 @@ class WritesPause:
     parts: Mapping[str, float] = field(default_factory=dict)
 
     def after_step(self, action: Action, seconds: float) -> WritesPause:
-        """Returns it with a step that was carried out meanwhile. Several servers do a step at once."""
+        """Returns it with a step that was carried out meanwhile; servers do a step side by side."""
         return replace(self, parts={**self.parts, action: max(self.parts.get(action, 0.0), seconds)})
 
 

@@ -55,11 +55,11 @@ class GtidSet:
         """Returns the union. If two MariaDB positions end at the same number of different servers,
         this set's writer is taken: see `diverged`."""
         self._check(other)
-        mine, other_ranges = dict(self.ranges), dict(other.ranges)
-        joined = {key: _merged([*mine.get(key, ()), *other_ranges.get(key, ())]) for key in mine | other_ranges}
+        mine, theirs = dict(self.ranges), dict(other.ranges)
+        joined = {key: _merged([*mine.get(key, ()), *theirs.get(key, ())]) for key in mine | theirs}
         writers = dict(self.writers)
         for key, writer in other.writers:
-            if key not in writers or other_ranges[key][-1][1] > mine[key][-1][1]:
+            if key not in writers or theirs[key][-1][1] > mine[key][-1][1]:
                 writers[key] = writer
         return _build_set(self.flavor, joined, writers)
 
@@ -69,8 +69,8 @@ class GtidSet:
         A MariaDB transaction with the same number from another server is another transaction.
         """
         self._check(other)
-        other_ranges = dict(other.ranges)
-        remaining = {key: _without(ranges, other_ranges.get(key, ())) for key, ranges in self.ranges}
+        theirs = dict(other.ranges)
+        remaining = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
         for key in self.diverged(other):
             last = dict(self.ranges)[key][-1][1]
             remaining[key] = _merged([*remaining[key], (last, last)])
@@ -80,13 +80,11 @@ class GtidSet:
         """Lists MariaDB's domains in which both end at the same number, written by different
         servers."""
         self._check(other)
-        other_ranges, writers = dict(other.ranges), dict(other.writers)
+        theirs, writers = dict(other.ranges), dict(other.writers)
         return [
             key
             for key, ranges in self.ranges
-            if key in writers
-            and ranges[-1][1] == other_ranges[key][-1][1]
-            and writers[key] != dict(self.writers).get(key)
+            if key in writers and ranges[-1][1] == theirs[key][-1][1] and writers[key] != dict(self.writers).get(key)
         ]
 
     @property

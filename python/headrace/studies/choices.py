@@ -315,7 +315,7 @@ def run(progress: Progress | None = None) -> StudyResult:
     for key, question, rule in QUESTIONS:
         row = answers_of[key]
         source = Source(row["source"], row["date"])
-        article_names = tuple(row["answer"].split())
+        theirs = tuple(row["answer"].split())
         answers = {}
         for day in DAYS:
             answers[day] = rule(day)
@@ -324,12 +324,12 @@ def run(progress: Progress | None = None) -> StudyResult:
                 (
                     question,
                     day,
-                    ", ".join(article_names) if day == ARTICLE_DAY else "",
+                    ", ".join(theirs) if day == ARTICLE_DAY else "",
                     str(answers[day]),
                     answers[day].because,
                 )
             )
-        verdicts.append(_verdict(question, article_names, answers, source))
+        verdicts.append(_verdict(question, theirs, answers, source))
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
     notes = base.texts("choices")
@@ -337,18 +337,18 @@ def run(progress: Progress | None = None) -> StudyResult:
     return StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes, time.monotonic() - started)
 
 
-def _verdict(question: str, article_names: tuple[str, ...], answers: dict[str, TypeAnswer], source: Source) -> Verdict:
+def _verdict(question: str, theirs: tuple[str, ...], answers: dict[str, TypeAnswer], source: Source) -> Verdict:
     then, now = answers[ARTICLE_DAY], answers[TODAY]
-    same = set(article_names) == set(then.names)
+    same = set(theirs) == set(then.names)
     note = f"{ARTICLE_DAY}: {then.because}"
-    if not same and set(article_names) == set(answers[CAP_DAY].names):
+    if not same and set(theirs) == set(answers[CAP_DAY].names):
         note += f". The answer is that of {CAP_DAY}: {answers[CAP_DAY].because}"
     if set(now.names) == set(then.names):
         note += f". Still so on {TODAY}"
     else:
         new = [name for name in now.names if name not in then.names]
         note += f". On {TODAY}: {now}" + (f"; new since: {', '.join(new)}" if new else "") + f" ({now.because})"
-    return agree(question, ", ".join(article_names), str(then), source, same, note)
+    return agree(question, ", ".join(theirs), str(then), source, same, note)
 
 
 def _cap_verdict(row: dict[str, str]) -> Verdict:

@@ -77,10 +77,10 @@ def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     name = ENGINES[engine]
     few, many = published_run(engine, FEW), published_run(engine, MANY)
     hour = {run.storage: statistics.fmean(run.quarters) for run in (few, many)}
-    late_tps = {iops: statistics.fmean(cold[iops].summary["quarters"]) for iops in (FEW, MANY)}
+    ours = {iops: statistics.fmean(cold[iops].summary["quarters"]) for iops in (FEW, MANY)}
     by_clock = Figure((hour[few.storage] / FEW) / (hour[many.storage] / MANY), "x", SOURCE)
     by_ios = Figure((hour[few.storage] / FEW) / (many.quarters[0] / MANY), "x", SOURCE)
-    mine = (late_tps[FEW] / FEW) / (cold[MANY].summary["quarters"][0] / MANY)
+    mine = (ours[FEW] / FEW) / (cold[MANY].summary["quarters"][0] / MANY)
     answer = f"{by_clock.value:.2f} x by the clock, {by_ios.value:.2f} x after the same I/Os"
     closer = abs(by_ios.value - 1.0) < abs(by_clock.value - 1.0) / 2.0
     each = f"the hour at {FEW:,} and the first quarter at {MANY:,} IOPS: 18 million each"
@@ -90,7 +90,7 @@ def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     )
     half = "the two runs agree better by I/Os done than by the clock, by more than half"
     return [
-        compare(clock, by_clock, (late_tps[FEW] / FEW) / (late_tps[MANY] / MANY), QUARTER_PERCENT, better),
+        compare(clock, by_clock, (ours[FEW] / FEW) / (ours[MANY] / MANY), QUARTER_PERCENT, better),
         compare(f"{name}: the same after the same I/Os", by_ios, mine, QUARTER_PERCENT, each),
         agree(f"{name}, published runs: most of it is warming", "one curve", answer, SOURCE, closer, half),
     ]

@@ -217,14 +217,14 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[Verdict]:
         )
     ]
     for load in LOADS:
-        article_ratios = [table()[load, 3_000, n] / table()[load, 900, n] for n in THREADS]
-        ratios = [rates[load, 3_000, n][0] / rates[load, 900, n][0] for n in THREADS]
-        figure = Figure(statistics.geometric_mean(article_ratios), "times", ARTICLE)
+        theirs = [table()[load, 3_000, n] / table()[load, 900, n] for n in THREADS]
+        ours = [rates[load, 3_000, n][0] / rates[load, 900, n][0] for n in THREADS]
+        figure = Figure(statistics.geometric_mean(theirs), "times", ARTICLE)
         verdicts.append(
             compare(
                 f"{load}: 3,000 over 900 IOPS, all thread counts",
                 figure,
-                statistics.geometric_mean(ratios),
+                statistics.geometric_mean(ours),
                 None,
                 "geometric mean of seven",
             )
@@ -298,11 +298,11 @@ def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> StudyTable:
             row: list = [load, threads]
             for iops in VOLUMES:
                 cell = (load, iops, threads)
-                rate, reads = rates[cell]
+                ours, reads = rates[cell]
                 row += [
                     table()[cell],
-                    round(rate),
-                    round(error_percent(rate, table()[cell]), 1),
+                    round(ours),
+                    round(error_percent(ours, table()[cell]), 1),
                     round(reads, 3),
                     "calibrates" if cell in USED else "",
                 ]

@@ -181,10 +181,10 @@ class Compared:
 
 def _compare(run: LatencyRun) -> Compared:
     summary = repeat(run).summary
-    simulated_us = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
-    error = {name: error_percent(simulated_us[name], published_us) for name, published_us in run.latency_us.items()}
+    ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
+    error = {name: error_percent(ours[name], theirs) for name, theirs in run.latency_us.items()}
     iops = summary["delivered_ios"] / summary["seconds"]
-    return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, simulated_us, error)
+    return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
 
 
 def cap_iops(run: LatencyRun) -> float:
@@ -279,8 +279,8 @@ def _table_of_runs(compared: list[Compared]) -> StudyTable:
             round(c.iops),
         ]
         for name in ("mean", *QUANTILES):
-            published_us, error = r.latency_us.get(name), c.error.get(name)
-            row += [published_us, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
+            theirs, error = r.latency_us.get(name), c.error.get(name)
+            row += [theirs, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
         rows.append((*row, r.note, str(r.source)))
     return StudyTable("Every run", tuple(columns), tuple(rows))
 
@@ -318,9 +318,9 @@ def _judge_group(family: str | None, regime: str | None, name: str, chosen: list
         f"{worst.run.bs_kib:g} KiB "
         f"depth {worst.run.depth}, {worst.error[name]:+.1f} %"
     )
-    within_words = f"{within} of {total} within {tolerance:g} %"
+    ours = f"{within} of {total} within {tolerance:g} %"
     what = f"{family or 'all volumes'}, {regime}: {name}"
-    return Verdict(what, f"{total} runs", within_words, "", None, within == total, tolerance, source, note)
+    return Verdict(what, f"{total} runs", ours, "", None, within == total, tolerance, source, note)
 
 
 def _choose_drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
@@ -336,15 +336,11 @@ def _draw_charts(compared: list[Compared]) -> tuple[ChartData, ...]:
     charts = []
     for title, c in _choose_drawn(compared):
         x = tuple(QUANTILES.values())
-        published_line = ChartSeries(
+        theirs = ChartSeries(
             str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)
         )
-        simulated_line = ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
-        charts.append(
-            ChartData(
-                f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (published_line, simulated_line)
-            )
-        )
+        ours = ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
+        charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
     for name in TOLERANCE_PERCENT:
         comparable = [c for c in compared if name in c.error]

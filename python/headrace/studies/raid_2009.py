@@ -134,18 +134,13 @@ def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Poi
     ratios = {mode: _rate(row["better"], mode, points) / _rate(row["worse"], mode, points) for mode in modes}
     least = {"clearly": CLEARLY, "worse": 1.0 + SAME, "not-better": 1.0 - SAME}[row["strength"]]
     holds = {mode: ratio >= least for mode, ratio in ratios.items()}
-    ratio_words = ", ".join(f"{mode} {ratio:.2f} x" for mode, ratio in ratios.items())
+    ours = ", ".join(f"{mode} {ratio:.2f} x" for mode, ratio in ratios.items())
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     failing = [mode for mode, confirmed in holds.items() if not confirmed]
     if failing:
         note += f"; does not come out for {', '.join(failing)}: {WHY_NOT.get(row['claim'], 'not explained')}"
     return agree(
-        row["claim"],
-        row["strength"].replace("-", " "),
-        ratio_words,
-        Source(row["source"], row["date"]),
-        not failing,
-        note,
+        row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note
     )
 
 

@@ -160,18 +160,18 @@ def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, 
 def per_transaction(name: str) -> dict[str, float]:
     """Returns the statements of a transaction in table 4, and the clients that its rate and mean
     response time imply (Little's law)."""
-    paper = {figure: value.value for figure, value in figures("whitepaper_2017").items()}
-    of = paper[f"{name}_transactions"]
+    theirs = {figure: value.value for figure, value in figures("whitepaper_2017").items()}
+    of = theirs[f"{name}_transactions"]
     return {
-        "selects": paper[f"{name}_read"] / of,
-        "writes": paper[f"{name}_write"] / of,
-        "other": paper[f"{name}_other"] / of,
-        "clients": paper[f"{name}_tps"] * paper[f"{name}_mean_ms"] / 1e3,
+        "selects": theirs[f"{name}_read"] / of,
+        "writes": theirs[f"{name}_write"] / of,
+        "other": theirs[f"{name}_other"] / of,
+        "clients": theirs[f"{name}_tps"] * theirs[f"{name}_mean_ms"] / 1e3,
     }
 
 
 def _judge_servers(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
-    paper = figures("whitepaper_2017")
+    theirs = figures("whitepaper_2017")
     selects = round(per_transaction("tuned")["selects"])
     hours = {}
     for tables in (1, 100):
@@ -182,15 +182,15 @@ def _judge_servers(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict
     verdicts = []
     for storage in VOLUMES:
         default, tuned = (hours[1, storage, server]["tps"] for server in ("default", "tuned"))
-        ratio, what = paper["ratio"], f"tuned over default, {storage}"
+        ratio, what = theirs["ratio"], f"tuned over default, {storage}"
         verdicts.append(compare(what, ratio, tuned / default, TOLERANCE_PERCENT, "one table used"))
     io1, nearer = VOLUMES[1], "the volume is not stated; this one is nearer than gp2:500"
     for server in SERVERS:
-        tps = hours[1, io1, server]["tps"]
-        verdicts.append(compare(f"{server} server, {io1}", paper[f"{server}_tps"], tps, TOLERANCE_PERCENT, nearer))
+        ours = hours[1, io1, server]["tps"]
+        verdicts.append(compare(f"{server} server, {io1}", theirs[f"{server}_tps"], ours, TOLERANCE_PERCENT, nearer))
     rows = []
     for place, run in hours.items():
-        published = paper[f"{place[2]}_tps"].value
+        published = theirs[f"{place[2]}_tps"].value
         error = round(error_percent(run["tps"], published), 1)
         shown = (round(run["tps"]), error, round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"])
         rows.append((*place, published, *shown))
@@ -199,9 +199,9 @@ def _judge_servers(steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict
 
 
 def _judge_storages(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
-    paper = figures("whitepaper_2017")
-    tps = paper["alike_tps"].value
-    selects = round(paper["alike_selects"].value / tps)
+    theirs = figures("whitepaper_2017")
+    tps = theirs["alike_tps"].value
+    selects = round(theirs["alike_selects"].value / tps)
     runs = {}
     for name, storage in STORAGES.items():
         runs[name] = asked(storage, redo_gib, tps, selects)
@@ -213,16 +213,16 @@ def _judge_storages(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict]
     read, asked_of = f"{single['reads']:.0f} of {selects * tps:,.0f}", "25 of 36,000 a second"
     few = single["reads"] < 0.01 * selects * tps
     log = f"ours syncs the log {single['log']:,.0f} times a second; published sizes leave room for some 700"
-    mib_s = Figure(paper["volume_writes"].value * paper["write_kib"].value / 1024, "MiB/s", PAPER)
+    mib_s = Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER)
     ours_mib_s, chosen = single["writes"] * single["write_kib"] / 1024, "the redo log's size was chosen by this figure"
     same, answer = "no discernable difference", f"{in_percent(apart, 2)} apart: {most}"
     free = "encryption costs nothing in the model"
     verdicts = [
         agree("four storages under 6,000 tps", same, answer, PAPER, apart < ALIKE, free),
         agree("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
-        compare("writes on one volume", paper["volume_writes"], single["writes"], None, log),
-        compare("KiB of a write", paper["write_kib"], single["write_kib"], None, "smaller for the same reason"),
-        compare("writes on each of three", paper["striped_writes"], striped["writes"] / 3, None, "a third of all"),
+        compare("writes on one volume", theirs["volume_writes"], single["writes"], None, log),
+        compare("KiB of a write", theirs["write_kib"], single["write_kib"], None, "smaller for the same reason"),
+        compare("writes on each of three", theirs["striped_writes"], striped["writes"] / 3, None, "a third of all"),
         compare("MiB/s written", mib_s, ours_mib_s, None, chosen),
     ]
     digits = {"tps": None, "mean_ms": 2, "reads": None, "writes": None, "write_kib": 1}
@@ -238,10 +238,10 @@ def _judge_storages(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict]
 def _choose_redo(steps: StepProgress) -> tuple[float, StudyTable]:
     """Returns the redo log whose bytes come nearest to those published, and the table of what
     others would give on gp2."""
-    paper = figures("whitepaper_2017")
-    tps = paper["alike_tps"].value
-    selects = round(paper["alike_selects"].value / tps)
-    published_mib_s = paper["volume_writes"].value * paper["write_kib"].value / 1024
+    theirs = figures("whitepaper_2017")
+    tps = theirs["alike_tps"].value
+    selects = round(theirs["alike_selects"].value / tps)
+    published_mib_s = theirs["volume_writes"].value * theirs["write_kib"].value / 1024
     rows = []
     for redo in REDO_GIB:
         gp2 = asked("gp2:500", redo, tps, selects)
@@ -255,28 +255,28 @@ def _choose_redo(steps: StepProgress) -> tuple[float, StudyTable]:
 
 
 def _tabulate_counts() -> StudyTable:
-    paper = figures("whitepaper_2017")
+    theirs = figures("whitepaper_2017")
     rows = []
     for name in SERVERS:
         of = per_transaction(name)
         counts = (round(of[kind], 2) for kind in ("selects", "writes", "other"))
         rows.append((f"table 4, {name}", *counts, round(of["clients"])))
-    selects = paper["alike_selects"].value / paper["alike_tps"].value
+    selects = theirs["alike_selects"].value / theirs["alike_tps"].value
     rows.append(("four storages", selects, 4.0, None, None))
     names = columns("experiment | selects | writes | BEGIN and COMMIT | clients, by Little's law")
     return StudyTable("Statements of a transaction, from the printed totals", names, tuple(rows))
 
 
 def _draw_charts(hours: dict, alike: dict) -> tuple[ChartData, ...]:
-    paper = figures("whitepaper_2017")
+    theirs = figures("whitepaper_2017")
     names = tuple(SERVERS)
-    bars = [ChartSeries("published", "published", names, tuple(paper[f"{name}_tps"].value for name in names))]
+    bars = [ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
-        tps = tuple(hours[1, storage, name]["tps"] for name in names)
-        bars.append(ChartSeries(f"simulated, {storage}", "simulated", names, tps))
+        ours = tuple(hours[1, storage, name]["tps"] for name in names)
+        bars.append(ChartSeries(f"simulated, {storage}", "simulated", names, ours))
     storages = tuple(STORAGES)
     each = (
-        ChartSeries("published (about)", "published", storages, tuple(paper["alike_tps"].value for _ in storages)),
+        ChartSeries("published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)),
         ChartSeries("simulated, 6,000 asked", "simulated", storages, tuple(alike[name]["tps"] for name in storages)),
     )
     return (
@@ -293,9 +293,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     verdicts, table, hours = _judge_servers(steps)
     redo_gib, by_redo = _choose_redo(steps)
     more, alike_table, alike = _judge_storages(redo_gib, steps)
-    paper = figures("whitepaper_2017")
+    theirs = figures("whitepaper_2017")
     free = database(
-        round(paper["alike_selects"].value / paper["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
+        round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
     )["clients"]["cpu_ms"]
     notes = base.texts(
         "whitepaper_2017",

@@ -153,9 +153,9 @@ def _iops(part: pl.DataFrame) -> pl.Series:
 def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """Judges when the volume ran dry and what remained of throughput, latency and IOPS, and draws
     the four curves."""
-    measurement, simulation = measured["dry",], simulated["dry",]
+    measurement, ours = measured["dry",], simulated["dry",]
     series = measurement.measured()
-    dry, dry_simulated = dry_at(series), dry_at(simulation.rows)
+    dry, theirs = dry_at(series), dry_at(ours.rows)
     rows, pool, redo = sizes(session.options)
     scale = tables.scale(
         "burst_oltp",
@@ -170,15 +170,15 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
         redo_mib=redo,
         scale=session.options.scale_or(AUTO_SCALE),
     )
-    parts = phases(series, dry), phases(simulation.rows, dry_simulated)
+    parts = phases(series, dry), phases(ours.rows, theirs)
     burst, after = parts[0]
     if dry is None or burst is None or after is None or burst.seconds < 2 or after.seconds < 2:
         verdicts = [_judge_never_dry(series, dry)]
     else:
-        verdicts = [_judge_when_dry(measurement, series, dry, dry_simulated), *_judge_falls(burst, after, *parts[1])]
+        verdicts = [_judge_when_dry(measurement, series, dry, theirs), *_judge_falls(burst, after, *parts[1])]
     shown = [scale, _tabulate_phases(*parts), tables.runs(measured, simulated)]
     return session.result(
-        STUDY, verdicts, shown, [_draw_chart(measurement, series, simulation)], [*base.texts("burst_oltp")], measured
+        STUDY, verdicts, shown, [_draw_chart(measurement, series, ours)], [*base.texts("burst_oltp")], measured
     )
 
 
@@ -198,9 +198,7 @@ def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
     return agree("the volume runs dry in the run", "it does", answer, SOURCE, False, note)
 
 
-def _judge_when_dry(
-    measurement: MeasuredCell, series: pl.DataFrame, dry: float, dry_simulated: float | None
-) -> Verdict:
+def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> Verdict:
     """Judges the moment at which the balance is empty. A load that takes less than 3,000 IOPS lasts
     longer; only the saved second makes it shorter."""
     spent = statistics.fmean(_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
@@ -208,9 +206,7 @@ def _judge_when_dry(
     latest = _credits(measurement) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
     low, high = formula - SAVED_S - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
     note = f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS measured until then take"
-    return judge(
-        "the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, simulated=dry_simulated
-    )
+    return judge("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, simulated=theirs)
 
 
 def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[Verdict]:
@@ -280,8 +276,8 @@ def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
     return StudyTable("Before and after", columns, tuple(rows))
 
 
-def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, simulation: SimulatedCell) -> ChartData:
-    x, sx = tuple(series["t_s"]), tuple(simulation.rows["t_s"])
+def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
+    x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = measurement.cell.place.balance_percent or 0.0, _formula(measurement)
 
     def panel(
@@ -289,7 +285,7 @@ def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, simulation: Sim
     ) -> ChartData:
         lines = [*more]
         if simulated is not None:
-            lines.append(ChartSeries("simulated", "simulated", sx, tuple(simulation.rows[simulated])))
+            lines.append(ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))
         if measured in series.columns:
             lines.append(ChartSeries("measured", "measured", x, tuple(series[measured])))
         return ChartData(title, "line", "", unit, tuple(lines))

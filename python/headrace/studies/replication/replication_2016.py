@@ -215,11 +215,11 @@ def _draw_lag(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPredi
     return ChartData("Lag of a MySQL 5.7 replica", "curves", "minutes of load", "lag (s)", tuple(series))
 
 
-def _judge_size(what: str, figure: Figure, simulated: float) -> Verdict:
+def _judge_size(what: str, figure: Figure, ours: float) -> Verdict:
     """Judges a figure that nothing was fitted to: it holds within a factor of two."""
-    within = 1 / SIZE <= simulated / figure.value <= SIZE
+    within = 1 / SIZE <= ours / figure.value <= SIZE
     return judge(
-        what, figure.value, simulated, figure.unit, within, figure.source, "within a factor of 2: nothing was fitted"
+        what, figure.value, ours, figure.unit, within, figure.source, "within a factor of 2: nothing was fitted"
     )
 
 
@@ -243,7 +243,7 @@ def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable],
         ),
         _judge_size("processors of Aurora's reader", _published(busy, ARTICLE), 100 * reader["cpu_share"]),
     ]
-    rates, published_rates, simulated_rates = [], [], []
+    rates, theirs, ours = [], [], []
     for row in core.published_services():
         if row["family"] != "sigmod-table-4" or row["service"] != "aurora":
             continue
@@ -254,8 +254,8 @@ def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable],
         note = "fitted" if fitted else "not fitted"
         verdicts.append(compare(what, _published(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
         rates.append(rate)
-        published_rates.append(row["value"])
-        simulated_rates.append(mine)
+        theirs.append(row["value"])
+        ours.append(mine)
     table1 = {
         metric: rows_of("sigmod-table-1", "aurora", metric)[0] for metric in ("transactions", "ios_per_transaction")
     }
@@ -270,7 +270,7 @@ def _judge_aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable],
         "line",
         "writes a second",
         "lag (ms)",
-        base.by_role(tuple(rates), published=published_rates, simulated=simulated_rates),
+        base.by_role(tuple(rates), published=theirs, simulated=ours),
     )
     return verdicts, made_tables, [chart]
 
@@ -311,18 +311,12 @@ def _judge_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], l
                 )
             )
             steps.step()
-        errors[family] = statistics.median(
-            abs(base.error_percent(simulated_rates, published_rates)) for _, published_rates, simulated_rates in pairs
-        )
-        x, published_rates, simulated_rates = zip(*pairs, strict=True)
+        errors[family] = statistics.median(abs(base.error_percent(ours, theirs)) for _, theirs, ours in pairs)
+        x, theirs, ours = zip(*pairs, strict=True)
         title = f"Aurora, sysbench-tpcc, {family.removeprefix('tpcc-')} warehouses, {'fitted' if family == FITTED else 'not fitted'}"
         charts.append(
             ChartData(
-                title,
-                "line",
-                "clients",
-                "transactions a second",
-                base.by_role(x, published=published_rates, simulated=simulated_rates),
+                title, "line", "clients", "transactions a second", base.by_role(x, published=theirs, simulated=ours)
             )
         )
     what = "median error of Aurora's tps, 5 tables (not fitted)"

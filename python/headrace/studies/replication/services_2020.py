@@ -70,20 +70,20 @@ def run(progress: Progress | None = None) -> StudyResult:
             what = f"{deployment}, {clients} client{'s' if clients > 1 else ''}"
             verdicts.append(compare(what, figure, simulated["tps"], None if fitted else AIM_PERCENT, note))
             error = f"{base.error_percent(simulated['tps'], row['value']):+.0f} %"
-            published_ms = p95[clients]["value"]
+            theirs = p95[clients]["value"]
             cells = (
                 deployment,
                 clients,
                 row["value"],
                 round(simulated["tps"]),
                 error,
-                published_ms,
+                theirs,
                 round(simulated["p95_ms"]),
             )
             rows.append((*cells, simulated["cap"]))
             steps.step()
-        x, published_tps, simulated_tps = zip(*((clients, *pair) for clients, pair in pairs.items()), strict=True)
-        drawn = base.by_role(x, published=published_tps, simulated=simulated_tps)
+        x, theirs, ours = zip(*((clients, *pair) for clients, pair in pairs.items()), strict=True)
+        drawn = base.by_role(x, published=theirs, simulated=ours)
         charts.append(ChartData(f"{deployment}, sysbench-tpcc", "line", "clients", "transactions a second", drawn))
     verdicts += [_judge_order(tps_by_service, clients) for clients in tps_by_service["rds"]]
     names = columns("service | clients | published tps | ours | error | published p95 ms | ours, ms | limited by")

@@ -193,8 +193,8 @@ def _settings(answer: LabStatus, api_url: str | None) -> list[tuple[str, object]
 
 @app.command()
 def doctor(place: LabPlace, output: OutputOption = "table") -> None:
-    """Check whether this machine can run a lab and benchmarks; exit code 1 when something that a lab
-    needs is missing."""
+    """Check whether this machine can run a lab and benchmarks; exit code 1 when something that a
+    lab needs is missing."""
     checks = lab_doctor.examine(place.data_dir, place.socket)
     names = {check.what for check in checks}
     checks += [_check_tool(tool) for tool in machine.tools() if tool.tool not in names]

@@ -221,7 +221,7 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
         "Unused: delete them",
         "The instance binds",
         "i-1 (m5.large)",
-        "makes the data less sure",
+        "make the data less sure",
         ", durability",
         "0.57 ms -&gt; 1.5 ms",
         "Advice withheld",

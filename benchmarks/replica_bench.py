@@ -131,12 +131,12 @@ def table(rows: list[dict]) -> str:
         "| cell | measured tps | predicted | error | reads/tx | predicted | group | held by | load average |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for one in rows:
-        group = "" if one["group"] is None else f"{one['group']:.1f}"
+    for row in rows:
+        group = "" if row["group"] is None else f"{row['group']:.1f}"
         lines.append(
-            f"| {one['cell']} | {one['tps']:.1f} | {one['predicted_tps']:.1f} | {one['error_percent']:+.1f} % | "
-            f"{one['reads']:.2f} | {one['predicted_reads']:.2f} | {group} | {one['binding']} | "
-            f"{one['load_average'][0]:.1f} to {one['load_average'][1]:.1f} |"
+            f"| {row['cell']} | {row['tps']:.1f} | {row['predicted_tps']:.1f} | {row['error_percent']:+.1f} % | "
+            f"{row['reads']:.2f} | {row['predicted_reads']:.2f} | {group} | {row['binding']} | "
+            f"{row['load_average'][0]:.1f} to {row['load_average'][1]:.1f} |"
         )
     return "\n".join(lines)
 

@@ -259,9 +259,9 @@ def table(rows: list[dict]) -> str:
     """Returns the table in Markdown."""
     lines = ["| clients, round trip, relay log, replica, wait point | tps | predicted | without |", "|---|---|---|---|"]
     lines += [
-        f"| {one['words']} | {one['tps']:.0f} | {one['predicted_tps']:.0f} ({one['error_percent']:+.0f} %) | "
-        f"{one['predicted_alone_tps']:.0f} |"
-        for one in rows
+        f"| {row['words']} | {row['tps']:.0f} | {row['predicted_tps']:.0f} ({row['error_percent']:+.0f} %) | "
+        f"{row['predicted_alone_tps']:.0f} |"
+        for row in rows
     ]
     return "\n".join(lines)
 
@@ -327,7 +327,7 @@ def main() -> int:
     rows = found["rows"]
     print(f"### Semi-sync, {asked.flavor}\n\n{table(rows)}\n")
     if rows:
-        off = [abs(one["error_percent"]) for one in rows]
+        off = [abs(row["error_percent"]) for row in rows]
         print(f"n = {len(off)}: median {statistics.median(off):.1f} %, worst {max(off):.1f} % (bar {BAR:g} %).")
     if asked.results:
         asked.results.write_text(json.dumps(found | {"machine": machine.identity(asked.flavor)}, indent=1) + "\n")

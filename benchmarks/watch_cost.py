@@ -109,8 +109,8 @@ def windows(server: Server, watches: list[Watch], count: int) -> tuple[list[dict
             if len(found) == count:
                 break
             on = ORDER[len(found) % len(ORDER)]
-            for one in watches:
-                one.send(signal.SIGCONT if on else signal.SIGSTOP)
+            for watch in watches:
+                watch.send(signal.SIGCONT if on else signal.SIGSTOP)
             found.append({"on": on, "tps": []} | ({"cpu_s": sum(one.cpu_s() for one in watches)} if on else {}))
     finally:
         run.terminate()

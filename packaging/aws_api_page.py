@@ -105,7 +105,7 @@ def names_of(operation: str) -> re.Pattern[str]:
 def tests_of(operation: str) -> tuple[tuple[str, str], ...]:
     """Returns the functions that use an operation."""
     pattern = names_of(operation)
-    return tuple(one for one in functions() if pattern.search(one[1]))
+    return tuple(function for function in functions() if pattern.search(function[1]))
 
 
 def shown_by(operation: str, parameter: str) -> str:

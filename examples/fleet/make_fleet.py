@@ -98,8 +98,8 @@ def metrics(times: list[datetime], noon: float, most: float, chance: random.Rand
         exceeded.append(float(waiting > 0))
     found = {"VolumeReadOps": reads, "VolumeWriteOps": writes}
     found |= {
-        "VolumeReadBytes": [IO_BYTES * one for one in reads],
-        "VolumeWriteBytes": [IO_BYTES * one for one in writes],
+        "VolumeReadBytes": [IO_BYTES * read for read in reads],
+        "VolumeWriteBytes": [IO_BYTES * write for write in writes],
     }
     return found | {"VolumeQueueLength": queue, "VolumeIOPSExceededCheck": exceeded} if any(exceeded) else found
 

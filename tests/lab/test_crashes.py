@@ -142,7 +142,7 @@ def test_a_volume_outlives_a_kill_right_after_its_answer(labs):
     ids = set()
     for _ in range(4):
         lab = labs.up(folder)
-        assert {one["id"]: one["state"] for one in lab.volumes()} == dict.fromkeys(ids, "available")
+        assert {volume["id"]: volume["state"] for volume in lab.volumes()} == dict.fromkeys(ids, "available")
         made = [lab.create("gp3:1")["id"] for _ in range(3)]
         lab.delete(made[0])
         ids |= set(made[1:])

@@ -405,7 +405,7 @@ def test_schedules_keep_what_they_say(labs):
         seen: set[str] = set()
 
         def ran() -> bool:
-            seen.update(one["id"] for one in lab.snapshots()["snapshots"])
+            seen.update(snapshot["id"] for snapshot in lab.snapshots()["snapshots"])
             return len(seen) >= 6
 
         until(ran)

@@ -108,7 +108,7 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
     said, share = row["instance"]["left"]["bytes"], row["instance"]["balances"]["bytes"]
     recent = rows[ends_s - 3 - 8 : ends_s - 2]
     moved = [
-        sum(((one["read_mib_s"] or 0) + (one["write_mib_s"] or 0)) * (1 << 20) for one in each["volumes"])
+        sum(((volume["read_mib_s"] or 0) + (volume["write_mib_s"] or 0)) * (1 << 20) for volume in each["volumes"])
         for each in recent
     ]
     rate = sum(moved) / len(moved)

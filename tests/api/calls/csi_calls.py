@@ -232,7 +232,7 @@ class Driver:
         chosen = [{"Name": "volume-id", "Values": [volume]}]
         answer = self.ec2.describe_snapshots(Filters=chosen, MaxResults=0)
         assert not answer.get("NextToken")
-        at_once = [one["SnapshotId"] for one in answer["Snapshots"]]
+        at_once = [snapshot["SnapshotId"] for snapshot in answer["Snapshots"]]
         given: dict[str, Any] = {"Filters": chosen, "MaxResults": 5}
         found: list[str] = []
         while True:
@@ -246,7 +246,7 @@ class Driver:
     def initialized(self, volume: str) -> bool:
         """From DescribeVolumeStatus, which must have its details."""
         status = self.ec2.describe_volume_status(VolumeIds=[volume])["VolumeStatuses"][0]
-        details = {one["Name"]: one["Status"] for one in status["VolumeStatus"]["Details"]}
+        details = {detail["Name"]: detail["Status"] for detail in status["VolumeStatus"]["Details"]}
         assert details["initialization-state"] in ("initializing", "completed"), details
         return details["initialization-state"] == "completed"
 

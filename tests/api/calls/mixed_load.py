@@ -219,7 +219,7 @@ class Caller:
                 if code_of(error) == "InvalidVolume.NotFound":
                     return None
                 raise
-            attachments = [one["State"] for one in found["Attachments"]]
+            attachments = [attachment["State"] for attachment in found["Attachments"]]
             if found["State"] != "creating" and attachments in ([], ["attached"]):
                 return found["State"]
             time.sleep(0.02)
@@ -256,7 +256,7 @@ class Caller:
             found = listed.get(volume)
             assert found, f"{volume} was acknowledged and is gone"
             assert {tag["Key"]: tag["Value"] for tag in found["Tags"]} == tags, (volume, tags, found["Tags"])
-            devices = [one["Device"] for one in found["Attachments"]]
+            devices = [attachment["Device"] for attachment in found["Attachments"]]
             assert devices == ([self.attached[volume]] if volume in self.attached else []), (volume, devices)
         extra = set(listed) - set(self.volumes)
         # A creation that was not answered yet may be there, once; it is asked for again with its token.

@@ -85,7 +85,7 @@ def naive(volumes: list[dict], filters: list[dict]) -> list[str]:
             fnmatch.fnmatchcase(value, wanted) for value in has(one, given["Name"]) for wanted in given["Values"]
         )
 
-    return sorted(one["VolumeId"] for one in volumes if all(meets(one, given) for given in filters))
+    return sorted(volume["VolumeId"] for volume in volumes if all(meets(volume, given) for given in filters))
 
 
 def test_filters_are_those_of_a_naive_reference(ec2, lab):
@@ -343,7 +343,7 @@ def test_zones_regions_and_the_one_instance(ec2, lab):
     refused(ec2.describe_availability_zones, "InvalidParameterValue", ZoneNames=["eu-west-9z"])
     refused(ec2.create_volume, "InvalidZone.NotFound", Size=1, AvailabilityZone="eu-west-9z")
     refused(ec2.create_volume, "MissingParameter", Size=1)
-    assert [one["RegionName"] for one in ec2.describe_regions(AllRegions=False)["Regions"]] == [lab.region]
+    assert [region["RegionName"] for region in ec2.describe_regions(AllRegions=False)["Regions"]] == [lab.region]
     refused(ec2.describe_regions, "InvalidParameterValue", RegionNames=["eu-west-9"])
     by_state = [{"Name": "instance-state-name", "Values": ["running"]}]
     (one,) = ec2.describe_instances(InstanceIds=[lab.instance], Filters=by_state)["Reservations"][0]["Instances"]
@@ -400,10 +400,13 @@ def test_attach_status_attribute_detach(ec2, lab):
     assert shown["State"] == "in-use" and shown["Attachments"][0]["Device"] == "/dev/sdk"
     assert ec2.describe_volumes(VolumeIds=[other], Filters=filters)["Volumes"] == []
     (status,) = ec2.describe_volume_status(VolumeIds=[data])["VolumeStatuses"]
-    details = {one["Name"]: one["Status"] for one in status["VolumeStatus"]["Details"]}
+    details = {detail["Name"]: detail["Status"] for detail in status["VolumeStatus"]["Details"]}
     assert details == {"io-enabled": "passed", "io-performance": "normal", "initialization-state": "completed"}
     ok = [{"Name": "volume-status.status", "Values": ["ok"]}]
-    assert any(one["VolumeId"] == data for one in ec2.describe_volume_status(Filters=ok)["VolumeStatuses"])
+    assert any(
+        volume_statuse["VolumeId"] == data
+        for volume_statuse in ec2.describe_volume_status(Filters=ok)["VolumeStatuses"]
+    )
     ec2.modify_volume_attribute(VolumeId=data, AutoEnableIO={"Value": True})
     assert ec2.describe_volume_attribute(VolumeId=data, Attribute="autoEnableIO")["AutoEnableIO"] == {"Value": True}
     assert ec2.describe_volume_attribute(VolumeId=data, Attribute="productCodes")["ProductCodes"] == []
@@ -426,7 +429,7 @@ def test_modifications_go_on_record(ec2, lab):
     rows = [
         one for page in paginator.paginate(PaginationConfig={"PageSize": 1}) for one in page["VolumesModifications"]
     ]
-    assert [one["VolumeId"] for one in rows if one["VolumeId"] == data] == [data]
+    assert [row["VolumeId"] for row in rows if row["VolumeId"] == data] == [data]
     filters = [{"Name": "target-size", "Values": ["12"]}, {"Name": "volume-id", "Values": [data]}]
     (one,) = ec2.describe_volumes_modifications(Filters=filters, VolumeIds=[data])["VolumesModifications"]
     assert one["ModificationState"] in ("modifying", "optimizing", "completed") and one["TargetThroughput"] == 200

@@ -98,7 +98,7 @@ class Changes:
         self.volumes.append(self.lab.create(volume_type=kind, size_gib=size, tags=tags)["id"])
 
     def delete(self) -> None:
-        free = [one for one in self.volumes if one not in self.attached]
+        free = [volume for volume in self.volumes if volume not in self.attached]
         if free:
             gone = self.chance.choice(free)
             self.volumes.remove(gone)
@@ -116,7 +116,7 @@ class Changes:
                 self.lab.modify(one, size_gib=self.lab.describe(one)["size_gib"] + 1)
 
     def attach(self) -> None:
-        free = [one for one in self.volumes if one not in self.attached]
+        free = [volume for volume in self.volumes if volume not in self.attached]
         if free and len(self.attached) < 2:
             one = self.chance.choice(free)
             self.lab.attach(one, probe=False)
@@ -215,8 +215,8 @@ def test_a_list_of_several_pages_is_of_one_moment(slow_lab):
     assert meddled and ids(answer) == sorted(volumes)
     assert answer == Asked(slow_lab).ask("DescribeVolumes")
     # More changes than are told at once: all anew.
-    for one in sorted(volumes):
-        lab.tag(one, set={"again": "yes"})
+    for volume in sorted(volumes):
+        lab.tag(volume, set={"again": "yes"})
     assert asked.ask("DescribeVolumes") == Asked(slow_lab).ask("DescribeVolumes")
 
 

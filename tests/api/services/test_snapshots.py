@@ -410,7 +410,7 @@ def test_lists_of_snapshots_by_pages_and_filters(ec2, aws_lab):
         ec2.lock_snapshot(SnapshotId=one, LockMode="governance", LockDuration=36_500)
     # At most five in a region (EBS endpoints and quotas).
     refusals = ec2.enable_fast_snapshot_restores(**zone, SourceSnapshotIds=ids)["Unsuccessful"]
-    assert [one["SnapshotId"] for one in refusals] == ids[5:]
+    assert [refusal["SnapshotId"] for refusal in refusals] == ids[5:]
     codes = {error["Error"]["Code"] for one in refusals for error in one["FastSnapshotRestoreStateErrors"]}
     assert codes == {"FastSnapshotRestoreLimitExceeded"}
     assert by_pages(ec2.describe_locked_snapshots, "Snapshots") == ids
@@ -422,7 +422,7 @@ def test_lists_of_snapshots_by_pages_and_filters(ec2, aws_lab):
     assert [one["SnapshotId"] for one in fast] == ids[3:5]
     assert by_pages(ec2.describe_snapshot_tier_status, "SnapshotTierStatuses") == ids
     tiers = ec2.describe_snapshot_tier_status(Filters=two)["SnapshotTierStatuses"]
-    assert {(one["SnapshotId"], one["StorageTier"]) for one in tiers} == {(one, "standard") for one in ids[3:5]}
+    assert {(tier["SnapshotId"], tier["StorageTier"]) for tier in tiers} == {(one, "standard") for one in ids[3:5]}
     assert len(ec2.describe_snapshots(RestorableByUserIds=["self"])["Snapshots"]) == 7
     assert ec2.describe_snapshots(RestorableByUserIds=["111122223333"])["Snapshots"] == []
     for one in ids:

@@ -80,7 +80,7 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     lab.unlock_snapshot(locked)
     retention.remove(target, kept, lab)
     # Other tests' snapshots may be in this lab, which all of one process share.
-    left = {one["id"] for one in lab.snapshots()["snapshots"]}
+    left = {snapshot["id"] for snapshot in lab.snapshots()["snapshots"]}
     assert backups(target)[0] == [] and not left & set(made.snapshots.values())
 
 

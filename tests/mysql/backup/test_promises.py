@@ -116,7 +116,7 @@ def account(shop, statements: list[str]):
     }  # fmt: skip
     run(shop.server, "CREATE ROLE seer", "CREATE USER seeing@localhost IDENTIFIED BY 'seeing-1'")
     try:
-        run(shop.server, *(one.format(**words) for one in statements), "SELECT 1")
+        run(shop.server, *(statement.format(**words) for statement in statements), "SELECT 1")
         address = replace(shop.address, user="seeing", password=Secret("seeing-1"))
         yield replace(shop, address=address, server=None, name="outside")
     finally:
@@ -196,7 +196,7 @@ def test_a_snapshot_whose_lock_was_lost_is_no_backup(lab, shop, tmp_path, monkey
 
     monkeypatch.setattr(snapshotting, "HOLD_S", 1.0)
     monkeypatch.setattr(snapshotting, "write_back_all", write_slowly)
-    before = [one["id"] for one in all_snapshots(lab)]
+    before = [snapshot["id"] for snapshot in all_snapshots(lab)]
     with pytest.raises(CouldNotRun, match="lock was lost before the snapshot was complete"):
         copying.run(shop, target, copying.BackupRequest(method="snapshot"))
     assert len(calls) == 2 and manifest.backups(target) == ([], [])
@@ -224,7 +224,7 @@ def test_a_restore_that_fails_undoes_the_proof(lab, shop, tmp_path):
     assert shown.returncode == 1 and "FAILED" in shown.stdout and "data.00001" in shown.stderr
     for keep in ("1", "2"):
         plan = headrace(lab, "backup", "prune", *at, "--keep", keep, "--dry-run", "--output", "json")
-        fates = {one["what"]: one["fate"] for one in json.loads(plan.stdout)}
+        fates = {load["what"]: load["fate"] for load in json.loads(plan.stdout)}
         assert fates[good.id] == "keep" and (keep == "2" or fates[bad.id] == "delete"), fates
     warned = headrace(lab, "backup", "restore", bad.id, *at, "--as", "never", "--storage", "gp3:4", "--unpaced")
     assert warned.returncode == 2 and f"warning: the last restore of {bad.id} failed" in warned.stderr
@@ -289,7 +289,7 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
     assert line.reach == line.ends
     done = restore.restore(lab, target, RestoreRequest(base.id, "joined", "gp3:4", RestoreGoal(), unpaced=True))
     with gone_after(done.server):
-        assert rows_of(done.server)[: len(load.commits)] == [one.row for one in load.commits]
+        assert rows_of(done.server)[: len(load.commits)] == [commit.row for commit in load.commits]
 
 
 @ONE
@@ -363,12 +363,12 @@ def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path)
     proved = proving.prove(lab, target, last.id, "gp3:4", unpaced=True)
     places = {"shop": shop.name, "target": str(tmp_path / "t"), "spool": str(tmp_path / "spool")}
     for name, (step, words, says) in INTERRUPTS.items():
-        before = {one.id for one in manifest.backups(target)[0]}
+        before = {backup.id for backup in manifest.backups(target)[0]}
         module, _, function = step.partition(".")
         dying = f"import os, runpy, time; from headrace.servers.backup import {module};"
         dying += f"{module}.{function} = lambda *_, **__: (os.kill(os.getpid(), 2), time.sleep(30));"
         dying += "runpy.run_module('headrace', run_name='__main__')"
-        command = ["backup", *(one.format(**places) for one in words), "--lab", str(lab.place.data_dir)]
+        command = ["backup", *(word.format(**places) for word in words), "--lab", str(lab.place.data_dir)]
         ended = subprocess.run([sys.executable, "-c", dying, *command], capture_output=True, text=True, timeout=120)
         assert ended.returncode == 130, (name, ended.stderr)
         assert re.search(f"Interrupted. .*{says}", ended.stderr), (name, ended.stderr)

@@ -89,8 +89,8 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
             child.wait(chance.uniform(0.0, 2.0))
         child.kill()
         said += child.communicate()[1].splitlines()
-        for one in manifest.backups(target)[0]:
-            assert not checking.check_backup(target, one.id).problems
+        for backup in manifest.backups(target)[0]:
+            assert not checking.check_backup(target, backup.id).problems
     before = manifest.backups(target)[0]
     for way in WAYS:
         child = begun(way)
@@ -145,8 +145,8 @@ def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tm
         assert cursor.fetchall()[0][0] > 0
     with connect_to(servers.find(lab, "kept")) as cursor:
         cursor.execute("DROP DATABASE later")
-    for one in made.manifest.snapshots.values():
-        lab.delete_snapshot(one)
+    for snapshot in made.manifest.snapshots.values():
+        lab.delete_snapshot(snapshot)
 
 
 def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):

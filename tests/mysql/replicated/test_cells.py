@@ -107,7 +107,7 @@ def test_cells_never_calibrated_on(flavor):
         try:
             log = made.source(known[0].load).sample()
             workload = calibrated([made.drain(one) for one in known], log)
-            found = score(workload, [made.drain(one) for one in others[:CELLS]])
+            found = score(workload, [made.drain(other) for other in others[:CELLS]])
         finally:
             made.close()
     median, worst = errors(found)

@@ -148,7 +148,7 @@ def test_a_set_that_is_not_whole_is_refused(lab, mysql):
     def now() -> sets.SnapshotSet:
         return sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
 
-    first, second = (one.id for one in got.snapshot_set.snapshots)
+    first, second = (snapshot.id for snapshot in got.snapshot_set.snapshots)
     # A snapshot of another time: a later one of the same volume with the tags of the set.
     time.sleep(0.01)
     later = lab.create_snapshot(got.snapshot_set.snapshots[1].volume, tags=dict(got.snapshot_set.snapshots[1].tags))[

@@ -28,7 +28,11 @@ SEEDS = ("mariabackup", "snapshot", "binlog")
 
 
 def seeds_left(lab: Lab, name: str) -> list[str]:
-    return [one["id"] for one in lab.snapshots()["snapshots"] if (one.get("tags") or {}).get(volumes.SEED_TAG) == name]
+    return [
+        snapshot["id"]
+        for snapshot in lab.snapshots()["snapshots"]
+        if (snapshot.get("tags") or {}).get(volumes.SEED_TAG) == name
+    ]
 
 
 def backups_running() -> list[str]:

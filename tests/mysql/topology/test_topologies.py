@@ -104,7 +104,7 @@ def test_topology(lab, sources, flavor, kind):
         if kind == "semi-sync":  # the replicas of the other tests do not answer
             sql(source, *state_of(source).dialect.semi_sync("source", False))
         for name in reversed(made):
-            if name in {one.name for one in servers.servers(lab)}:
+            if name in {server.name for server in servers.servers(lab)}:
                 servers.destroy(servers.find(lab, name))
             assert left_of(lab, name) == []
 
@@ -191,7 +191,7 @@ def check_two_sources(lab, source, up):
         same_data(source, both)
         wait_for(both, state_of(other).executed)
         assert sql(both, "CHECKSUM TABLE extra.t") == sql(other, "CHECKSUM TABLE extra.t")
-        assert {one.name for one in state_of(both).channels} == {"", "second"}
+        assert {channel.name for channel in state_of(both).channels} == {"", "second"}
         # A source that is followed already is not followed twice.
         replica_up(lab, "r1", other.name, Following(channel="third"))
         assert len(state_of(both).channels) == 2

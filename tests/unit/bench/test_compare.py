@@ -31,7 +31,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
     held = 0
     for _ in range(120):
         values = [autoregressive(phi, 400, chance) for _ in range(2)]
-        sides = [statistics._resample((one, None), block_length(one), chance) for one in values]
+        sides = [statistics._resample((value, None), block_length(value), chance) for value in values]
         low, high = np.quantile(sides[1] / sides[0] - 1.0, [0.025, 0.975])
         held += low <= 0.0 <= high
     assert least <= held <= 120

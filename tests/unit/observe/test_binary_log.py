@@ -180,7 +180,7 @@ def test_gtids_with_a_tag_begin_transactions_too(tmp_path):
         kinds = [rng.random() < 0.5 for _ in range(rng.randrange(1, 20))]
         parts = [with_tag(at, at - 1, 81) if tag else mysql(at, at - 1) for at, tag in enumerate(kinds, start=1)]
         found = read_binary_log(file_of(tmp_path, *parts))
-        assert [(one.number, one.begins_after) for one in found.transactions] == [
+        assert [(transaction.number, transaction.begins_after) for transaction in found.transactions] == [
             (at, at - 1) for at in range(1, len(kinds) + 1)
         ]
         assert [one.events for one in found.transactions] == [3 if tag else 4 for tag in kinds]

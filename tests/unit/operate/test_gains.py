@@ -167,7 +167,7 @@ def test_no_spending_for_little():
     volume = {"read_ms": 3.2, "read_p50_ms": 0.6, "over_volume_iops": 0.06}
     server = {"pool_reads_per_s": 262.0}
     found = diagnose(evidence(AT_300 | volume, CLIENTS | server, storage="io1:100:400"), Counsel())
-    first = next(one for one in found.findings if one.subject == "volume-iops")
+    first = next(finding for finding in found.findings if finding.subject == "volume-iops")
     assert first.gain is not None and first.gain.transactions < Thresholds().advice_gain, first.gain
     assert "not worth money" in first.words and not first.remedies
 
@@ -197,7 +197,7 @@ def test_a_gain_is_bounded_by_the_processors(user, system):
 def test_nothing_is_bought_for_a_server_whose_processors_are_spent():
     spent = {"user_cpus": 3.5, "system_cpus": 0.42}
     found = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
-    first = next(one for one in found.findings if one.subject == "volume-iops")
+    first = next(finding for finding in found.findings if finding.subject == "volume-iops")
     assert not first.remedies and first.gain.transactions is None
     assert "is not said: 98 % of the processors" in first.words and "processors bind" in first.words
 
@@ -206,7 +206,7 @@ def test_one_answer_does_not_say_that_storage_binds_and_keeps_up():
     spent = {"user_cpus": 3.5, "system_cpus": 0.42}
     found = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
     words = " ".join(one.words for one in (*found.findings, *found.others))
-    assert {one.subject for one in found.findings} >= {"volume-iops", "processors"}
+    assert {finding.subject for finding in found.findings} >= {"volume-iops", "processors"}
     assert "keeps up" not in words and "nearly spent" in words
     alone = diagnose(evidence(None, {"server_cpus": 3.0}, spent, storage="gp3:500"), Counsel())
     assert alone.headline.startswith("The processors") and "Storage keeps up." in alone.headline

@@ -100,7 +100,7 @@ def test_a_volume_that_loads_from_its_snapshot_is_no_cold_cache():
     assert "9.0 ms" in found[0].words
     # Means alike without anything to load: most reads are as quick as the type's.
     assert headline(evidence(volume, server))[1] != "first-touch"
-    assert "degraded" not in [one.verdict for one in findings(evidence(volume, server))]
+    assert "degraded" not in [finding.verdict for finding in findings(evidence(volume, server))]
 
 
 def test_a_backup_comes_before_the_limit_that_it_meets():
@@ -151,7 +151,7 @@ def test_without_a_server_nothing_is_said_of_its_clients():
 
 def test_the_limit_that_is_felt_most_comes_first():
     volume = over("volume_iops", 0.2, over_instance_iops=0.7)
-    subjects = [one.subject for one in findings(evidence(volume, WAITING, instance="m4.large"))]
+    subjects = [finding.subject for finding in findings(evidence(volume, WAITING, instance="m4.large"))]
     assert subjects.index("instance-iops") < subjects.index("volume-iops")
 
 
@@ -184,7 +184,7 @@ def test_credits_that_will_be_gone():
     volume = {"read_iops": 2_700.0, "charged_iops": 2_800.0, "balance_percent": lambda index: 20.0 - 0.05 * index}
     found = findings(evidence(volume, {"tps": 900.0, "threads_running": 3.0}, storage="gp2:100"))
     assert (found[0].verdict, found[0].subject) == ("will bind", "volume-credits")
-    left = next(one.value for one in found[0].figures if one.name == "empty_in_s")
+    left = next(figure.value for figure in found[0].figures if figure.name == "empty_in_s")
     assert left == pytest.approx(0.1955 * 5.4e6 / 2_500, rel=0.01)
 
 
@@ -213,12 +213,12 @@ def test_a_hit_ratio_is_never_named():
 
 def test_one_burst_is_no_limit():
     volume = AT_LIMIT | {"over_volume_iops": lambda index: 0.9 if index == 3 else 0.0}
-    assert not [one for one in findings(evidence(volume, WAITING)) if one.subject == "volume-iops"]
+    assert not [finding for finding in findings(evidence(volume, WAITING)) if finding.subject == "volume-iops"]
 
 
 def test_only_the_window_counts():
     made = evidence(AT_LIMIT | {"over_volume_iops": lambda index: 1.0 if index < 100 else 0.0}, WAITING, seconds=200)
-    assert not [one for one in findings(made) if one.subject == "volume-iops"]
+    assert not [finding for finding in findings(made) if finding.subject == "volume-iops"]
     made = evidence(AT_LIMIT | {"over_volume_iops": lambda index: 1.0 if index >= 150 else 0.0}, WAITING, seconds=200)
     assert headline(made) == ("binds", "volume-iops")
 
@@ -372,7 +372,7 @@ EDGES = {
 def test_thresholds(name):
     """A threshold turns the headline where its row says, and at no other place."""
     below, above, subject = EDGES[name]
-    assert subject not in [one.subject for one in findings(below)]
+    assert subject not in [finding.subject for finding in findings(below)]
     assert headline(above)[1] == subject
 
 
@@ -392,7 +392,7 @@ def test_few_writers_among_many_readers_are_felt():
 
     def felt(**more: float | None) -> float | None:
         made = evidence(slow | {"write_ms": 10.0}, mixed | more, variables=logging)
-        return next(one.felt for one in findings(made) if one.subject == "volume-iops")
+        return next(finding.felt for finding in findings(made) if finding.subject == "volume-iops")
 
     assert felt(logged_per_s=100.0) == pytest.approx(0.5) and felt(logged_per_s=None) == 0.0
 
@@ -434,7 +434,9 @@ def test_a_slow_volume_that_nobody_feels_is_not_blamed_while_processors_are_shor
     quiet = {"pool_reads_per_s": 13.0, "log_bytes_per_s": 0.0}
     assert headline(evidence(slow, quiet)) == ("degraded", "degraded")
     assert headline(evidence(slow, quiet, short)) == ("not storage", "processors")
-    assert ("degraded", "degraded") in [(one.verdict, one.subject) for one in findings(evidence(slow, quiet, short))]
+    assert ("degraded", "degraded") in [
+        (finding.verdict, finding.subject) for finding in findings(evidence(slow, quiet, short))
+    ]
     # 40 reads a second of 50 ms are half of four clients' time.
     felt = slow | {"read_ms": 50.0, "read_p50_ms": 50.0}
     assert headline(evidence(felt, quiet | {"pool_reads_per_s": 40.0}, short)) == ("degraded", "degraded")
@@ -525,7 +527,7 @@ def test_without_a_binary_log_reads_hide_no_writers():
     """100 of 1,100 statements write 500 bytes each; a sync of 10 ms each is a quarter of four clients' time."""
     mixed = {"tps": 1_100.0, "log_bytes_per_s": 50_000.0, "pool_reads_per_s": 0.0, "writing_per_s": 100.0}
     made = evidence(over("volume_iops", write_ms=10.0), mixed)
-    assert next(one.felt for one in findings(made) if one.subject == "volume-iops") == pytest.approx(0.25)
+    assert next(finding.felt for finding in findings(made) if finding.subject == "volume-iops") == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("page, subject", [("65536", "fine"), ("16384", "backup")])
@@ -549,7 +551,8 @@ def test_an_instance_at_its_baseline_is_not_ebs_fault(iops):
     """m5.large gives 3,600 IOPS without its burst, and the volume 10,000: at 3,600 that binds, near it nobody knows."""
     busy = UNCOUNTED | SLOW | {"read_iops": iops, "charged_iops": iops, "read_mib_s": iops / 64}
     found = [
-        (one.verdict, one.subject) for one in findings(evidence(busy, storage="gp3:500:10000", instance="m5.large"))
+        (finding.verdict, finding.subject)
+        for finding in findings(evidence(busy, storage="gp3:500:10000", instance="m5.large"))
     ]
     assert not [one for one in found if one[0] == "degraded"]
     assert (("binds", "instance-credits") in found) == (iops == 3_600)

@@ -129,7 +129,7 @@ def test_a_cache_of_myrocks_is_its_block_cache():
 def test_binary_logs_at_what_the_clients_can_do_are_a_note():
     made = plan(certain(), goals=["tps>=100"], **USUAL)
     tps = made.recommended.metrics["tps"]
-    [note] = [one for one in made.caveats if one.startswith("Room for binary logs")]
+    [note] = [caveat for caveat in made.caveats if caveat.startswith("Room for binary logs")]
     assert "at 120 tps, which the goals ask for" in note and "binlog_expire_logs_seconds" in note
     # A day at 120 tps lasts so many hours at what it does.
     assert f"keep them for {24 * 120 / tps:.0f} h" in note

@@ -380,7 +380,7 @@ def test_when_nothing_fits_the_closest_say_what_they_miss():
         assert not choice.meets_goals and choice.probability < 0.01
         assert any(miss.startswith("tps ") and "against 5,000" in miss for miss in choice.misses)
         assert any(miss.startswith("response time p95 ") and "against 5 " in miss for miss in choice.misses)
-    assert {one.outcome for one in found.families} <= {"fails", "impossible", "excluded"}
+    assert {family.outcome for family in found.families} <= {"fails", "impossible", "excluded"}
     json.dumps(found.to_dict(), allow_nan=False)
 
 
@@ -500,7 +500,9 @@ def test_counts_add_up_and_winners_are_ordered():
         )
         assert_bill(choice)
     assert [one.outcome for one in found.families][0] == "wins"
-    ratios = [one.cost_ratio for one in found.families if one.outcome in ("wins", "costs more") and one.best]
+    ratios = [
+        family.cost_ratio for family in found.families if family.outcome in ("wins", "costs more") and family.best
+    ]
     assert ratios == sorted(ratios) and ratios[0] == 1.0
     for point in found.frontier.to_dicts():
         assert point["tps_low"] <= point["tps"] <= point["tps_high"] and 0 <= point["probability"] <= 1

@@ -163,7 +163,7 @@ def test_when_nothing_fits_the_closest_are_named_with_what_they_miss():
         assert not choice.meets_goals and any(
             miss.startswith("I/O p99 of the worst 5 min ") and "against 0.01" in miss for miss in choice.misses
         )
-    assert all(one.outcome in ("fails", "impossible", "excluded") for one in found.families)
+    assert all(family.outcome in ("fails", "impossible", "excluded") for family in found.families)
     assert found.actions == [] and found.alarms == []
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -359,5 +359,5 @@ def test_more_data_than_volumes_can_hold_is_a_verdict_not_an_error():
 def test_one_volume_at_most_leaves_no_lines_about_arrays():
     # B16: `--max-volumes 1` still printed twelve rows "needs 2 volumes, at most 1 allowed".
     found = plan(steady(), max_volumes=1)
-    assert not [one.family for one in found.families if "RAID" in one.family]
+    assert not [family.family for family in found.families if "RAID" in family.family]
     assert all(choice.members == 1 for choice in [*found.winners, found.recommended])

@@ -222,7 +222,10 @@ def test_winners_go_on_day_after_day(seed):
     day, settings, _ = drawn(seed)
     found = plan(day, **settings)
     p99, factor = asked_of(settings)
-    for choice in [*found.winners[:2], *(one for one in found.winners if one.volume_type in ("gp2", "st1", "sc1"))][:4]:
+    for choice in [
+        *found.winners[:2],
+        *(winner for winner in found.winners if winner.volume_type in ("gp2", "st1", "sc1")),
+    ][:4]:
         for demand in (1.0, factor):
             settled = headrace.simulate(
                 day.scaled(demand), choice.storage, as_of=settings["as_of"], form="interval", cycle="settled"

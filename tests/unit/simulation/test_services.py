@@ -22,7 +22,7 @@ ARGUMENTS = ["predict", "sysbench-tpcc:warehouses=500,cache_gib=24,threads=64", 
 
 
 def of(found, deployment: str):
-    return next(one for one in found.outcomes if one.deployment == deployment)
+    return next(outcome for outcome in found.outcomes if outcome.deployment == deployment)
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def test_ec2_is_what_predict_says():
 def test_services_stand_in_order_and_each_has_its_doubt():
     found = compare(SHOP, "gp3:500", **SHORT)
     assert [one.deployment for one in found.outcomes] == core.deployments(["ec2", "rds", "aurora"])
-    for one in found.outcomes:
-        assert one.tps_low < one.tps < one.tps_high and one.confidence and one.cannot
-        assert "measured" not in one.confidence
+    for outcome in found.outcomes:
+        assert outcome.tps_low < outcome.tps < outcome.tps_high and outcome.confidence and outcome.cannot
+        assert "measured" not in outcome.confidence
     width = {one.deployment: math.log(one.tps_high / one.tps_low) for one in found.outcomes}
     assert width["ec2"] < width["aurora:standard"] and width["rds:single-az"] < width["aurora:standard"]
     assert "published Aurora figures lie near" in of(found, "aurora:standard").confidence
@@ -130,7 +130,7 @@ def test_what_a_service_cannot_is_said_and_the_others_go_on():
     old = compare(SHOP, "gp2:500", as_of="2014-06-01", instance="r3.xlarge", seconds=60, draws=0)
     assert "2015-07-27" in of(old, "aurora:standard").refusal
     tiny = compare(SHOP, "gp3:500", cache_gib=64.0, **SHORT)
-    assert all("GiB of memory" in one.refusal for one in tiny.outcomes)
+    assert all("GiB of memory" in outcome.refusal for outcome in tiny.outcomes)
 
 
 def test_more_of_anything_is_never_slower():

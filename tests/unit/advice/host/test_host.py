@@ -51,13 +51,13 @@ def looked_at(name: str, place: Path, **more):
 
 def states(found) -> dict[str, set[str]]:
     told: dict[str, set[str]] = {}
-    for one in found.readings:
-        told.setdefault(one.check, set()).add(one.state)
+    for reading in found.readings:
+        told.setdefault(reading.check, set()).add(reading.state)
     return told
 
 
 def findings(found) -> set[str]:
-    return {one.check for one in found.findings}
+    return {finding.check for finding in found.findings}
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -66,8 +66,8 @@ def findings(found) -> set[str]:
 def test_the_table_has_28_checks_with_sources_and_days():
     checks = host_checks().values()
     assert len(checks) == 28
-    for one in checks:
-        assert one.source and one.as_of == "2026-11-22" and one.why and one.target
+    for check in checks:
+        assert check.source and check.as_of == "2026-11-22" and check.why and check.target
     # Checks whose source was read; the rest name the page to look at.
     assert {one.id for one in checks if one.confirmed} == {"io_timeout", "barrier", "raid_chunk", "rps", "rfs"}
     outdated = {one.id for one in checks if one.outdated_because}
@@ -121,7 +121,7 @@ def test_ubuntu_as_the_whitepaper_had_it(tmp_path):
     assert findings(found) == wanted | {"clock", "irq", "rfs"}
     # Two queues for 32 processors: there steering helps, as it did for the whitepaper's client.
     assert states(found)["rps"] == {"fine"} and states(found)["io_timeout"] == {"does not apply"}
-    rfs = next(one for one in found.readings if one.check == "rfs")
+    rfs = next(reading for reading in found.readings if reading.check == "rfs")
     assert "32,768" in rfs.value and "8,192" in rfs.value
 
 
@@ -131,9 +131,9 @@ def test_rhel_9_on_device_mapper(tmp_path):
     assert findings(found) == {"readahead", "io_timeout", "align", "dirty", "thp", "rps", "governor"}
     assert any("dm-1 stands on nvme1n1" in note for note in found.notes)
     # 40 % of 65,000,000 KiB are 24.8 GiB; at 250 MiB/s 102 s.
-    dirty = next(one for one in found.readings if one.check == "dirty")
+    dirty = next(reading for reading in found.readings if reading.check == "dirty")
     assert "24.8 GiB" in dirty.note and "102 s" in dirty.note
-    assert [(one.key, one.value) for one in dirty.settings] == [
+    assert [(setting.key, setting.value) for setting in dirty.settings] == [
         ("vm.dirty_background_bytes", str(125 * 1024**2)),
         ("vm.dirty_bytes", str(250 * 1024**2)),
     ]
@@ -145,7 +145,7 @@ def test_figures_follow_the_volume(tmp_path):
     assert "nr_requests" in findings(advise_host(tmp_path, storage="io1:2000:64000"))
     # st1 wants what SSD types do not.
     hdd = advise_host(tmp_path, storage="st1:1000")
-    readahead = next(one for one in hdd.findings if one.check == "readahead")
+    readahead = next(finding for finding in hdd.findings if finding.check == "readahead")
     assert readahead.settings[0].value == "1024"
 
 
@@ -162,11 +162,11 @@ def test_files_set_right_what_was_found(tmp_path):
                 key, _, value = line.partition(" = ")
                 path = place / "proc/sys" / key.replace(".", "/")
                 path.write_text(value + "\n")
-        for one in found.findings:
-            for setting in one.settings:
-                if setting.kind == "udev" and one.check not in ("rps", "rfs"):
-                    (place / "sys/block" / one.subject / setting.key).write_text(
-                        f"[{setting.value}]" if one.check == "scheduler" else setting.value
+        for finding in found.findings:
+            for setting in finding.settings:
+                if setting.kind == "udev" and finding.check not in ("rps", "rfs"):
+                    (place / "sys/block" / finding.subject / setting.key).write_text(
+                        f"[{setting.value}]" if finding.check == "scheduler" else setting.value
                     )
                 elif setting.kind == "udev":
                     (place / "sys/class/net" / setting.match / setting.key).write_text(setting.value)
@@ -209,7 +209,7 @@ def test_flows_fit_their_table_or_are_off(processors, entries, counts, fine, the
     assert states(found)["rfs"] == {"fine" if fine else "finding"}
     if fine:
         return
-    reading = next(one for one in found.findings if one.check == "rfs")
+    reading = next(finding for finding in found.findings if finding.check == "rfs")
     for setting in reading.settings:
         place = table if setting.kind == "sysctl" else tmp_path / "sys/class/net/ens5" / setting.key
         place.write_text(setting.value)
@@ -255,7 +255,7 @@ def test_long_masks_of_steering(tmp_path):
     """40 processors and one queue: two groups of 32 bits, the higher first."""
     grow("debian-12", tmp_path)
     (tmp_path / "sys/devices/system/cpu/online").write_text("0-39\n")
-    rps = next(one for one in advise_host(tmp_path).findings if one.check == "rps")
+    rps = next(finding for finding in advise_host(tmp_path).findings if finding.check == "rps")
     assert rps.settings[0].value == "ff,ffffffff"
 
 
@@ -308,7 +308,7 @@ def test_a_link_of_the_tree_that_starts_at_its_root_stays_inside(tmp_path):
     swappiness = tmp_path / "proc/sys/vm/swappiness"
     swappiness.unlink()
     swappiness.symlink_to("/proc/sys/vm/dirty_background_ratio")  # 10 in the tree, whatever this machine has
-    one = next(one for one in advise_host(tmp_path).readings if one.check == "swappiness")
+    one = next(reading for reading in advise_host(tmp_path).readings if reading.check == "swappiness")
     assert one.value == "10"
 
 
@@ -423,7 +423,7 @@ def test_the_kernel_sees_no_write(tmp_path):
 def test_this_host_as_it_is():
     found = advise_host()
     assert set(states(found)) == set(host_checks())
-    assert {one.state for one in found.readings} & {"fine", "finding"}
+    assert {reading.state for reading in found.readings} & {"fine", "finding"}
 
 
 def test_a_folder_of_data_that_is_not_here(tmp_path, monkeypatch):

@@ -279,7 +279,7 @@ def test_the_limits_of_a_log_device_are_its_own(monkeypatch):
     data, log = holding("gp3:500:16000", None, None), holding("gp3:20", None, None)
     for known in (log, None):
         made = DeviceVolumes(["/dev/nvme1n1", "/dev/nvme2n1"], data, _no_page, "nvme2n1", known)
-        roles = {one.name: (one.role, one.limits) for one in made.facts()}
+        roles = {fact.name: (fact.role, fact.limits) for fact in made.facts()}
         assert roles == {"nvme1n1": ("data", data), "nvme2n1": ("log", known)}
         made.read()
         assert set(next(iter(made.read().values()))) == {"nvme1n1", "nvme2n1"}

@@ -23,7 +23,7 @@ def volume(name: str, **more: Any) -> dict[str, Any]:
 
 
 def attached(*instances: str, device: str = "/dev/sdf") -> dict[str, Any]:
-    return {"Attachments": [{"InstanceId": one, "Device": device, "State": "attached"} for one in instances]}
+    return {"Attachments": [{"InstanceId": instance, "Device": device, "State": "attached"} for instance in instances]}
 
 
 def tagged(**tags: str) -> dict[str, Any]:
@@ -99,7 +99,9 @@ def test_members_of_an_array_are_one_device():
         volume("vol-4", **attached("i-1")),
     ]
     found = inventory_json(shown)
-    assert {one.key: ([member.id for member in one.members], one.storage().text) for one in found.devices()} == {
+    assert {
+        device.key: ([member.id for member in device.members], device.storage().text) for device in found.devices()
+    } == {
         "i-1/db1:0": (["vol-1", "vol-3"], "raid1:2xgp3:500:3000:125"),
         "i-2/db1:0": (["vol-2"], "gp3:500:3000:125"),
         "vol-4": (["vol-4"], "gp3:500:3000:125"),
@@ -177,7 +179,7 @@ def test_changes_that_cloudtrail_kept_are_counted_once(tmp_path):
     ]
     documents = {"VolumesModifications": [changed]}, {"Events": [*events, {"EventName": "CreateVolume"}]}
     [one] = read_inventory([write(tmp_path, "all.json", {"Volumes": [volume("vol-1")]}, *documents)]).volumes
-    assert [known.started.hour for known in one.modifications] == [1, 9] and one.modifying == ""
+    assert [modification.started.hour for modification in one.modifications] == [1, 9] and one.modifying == ""
 
 
 def test_regions_of_zones():

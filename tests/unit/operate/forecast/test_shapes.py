@@ -63,7 +63,7 @@ def test_a_sudden_change_leaves_no_trend_of_few_days(behind):
     changed = MONDAY + timedelta(days=30 - behind)
     told = " ".join(in_words(made))
     assert f"it changed suddenly on {changed:%Y-%m-%d}, and {behind} days behind that are too few" in told
-    assert not [one for one in made.promises() if one.quantity.startswith(ledger.BUSY)]
+    assert not [promise for promise in made.promises() if promise.quantity.startswith(ledger.BUSY)]
     assert all(one["growth_per_30_days"] is None for one in document(made)["growth"])
     assert all(math.isinf(one.days[1]) for one in made.growth)
 
@@ -202,7 +202,7 @@ def test_a_volume_is_known_by_its_id_and_scored_by_the_rule_it_was_forecast_by(t
     balances = [one for one in found if one.quantity == ledger.BALANCE]
     assert balances and sum(one.count for one in balances) == 3  # 1, 6 and 24 h ahead
     # Days alike: what came is what was forecast, but for the rounding of points in the first minutes.
-    assert all(one.median_error < 2.0 for one in balances), balances
+    assert all(balance.median_error < 2.0 for balance in balances), balances
 
 
 def test_a_recording_without_a_volume_id_is_known_by_its_name():

@@ -213,7 +213,7 @@ class Cloud:
 
     def __init__(self, busy=True, instances=("i-1",)):
         self.busy, self.asked = busy, []
-        at = [{"State": "attached", "InstanceId": one, "Device": "/dev/sdf"} for one in instances]
+        at = [{"State": "attached", "InstanceId": instance, "Device": "/dev/sdf"} for instance in instances]
         self.volume = {"VolumeId": "vol-1", "VolumeType": "io2", "Size": 100, "Iops": 3000, "Attachments": at}
 
     def __call__(self, service):
@@ -226,7 +226,7 @@ class Cloud:
         return {"VolumesModifications": []}
 
     def describe_instances(self, InstanceIds):
-        found = [{"InstanceId": one, "InstanceType": "m5.large"} for one in InstanceIds]
+        found = [{"InstanceId": instance, "InstanceType": "m5.large"} for instance in InstanceIds]
         return {"Reservations": [{"Instances": found}]}
 
     def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
@@ -234,9 +234,9 @@ class Cloud:
         moments = [EndTime - timedelta(minutes=3 - n) for n in range(3)] if self.busy else []
         return {
             "MetricDataResults": [
-                {"Id": one["Id"], "Timestamps": moments, "Values": [600.0] * len(moments)}
-                for one in MetricDataQueries
-                if one["MetricStat"]["Metric"]["MetricName"].endswith(("Ops", "Bytes"))
+                {"Id": metric_data_query["Id"], "Timestamps": moments, "Values": [600.0] * len(moments)}
+                for metric_data_query in MetricDataQueries
+                if metric_data_query["MetricStat"]["Metric"]["MetricName"].endswith(("Ops", "Bytes"))
             ]
         }
 

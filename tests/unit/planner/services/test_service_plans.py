@@ -51,7 +51,7 @@ def test_golden_bills(all_services):
     aurora io-opt.    2 x 1.437 x 730 + 100 x 0.225 = 2,098.02 + 22.50 = 2,120.52
     aurora standard   2 x 1.106 x 730 + 100 x 0.10 = 1,614.76 + 10.00, and 0.20 a million I/Os
     """
-    usd = {one.deployment: one.best and one.best.cost_usd_month for one in all_services.services.answers}
+    usd = {answer.deployment: answer.best and answer.best.cost_usd_month for answer in all_services.services.answers}
     assert round(usd["rds:single-az"], 2) == 743.88
     assert round(usd["rds:multi-az"], 2) == 1_488.49
     assert round(usd["aurora:io-optimized"], 2) == 2_120.52
@@ -73,11 +73,11 @@ def test_prices_of_infracost_come_out():
 
 
 def test_every_item_has_a_day_and_a_known_source(all_services):
-    for one in all_services.services.answers:
-        for item in one.best.items if one.best else ():
+    for answer in all_services.services.answers:
+        for item in answer.best.items if answer.best else ():
             assert item["as_of"].startswith("20") and item["source"], item
-        assert one.confidence and one.cannot
-        for fact in (*one.failover_s, *one.lost_s):
+        assert answer.confidence and answer.cannot
+        for fact in (*answer.failover_s, *answer.lost_s):
             assert fact is None or fact["source"]
     assert len(all_services.services.comparison) == 15
 
@@ -219,7 +219,7 @@ def test_a_standby_costs_latency_and_aurora_is_least_known():
     storage = {"ec2": "4xgp3:100", "rds:single-az": "gp3:400", "rds:multi-az": "gp3:400", "aurora:standard": "aurora"}
     places = {host.service: place for place, host in enumerate(made.hosts)}
     doubts = made.judge.scenarios.of([(text, None, places[name]) for name, text in storage.items()])
-    width = [one.spread for one in doubts]
+    width = [doubt.spread for doubt in doubts]
     assert width == sorted(width) and len(set(width)) == len(width)
 
 

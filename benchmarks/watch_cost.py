@@ -183,10 +183,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=240, help="of windows (240)")
     parser.add_argument("--watches", type=int, default=1, help="beside each other; the loss is that of one (1)")
     parser.add_argument("--json", type=Path, help="write the figures here too")
-    asked = parser.parse_args()
-    if asked.seconds < 2 * WINDOW_S * len(ORDER) or asked.watches < 1:
+    arguments = parser.parse_args()
+    if arguments.seconds < 2 * WINDOW_S * len(ORDER) or arguments.watches < 1:
         parser.error(f"--seconds must be at least {2 * WINDOW_S * len(ORDER)}, --watches at least 1")
-    found = measure(asked.seconds, asked.watches)
+    found = measure(arguments.seconds, arguments.watches)
     print(
         f"loss by one watch: {found['loss_percent']:+.3f} % of {found['tps']:,.0f} tps ({SHARE:.0f} % interval "
         f"{found['low_percent']:+.3f} to {found['high_percent']:+.3f} %, median of {found['pairs']} pairs with "
@@ -197,8 +197,8 @@ def main() -> None:
         f"processor time: {core:.2f} % of a core for a watch and {server:.2f} % in the server for its statement a second, "
         f"{(core + server) / found['cores']:.2f} % of {found['cores']} cores; {found['server']}"
     )
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -104,9 +104,9 @@ def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
         lambda: ec2.describe_volumes_modifications()["VolumesModifications"],
         lambda found: [one["ModificationState"] for one in found] == ["completed"] * 2,
     )
-    said = run(lab, scripts.patch, "patch.sh", code=1)
-    assert f"{often}: REFUSED, it was modified 4 times within 24 hours" in said
-    assert f"{grown}: REFUSED, a volume never shrinks, and it has 13 GiB" in said
+    result = run(lab, scripts.patch, "patch.sh", code=1)
+    assert f"{often}: REFUSED, it was modified 4 times within 24 hours" in result
+    assert f"{grown}: REFUSED, a volume never shrinks, and it has 13 GiB" in result
     assert ec2.describe_volumes_modifications()["VolumesModifications"] == made
     known = inventory(lab).volumes
     kept, refused = checked(changes, {one.id: one for one in known}, now)

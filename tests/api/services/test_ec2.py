@@ -270,20 +270,20 @@ def test_a_lab_knows_volumes_by_names_and_ec2_does_not(ec2, lab):
 
 
 def test_dry_runs_are_decided_and_not_done(ec2, lab):
-    made = volume(ec2, lab)
+    new_volume = volume(ec2, lab)
     before = ec2.describe_volumes()["Volumes"]
     for call, params in (
         (ec2.create_volume, {"Size": 1, "AvailabilityZone": lab.zone}),
-        (ec2.delete_volume, {"VolumeId": made}),
-        (ec2.modify_volume, {"VolumeId": made, "Size": 5}),
-        (ec2.attach_volume, {"VolumeId": made, "Device": "/dev/sdf", "InstanceId": lab.instance}),
-        (ec2.create_tags, {"Resources": [made], "Tags": [{"Key": "a", "Value": "b"}]}),
-        (ec2.modify_volume_attribute, {"VolumeId": made, "AutoEnableIO": {"Value": True}}),
-        (ec2.enable_volume_io, {"VolumeId": made}),
-        (ec2.delete_tags, {"Resources": [made], "Tags": [{"Key": "a"}]}),
+        (ec2.delete_volume, {"VolumeId": new_volume}),
+        (ec2.modify_volume, {"VolumeId": new_volume, "Size": 5}),
+        (ec2.attach_volume, {"VolumeId": new_volume, "Device": "/dev/sdf", "InstanceId": lab.instance}),
+        (ec2.create_tags, {"Resources": [new_volume], "Tags": [{"Key": "a", "Value": "b"}]}),
+        (ec2.modify_volume_attribute, {"VolumeId": new_volume, "AutoEnableIO": {"Value": True}}),
+        (ec2.enable_volume_io, {"VolumeId": new_volume}),
+        (ec2.delete_tags, {"Resources": [new_volume], "Tags": [{"Key": "a"}]}),
         (ec2.describe_volumes, {}),
         (ec2.describe_volume_status, {}),
-        (ec2.describe_volume_attribute, {"VolumeId": made, "Attribute": "autoEnableIO"}),
+        (ec2.describe_volume_attribute, {"VolumeId": new_volume, "Attribute": "autoEnableIO"}),
         (ec2.describe_volumes_modifications, {}),
         (ec2.describe_tags, {}),
         (ec2.describe_instances, {}),
@@ -298,7 +298,7 @@ def test_dry_runs_are_decided_and_not_done(ec2, lab):
     # A mistake is named before the dry run is, so that limits can be found by dry runs.
     wrong = {"Size": 4, "Iops": 2147483647, "AvailabilityZone": lab.zone, "DryRun": True}
     refused(ec2.create_volume, "InvalidParameterValue", "iops of 2147483647 is too high", **wrong, VolumeType="gp3")
-    refused(ec2.detach_volume, "IncorrectState", "'available'", VolumeId=made, DryRun=True)
+    refused(ec2.detach_volume, "IncorrectState", "'available'", VolumeId=new_volume, DryRun=True)
 
 
 def test_one_token_makes_one_volume(ec2, lab):

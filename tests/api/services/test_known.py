@@ -106,21 +106,21 @@ class Changes:
 
     def tag(self) -> None:
         if self.volumes:
-            one = self.chance.choice(self.volumes)
-            self.lab.tag(one, set={"n": str(self.chance.randrange(3)), "<&>": "\u00e9"}, remove=["m"])
+            candidate = self.chance.choice(self.volumes)
+            self.lab.tag(candidate, set={"n": str(self.chance.randrange(3)), "<&>": "\u00e9"}, remove=["m"])
 
     def modify(self) -> None:
         if self.volumes:
-            one = self.chance.choice(self.volumes)
-            if self.lab.describe(one)["modification"] is None:
-                self.lab.modify(one, size_gib=self.lab.describe(one)["size_gib"] + 1)
+            candidate = self.chance.choice(self.volumes)
+            if self.lab.describe(candidate)["modification"] is None:
+                self.lab.modify(candidate, size_gib=self.lab.describe(candidate)["size_gib"] + 1)
 
     def attach(self) -> None:
         free = [volume for volume in self.volumes if volume not in self.attached]
         if free and len(self.attached) < 2:
-            one = self.chance.choice(free)
-            self.lab.attach(one, probe=False)
-            self.attached.add(one)
+            candidate = self.chance.choice(free)
+            self.lab.attach(candidate, probe=False)
+            self.attached.add(candidate)
         elif self.attached:
             self.lab.detach(self.attached.pop())
 

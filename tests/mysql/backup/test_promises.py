@@ -60,11 +60,11 @@ def shop(request, lab, machine):
     flavor = request.param
     if flavor == "mysql":
         request.getfixturevalue("mysql_program")
-    made = servers.up(lab, name=f"p-{flavor}", flavor=flavor, storage="gp3:4", settings=SETTINGS[flavor] | SMALL)
-    run(made, "CREATE DATABASE ack", "CREATE DATABASE other", "CREATE TABLE ack.t (n INT PRIMARY KEY, b INT)",
+    server = servers.up(lab, name=f"p-{flavor}", flavor=flavor, storage="gp3:4", settings=SETTINGS[flavor] | SMALL)
+    run(server, "CREATE DATABASE ack", "CREATE DATABASE other", "CREATE TABLE ack.t (n INT PRIMARY KEY, b INT)",
         "CREATE TABLE other.t (n INT PRIMARY KEY)", "INSERT INTO ack.t VALUES (1, 1)")  # fmt: skip
-    yield source_of(made.address(), made.name, made)
-    servers.destroy(made)
+    yield source_of(server.address(), server.name, server)
+    servers.destroy(server)
 
 
 def run(server, *statements: str):
@@ -143,14 +143,14 @@ def test_a_part_is_called_one_everywhere(lab, shop, tmp_path):
         copying.run(seen, target, copying.BackupRequest(method="logical"))
     assert not target.list("backups/")
     with account(shop, statements) as seen:
-        made = copying.run(seen, target, copying.BackupRequest(method="logical", only=only))
-    assert made.databases == made.only == ("ack",) and made.tables == 1
-    proof = proving.prove(lab, target, made.id, "gp3:4", unpaced=True)
+        result = copying.run(seen, target, copying.BackupRequest(method="logical", only=only))
+    assert result.databases == result.only == ("ack",) and result.tables == 1
+    proof = proving.prove(lab, target, result.id, "gp3:4", unpaced=True)
     assert proof.ok and proof.part == "ack" and proof.tables == 1
     with pytest.raises(InputError, match="is a part of its server"):
-        restore.restore(lab, target, RestoreRequest(made.id, "never", "gp3:4", RestoreGoal()))
+        restore.restore(lab, target, RestoreRequest(result.id, "never", "gp3:4", RestoreGoal()))
     with pytest.raises(InputError, match="is a part of its server"):
-        proving.prove(lab, target, made.id, "gp3:4", shop)
+        proving.prove(lab, target, result.id, "gp3:4", shop)
     shown = headrace(lab, "backup", "list", "--in", str(tmp_path / "t"), "--output", "json")
     (told,) = json.loads(shown.stdout)
     assert (told["part"], told["databases"], told["tables"]) == ("ack", "ack", 1) and shown.returncode == 0
@@ -169,9 +169,9 @@ def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
     """A restore of a copy of files and of a dump has the settings; those that differ are named."""
     target = open_target(tmp_path / "t")
     for method in ("physical", "logical"):
-        made = copying.run(shop, target, copying.BackupRequest(method=method))
+        result = copying.run(shop, target, copying.BackupRequest(method=method))
         wanted = RestoreRequest(
-            made.id, f"settled-{shop.flavor}", "gp3:4", unpaced=True, settings={"max_binlog_size": "8M"}
+            result.id, f"settled-{shop.flavor}", "gp3:4", unpaced=True, settings={"max_binlog_size": "8M"}
         )
         done = restore.restore(lab, target, wanted)
         with gone_after(done.server):
@@ -295,12 +295,12 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
 @ONE
 def test_a_server_that_the_backup_is_not_of_is_refused(lab, shop, server, tmp_path):
     target = open_target(tmp_path / "t")
-    made = copying.run(shop, target, copying.BackupRequest(method="logical"))
+    result = copying.run(shop, target, copying.BackupRequest(method="logical"))
     other = source_of(server.address(), server.name, server)
     run(server, "RESET MASTER")
     with pytest.raises(InputError, match="has not executed .* transactions that the backup of"):
-        proving.prove(lab, target, made.id, "gp3:4", other)
-    assert os.listdir(tmp_path / "t/backups") == [made.id]
+        proving.prove(lab, target, result.id, "gp3:4", other)
+    assert os.listdir(tmp_path / "t/backups") == [result.id]
 
 
 @ONE

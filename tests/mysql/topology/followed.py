@@ -72,9 +72,9 @@ class Writer:
 
 def new_source(lab: Lab, name: str, flavor: str, **more) -> Server:
     """A server with two databases, ready to be followed once it was restarted for that."""
-    made = servers.up(lab, name=name, flavor=flavor, storage="gp3:4", settings=SMALL, unpaced=True, **more)
-    sql(made, *tables("shop"), *tables("logs"))
-    return made
+    server = servers.up(lab, name=name, flavor=flavor, storage="gp3:4", settings=SMALL, unpaced=True, **more)
+    sql(server, *tables("shop"), *tables("logs"))
+    return server
 
 
 def tables(database: str) -> list[str]:

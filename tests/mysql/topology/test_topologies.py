@@ -162,11 +162,11 @@ def check_delayed(lab, source, up):
 def check_filtered(lab, source, up):
     filters = {"replicate-do-db": ("shop",)}
     with Writer(source) as writer:
-        one = up("r1", source.name, Following(filters=filters))
+        server = up("r1", source.name, Following(filters=filters))
         before = writer.done
         until(lambda: writer.done > before + 20, "nothing is written any longer")
-    same_data(source, one, databases=("shop",))
-    ((kept,),) = sql(one, "SELECT COUNT(*) FROM logs.t")
+    same_data(source, server, databases=("shop",))
+    ((kept,),) = sql(server, "SELECT COUNT(*) FROM logs.t")
     ((whole,),) = sql(source, "SELECT COUNT(*) FROM logs.t")
     assert kept < whole
     # The filter is in the option file: it holds after a restart.

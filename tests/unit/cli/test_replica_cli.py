@@ -14,8 +14,8 @@ PREDICT = ["predict", WRITES, "--storage", "gp3:100:6000", "--seconds", "30", "-
 
 def ran(capsys, *arguments):
     code = main(list(arguments))
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 def test_words_rows_and_charts(capsys, tmp_path):

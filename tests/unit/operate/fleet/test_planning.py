@@ -167,8 +167,8 @@ def test_scrambled_points_are_found():
     if not scrambled:
         pytest.skip("no volume of this fleet has spent many credits: FLEET=100 has some")
     devices = [device for device in fleet().devices if device.key in scrambled]
-    found = answer_batch(devices, scrambled, QUICK)
-    assert sum(one.verdict == "withheld" for one in found) >= 0.95 * len(found), [one.why for one in found]
+    answers = answer_batch(devices, scrambled, QUICK)
+    assert sum(one.verdict == "withheld" for one in answers) >= 0.95 * len(answers), [one.why for one in answers]
 
 
 @pytest.mark.parametrize(

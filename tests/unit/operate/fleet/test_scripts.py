@@ -161,8 +161,8 @@ def test_what_is_refused_leaves_the_others(tmp_path, case):
     parts, said = REFUSED[case]
     fleet = Fleet(tmp_path, [change("vol-1"), change("vol-2")])
     fleet.update(**parts)
-    found = fleet.run(code=1)
-    assert f"vol-1: REFUSED, {said}" in found and "1 changed, 0 as planned already, 1 refused, of 2" in found
+    result = fleet.run(code=1)
+    assert f"vol-1: REFUSED, {said}" in result and "1 changed, 0 as planned already, 1 refused, of 2" in result
     assert fleet.shown()["vol-2"] == ["gp3", 500, 3000, 125]
 
 
@@ -172,8 +172,8 @@ def test_the_fifth_modification_within_24_hours(tmp_path, hours):
     assert modification_limit(None) == (4, 24) and modification_limit("2024-01-01") == (1, 6)
     fleet = Fleet(tmp_path, [change("vol-1", modification_starts=starts(*hours))])
     within = sum(hour < 24 for hour in hours)
-    found = fleet.run(code=int(within >= 4))
-    assert ("REFUSED, it was modified 4 times within 24 hours" in found) == (within >= 4)
+    result = fleet.run(code=int(within >= 4))
+    assert ("REFUSED, it was modified 4 times within 24 hours" in result) == (within >= 4)
     assert len(fleet.state["calls"]) == int(within < 4)
 
 

@@ -119,10 +119,10 @@ def test_a_mean_that_hides_bursts_is_no_degraded_volume(figures):
         f"over_{name}": None for name in ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")
     }
     volume = none | {"read_iops": 450.0, "write_iops": 0.0, "charged_iops": 450.0, "read_ms": 4.1, "read_p50_ms": None}
-    made = evidence(volume | figures, with_server=False, grain_s=60.0, exact=False, storage="gp2:10")
-    found = diagnose(made)
-    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "bursts")
-    assert "iostat" in found.headline
+    collected = evidence(volume | figures, with_server=False, grain_s=60.0, exact=False, storage="gp2:10")
+    diagnosis = diagnose(collected)
+    assert (diagnosis.verdict, diagnosis.findings[0].subject) == ("cannot tell", "bursts")
+    assert "iostat" in diagnosis.headline
     exact = evidence(volume | {"over_volume_iops": 0.0}, with_server=False, storage="gp2:10")
     assert diagnose(exact).verdict == "degraded", "counted in microseconds there is no doubt"
 
@@ -193,12 +193,12 @@ def test_used_space_over_a_change_of_the_clock(tmp_path):
 
 
 def test_a_window_of_zero_length(tmp_path):
-    made = evidence(seconds=5)
-    begin = made.volumes[0].rows["t_unix"][0]
-    empty = made.between(begin, begin)
-    found = diagnose(empty)
-    assert (found.verdict, found.exit_code) == ("cannot tell", 3) and empty.span_s == 0.0
-    assert diagnose(gathered(made.facts, [])).verdict == "cannot tell"
+    collected = evidence(seconds=5)
+    begin = collected.volumes[0].rows["t_unix"][0]
+    empty = collected.between(begin, begin)
+    diagnosis = diagnose(empty)
+    assert (diagnosis.verdict, diagnosis.exit_code) == ("cannot tell", 3) and empty.span_s == 0.0
+    assert diagnose(gathered(collected.facts, [])).verdict == "cannot tell"
     with pytest.raises(InputError, match="one time only"):
         import_file(cloudwatch(tmp_path / "one.json", {name: lambda _: 1 for name in METRICS}, minutes=1))
 

@@ -63,11 +63,11 @@ def test_golden_bills(all_services):
 def test_prices_of_infracost_come_out():
     """infracost@01c59b17 db_instance_test: db.t3.large on demand 99.28 a month (0.136 x 730), Multi-AZ 198.56; gp2 20 GB 2.30."""
     for service, usd in (("rds:single-az", 99.28), ("rds:multi-az", 198.56)):
-        made = plan(
+        answer = plan(
             steady(reads_per_s=10, writes_per_s=0, size_gib=20), on="rds:single-az", instances=["t3.large"], **BARE
         )
-        assert round(made.recommended.usd("instance"), 2) == 99.28
-        assert made.recommended.storage in ("gp2:20", "gp3:20") and round(made.recommended.usd("data"), 2) == 2.30
+        assert round(answer.recommended.usd("instance"), 2) == 99.28
+        assert answer.recommended.storage in ("gp2:20", "gp3:20") and round(answer.recommended.usd("data"), 2) == 2.30
         bill = core.service_bill(service, "t3.large", "gp2:20", "us-east-1")
         assert round(bill["items"][0]["usd"], 2) == usd
 
@@ -122,9 +122,9 @@ def test_io_optimized_breaks_even_at_its_formula(all_services):
 )
 def test_the_step_is_found(size, reads, storage):
     asked = steady(reads_per_s=reads, writes_per_s=0, size_gib=size, read_kib=4.0)
-    made = plan(asked, on="rds", **BARE)
-    assert made.recommended.storage == storage
-    assert round(made.recommended.cost_usd_month, 2) == round(0.115 * int(storage.split(":")[1]), 2)
+    answer = plan(asked, on="rds", **BARE)
+    assert answer.recommended.storage == storage
+    assert round(answer.recommended.cost_usd_month, 2) == round(0.115 * int(storage.split(":")[1]), 2)
     own = plan(asked, on="ec2", exclude=["raid0", "raid10"], **BARE).recommended
     assert own.storage.startswith(f"gp3:{-(-size // 10) * 10}") and own.service == "ec2"
 
@@ -203,11 +203,11 @@ def test_plan_and_predict_agree(deployment):
         made.hosts.append(host)
     storage = "aurora" if deployment.startswith("aurora") else "gp3:500"
     row = made.judge.run_today([(storage, None, made.hosts.index(host))])
-    found = compare(
+    comparison = compare(
         SHOP, "gp3:500", on=[deployment], instance="r7g.2xlarge", cache_gib=host.cache_gib, draws=0, seed=None
     )
-    assert row["tps"][0] == pytest.approx(found.outcomes[0].tps, rel=0.01)
-    assert row["p95_ms"][0] == pytest.approx(found.outcomes[0].p95_ms, rel=0.02)
+    assert row["tps"][0] == pytest.approx(comparison.outcomes[0].tps, rel=0.01)
+    assert row["p95_ms"][0] == pytest.approx(comparison.outcomes[0].p95_ms, rel=0.02)
 
 
 def test_a_standby_costs_latency_and_aurora_is_least_known():

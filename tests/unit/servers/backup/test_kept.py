@@ -58,9 +58,9 @@ def test_an_archive_that_was_pruned_is_whole_and_one_whose_first_file_is_gone_is
     target = FolderTarget(tmp_path)
     known = histories(target)
     newest = Backup(base_of("db", OLD, "mysql", f"{OLD}:1-25"), None)
-    wanted = plan([newest], known, time.time(), 1, None)
-    assert {name.split("/")[2] for name in wanted.files} == {"binlog.000001", "binlog.000002"}
-    carry_out(target, wanted, known, None)
+    answer = plan([newest], known, time.time(), 1, None)
+    assert {name.split("/")[2] for name in answer.files} == {"binlog.000001", "binlog.000002"}
+    carry_out(target, answer, known, None)
     for timeline in archive.timelines(target):
         assert not timeline.problems and [file.name for file in timeline.files] == ["binlog.000003"]
     for one in archive.timelines(target):

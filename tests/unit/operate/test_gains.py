@@ -199,7 +199,7 @@ def test_nothing_is_bought_for_a_server_whose_processors_are_spent():
     diagnosis = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
     first = next(finding for finding in diagnosis.findings if finding.subject == "volume-iops")
     assert not first.remedies and first.gain.transactions is None
-    assert "is not said: 98 % of the processors" in first.words and "processors bind" in first.words
+    assert "is not estimated: 98 % of the processors" in first.words and "processors bind" in first.words
 
 
 def test_one_answer_does_not_say_that_storage_binds_and_keeps_up():

@@ -437,9 +437,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--crowd", type=int, default=0, help="volumes and snapshots on record at the end")
     given = parser.parse_args()
-    found = run(given.samples, given.rounds, given.crowd)
-    show(Console(width=180), found)
-    return 3 if "missing" in found else 0
+    result = run(given.samples, given.rounds, given.crowd)
+    show(Console(width=180), result)
+    return 3 if "missing" in result else 0
 
 
 if __name__ == "__main__":

@@ -193,23 +193,25 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="of the load alone")
     parser.add_argument("--only", default="speed,load,credits")
     parser.add_argument("--results", type=Path)
-    asked = parser.parse_args()
-    only, console = asked.only.split(","), Console(stderr=True)
+    arguments = parser.parse_args()
+    only, console = arguments.only.split(","), Console(stderr=True)
     found: dict[str, object] = {}
     with tempfile.TemporaryDirectory(prefix="backup-pace-") as text:
         folder = Path(text)
         lab = labs.up(folder / "lab", settings=Settings(metrics_port=0, api_port=0))
         try:
-            server = made(lab, "paced", "gp3:50", asked.rows)
+            server = made(lab, "paced", "gp3:50", arguments.rows)
             try:
                 if "speed" in only:
                     console.print(found.setdefault("speed", speed(lab, server, folder / "speed")))
                 if "load" in only:
-                    console.print(found.setdefault("load", load(server, folder / "load", asked.rows, asked.seconds)))
+                    console.print(
+                        found.setdefault("load", load(server, folder / "load", arguments.rows, arguments.seconds))
+                    )
             finally:
                 servers.destroy(server)
             if "credits" in only:
-                server = made(lab, "burst", "gp2:10", asked.rows // 4)
+                server = made(lab, "burst", "gp2:10", arguments.rows // 4)
                 try:
                     console.print(found.setdefault("credits", credits(lab, server, folder / "credits")))
                 finally:
@@ -220,8 +222,8 @@ def main() -> int:
         finally:
             labs.down(lab, force=True)
     print(json.dumps(found, indent=1))
-    if asked.results:
-        asked.results.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.results:
+        arguments.results.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 

@@ -298,15 +298,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--often", metavar="ADDRESS", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.often:
-        sample_often(asked.often)
-    if asked.pairs < 2 or asked.seconds < 2:
+    arguments = parser.parse_args()
+    if arguments.often:
+        sample_often(arguments.often)
+    if arguments.pairs < 2 or arguments.seconds < 2:
         parser.error("--pairs and --seconds must be at least 2")
-    found = measure(asked.pairs, asked.seconds)
+    found = measure(arguments.pairs, arguments.seconds)
     show(found)
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

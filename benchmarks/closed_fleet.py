@@ -136,8 +136,8 @@ def limits_of(kind: str, gib: int, iops: int | None, mib_s: int | None) -> tuple
 
 def served(one: Made, days: int, seed: int, storage: tuple[str, int, int | None, int | None] | None = None) -> dict:
     """Serves the clients of a volume from `storage` (None: the volume as it is), and returns arrays
-    by steps: `iops`, `queue`, `balance` (%), and `waits` (true where they wait for a limit). The
-    same seed gives the same clients."""
+    by steps: `iops`, `queue`, `balance` (%), and `waits` (true where they wait for a limit). Equal
+    seeds give equal clients."""
     kind, gib, iops, mib_s = storage or (one.kind, one.gib, one.iops, one.mib_s)
     draw = np.random.default_rng(seed)
     count = days * DAY_S // STEP_S

@@ -2,7 +2,7 @@
 
     python benchmarks/consistent_snapshots.py [--flavor mariadb] [--storage 4xgp3:1] [--snapshots 50]
 
-A server on an array of the lab is written to by some clients. Its volume is snapshotted with all
+A server on an array of the lab is written to by some clients. The volume is snapshotted with all
 steps, with steps left out, and member by member without any (the control). Each snapshot becomes a
 new server; what that server has is compared with what the clients saw acknowledged, and with the
 tagged GTID.

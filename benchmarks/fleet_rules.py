@@ -83,19 +83,19 @@ def main() -> None:
         "fail",
     ):
         table.add_column(column, justify="left" if column == "rule" else "right")
-    for one in scores:
-        share = f"{one.violations / one.changed:.1%}" if one.changed else "-"
+    for score in scores:
+        share = f"{score.violations / score.changed:.1%}" if score.changed else "-"
         figures = (
-            f"{one.saves_usd:,.0f}",
-            f"{one.saves_usd / bill:.1%}",
-            f"{one.holds_usd / bill:.1%}",
-            f"{one.well_usd / bill:.1%}",
-            f"{one.costs_usd:,.0f}",
-            f"{one.violations:,}",
+            f"{score.saves_usd:,.0f}",
+            f"{score.saves_usd / bill:.1%}",
+            f"{score.holds_usd / bill:.1%}",
+            f"{score.well_usd / bill:.1%}",
+            f"{score.costs_usd:,.0f}",
+            f"{score.violations:,}",
             share,
-            f"{one.fail:,}",
+            f"{score.fail:,}",
         )
-        table.add_row(one.rule, f"{one.changed:,}", *figures)
+        table.add_row(score.rule, f"{score.changed:,}", *figures)
     Console(width=max(Console().width, WIDTH)).print(table)
 
 

@@ -386,14 +386,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", type=int, default=100)
     given = parser.parse_args()
-    found = run(given.questions, given.seed, given.events, lambda text: print(text, file=sys.stderr, flush=True))
-    for name, value in found.items():
+    result = run(given.questions, given.seed, given.events, lambda text: print(text, file=sys.stderr, flush=True))
+    for name, value in result.items():
         print(f"{name}: {len(value) if isinstance(value, list) else value}")
         for row in value if isinstance(value, list) else ():
             print(f"    {row}")
     return (
         1
-        if found["dearer than brute force by more than 0.5 %"] or found["missed on the third day, per interval"]
+        if result["dearer than brute force by more than 0.5 %"] or result["missed on the third day, per interval"]
         else 0
     )
 

@@ -131,12 +131,12 @@ def table(rows: list[dict]) -> str:
         "| cell | measured tps | predicted | error | reads/tx | predicted | group | held by | load average |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for one in rows:
-        group = "" if one["group"] is None else f"{one['group']:.1f}"
+    for row in rows:
+        group = "" if row["group"] is None else f"{row['group']:.1f}"
         lines.append(
-            f"| {one['cell']} | {one['tps']:.1f} | {one['predicted_tps']:.1f} | {one['error_percent']:+.1f} % | "
-            f"{one['reads']:.2f} | {one['predicted_reads']:.2f} | {group} | {one['binding']} | "
-            f"{one['load_average'][0]:.1f} to {one['load_average'][1]:.1f} |"
+            f"| {row['cell']} | {row['tps']:.1f} | {row['predicted_tps']:.1f} | {row['error_percent']:+.1f} % | "
+            f"{row['reads']:.2f} | {row['predicted_reads']:.2f} | {group} | {row['binding']} | "
+            f"{row['load_average'][0]:.1f} to {row['load_average'][1]:.1f} |"
         )
     return "\n".join(lines)
 
@@ -185,22 +185,24 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--draw", type=int, metavar="SEED", help="cells drawn at random")
     parser.add_argument("--results", type=Path)
-    asked = parser.parse_args()
-    known, others = cells(asked.flavor)
-    if asked.draw is not None:
-        others = drawn(asked.flavor, asked.draw, asked.cells)
+    arguments = parser.parse_args()
+    known, others = cells(arguments.flavor)
+    if arguments.draw is not None:
+        others = drawn(arguments.flavor, arguments.draw, arguments.cells)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=2.0) as place:
         lab = ReplicationLab(place, say=say)
         try:
             log = lab.source(known[0].load).sample()
-            base = [one for cell in known if (one := quickest(lab, cell, asked.repeat)) is not None]
+            base = [one for cell in known if (one := quickest(lab, cell, arguments.repeat)) is not None]
             workload = calibrated(base, log)
             assert workload.replica is not None
             say(f"calibrated: {dict(workload.replica.values)}")
-            measured = [one for cell in others[: asked.cells] if (one := quickest(lab, cell, asked.repeat)) is not None]
+            measured = [
+                one for cell in others[: arguments.cells] if (one := quickest(lab, cell, arguments.repeat)) is not None
+            ]
             courses = []
-            for _ in range(asked.courses):
+            for _ in range(arguments.courses):
                 # Twice of what this replica applies, so that it falls behind by half a second a second.
                 rate = round(2 * base[0].tps)
                 courses.append(score_course(workload, course(lab, known[0], rate, 12)))
@@ -208,7 +210,7 @@ def main() -> int:
             lab.close()
     scored = score(workload, measured)
     rows = [as_row(one) for one in scored]
-    print(f"### Replicas, {asked.flavor}\n\n{table(rows)}\n")
+    print(f"### Replicas, {arguments.flavor}\n\n{table(rows)}\n")
     if scored:
         median, worst = errors(scored)
         print(
@@ -226,10 +228,10 @@ def main() -> int:
             print(
                 f"Onset and catch-up: median {statistics.median(off):.0f} %, worst {max(off):.0f} % (bar {COURSE_BAR:g})."
             )
-    if asked.results:
+    if arguments.results:
         known_rows = [as_row(one) for one in score(workload, base)]
-        kept = {"flavor": asked.flavor, "calibrated_on": known_rows, "cells": rows}
-        asked.results.write_text(json.dumps(kept, indent=1, default=str) + "\n")
+        kept = {"flavor": arguments.flavor, "calibrated_on": known_rows, "cells": rows}
+        arguments.results.write_text(json.dumps(kept, indent=1, default=str) + "\n")
     return 0
 
 

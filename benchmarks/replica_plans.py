@@ -129,7 +129,7 @@ def planned(workload: TransactionWorkload, wanted: int, seed: int) -> list[tuple
 
 def balance_after_an_hour(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice) -> float | None:
     """Credits that the prediction leaves, percent; None: the volume has none."""
-    told = predict_replica(
+    prediction = predict_replica(
         workload,
         SOURCE.partition("/")[2],
         Replica(
@@ -145,7 +145,7 @@ def balance_after_an_hour(workload: TransactionWorkload, goal: LagGoal, choice: 
         seed=None,
         draws=0,
     )
-    return told.rows["balance_percent"][-1] if choice.storage.startswith("gp2") else None
+    return prediction.rows["balance_percent"][-1] if choice.storage.startswith("gp2") else None
 
 
 def cell_of(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice) -> ReplicaCell:
@@ -332,12 +332,12 @@ def main() -> int:
     parser.add_argument("--verdicts", type=int, default=len(changes()))
     parser.add_argument("--results", type=Path)
     parser.add_argument("--quiet-lock")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     if lacks := machine.missing(FLAVOR):
         print("replica plans: skipped, this machine lacks: " + " ".join(lacks))
         return 0
     known, _ = cells(FLAVOR)
-    quiet = Quiet(asked.quiet_lock, HOLD_S)
+    quiet = Quiet(arguments.quiet_lock, HOLD_S)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=2.0) as place:
         lab = ReplicationLab(place, say=say)
@@ -350,8 +350,8 @@ def main() -> int:
                     base.append(lab.drain(cell))
             workload = calibrated(base, log)
             quiet.free()
-            found = verdicts(lab, workload, base[0], asked.verdicts, quiet)
-            rows = (plans_apart if asked.apart else plans_proved)(lab, workload, asked, quiet)
+            found = verdicts(lab, workload, base[0], arguments.verdicts, quiet)
+            rows = (plans_apart if arguments.apart else plans_proved)(lab, workload, arguments, quiet)
         finally:
             quiet.free()
             lab.close()
@@ -359,9 +359,9 @@ def main() -> int:
     print(f"### Planned replicas\n\n{plans_table(rows)}\n")
     print(f"{held} of {len(rows)} hold (bar {HELD_BAR:g}), {failed} next cheaper ones fail (bar {FAILED_BAR:g}).\n")
     print(f"### What holds a replica back\n\n{verdicts_table(found)}")
-    if asked.results:
+    if arguments.results:
         kept = {"machine": machine.identity(FLAVOR), "plans": rows, "verdicts": found}
-        asked.results.write_text(json.dumps(kept, indent=1, default=str) + "\n")
+        arguments.results.write_text(json.dumps(kept, indent=1, default=str) + "\n")
     met = held >= HELD_BAR * len(rows) and failed >= FAILED_BAR * len(rows) and all(row["right"] for row in found)
     return 0 if met else 1
 

@@ -197,7 +197,7 @@ def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: Replic
     semi_sync = SemiSyncOptions((trip_ms,), timeout_ms=TIMEOUT_MS, wait_point=cell.wait_point.lower().replace("_", "-"))
     found = {}
     for name, asked in (("alone", None), ("semi_sync", semi_sync)):
-        told = predict_replica(
+        prediction = predict_replica(
             workload,
             SOURCE_STORAGE,
             replica_of(replica.with_(sync_relay_log=cell.sync_relay_log)),
@@ -210,9 +210,9 @@ def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: Replic
             seed=None,
             draws=0,
         )
-        found[name] = told.summary["source_tps"]
+        found[name] = prediction.summary["source_tps"]
         if asked is not None:
-            found["price"] = dict(told.summary["semi_sync"])
+            found["price"] = dict(prediction.summary["semi_sync"])
     return found
 
 
@@ -259,9 +259,9 @@ def table(rows: list[dict]) -> str:
     """Returns the table in Markdown."""
     lines = ["| clients, round trip, relay log, replica, wait point | tps | predicted | without |", "|---|---|---|---|"]
     lines += [
-        f"| {one['words']} | {one['tps']:.0f} | {one['predicted_tps']:.0f} ({one['error_percent']:+.0f} %) | "
-        f"{one['predicted_alone_tps']:.0f} |"
-        for one in rows
+        f"| {row['words']} | {row['tps']:.0f} | {row['predicted_tps']:.0f} ({row['error_percent']:+.0f} %) | "
+        f"{row['predicted_alone_tps']:.0f} |"
+        for row in rows
     ]
     return "\n".join(lines)
 
@@ -312,25 +312,27 @@ def main() -> int:
     parser.add_argument("--draw", type=int, metavar="SEED", help="cells drawn at random")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--quiet-lock")
-    asked = parser.parse_args()
-    if lacks := machine.missing(asked.flavor):
+    arguments = parser.parse_args()
+    if lacks := machine.missing(arguments.flavor):
         print("semi-sync: skipped, this machine lacks: " + " ".join(lacks))
         return 0
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=1.0) as place:
         found = cells_measured(
             ReplicationLab(place, say=say),
-            asked.flavor,
-            CELLS[: asked.cells] if asked.draw is None else drawn(asked.cells, asked.draw),
-            Quiet(asked.quiet_lock, HOLD_S),
+            arguments.flavor,
+            CELLS[: arguments.cells] if arguments.draw is None else drawn(arguments.cells, arguments.draw),
+            Quiet(arguments.quiet_lock, HOLD_S),
         )
     rows = found["rows"]
-    print(f"### Semi-sync, {asked.flavor}\n\n{table(rows)}\n")
+    print(f"### Semi-sync, {arguments.flavor}\n\n{table(rows)}\n")
     if rows:
-        off = [abs(one["error_percent"]) for one in rows]
+        off = [abs(row["error_percent"]) for row in rows]
         print(f"n = {len(off)}: median {statistics.median(off):.1f} %, worst {max(off):.1f} % (bar {BAR:g} %).")
-    if asked.results:
-        asked.results.write_text(json.dumps(found | {"machine": machine.identity(asked.flavor)}, indent=1) + "\n")
+    if arguments.results:
+        arguments.results.write_text(
+            json.dumps(found | {"machine": machine.identity(arguments.flavor)}, indent=1) + "\n"
+        )
     return 0 if rows and max(abs(one["error_percent"]) for one in rows) <= BAR else 1
 
 

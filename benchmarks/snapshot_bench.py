@@ -330,9 +330,9 @@ def main() -> int:
     parser.add_argument("--gib", type=float, default=GIB)
     parser.add_argument("--records", type=int, default=RECORDS)
     given = parser.parse_args()
-    found = run(given.gib, given.records)
-    show(Console(width=160), found)
-    return 3 if "missing" in found else 0
+    result = run(given.gib, given.records)
+    show(Console(width=160), result)
+    return 3 if "missing" in result else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""How well databases are predicted on runs that their calibration has not seen: published runs, family by family, each run left out in
-turn, where their files are at hand.
+"""Measures the errors of predictions on runs that their calibration has not seen: published runs,
+family by family, each run left out in turn, where their files are at hand.
 
     python benchmarks/unseen_runs.py                       all families of published_runs.toml
     python benchmarks/unseen_runs.py --family TPROC RDS    those whose name begins so
@@ -44,7 +44,7 @@ TABLE_SECONDS = 300
 # Runs of one setting differ by so much, relative: pairs of published runs of 2018.
 REPEATS = 0.02
 SECOND_HALF = "mean tps, second half"
-# Of a run's seconds (the median) or of a whole run.
+# Response times over a run's seconds (the median), or of a whole run.
 RESPONSE = ("p95 response, median", "p95 response, run")
 IN_SAMPLE = (
     "In-sample: the standard sysbench-tpcc was derived from the runs of 2018, so their families score what is carried from run to "
@@ -74,7 +74,7 @@ class Score:
 
     @property
     def way(self) -> str:
-        """How it was predicted, in words."""
+        """Origin of the prediction, in words."""
         if not self.calibrated_on:
             return "no run"
         return "from one" if len(self.calibrated_on) == 1 else "from the others"
@@ -152,7 +152,7 @@ def families(beginnings: Iterable[str] = ()) -> list[dict]:
 
 
 def sets_of(family: dict, runs: dict[str, Any]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """What is calibrated on, and the runs that are predicted from it."""
+    """Returns the runs to calibrate on, and the runs that are predicted from them."""
     names = [name for name in runs if name.startswith(tuple(family["runs"]))]
 
     def belong(source: str, other: str) -> bool:
@@ -281,7 +281,7 @@ def summary(scores: list[Score]) -> list[dict]:
 
 
 def _quantile(values: list[float], share: float) -> float:
-    """Of sorted values, between its neighbours."""
+    """Returns the quantile of sorted values, between its neighbours."""
     place = share * (len(values) - 1)
     low = int(place)
     high = min(low + 1, len(values) - 1)

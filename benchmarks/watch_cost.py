@@ -6,12 +6,14 @@ and while it is stopped, in short windows that alternate.
 The worst case for it, as in capture_overhead.py: all data in the buffer pool, so processors bind, with as many clients
 as processors; server, sysbench and the watch with its terminal share the machine.
 
-A machine's speed drifts by percents within minutes, and the bar is 0.5 %. So there is one run, its rate is not fixed,
-and the watch is stopped and continued (SIGSTOP, SIGCONT) every few seconds in the order on-off-off-on: a drift that is
-straight over the four windows cancels. A pair is two neighbours; the figure is the median of the pairs' ratios with a
-bootstrap interval. A watch that is continued looks at once and then each second, a little oftener than in real life.
-With several watches beside each other the loss is divided by their number, which makes the interval as much narrower.
-Where processors bind, what a watch takes of them is what it takes of the throughput: that is printed beside it.
+A machine's speed drifts by percents within minutes, and the bar is 0.5 %. So there is one run, its
+rate is not fixed, and the watch is stopped and continued (SIGSTOP, SIGCONT) every few seconds in
+the order on-off-off-on: a drift that is straight over the four windows cancels. A pair is two
+neighbours; the figure is the median of the pairs' ratios with a bootstrap interval. A watch that is
+continued looks at once and then each second, a little oftener than in real life. With several
+watches beside each other the loss is divided by their number, which makes the interval as much
+narrower. If processors bind, a watch takes as much of the throughput as of the processors: that is
+printed beside it.
 """
 
 from __future__ import annotations
@@ -107,8 +109,8 @@ def windows(server: Server, watches: list[Watch], count: int) -> tuple[list[dict
             if len(found) == count:
                 break
             on = ORDER[len(found) % len(ORDER)]
-            for one in watches:
-                one.send(signal.SIGCONT if on else signal.SIGSTOP)
+            for watch in watches:
+                watch.send(signal.SIGCONT if on else signal.SIGSTOP)
             found.append({"on": on, "tps": []} | ({"cpu_s": sum(one.cpu_s() for one in watches)} if on else {}))
     finally:
         run.terminate()
@@ -181,10 +183,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=240, help="of windows (240)")
     parser.add_argument("--watches", type=int, default=1, help="beside each other; the loss is that of one (1)")
     parser.add_argument("--json", type=Path, help="write the figures here too")
-    asked = parser.parse_args()
-    if asked.seconds < 2 * WINDOW_S * len(ORDER) or asked.watches < 1:
+    arguments = parser.parse_args()
+    if arguments.seconds < 2 * WINDOW_S * len(ORDER) or arguments.watches < 1:
         parser.error(f"--seconds must be at least {2 * WINDOW_S * len(ORDER)}, --watches at least 1")
-    found = measure(asked.seconds, asked.watches)
+    found = measure(arguments.seconds, arguments.watches)
     print(
         f"loss by one watch: {found['loss_percent']:+.3f} % of {found['tps']:,.0f} tps ({SHARE:.0f} % interval "
         f"{found['low_percent']:+.3f} to {found['high_percent']:+.3f} %, median of {found['pairs']} pairs with "
@@ -195,8 +197,8 @@ def main() -> None:
         f"processor time: {core:.2f} % of a core for a watch and {server:.2f} % in the server for its statement a second, "
         f"{(core + server) / found['cores']:.2f} % of {found['cores']} cores; {found['server']}"
     )
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ def two_disks(chance: random.Random) -> str:
 
 
 def one_day() -> str:
-    """The day of `demo:day`, simulated on gp2:1200, a report each five minutes. What the volume delivered, not what was
-    asked of it: a recording cannot know that."""
+    """The day of `demo:day`, simulated on gp2:1200, a report each five minutes. The figures are
+    those that the volume delivered, not the demand: a recording cannot know that."""
     import headrace
 
     day = headrace.demo_day()

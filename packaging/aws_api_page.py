@@ -2,8 +2,9 @@
 
     python packaging/aws_api_page.py docs/reference/aws-api.md
 
-Which parameters are handled and which are refused is what the handlers say; the errors are those of the handlers' own code,
-of the model, and those that tests name; the tests are found by the names they use.
+The handlers decide which parameters are handled and which are refused; the errors are those of the
+handlers' own code, of the model, and those that tests name; the tests are found by the names they
+use.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def names_of(operation: str) -> re.Pattern[str]:
 def tests_of(operation: str) -> tuple[tuple[str, str], ...]:
     """Returns the functions that use an operation."""
     pattern = names_of(operation)
-    return tuple(one for one in functions() if pattern.search(one[1]))
+    return tuple(function for function in functions() if pattern.search(function[1]))
 
 
 def shown_by(operation: str, parameter: str) -> str:

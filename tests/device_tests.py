@@ -4,9 +4,10 @@
     python tests/device_tests.py --load 8 --random SEED tests/lab
 
 A device test shares the machine with others and may fail because of them. Each test that fails is
-therefore run a second time when all others have ended, in one process. What fails again fails the
-run. What passes then is listed as flaky with its reason, is added to the file of flaky tests, and
-does not fail the run; a name that stands there already is named as a defect to correct first.
+therefore run a second time when all others have ended, in one process. A test that fails again
+fails the run. A test that passes then is listed as flaky with its reason, is added to the file of
+flaky tests, and does not fail the run; a name that stands there already is named as a defect to
+correct first.
 
 `--load N` keeps N processes busy meanwhile, `--random SEED` shuffles the tests of each file (soak).
 `--alone-after FILE` waits with the second run until FILE is there: other tests have ended then.

@@ -38,37 +38,16 @@ PHRASES = {
     r"\b(is|are) (not )?spoken\b": "supported",
     r"\bthe quickest\b": "the fastest",
 }
-# Words with which no docstring, comment or text begins: a sentence that begins with one of them has no
-# subject that a reader could know. Write the noun ("Time that ...", "True if ...") or the verb.
-OPENINGS = re.compile(r"(?:Of|As|Its|What|Whatever|Whether|How|Who|Whose|Whom|Where|Which|That|The same)\b")
-# Folders and files of Python that still have such openings. The list may only shrink.
-OPENINGS_EXEMPT = (
-    "python/headrace/api",
-    "python/headrace/calibration",
-    "python/headrace/observe",
-    "python/headrace/operate",
-    "python/headrace/planner",
-    "python/headrace/report",
-    "python/headrace/servers/failover",
-    "python/headrace/servers/topology",
-    "python/headrace/studies",
-    "python/headrace/ui",
-    "benchmarks/unseen_runs.py",
-    "tests/unit/calibration",
-    "tests/unit/planner",
-    "tests/unit/servers/failover",
-    "tests/unit/ui",
-)
 # Most texts have none of them: one look instead of twelve.
 ANY_PHRASE = re.compile("|".join(PHRASES))
 
 
-# Words with which a comment cannot begin, nor a sentence in it: the rest is a riddle to a reader
-# who has not seen the code. A comment names the thing instead, with its unit and default, or
+# Words with which no sentence of a docstring, comment or text begins: a riddle to a reader who has
+# not seen the code. A comment names the thing instead, with its unit and default, or
 # begins with a verb where it is about a function.
-OPENINGS = re.compile(r"(?:^|(?<=[.!?] ))(?:Of|As|Its|What|Whether|How|Whose|Where|Who|That|The same)\b")
-# Crates whose comments still have such openings. The list may only shrink.
-OPENINGS_IN = ("crates/sim/", "crates/whatif/", "crates/wasm/", "crates/py/")
+OPENINGS = re.compile(
+    r"(?:^|(?<=[.!?] ))(?:Of|As|Its|What|Whatever|Whether|How|Who|Whose|Whom|Where|Which|That|The same)\b"
+)
 
 
 def tracked(*suffixes: str) -> list[Path]:
@@ -209,9 +188,9 @@ def riddles(path: Path) -> list[str]:
     return found
 
 
-def beginnings_of(source: str, messages: bool) -> Iterator[tuple[int, str]]:
-    """Yields docstrings, comments at their first line, and with `messages` all other texts of some words
-    (an f-string by its first part), each with its line."""
+def prose_of(source: str, messages: bool) -> Iterator[tuple[int, str]]:
+    """Yields the paragraphs of docstrings, comments as a whole, and with `messages` all other texts of some
+    words (an f-string by its first part), each in a line with the number of its first."""
     inside, docstrings = set(), set()
     for node in nodes_of(source):
         if isinstance(node, ast.JoinedStr):
@@ -221,39 +200,32 @@ def beginnings_of(source: str, messages: bool) -> Iterator[tuple[int, str]]:
         elif not (isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value):
             continue
         elif id(node) in docstrings or (messages and id(node) not in inside):
-            yield node.lineno, node.value.lstrip()
-    lines, comments = source.splitlines(), dict(comments_of(source))
-    for number, text in comments.items():
-        alone = [line.strip().startswith("#") for line in lines[max(0, number - 2) : number]]
-        if number - 1 not in comments or not all(alone):
-            yield number, text
+            for paragraph in re.split(r"\n\s*\n", node.value):
+                yield node.lineno, " ".join(paragraph.split())
+    lines, first, words = source.splitlines(), 0, []
+    for number, text in comments_of(source):
+        if words and not (number == first + len(words) and lines[number - 1].strip().startswith("#")):
+            yield first, " ".join(words)
+            words = []
+        first = first if words else number
+        words.append(text)
+        if not lines[number - 1].strip().startswith("#"):
+            yield first, " ".join(words)
+            words = []
+    yield first, " ".join(words)
 
 
 def openings(path: Path) -> list[str]:
-    """Returns the texts of a Python file that begin with a word of OPENINGS. A generated file is corrected
-    at its source; messages count in the package alone, because tests quote them."""
+    """Returns the texts of a Python file with a sentence that begins with a word of OPENINGS. A generated file
+    is corrected at its source; messages count in the package alone, because tests quote them."""
     source, messages = path.read_text(), path.is_relative_to(ROOT / "python")
     if "Generated from" in source[:500]:
         return []
     return [
-        f"{path.relative_to(ROOT)}:{number}: begins with {match[0]!r}: write the noun or the verb: {text[:60]!r}"
-        for number, text in beginnings_of(source, messages)
-        if (match := OPENINGS.match(text))
+        f"{path.relative_to(ROOT)}:{number}: begins with {match[0]!r}: write the noun or the verb: {text[match.start() :][:60]!r}"
+        for number, text in prose_of(source, messages)
+        for match in OPENINGS.finditer(text)
     ]
-
-
-def complaints_of_openings() -> list[str]:
-    """Returns the openings outside the exempt places, and the exempt places that need to be so no longer."""
-    wrong, exempt = [], dict.fromkeys(OPENINGS_EXEMPT, 0)
-    for path in tracked(".py"):
-        complaints_of_file = openings(path)
-        place = next((name for name in OPENINGS_EXEMPT if path.is_relative_to(ROOT / name)), None)
-        if place is None:
-            wrong += complaints_of_file
-        else:
-            exempt[place] += len(complaints_of_file)
-    stale = [name for name, count in exempt.items() if not count]
-    return wrong + [f"tests/tidy.py: {name} has no such openings: take it off OPENINGS_EXEMPT" for name in stale]
 
 
 def wide_prose(path: Path) -> list[str]:
@@ -322,10 +294,11 @@ def laid_out_by_hand(path: Path) -> list[str]:
 
 
 def complaints() -> list[str]:
-    wrong = facts_without_source() + complaints_of_openings()
+    wrong = facts_without_source()
+    for path in tracked(".py"):
+        wrong += openings(path)
     for path in tracked(".rs"):
-        if not path.relative_to(ROOT).as_posix().startswith(OPENINGS_IN):
-            wrong += riddles_of_rust(path)
+        wrong += riddles_of_rust(path)
     for path in tracked(".py", ".rs"):
         wrong += long_functions(path)
         shown = path.is_relative_to(ROOT / "python") or (

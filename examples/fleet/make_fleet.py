@@ -82,7 +82,7 @@ def of_inventory(name: str, kind: str, gib: int, more: dict, tags: dict) -> dict
 
 
 def metrics(times: list[datetime], noon: float, most: float, chance: random.Random) -> dict[str, list[float]]:
-    """Seven parts of ten are reads. What is asked above `most` waits, and is done later."""
+    """Seven parts of ten are reads. Requests above `most` wait, and are done later."""
     reads, writes, queue, exceeded = [], [], [], []
     waiting = 0.0
     for time in times:
@@ -98,8 +98,8 @@ def metrics(times: list[datetime], noon: float, most: float, chance: random.Rand
         exceeded.append(float(waiting > 0))
     found = {"VolumeReadOps": reads, "VolumeWriteOps": writes}
     found |= {
-        "VolumeReadBytes": [IO_BYTES * one for one in reads],
-        "VolumeWriteBytes": [IO_BYTES * one for one in writes],
+        "VolumeReadBytes": [IO_BYTES * read for read in reads],
+        "VolumeWriteBytes": [IO_BYTES * write for write in writes],
     }
     return found | {"VolumeQueueLength": queue, "VolumeIOPSExceededCheck": exceeded} if any(exceeded) else found
 

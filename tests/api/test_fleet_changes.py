@@ -31,7 +31,9 @@ def inventory(lab: AwsLab) -> FleetInventory:
 def shown(lab: AwsLab) -> dict[str, str]:
     """Returns the volumes that exist, by boto3, which is faster than the CLI."""
     volumes = lab.client("ec2").describe_volumes()["Volumes"]
-    return {one.id: one.notation for one in inventory_json(json.loads(json.dumps(volumes, default=str))).volumes}
+    return {
+        volume.id: volume.notation for volume in inventory_json(json.loads(json.dumps(volumes, default=str))).volumes
+    }
 
 
 def run(lab: AwsLab, script: str, name: str, *options: str, code: int = 0) -> str:
@@ -42,7 +44,7 @@ def run(lab: AwsLab, script: str, name: str, *options: str, code: int = 0) -> st
 
 
 def planned(known: FleetInventory, wanted: dict[str, tuple[str, float]]) -> list[VolumeChange]:
-    devices = {one.key: one for one in known.devices()}
+    devices = {device.key: device for device in known.devices()}
     return ranked(
         change for key, (text, usd) in wanted.items() for change in changes_of(devices[key], Storage.parse(text), usd)
     )
@@ -59,7 +61,7 @@ def test_a_patch_is_made_once_and_taken_back(aws_lab):
     small, large = (ec2.create_volume(AvailabilityZone=lab.zone, **one)["VolumeId"] for one in given)
     known = inventory(lab)
     changes = planned(known, {small: ("gp3:8", -0.16), large: ("gp3:12:3000:125", -17.0)})
-    kept, refused = checked(changes, {one.id: one for one in known.volumes}, datetime.now(UTC))
+    kept, refused = checked(changes, {volume.id: volume for volume in known.volumes}, datetime.now(UTC))
     assert [change.volume_id for change in kept] == [large, small] and not refused
     [scripts] = patch_scripts(kept)
     first = run(lab, scripts.patch, "patch.sh")
@@ -102,9 +104,9 @@ def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
         lambda: ec2.describe_volumes_modifications()["VolumesModifications"],
         lambda found: [one["ModificationState"] for one in found] == ["completed"] * 2,
     )
-    said = run(lab, scripts.patch, "patch.sh", code=1)
-    assert f"{often}: REFUSED, it was modified 4 times within 24 hours" in said
-    assert f"{grown}: REFUSED, a volume never shrinks, and it has 13 GiB" in said
+    result = run(lab, scripts.patch, "patch.sh", code=1)
+    assert f"{often}: REFUSED, it was modified 4 times within 24 hours" in result
+    assert f"{grown}: REFUSED, a volume never shrinks, and it has 13 GiB" in result
     assert ec2.describe_volumes_modifications()["VolumesModifications"] == made
     known = inventory(lab).volumes
     kept, refused = checked(changes, {one.id: one for one in known}, now)

@@ -66,9 +66,9 @@ def test_what_custodian_asks_before_it_modifies_and_cleans(shared: AwsLab):
     attached = ec2.attach_volume(VolumeId=volume, InstanceId=shared.instance, Device="/dev/sdf")
     assert attached["State"] == "attaching"
     [found] = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
-    instances = [one["InstanceId"] for one in found["Attachments"] if one["State"] == "attached"]
+    instances = [attachment["InstanceId"] for attachment in found["Attachments"] if attachment["State"] == "attached"]
     [reservation] = ec2.describe_instances(InstanceIds=instances)["Reservations"]
-    assert all("InstanceType" in one for one in reservation["Instances"])
+    assert all("InstanceType" in instance for instance in reservation["Instances"])
     modified = ec2.modify_volume(VolumeId=volume, VolumeType="gp3")["VolumeModification"]
     assert modified["TargetVolumeType"] == "gp3"
     snapshot = ec2.create_snapshot(VolumeId=volume)["SnapshotId"]

@@ -69,8 +69,8 @@ def test_terraform_snapshot(aws_lab):
     ec2 = aws_lab.client("ec2")
     source = filled(aws_lab)
     snapshot = Snapshot(ec2)
-    made = snapshot.create(source, {"Name": "nightly"}, "by terraform")
-    assert (made["VolumeId"], made["VolumeSize"], made["Description"]) == (source, 1, "by terraform")
+    record = snapshot.create(source, {"Name": "nightly"}, "by terraform")
+    assert (record["VolumeId"], record["VolumeSize"], record["Description"]) == (source, 1, "by terraform")
     volume = Volume(ec2)
     wanted = {"availability_zone": aws_lab.zone, "snapshot_id": snapshot.id, "type": "gp3", "size": 2}
     volume.create({}, **wanted)

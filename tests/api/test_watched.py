@@ -1,5 +1,6 @@
-"""doctor, watch, forecast and both imports of aws:vol-... by boto3 against a lab's endpoint: what a user of AWS types, from EC2's
-words on the volume to CloudWatch's minutes. What has minutes waits for one to end: AWS_MINUTES=1 (make soak).
+"""doctor, watch, forecast and both imports of aws:vol-... by boto3 against a lab's endpoint: what a
+user of AWS types, from EC2's words on the volume to CloudWatch's minutes. Tests of minutes wait for
+one to end: AWS_MINUTES=1 (make soak).
 """
 
 from __future__ import annotations

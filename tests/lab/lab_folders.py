@@ -173,9 +173,9 @@ def call_as_nobody(lines: Sequence[str]) -> list[tuple[str, int, str]]:
             os._exit(0)
     os.close(writer)
     with open(reader) as answers_of_child:
-        found = json.load(answers_of_child)
+        recording = json.load(answers_of_child)
     os.waitpid(child, 0)
-    return [(line, code, said) for line, code, said in found]
+    return [(line, code, said) for line, code, said in recording]
 
 
 # Content that is written to a volume and looked for on it, on one sector of 4 KiB at 1 MiB.

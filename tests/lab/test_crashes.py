@@ -105,9 +105,9 @@ def test_credits_are_where_they_were_a_second_ago(labs):
     kill(folder)
     lab = labs.up(folder)
     after = lab.balance("db")["members"][0]["credits"]
-    # A lab that is down stands still. What was not noted is at most a second of refill (300) and
-    # some reads of the kernel looking at the new device; since then it earned 300 a second while it
-    # came up, which takes some seconds here.
+    # A lab that is down stands still. The part that was not noted is at most a second of refill
+    # (300) and some reads of the kernel looking at the new device; since then it earned 300 a
+    # second while it came up, which takes some seconds here.
     assert before - 300 - 100 <= after <= before + 30 * 300
     lab.close()
 
@@ -142,7 +142,7 @@ def test_a_volume_outlives_a_kill_right_after_its_answer(labs):
     ids = set()
     for _ in range(4):
         lab = labs.up(folder)
-        assert {one["id"]: one["state"] for one in lab.volumes()} == dict.fromkeys(ids, "available")
+        assert {volume["id"]: volume["state"] for volume in lab.volumes()} == dict.fromkeys(ids, "available")
         made = [lab.create("gp3:1")["id"] for _ in range(3)]
         lab.delete(made[0])
         ids |= set(made[1:])

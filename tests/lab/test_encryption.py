@@ -74,8 +74,8 @@ def test_only_a_key_makes_it_readable(lab: Lab, spec: str):
     folder = Path(str(lab.place.data_dir))
     key = lab.create_key(description="data")
     lab.set_key_alias("alias/data", key["id"])
-    shown = lab.create(spec, name="db", encrypted=True, kms_key="alias/data")
-    assert shown["encrypted"] and shown["kms_key"] == key["arn"]
+    record = lab.create(spec, name="db", encrypted=True, kms_key="alias/data")
+    assert record["encrypted"] and record["kms_key"] == key["arn"]
     plain = lab.create("gp3:1", name="plain")
     assert not plain["encrypted"] and plain["kms_key"] is None
     device = device_of(lab, "db")
@@ -104,10 +104,10 @@ def test_a_crash_keeps_what_was_written_and_keys_are_in_no_other_file(labs):
     folder = labs.folder()
     with labs.up(folder) as lab:
         lab.set_encryption(by_default=True)
-        made = lab.create("gp3:1", name="db")
-        assert made["encrypted"]
+        record = lab.create("gp3:1", name="db")
+        assert record["encrypted"]
         write(device_of(lab, "db"), SECTORS)
-        key = next(key for key in lab.keys()["keys"] if key["arn"] == made["kms_key"])
+        key = next(key for key in lab.keys()["keys"] if key["arn"] == record["kms_key"])
         assert key["managed"] and key["aliases"] == ["alias/aws/ebs"]
         pid = lab.pid()
         status = Path(f"/proc/{pid}/status").read_text()

@@ -17,7 +17,7 @@ SCRIPTS = sorted((ROOT / "examples/lab").glob("*.sh"))
 
 @pytest.fixture
 def environment(tmp_path, labs: Labs) -> dict[str, str]:
-    """A PATH with `headrace` in it. Its labs have no metrics port: another lab may have the usual
+    """A PATH with `headrace` in it. These labs have no metrics port: another lab may have the usual
     one.
     """
     program = tmp_path / "bin/headrace"

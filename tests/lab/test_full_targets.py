@@ -62,7 +62,7 @@ def test_a_copy_without_room_is_refused_and_made_once_there_is(small_lab, disk):
     refused = headrace("volume", "create", "--copy-of", "db", "--name", "twin", code=3)
     assert "MiB of data to copy, and the disk of the lab's folder has" in refused.stderr, refused.stderr
     # Nothing of it is left, and the source can be written: records in the journal are some KiB.
-    assert [one["name"] for one in lab.volumes()] == ["db"] and room(disk) > before - (1 << 20)
+    assert [volume["name"] for volume in lab.volumes()] == ["db"] and room(disk) > before - (1 << 20)
     write_mark(device)
     subprocess.run(["mount", "-o", f"remount,size={4 * DISK_MIB}m", str(disk)], check=True)
     headrace("volume", "create", "--copy-of", "db", "--name", "twin")

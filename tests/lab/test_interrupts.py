@@ -27,7 +27,7 @@ def test_an_interrupted_verify_leaves_no_volume(lab: Lab, headrace: Command, at)
             return bool(volumes)
         if at == "attached":
             return any(one["attachment"] for one in volumes)
-        return any(one["attachment"] and any(lab.metrics(one["id"], last=5)["rows"]) for one in volumes)
+        return any(volume["attachment"] and any(lab.metrics(volume["id"], last=5)["rows"]) for volume in volumes)
 
     wait_until(reached, f"a volume that is {at}", pause_s=0.01)
     running.send_signal(signal.SIGINT)

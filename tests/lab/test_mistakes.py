@@ -306,7 +306,8 @@ def state(lab: Lab) -> list[object]:
     """Returns everything that the commands of TWICE could change: keys, volumes with tags and
     members, snapshots."""
     volumes = [
-        (one["id"], one["state"], one["tags"], [each["state"] for each in one["members"]]) for one in lab.volumes()
+        (volume["id"], volume["state"], volume["tags"], [each["state"] for each in volume["members"]])
+        for volume in lab.volumes()
     ]
     return [lab.keys()["keys"], volumes, lab.snapshots()["snapshots"]]
 

@@ -34,8 +34,8 @@ VOLUMES = 20
 REMEMBERED_S = 660
 # P3: what a view that lasts may grow by in an hour, MiB.
 MOST_GROWTH_MIB = 5.0
-# A moment of a volume is some 30 numbers and names: below 2 KiB in the browser's heap. What a shorter look than the
-# page remembers adds is that and no more.
+# A moment of a volume is some 30 numbers and names: below 2 KiB in the browser's heap. A look that
+# is shorter than the page's memory adds that and no more.
 MOMENT_MIB = VOLUMES * 2 / 1024
 # Attributes that a volume has by itself: when and where it was made.
 OWN = ("id", "created_at", "attachment", "name", "balances", "device")

@@ -79,8 +79,8 @@ def completed(lab: Lab, snapshot: str) -> dict:
 
 
 def fresh(lab: Lab, name: str, snapshot: str | None = None, **more) -> str:
-    made = lab.create(volume_type="gp3", size_gib=1, name=name, snapshot=snapshot, **more)
-    return made["id"]
+    record = lab.create(volume_type="gp3", size_gib=1, name=name, snapshot=snapshot, **more)
+    return record["id"]
 
 
 def numbered(number: int, of: int = 0) -> bytes:
@@ -399,20 +399,20 @@ def up_with_store(labs, url: str, folder: Path | None = None) -> Iterator[Lab]:
 def test_schedules_keep_what_they_say(labs):
     # A minute of lab time is 0.1 s.
     with labs.up(time_scale=600) as lab:
-        made = lab.create(volume_type="gp3", size_gib=1, name="db", tags={"backup": "often"})
+        record = lab.create(volume_type="gp3", size_gib=1, name="db", tags={"backup": "often"})
         lab.create(volume_type="gp3", size_gib=1, name="other")
         lab.call("snapshot.set_schedule", name="often", target_tags={"backup": "often"}, interval_s=60, keep=2)
         seen: set[str] = set()
 
         def ran() -> bool:
-            seen.update(one["id"] for one in lab.snapshots()["snapshots"])
+            seen.update(snapshot["id"] for snapshot in lab.snapshots()["snapshots"])
             return len(seen) >= 6
 
         until(ran)
         lab.call("snapshot.delete_schedule", name="often")
         until(lambda: all(one["state"] == "completed" for one in lab.snapshots()["snapshots"]))
         left = lab.snapshots()["snapshots"]
-        assert {one["volume"] for one in left} == {made["id"]}
+        assert {one["volume"] for one in left} == {record["id"]}
         assert {one["schedule"] for one in left} == {"often"}
         # Two completed ones are kept; those that were pending at a run are not counted yet.
         assert 1 <= len(left) <= 4

@@ -108,13 +108,13 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
     said, share = row["instance"]["left"]["bytes"], row["instance"]["balances"]["bytes"]
     recent = rows[ends_s - 3 - 8 : ends_s - 2]
     moved = [
-        sum(((one["read_mib_s"] or 0) + (one["write_mib_s"] or 0)) * (1 << 20) for one in each["volumes"])
+        sum(((volume["read_mib_s"] or 0) + (volume["write_mib_s"] or 0)) * (1 << 20) for volume in each["volumes"])
         for each in recent
     ]
     rate = sum(moved) / len(moved)
-    # The two windows lie up to one look apart, so the rate may differ by a look's share of the window: a tenth where looks come
-    # each second, more on a busy machine. That may not reach the rate that fio was told to make either; then the balance fills
-    # and there is no end to tell.
+    # The two windows lie up to one look apart, so the rate may differ by a look's share of the
+    # window: a tenth where looks come each second, more on a busy machine. The load may not reach
+    # the rate that fio was told to make either; then the balance fills and there is no end to tell.
     looks = [row["t_unix"] for row in rows[ends_s - 3 - 9 : ends_s - 2]]
     apart = max(0.1, 2 * max(later - earlier for earlier, later in pairwise(looks)) / (looks[-1] - looks[0]))
     soonest, latest = (

@@ -182,11 +182,11 @@ def question(program, **more) -> dict:
 )
 def test_mariadb_starts_with_the_cnf_and_needs_no_change(mariadb, more):
     asked = question(mariadb.program, **more)
-    found = advise(**asked)
-    with started(mariadb, found.to_cnf()):
+    advice = advise(**asked)
+    with started(mariadb, advice.to_cnf()):
         live = read_server(mariadb.address)
         assert (live.server.flavor, live.server.version) == ("mariadb", mariadb.program.version)
-        assert holds(live.values, found.settings) == []
+        assert holds(live.values, advice.settings) == []
         for name in ("flavor", "version"):
             asked.pop(name)
         again = advise(address=mariadb.address, **asked)
@@ -284,11 +284,11 @@ def test_the_diff_makes_an_old_option_file_one_the_server_starts_with(mariadb):
 )
 def test_mysql_starts_with_the_cnf_and_needs_no_change(mysql, more):
     asked = question(mysql.program, **more)
-    found = advise(**asked)
-    with started(mysql, found.to_cnf()):
+    advice = advise(**asked)
+    with started(mysql, advice.to_cnf()):
         live = read_server(mysql.address)
         assert (live.server.flavor, live.server.version) == ("mysql", mysql.program.version)
-        assert holds(live.values, found.settings) == []
+        assert holds(live.values, advice.settings) == []
         for name in ("flavor", "version"):
             asked.pop(name)
         again = advise(address=mysql.address, **asked)

@@ -415,7 +415,7 @@ def test_a_signal_in_the_middle(lab, headrace, how):
         text=True,
         start_new_session=True,
     ) as running:
-        _until(lambda: any(one["name"] == "half-data" for one in lab.volumes()), running)
+        _until(lambda: any(volume["name"] == "half-data" for volume in lab.volumes()), running)
         running.send_signal(how)
         _, said = running.communicate(timeout=60)
     assert running.returncode == 130 and "interrupted" in said and "Traceback" not in said
@@ -430,7 +430,7 @@ def test_an_up_that_was_killed_is_done_again(lab, headrace, up):
     assert "was never finished" in headrace("mysql", "status", "killed", code=1).stderr
     server = up("killed", storage=SPEC, settings=SMALL)
     assert server.state == "running" and not server.problems
-    assert len([one for one in lab.volumes() if one["name"] == "killed-data"]) == 1
+    assert len([volume for volume in lab.volumes() if volume["name"] == "killed-data"]) == 1
 
 
 def _until(true, running: subprocess.Popen | None = None, seconds: float = 120.0) -> None:

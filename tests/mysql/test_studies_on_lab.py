@@ -87,8 +87,8 @@ def test_an_encrypted_volume_holds_no_plain_text_and_runs(tmp_path):
             cursor.execute("INSERT INTO secret VALUES ('these words lie on no disk as they are')")
         record = run(cell.benchmark, target, seconds=3, threads=4, seed=1, store=tmp_path / "runs")
         files = [path for path in (Path(lab.lab.status()["data_dir"]) / "volumes").rglob("*") if path.is_file()]
-        held = subprocess.run(["grep", "-l", "these words lie on no disk", *files], capture_output=True, text=True)
-        assert files and held.returncode == 1, held.stdout
+        result = subprocess.run(["grep", "-l", "these words lie on no disk", *files], capture_output=True, text=True)
+        assert files and result.returncode == 1, result.stdout
     assert record.summary["tps"] > 0
 
 

@@ -1,5 +1,5 @@
-//! What the modules of this crate share: errors, dates, values and progress on their way between
-//! Rust and Python.
+//! Conversions that the modules of this crate share: errors, dates, values and progress on their
+//! way between Rust and Python.
 
 use headrace_catalog::{CatalogError, NaiveDate};
 use headrace_sim::SimError;

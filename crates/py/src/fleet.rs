@@ -95,9 +95,9 @@ impl FleetDemands {
         outcomes_to_python(py, &outcomes.map_err(sim_error)?)
     }
 
-    /// Whether storages meet goals, each for one volume under `factors` times its demand, in the
-    /// settled cycle: at most `throttled_s` of waiting, and a p99 of the worst five minutes of at
-    /// most `p99_ms`. What `evaluate` would say, found sooner.
+    /// Returns whether storages meet goals, each for one volume under `factors` times its demand,
+    /// in the settled cycle: at most `throttled_s` of waiting, and a p99 of the worst five minutes
+    /// of at most `p99_ms`. The answers equal those of `evaluate`, but come sooner.
     #[pyo3(signature = (volumes, storages, instances, factors, p99_ms, throttled_s, *, as_of=None))]
     #[allow(clippy::too_many_arguments)]
     fn meets(
@@ -121,10 +121,10 @@ impl FleetDemands {
         found.map_err(sim_error)
     }
 
-    /// How many recordings drawn from a volume's own days miss a goal on a storage, for each
-    /// question; see `meets`. `days`, `levels`: of the recordings of each question, one after the
-    /// other, the day (from 0) and the factor of its rates; each recording has `days_each` days of
-    /// `per_day` points.
+    /// Returns for each question the number of recordings, drawn from a volume's own days, that
+    /// miss a goal on a storage; see `meets`. `days`, `levels`: of the recordings of each question,
+    /// one after the other, the day (from 0) and the factor of its rates; each recording has
+    /// `days_each` days of `per_day` points.
     #[pyo3(signature = (volumes, storages, instances, p99_ms, throttled_s, days, levels, per_day, days_each, *, as_of=None))]
     #[allow(clippy::too_many_arguments)]
     fn missing_draws(

@@ -30,7 +30,7 @@ fn deployments(names: Vec<String>) -> PyResult<Vec<String>> {
     Ok(Deployment::ALL.iter().filter(|one| found.contains(one)).map(ToString::to_string).collect())
 }
 
-/// What a class of a deployment runs on.
+/// Returns the instance type, processors and memory of a class of a deployment.
 #[pyfunction]
 #[pyo3(signature = (deployment, instance, as_of=None))]
 fn service_class<'py>(py: Python<'py>, deployment: &str, instance: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
@@ -91,7 +91,7 @@ fn managed_rule<'py>(py: Python<'py>, deployment: &str, key: &str, as_of: Option
     to_python(py, &found)
 }
 
-/// What a deployment cannot do.
+/// Returns the limitations of a deployment.
 #[pyfunction]
 fn service_limits<'py>(py: Python<'py>, deployment: &str) -> PyResult<Bound<'py, PyAny>> {
     to_python(py, &Catalog::embedded().service_limits(deployment_of(deployment)?))
@@ -115,7 +115,7 @@ fn aurora_parameters(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &AuroraStorage::default())
 }
 
-/// What a quorum write takes, ms: mean and percentiles.
+/// Returns the latency of a quorum write, ms: mean and percentiles.
 #[pyfunction]
 #[pyo3(signature = (aurora=None))]
 fn aurora_quorum<'py>(py: Python<'py>, aurora: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {

@@ -105,7 +105,7 @@ fn mysql_warm_up<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, cache_bytes
     Ok(answer)
 }
 
-/// The same database over `factor` times the data.
+/// Returns the database over `factor` times the data.
 #[pyfunction]
 fn mysql_grown<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, factor: f64) -> PyResult<Bound<'py, PyAny>> {
     let database = database_of(database)?;
@@ -159,9 +159,9 @@ fn mysql_tprocc<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<B
     Ok(answer)
 }
 
-/// How fast a local disk is before a run tells (`headrace_sim::mysql::local_disk`): `kind` or None;
-/// `size_gb` of the drive; `known_writes`: pages a second and the standard deviation of their
-/// logarithm, or None.
+/// Returns the speed of a local disk without a run on it (`headrace_sim::mysql::local_disk`):
+/// `kind` or None; `size_gb` of the drive; `known_writes`: pages a second and the standard
+/// deviation of their logarithm, or None.
 #[pyfunction]
 fn mysql_local_disk<'py>(
     py: Python<'py>,

@@ -13,13 +13,13 @@ use pyo3::types::PyDict;
 use rayon::prelude::*;
 use serde::Deserialize;
 
-/// What candidates have in common, as Python hands it over.
+/// Arguments that candidates share, from Python.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SearchArgs {
     storages: Vec<String>,
     instances: Vec<String>,
-    /// What runs the server on each of the instances.
+    /// Deployment on each of the instances, such as `ec2` or `rds:single-az`.
     deployments: Vec<String>,
     caches: Vec<f64>,
     as_of: Option<String>,

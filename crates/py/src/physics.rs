@@ -21,17 +21,17 @@ fn parse(storage: &str) -> PyResult<StorageSpec> {
     storage.parse().map_err(|error| catalog_error(&error))
 }
 
-/// What reads and writes of a storage become on its volumes, and the units they are counted in:
-/// members, data_members, copies, ios_per_read, ios_per_write, reads_per_write (of those),
-/// chunk_kib (None for a single volume), unit_kib, hdd_unit_kib, hdd_merge_kib.
+/// Returns the I/Os that reads and writes of a storage become on its volumes, and the units they
+/// are counted in: members, data_members, copies, ios_per_read, ios_per_write, reads_per_write (of
+/// those), chunk_kib (None for a single volume), unit_kib, hdd_unit_kib, hdd_merge_kib.
 #[pyfunction]
 fn storage_cost<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyAny>> {
     to_python(py, &StorageCost::of(&parse(storage)?))
 }
 
-/// What an open load asks of all volumes of a storage together, copies and parity included.
-/// Columns: t_s, duration_s, iops (units of 256 KiB), mib_s, hdd_mib_s (as HDD types count, for
-/// volumes of any type).
+/// Returns the demand of an open load on all volumes of a storage together, copies and parity
+/// included. Columns: t_s, duration_s, iops (units of 256 KiB), mib_s, hdd_mib_s (as HDD types
+/// count, for volumes of any type).
 #[pyfunction]
 fn demand_on_volumes<'py>(py: Python<'py>, load: &Bound<'py, PyAny>, storage: &str) -> PyResult<Bound<'py, PyDict>> {
     let rows = measure::on_volumes(&open_load(load)?, &parse(storage)?);
@@ -61,7 +61,7 @@ fn innodb_pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) 
     settings::pool_bytes(flavor, version, asked_bytes, vcpus)
 }
 
-/// What a server does when its redo log fills, by flavour and version.
+/// Returns the behavior of a server whose redo log fills, by flavor and version.
 #[pyfunction]
 fn checkpoint_law<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<Bound<'py, PyAny>> {
     to_python(py, &CheckpointLaw::of(flavor, version))
@@ -73,12 +73,12 @@ fn page_cleaner<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<B
     to_python(py, &PageCleaner::of(flavor, version))
 }
 
-/// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one
-/// of the three, the others are 1, as the database writes, and 1), doublewrite, io_capacity,
-/// io_capacity_max, max_dirty_pages_pct, max_dirty_pages_pct_lwm, adaptive_flushing_lwm (percent;
-/// of databases with a page cleaner), redo_bytes (with measured_redo_bytes where
-/// the database does not know its own), compaction_write_bytes_s. What is not
-/// given (or None) stays.
+/// Returns a database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog
+/// (given one of the three, the others are 1, as the database writes, and 1), doublewrite,
+/// io_capacity, io_capacity_max, max_dirty_pages_pct, max_dirty_pages_pct_lwm,
+/// adaptive_flushing_lwm (percent; of databases with a page cleaner), redo_bytes (with
+/// measured_redo_bytes where the database does not know its own), compaction_write_bytes_s. A
+/// setting that is not given (or None) stays.
 #[pyfunction]
 fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let settings: ServerSettings = pythonize::depythonize(settings).map_err(|error: pythonize::PythonizeError| {
@@ -135,8 +135,8 @@ fn purged_at<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, of_run: (f64, f
     to_python(py, &purge::purged_at(&database_of(database)?, of_run, target, &changed))
 }
 
-/// What pauses of MariaDB with a small pool take of a run of `seconds` at `tps`, beyond those of a
-/// run at `calibrated_tps`: `lost_share` and the relative `spread` of its mean.
+/// Returns the share that pauses of MariaDB with a small pool take of a run of `seconds` at `tps`,
+/// beyond those of a run at `calibrated_tps`: `lost_share` and the relative `spread` of its mean.
 #[pyfunction]
 fn pool_pauses(py: Python<'_>, pool_gib: f64, tps: f64, calibrated_tps: f64, seconds: f64) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &pauses::pauses(pool_gib, tps, calibrated_tps, seconds))
@@ -172,8 +172,8 @@ fn processors_tps(clients: &Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> Py
     Ok(interval::processors_rate(&clients, &processors))
 }
 
-/// What percentiles of response times are of their mean at the least, wherever a database runs, by
-/// metric; `clients`: its table.
+/// Returns the least ratios of percentiles of response times to their mean, on any storage, by
+/// metric; `clients`: the table of the database.
 #[pyfunction]
 fn least_responses<'py>(py: Python<'py>, clients: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let clients: Clients = pythonize::depythonize(clients)?;
@@ -239,9 +239,10 @@ fn page_write_cost(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
     database::page_write(page_bytes, doublewrite)
 }
 
-/// How a volume may be modified on a day: `available`; `max_per_24_hours` or else `wait_hours` (the
-/// rule in force; None where it is the other); `optimizing_s`, how long `optimizing` lasts for a
-/// volume of `used_gib` (a guess of the model's); `can_exceed_hours`; `source`.
+/// Returns the rules for modifications of a volume on a day: `available`; `max_per_24_hours` or
+/// else `wait_hours` (the rule in force; None where it is the other); `optimizing_s`, the time that
+/// `optimizing` lasts for a volume of `used_gib` (a guess of the model's); `can_exceed_hours`;
+/// `source`.
 #[pyfunction]
 fn modification_rules<'py>(py: Python<'py>, as_of: &str, used_gib: u64) -> PyResult<Bound<'py, PyDict>> {
     let (day, catalog) = (date(Some(as_of))?, Catalog::embedded());

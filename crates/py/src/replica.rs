@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rayon::prelude::*;
 
-/// What is taken for an applier where only the source was measured: `applier`, and for each
+/// Returns the parameters of an applier if only the source was measured: `applier`, and for each
 /// parameter `words`, `relative_sd`, `least`, `most` (`spreads`, by name). `changed`: per class of
 /// pages the share of touches that change one.
 #[pyfunction]

@@ -55,7 +55,7 @@ impl DemandLoad {
     }
 }
 
-/// What of the model is switched on, and what happens to the volumes.
+/// Parts of the model that are switched on, and events of the volumes.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct SimulationOptions {

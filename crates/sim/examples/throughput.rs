@@ -1,4 +1,4 @@
-//! How fast the two forms run, for `make bench`: one JSON object per line.
+//! Speed of the two forms, for `make bench`: one JSON object per line.
 //!
 //! Measures are the best and the median of several repetitions of the same work (same seed), and a
 //! checksum that shows the work was done.

@@ -8,16 +8,16 @@ pub enum SimError {
     /// The storage, instance or date is not possible.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// What is to be simulated is outside the bounds of the simulation.
+    /// The simulation is asked for something outside its bounds.
     #[error("{value}: {what} {rule}. {hint}")]
     Load {
-        /// What is wrong.
+        /// Name of the wrong value.
         what: &'static str,
         /// The value given.
         value: String,
         /// The rule it breaks.
         rule: String,
-        /// What to do next.
+        /// Advice to the user.
         hint: String,
     },
     /// Stopped by the caller.

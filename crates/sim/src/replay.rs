@@ -36,9 +36,9 @@ pub enum ReplayError {
     /// It is not a record, or a damaged one.
     #[error("byte {at}: {rule}")]
     Damaged {
-        /// Where the part begins that cannot be.
+        /// Offset of the damaged part in the file, bytes.
         at: u64,
-        /// What is wrong with it.
+        /// Rule that it breaks.
         rule: String,
     },
     /// Stopped by the caller.
@@ -49,13 +49,13 @@ pub enum ReplayError {
 /// The first answer that was not the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Which request, from 1 on.
+    /// Number of the request, from 1 on.
     pub request: u64,
     /// The request as text.
     pub asked: String,
-    /// What the device decided.
+    /// Decision of the device.
     pub recorded: String,
-    /// What the replay decided.
+    /// Decision of the replay.
     pub replayed: String,
 }
 
@@ -65,8 +65,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How late the wall clock answered, ns: quantiles by rank, each at most 0.1 % above the value of
-/// that rank.
+/// Lateness of the wall clock's answers, ns: quantiles by rank, each at most 0.1 % above the value
+/// of that rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lateness {
     /// Answers that were timed.
@@ -86,7 +86,7 @@ pub struct Lateness {
     pub histogram: Vec<(u64, u64)>,
 }
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Replayed {
     /// Requests in the record.
@@ -97,7 +97,7 @@ pub struct Replayed {
     pub equal: u64,
     /// The first that was not.
     pub first_difference: Option<Difference>,
-    /// How late the wall clock was.
+    /// Lateness of the wall clock.
     pub lateness: Lateness,
     /// From the moment the record begins to its last request or change.
     pub span: Nanos,
@@ -126,11 +126,11 @@ pub fn replay(input: impl Read, progress: BytesProgress<'_>) -> Result<Replayed,
 struct RecordReader<R> {
     input: R,
     bytes: Vec<u8>,
-    /// Of `bytes`, decoded already.
+    /// Bytes of `bytes` that are decoded already.
     used: usize,
     /// Bytes of the file before `bytes`.
     before: u64,
-    /// Where in the file the part last given begins.
+    /// Offset in the file of the part last given, bytes.
     part_at: u64,
     ended: bool,
 }

@@ -1,4 +1,4 @@
-//! What a simulation answers: a row per interval and a summary.
+//! Result of a simulation: a row per interval and a summary.
 
 use headrace_model::Cap;
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub struct Summary {
     pub delivered_bytes: f64,
     /// Time in which requests waited for a limit, s.
     pub throttled_s: f64,
-    /// The same by the limit that was to blame, s.
+    /// Throttled seconds by the limit that was to blame.
     pub throttled_by_s: Vec<(Cap, f64)>,
     /// Most requests waiting at once, and when, s.
     pub peak_queue: f64,
@@ -78,13 +78,13 @@ pub struct Summary {
     pub lowest_balance_at_s: Option<f64>,
     /// First moment at which the volume's credits were gone, s.
     pub credits_empty_at_s: Option<f64>,
-    /// How long they were gone in all, s.
+    /// Time for which credits were gone in all, s.
     pub credits_empty_s: f64,
     /// Lowest instance burst balance (the lower of I/Os and bytes), percent.
     pub lowest_instance_balance_percent: Option<f64>,
     /// First moment at which the instance's burst bucket was empty, s.
     pub instance_empty_at_s: Option<f64>,
-    /// How long it was empty in all, s.
+    /// Time for which it was empty in all, s.
     pub instance_empty_s: f64,
     /// Mean latency over all requests, ms.
     pub mean_ms: f64,
@@ -100,19 +100,19 @@ pub struct Summary {
     /// five figures is the highest of any window of 300 s (a run shorter than that is one window);
     /// windows begin every minute.
     pub worst_mean_ms: Option<f64>,
-    /// The same of the median, ms; none where the form does not know it.
+    /// Highest median of a window, ms; none if the form does not know it.
     pub worst_p50_ms: Option<f64>,
-    /// The same of the 95th percentile, ms.
+    /// Highest 95th percentile of a window, ms.
     pub worst_p95_ms: Option<f64>,
-    /// The same of the 99th percentile, ms.
+    /// Highest 99th percentile of a window, ms.
     pub worst_p99_ms: Option<f64>,
-    /// The same of the 99.9th percentile, ms.
+    /// Highest 99.9th percentile of a window, ms.
     pub worst_p999_ms: Option<f64>,
     /// Start of the window with the highest 99th percentile, s; none where no request waited,
     /// because all windows are alike then.
     pub worst_at_s: Option<f64>,
-    /// What the five figures before come to in an unlucky run, where requests wait in clumps near a
-    /// cap and runs differ by chance; none elsewhere, and in the per-I/O form, which is one run.
+    /// The five figures before in an unlucky run, if requests wait in clumps near a cap and runs
+    /// differ by chance; none elsewhere, and in the per-I/O form, which is one run.
     pub unlucky: Option<UnluckyRun>,
     /// Requests answered with an error (a lost array).
     pub failed_ios: f64,

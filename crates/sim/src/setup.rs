@@ -17,7 +17,7 @@ pub struct Setup {
     pub limits: Vec<VolumeLimits>,
     /// Limits of the instance; none: the volumes alone.
     pub instance: Option<InstanceLimits>,
-    /// What of the model is on.
+    /// Parts of the model that are switched on.
     pub options: ModelOptions,
     /// Decides every draw.
     pub seed: u64,
@@ -98,12 +98,12 @@ impl Setup {
         self
     }
 
-    /// Whether it is on local disks of which the catalog has no figure.
+    /// Returns whether the storage is on local disks without a figure in the catalog.
     pub(crate) fn is_on_guessed_disks(&self) -> bool {
         self.limits.iter().all(is_guessed)
     }
 
-    /// Whether the storage is on local disks.
+    /// Returns whether the storage is on local disks.
     pub(crate) fn is_local(&self) -> bool {
         self.storage.members.iter().all(|member| member.volume_type == VolumeType::InstanceStore)
     }
@@ -169,7 +169,7 @@ impl Setup {
     }
 }
 
-/// Whether the catalog guesses the rates of a local disk.
+/// Returns whether the catalog guesses the rates of a local disk.
 fn is_guessed(limits: &VolumeLimits) -> bool {
     limits.spec.volume_type == VolumeType::InstanceStore && limits.caveats.iter().any(|caveat| caveat.field == "iops.fallback")
 }

@@ -72,7 +72,7 @@ fn an_instance_is_full_again_every_day_and_not_in_between() {
     let setup = setup("gp3:1000:16000:1000", Some("m5.large"));
     let daily = settled(&setup, &even(vec![point(DAY_S - 3_600.0, 300.0), point(3_600.0, 1_200.0)]));
     assert_eq!((daily.settled, daily.dry_after_s), (Some(true), None));
-    // The same hour on its own, repeated: dry in the second one, and every one from then on.
+    // The hour on its own, repeated, is dry in the second one, and every one from then on.
     let hourly = settled(&setup, &even(vec![point(3_600.0, 1_200.0)]));
     assert_eq!(hourly.settled, Some(false));
     assert!((3_600.0..4_000.0).contains(&hourly.dry_after_s.unwrap()), "{:?}", hourly.dry_after_s);
@@ -125,7 +125,7 @@ proptest! {
             prop_assert!((throttled - repeated.summary.throttled_s).abs() < 0.1, "{throttled} for {}", repeated.summary.throttled_s);
             prop_assert!((end.queue - repeated.summary.queue_at_end).abs() < 2.0, "{} for {}", end.queue, repeated.summary.queue_at_end);
         } else {
-            // What is lost for good shows: as a growing queue, or as credits that are not back.
+            // A lasting loss shows as a growing queue, or as credits that are not back.
             let asked: f64 = points.iter().map(|point| point.reads_per_s * point.duration_s).sum();
             let members = setup.limits.len() as f64;
             let refill: f64 = members * setup.limits[0].iops as f64 * seconds;

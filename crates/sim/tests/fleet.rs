@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 /// Points of a day in the recordings of this test.
 const PER_DAY: usize = 24;
-/// What is left of rounding, s: as the planner's goals.
+/// Rounding errors that count as no wait, s: as the planner's goals.
 const THROTTLED_S: f64 = 1e-6;
 const STORAGES: [&str; 11] =
     ["gp2:40", "gp2:334", "gp2:1000", "gp3:100", "gp3:100:4000:250", "io1:100:1500", "io2:100:3100", "st1:500", "2xgp3:100", "2xgp2:60", "raid10:4xgp3:50"];
@@ -26,7 +26,7 @@ fn question(storage: &str, on_instance: bool, factor: f64) -> FleetQuestion {
     FleetQuestion { volume: 0, candidate: DemandCandidate { storage: storage.parse().unwrap(), instance: on_instance.then_some(0) }, factor }
 }
 
-/// What the full simulation says; `p99_ms` is the figure that the goal is held against.
+/// Judges by the full simulation; `p99_ms` is the figure that the goal is compared with.
 fn naive(fleet: &Fleet, terms: &FleetTerms<'_>, question: &FleetQuestion, goal: FleetGoal, p99_ms: fn(&Summary) -> Option<f64>) -> bool {
     match &fleet.evaluate(terms, std::slice::from_ref(question))[0] {
         DemandOutcome::Simulated(repeated) => {

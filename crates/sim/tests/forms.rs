@@ -109,12 +109,12 @@ proptest! {
         let peak = load.points.iter().map(|point| point.reads_per_s + point.writes_per_s).fold(0.0, f64::max);
         let members = setup.limits.len() as f64;
         let chance = |total: f64| if members > 1.0 { f64::from(load.max_outstanding) + 2.5 * (total * members).sqrt() } else { 16.0 };
-        // Where the cost of requests changes under a backlog, the members of a stripe reach the
-        // change one after the other: an array may be an interval early or late.
+        // If the cost of requests changes under a backlog, the members of a stripe reach the change
+        // one after the other: an array may be an interval early or late.
         let slack = usize::from(members > 1.0);
-        // A local disk has one line before two caps, each with 1/64 s of tokens. Where both are
-        // nearly full, the random order of reads and writes walks between them, and what does not
-        // fit is lost: 1/2N of the rate for a room of N requests. Members here pass 200 writes of
+        // A local disk has one line before two caps, each with 1/64 s of tokens. If both are nearly
+        // full, the random order of reads and writes walks between them, and requests that do not
+        // fit are lost: 1/2N of the rate for a room of N requests. Members here pass 200 writes of
         // 128 KiB a second, which are 6 in 1/32 s: 8 %; other loads lose less. The interval form
         // knows the mean mix alone.
         let local = setup.limits.iter().any(|limits| limits.reads.is_some());
@@ -133,8 +133,8 @@ proptest! {
         (from, length, caps_per_mille) in (0u64..60, 10u64..120, 50u64..1_000),
         share in 0.0f64..=1.0,
     ) {
-        // What is left to the interval form: caps of a single volume that are lower for a while,
-        // and what HDD types charge for sequential requests. Latency of an event, mirrors that
+        // The rest is for the interval form: caps of a single volume that are lower for a while,
+        // and the charges of HDD types for sequential requests. Latency of an event, mirrors that
         // route round it, first touch and merging are the per-I/O form's, which is chosen for them
         // (tests/unit/test_forms.py).
         let event = Degradation { from: Nanos::from_secs(from), until: Nanos::from_secs(from + length), caps_per_mille, extra_latency: Nanos::ZERO };
@@ -145,8 +145,8 @@ proptest! {
         let (events_delivered, interval_delivered) = (delivered(&by_event), delivered(&by_interval));
         let peak = load.points.iter().map(|point| point.reads_per_s + point.writes_per_s).fold(0.0, f64::max);
         for (second, (a, b)) in events_delivered.iter().zip(&interval_delivered).enumerate() {
-            // As above; sequential or not is a draw per request, and streams of reads and writes
-            // break each other: 3 sigma of a share, and the difference itself for HDD.
+            // Bounds are those above; sequential or not is a draw per request, and streams of reads
+            // and writes break each other: 3 sigma of a share, and the difference itself for HDD.
             let drawn = 3.0 * b.sqrt();
             let hdd = if setup.limits[0].random_charges_full_unit { f64::INFINITY } else { 0.0 };
             let allowed = 0.001 * b + 0.05 * peak + 16.0 + drawn;
@@ -222,10 +222,10 @@ proptest! {
         let members = setup.limits.len() as f64;
         let contact = if members > 1.0 { (members / f64::from(depth * jobs)).sqrt().min(1.0) * 0.8 } else if limited { 0.02 } else { 0.05 };
         let deep = f64::from(depth * jobs) > 8.0 * members && limited && setup.storage.raid.is_none();
-        // Where reads have a cap of their own, the operation that is limited comes by chance, with
-        // probability p each time: n requests until its cap's number of them deviate by
-        // sqrt((1 - p) / (p n)) of n. Of 1,600 writes and 3,385 reads a second writes bind from p =
-        // 1,600 / 4,985 on, where that is largest: 5 sigma.
+        // If reads have a cap of their own, the operation that is limited comes by chance, with
+        // probability p each time: n requests until its cap's number of them deviate by sqrt((1 -
+        // p) / (p n)) of n. With 1,600 writes and 3,385 reads a second writes bind from p = 1,600 /
+        // 4,985 on, where that is largest: 5 sigma.
         let by_chance = if setup.limits[0].reads.is_some() { 5.0 * (2.12 / a).sqrt() } else { 0.0 };
         let tolerance = by_chance + if deep { 0.001 + f64::from(depth * jobs) / a } else { 0.001 + sampling + contact };
         prop_assert!((a / b - 1.0).abs() <= tolerance, "{storage}: {a} by event, {b} by interval, allowed {tolerance}");

@@ -34,7 +34,7 @@ fn classes() -> impl Strategy<Value = Popularity> {
     })
 }
 
-/// How a list is kept: share behind the midpoint, and whether hits reorder it while it fills.
+/// Rules of a list: share behind the midpoint, and whether hits reorder it while it fills.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     old_share: f64,
@@ -54,7 +54,7 @@ struct List {
     rules: Rules,
     capacity: usize,
     pages: Vec<u32>,
-    /// Of every page: in the list, and there since before the first eviction.
+    /// Flags of every page: in the list, and there since before the first eviction.
     inside: Vec<bool>,
     first: Vec<bool>,
     evicting: bool,
@@ -145,10 +145,10 @@ fn cold(popularity: &Popularity, capacity: f64, rules: Rules) -> Cache {
     Cache::cold(popularity, capacity, rules.old_share, rules.ordered_while_filling)
 }
 
-/// What a count of independent events may be off by, and the fluid: a read is a coin with a small
-/// chance, so n of them scatter by sqrt(n); the pages outside scatter by as much again; five of
-/// these, of the larger count. 1 % on top: within a step the fluid does not know what came first,
-/// and cohorts are merged.
+/// Returns the allowed difference between a count of independent events and the fluid: a read is a
+/// coin with a small chance, so n of them scatter by sqrt(n); the pages outside scatter by as much
+/// again; five of these, of the larger count. 1 % on top: within a step the fluid does not know the
+/// order of events, and cohorts are merged.
 fn allowed(first: f64, second: f64) -> f64 {
     let counted = first.max(second);
     5.0 * (2.0 * counted).sqrt() + 0.01 * counted + 1.0
@@ -181,8 +181,8 @@ proptest! {
             };
             same("reads in it", fluid.reads - by_then.reads, list.moved.reads - before.reads)?;
             same("reads so far", fluid.reads, list.moved.reads)?;
-            // What leaves depends on when the cache was full, which is as uncertain as a cache's
-            // worth of reads: counted with it.
+            // Evictions depend on when the cache was full, which is as uncertain as a cache's worth
+            // of reads: counted with it.
             let by = |list: f64| list + capacity;
             same("evicted of the first", by(fluid.evicted_first), by(list.moved.evicted_first))?;
             same("evicted later", by(fluid.evicted_later), by(list.moved.evicted_later))?;
@@ -191,10 +191,10 @@ proptest! {
         }
     }
 
-    /// Which pages are dirty: some touches change a page, and a page of the list is written, dirty
-    /// or not, once a window by chance (one a touch at most, so that a window is no shorter than the
-    /// cache). What leaves dirty, what was written, and what is dirty at
-    /// the end.
+    /// Dirty pages of a list: some touches change a page, and a page of the list is written, dirty
+    /// or not, once a window by chance (one a touch at most, so that a window is no shorter than
+    /// the cache). Compared are the pages that leave dirty, those that were written, and those that
+    /// are dirty at the end.
     #[test]
     fn a_list_of_pages_is_as_dirty(
         popularity in classes(), share in 0.1f64..0.9, rules in rules(), windows in 1.0f64..20.0, seed in any::<u64>(),
@@ -240,9 +240,9 @@ proptest! {
             ("written", written_by_fluid, written),
             ("dirty at the end", cache.dirty_share(0).unwrap() * cache.page_count(), still),
         ] {
-            // As for reads. A step of 1 % of the cache's touches counts a change twice where a page
-            // is touched twice within it, and a page read in one is not written before its end: 2 %
-            // more.
+            // The allowed difference of reads, and 2 % more: a step of 1 % of the cache's touches
+            // counts a change twice if a page is touched twice within it, and a page read in one is
+            // not written before its end.
             let allowed = allowed(fluid, list) + 0.02 * fluid.max(list);
             prop_assert!((fluid - list).abs() <= allowed, "{what}: {fluid} by fluid, {list} by list, allowed {allowed}; {popularity:?} {changed:?}");
         }
@@ -267,10 +267,10 @@ proptest! {
         }
     }
 
-    /// Che's approximation of LRU: every page stays for the same time T without a touch,
-    /// `sum of pages x (1 - exp(-touches T)) = capacity`. Where Che has a sharp T the fluid has a
-    /// cohort of pages of like age: 0.5 %, and what Che himself says for 0.2 % more or less
-    /// capacity, since the hot pages of some cases just about fill the cache.
+    /// Che's approximation of LRU: every page stays for the same time T without a touch, `sum of
+    /// pages x (1 - exp(-touches T)) = capacity`. The fluid has a cohort of pages of like age in
+    /// place of Che's sharp T: 0.5 %, and Che's own difference for 0.2 % more or less capacity,
+    /// since the hot pages of some cases just about fill the cache.
     #[test]
     fn settled_lru_misses_as_che_says(popularity in classes(), share in 0.1f64..0.7, ordered_while_filling in any::<bool>()) {
         let capacity = share * popularity.pages();
@@ -283,8 +283,7 @@ proptest! {
         prop_assert!((reads - che(capacity)).abs() < allowed, "{reads} reads per transaction, {} by Che, allowed {allowed}", che(capacity));
     }
 
-    /// Where all pages are alike no list is better than another: a touch misses with what is
-    /// outside.
+    /// No list is better than another if all pages are alike: a touch misses by the share outside.
     #[test]
     fn alike_pages_miss_by_what_is_outside(pages in 1e3f64..1e9, share in 0.01f64..0.99, touches in 0.1f64..100.0, rules in rules()) {
         let mut cache = cold(&popularity(&[(0.7 * pages, touches / pages), (0.3 * pages, touches / pages)]), share * pages, rules);
@@ -467,7 +466,7 @@ fn data_that_fits_is_read_once() {
     assert!(last.reads < 2e-4 * first.reads, "{last:?}");
     assert!(warm_up.points().iter().all(|point| point.full == 0.0 && point.evicted_dirty == 0.0 && point.turned == 0.0));
     assert!(warm_up.points().windows(2).all(|pair| pair[1].reads < pair[0].reads && pair[1].cached_share > pair[0].cached_share));
-    // What is held belongs to the end of a step, whose middle is at most 4 % back.
+    // The cached share belongs to the end of a step, whose middle is at most 4 % back.
     let touched = |tx: f64| database.popularity.touched(tx) / database.popularity.pages() / 1.1;
     assert!((touched(last.tx)..touched(1.05 * last.tx)).contains(&last.cached_share), "{last:?}");
 }
@@ -578,16 +577,16 @@ fn evicted_pages_are_dirty_by_their_share() {
         warm_up.at(warm_up.settled_tx(), &mut 0)
     };
     let flat = settled(0.0, 1.0);
-    // As many leave as come, to the billionth of the cache by which it may be over-full.
+    // Equal numbers leave and come, to the billionth of the cache by which it may be over-full.
     assert!((flat.evicted_dirty / flat.reads - 1.0).abs() < 1e-6, "{flat:?}");
     assert!((settled(0.0, 0.25).evicted_dirty / flat.reads - 0.25).abs() < 1e-6);
-    // As many of each class leave as come, and as touches tell: rare ones miss almost always.
+    // Equal numbers of each class leave and come, as touches tell: rare ones miss almost always.
     let steep = settled(0.3, 0.25);
     let mean = (5e4 * 1e-4 + 5e5 * 2e-6) / 5.5e5;
     let (hot, rare) = ((1e-4f64 / mean).powf(-0.3), (2e-6f64 / mean).powf(-0.3));
     let of_rare = (steep.evicted_dirty / 0.25 - hot * steep.reads) / (rare - hot);
-    // Of the 5e5 rare ones 4.5e5 to 5e5 are outside, each read 2e-6 times; the step's middle is 1 %
-    // of the cache away from its end.
+    // Rare pages outside are 4.5e5 to 5e5 of 5e5, each read 2e-6 times; the step's middle is 1 % of
+    // the cache away from its end.
     assert!((0.9 * 0.99..1.0).contains(&of_rare), "{of_rare}");
 }
 

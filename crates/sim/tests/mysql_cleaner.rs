@@ -140,9 +140,9 @@ fn the_share_of_dirty_pages_makes_a_window_in_seconds() {
     assert_eq!(warm_up.at_pace(1e6, &mut 0, CleanerPace::settled(0.0)), warm_up.at(1e6, &mut 0));
 }
 
-/// By age alone, as MySQL 5.7 does: io_capacity_max x (100 x age / asynchronous age)^1.5 / 750, of
-/// which the asynchronous age is 0.70875 of the log, is what the window writes. As above, where the
-/// power of 1.5 makes 3 % of 1.
+/// Flushing by age alone, as MySQL 5.7 does: io_capacity_max x (100 x age / asynchronous age)^1.5 /
+/// 750, of which the asynchronous age is 0.70875 of the log, equals the pages that the window
+/// writes. The tolerance of the test above, 2 %, becomes 3 % by the power of 1.5.
 #[test]
 fn the_age_of_the_redo_log_makes_a_window_too() {
     let mut database = Tprocc { warehouses: 1_000.0, redo_gib: Some(32.0), version: Some("5.7.44".into()), ..Tprocc::default() }.database().unwrap();

@@ -436,7 +436,7 @@ fn an_open_load_is_served_or_piles_up() {
     // that out.
     let late = over.rows[75..].iter().map(|row| row.tps).sum::<f64>() / 50.0;
     assert_near("overloaded", late, most, 0.015);
-    // What came is answered, under way or waiting.
+    // Transactions that came are answered, under way or waiting.
     let came = 1.5 * most * 125.0;
     let accounted = over.summary.transactions as f64 + 1_024.0 + over.rows[124].backlog;
     assert_near("accounted for", accounted, came, 3.0 / came.sqrt());

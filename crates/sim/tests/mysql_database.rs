@@ -1,4 +1,4 @@
-//! What a database and a load on it may be: everything has a range, and what lies within gives
+//! Ranges of a database and of a load on it: every field has a range, and values within it give
 //! numbers.
 
 use headrace_sim::mysql::{interval, standard, Compaction, Database, Scenario, Second, Start, StorageEngine, TransactionLoad, WarmUp};
@@ -42,7 +42,7 @@ fn scenario<'a>(database: &'a Database, warm_up: &'a WarmUp, data: &'a Setup) ->
     }
 }
 
-/// How to put a field out of its range, and the range.
+/// A field: a function that puts it out of its range, and the range.
 type Field = (&'static str, fn(&mut Database, f64), f64, f64);
 
 const FIELDS: &[Field] = &[
@@ -114,8 +114,8 @@ proptest! {
         }
     }
 
-    /// What the check lets through gives finite rows: fields drawn over their ranges, a few at a
-    /// time.
+    /// Databases that the check lets through give finite rows: fields drawn over their ranges, a
+    /// few at a time.
     #[test]
     fn what_is_accepted_gives_numbers(fields in prop::collection::vec((0..FIELDS.len(), 0.0f64..1.0, 0.0f64..1.0), 0..5), cold in any::<bool>(), open in any::<bool>()) {
         let mut database = myrocks();

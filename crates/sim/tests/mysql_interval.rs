@@ -1,7 +1,7 @@
 //! The interval form of databases against what can be worked out on paper: caps over I/Os per
 //! transaction, balances over what drains them, moments of the scatter.
 //!
-//! Where nothing else is said, results differ from paper by rounding alone: a part in 1e9.
+//! Results differ from paper by rounding alone, a part in 1e9, unless a test says otherwise.
 
 use crate::common::{plain_database, PAGE};
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate};
@@ -213,8 +213,8 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
         let bench = with(sharpness, "io1:400:4000");
         let mut last = 0.0;
         for clients in [1u32, 2, 4, 8, 16, 64] {
-            // What the storage gives depends on commits that share a log write; what row.iops says
-            // of it is exact: the rate at which these I/Os would fill the cap.
+            // The storage's rate depends on commits that share a log write; its figure from
+            // row.iops is exact: the rate at which these I/Os would fill the cap.
             let row = bench.steady(TransactionLoad::Clients(clients));
             let (storage, asked) = (4_000.0 / row.iops * row.tps, f64::from(clients) * client_tps);
             let expected = (storage.powf(-sharpness) + asked.powf(-sharpness)).powf(-1.0 / sharpness);
@@ -236,7 +236,7 @@ fn processors_bind_by_their_number() {
     // 2 ms of 2 processors: 1,000 a second, less 1.5 % for each of the 15 doublings from 2 clients to
     // 65,536; the storage gives twice that and a sharpness of 64 takes off less than 2^-64 / 64.
     assert!(30_000.0 / bench.ios_per_tx() > 1_900.0, "{}", bench.ios_per_tx());
-    // Of so many clients all but 2 in 65,536 wait.
+    // All but 2 in 65,536 of these clients wait.
     assert_near("processors", row.tps, 1_000.0 / (1.0 + 15.0 * 0.015), 1e-4);
     assert_eq!(row.binding, Binding::Cpu);
 }
@@ -526,7 +526,7 @@ fn compactions_come_every_period_and_move_their_bytes() {
         let due = 5_000.0 + 20_000.0 * index as f64;
         assert!(*tx >= due && *tx < due + row_before, "{index}: {tx} for {due}");
     }
-    // What compaction moved in addition to the reads of transactions, up to the last row in
+    // Bytes that compaction moved in addition to the reads of transactions, up to the last row in
     // between: every compaction that has begun, whole.
     let calm = all.iter().rposition(|row| !row.compacting).unwrap();
     let moved: f64 = all[..=calm].iter().map(|row| row.mib_s * MIB - row.tps * row.reads_per_tx * 8_192.0).sum();

@@ -16,15 +16,16 @@ use proptest::prelude::*;
 const GIB: f64 = 1_073_741_824.0;
 const DAY_S: f64 = 86_400.0;
 const STEP_S: f64 = 10.0;
-/// The first look takes its figures from the last of twelve steps. How many commits share a log
-/// write is taken from the step before, and each step at least halves what is left: 2^-11 of a
-/// first difference that stays below a fifth (the log is 1 of 5 or more I/Os of a transaction).
+/// The first look takes its figures from the last of twelve steps. The number of commits that share
+/// a log write is taken from the step before, and each step at least halves the difference: 2^-11
+/// of a first difference that stays below a fifth (the log is 1 of 5 or more I/Os of a
+/// transaction).
 const SETTLED: f64 = 0.2 / 2_048.0;
-/// Where the page cleaner binds, its pace goes 0.4 of the way a step: (0.6 + 0.4 x 0.4)^11 of a
-/// first difference below a twentieth is left, since flushing is at most 0.4 of the I/O.
+/// If the page cleaner binds, its pace goes 0.4 of the way a step: (0.6 + 0.4 x 0.4)^11 of a first
+/// difference below a twentieth is left, since flushing is at most 0.4 of the I/O.
 const PACED: f64 = 0.05 * 0.05;
-/// What spent credits leave counts as settled when two steps differ by less than 1e-4: as much is
-/// left, since each step halves it.
+/// Difference of two steps below which spent credits count as settled: as much remains, since each
+/// step halves it.
 const AT_REST: f64 = 1e-4;
 /// A step of a followed day is 300 s: credits run dry somewhere within one, and the worst hour then
 /// holds up to one step of the time before.
@@ -34,7 +35,7 @@ fn day() -> NaiveDate {
     "2024-06-01".parse().unwrap()
 }
 
-/// What is asked of the planner and of the reference alike.
+/// Question for the planner and the reference alike.
 #[derive(Clone)]
 struct Case {
     database: Database,
@@ -48,7 +49,7 @@ struct Case {
     least_tps: f64,
 }
 
-/// What a deployment gives a server on an instance type.
+/// Returns the host of a server in a deployment on an instance type.
 fn host(deployment: Deployment, name: &str) -> ServerHost {
     ServerHost { deployment, class: Catalog::embedded().service_class(deployment, name, day()).unwrap() }
 }
@@ -207,8 +208,8 @@ fn credits_that_run_dry_leave_the_baseline() {
         assert_eq!(figures.balance_percent, Some(0.0));
         let dry_s = dry_s(&rows).unwrap();
         assert_near(&what, figures.dry_at_s.unwrap(), dry_s, 0.001 + 60.0 / dry_s);
-        // Of the day a step more or less at the burst, and what the first look's last step is short
-        // of.
+        // Tolerance: a step of the day more or less at the burst, and the remainder of the first
+        // look's last step.
         assert_near(&what, figures.tps_mean, mean(&rows), 60.0 / DAY_S * 5.0 + SETTLED);
         let first = &rows[20];
         assert!(first.tps > 1.3 * figures.tps, "{what}: nothing burst");
@@ -295,7 +296,7 @@ fn compaction_is_followed_through_its_periods() {
     }
 }
 
-/// What is put aside as hopeless would not have come to the least asked for.
+/// Candidates that are put aside as hopeless would not have reached the least that was asked for.
 #[test]
 fn a_bound_is_never_below_what_comes_of_it() {
     for engine in [StorageEngine::Innodb, StorageEngine::Myrocks] {
@@ -486,8 +487,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What candidates of a batch share, such as storages resolved on a host, changes no digit of
-    /// what each of them comes to alone; what is refused is refused in the same words.
+    /// Sharing in a batch, such as storages resolved on a host, changes no digit of a candidate's
+    /// result alone; refusals have the same words.
     #[test]
     fn candidates_come_to_the_same_together_and_alone(
         places in prop::collection::vec((0usize..6, prop::option::of(0usize..6), prop::option::of(0usize..4), 0usize..2), 1..24),

@@ -117,7 +117,7 @@ fn classes_hold_the_draws_sysbench_makes_on_them() {
                 draws += counts[page];
                 taken += 1.0;
             }
-            // Where ranks come from counts too, two pages a class edge apart may have changed
+            // If the origin of ranks counts too, two pages a class edge apart may have changed
             // places: as far apart as their counts scatter.
             let ranked = if matches!(distribution, Distribution::Special { .. }) { five_sigma(class.touches_per_tx, DRAWS) * 4.0 } else { 0.0 };
             // The last page is not full, wherever it comes in the order.
@@ -149,8 +149,8 @@ fn shares_of_rows_are_those_drawn() {
     }
 }
 
-/// What the binary of sysbench 1.0.20 (Debian 12) drew: 2,000,000 draws of rows 1 to 10,000 with
-/// default options; standard errors below 0.0004.
+/// Draws of the binary of sysbench 1.0.20 (Debian 12): 2,000,000 rows from 1 to 10,000 with default
+/// options; standard errors below 0.0004.
 #[test]
 fn the_binary_of_sysbench_draws_the_same() {
     for (distribution, from, to, drawn) in [
@@ -208,8 +208,8 @@ fn touches(oltp: &Oltp) -> f64 {
 }
 
 /// oltp_read_write on 73 rows a page: 10 points, 4 ranges of 1 + 99/73 pages, 3 changed rows; index
-/// k for the update, the delete, the insert; one node page for each of 18 statements. The same for
-/// every distribution.
+/// k for the update, the delete, the insert; one node page for each of 18 statements. Every
+/// distribution gives the same.
 #[test]
 fn read_write_touches_as_by_hand() {
     let by_hand = 10.0 + 4.0 * (1.0 + 99.0 / 73.0) + 3.0 + 3.0 + 18.0;
@@ -284,7 +284,7 @@ fn random_points_find_skewed_rows() {
     assert!((skewed / 76.98 - 1.0).abs() < 1e-3, "{skewed}");
 }
 
-/// The same drawn: every row's k, then lookups by threads that each draw in their own part.
+/// Draws for comparison: every row's k, then lookups by threads that each draw in their own part.
 /// Tolerance: five standard errors of the lookups' mean and of the rows stored, whose variance is
 /// rows x sum of (stored) x (asked)^2: 7,500 / rows where both windows meet, 1.2 x 0.0075 x 100^2 /
 /// rows where they do not.

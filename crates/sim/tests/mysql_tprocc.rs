@@ -99,9 +99,9 @@ fn customers_are_as_skewed_as_draws_of_nurand() {
     }
 }
 
-/// A small pool: a page leaves as it came. Of 300 touches of stock 100 change it, of 44.2 of
-/// customers 20: a third of what is evicted is dirty. A large one: pages that stay are changed
-/// sooner or later.
+/// A small pool: a page leaves as it came. Stock is changed by 100 of 300 touches, customers by 20
+/// of 44.2: a third of what is evicted is dirty. A large one: pages that stay are changed sooner or
+/// later.
 #[test]
 fn pages_that_stay_longer_leave_dirtier() {
     let mut database = database(1_000.0);

@@ -1,9 +1,9 @@
 //! The interval form near a cap, held against the per-I/O form: random storages and loads of
 //! independent arrivals at 98 to 100.1 % of an IOPS or byte cap.
 //!
-//! What is compared is the I/O p99 of the whole run and of the worst five minutes, and of the
-//! per-I/O form their mean over several seeds: one run near a cap is a few clumps, at the cap a
-//! single one. More cases with NEAR_CAP_CASES.
+//! Compared are the I/O p99 of the whole run and of the worst five minutes, and for the per-I/O
+//! form their mean over several seeds: one run near a cap is a few clumps, at the cap a single one.
+//! More cases with NEAR_CAP_CASES.
 
 use headrace_catalog::NaiveDate;
 use headrace_model::ModelOptions;
@@ -14,8 +14,8 @@ use rayon::prelude::*;
 
 /// Runs of the per-I/O form behind each mean.
 const RUNS: u64 = 8;
-/// Where the saved second lasts in more than this share of them, their mean is that of a lottery,
-/// and eight of them do not tell how wide it is.
+/// Share of runs in which the saved second lasts, above which their mean is that of a lottery:
+/// eight of them do not tell how wide it is.
 const LASTS: f64 = 0.5;
 
 struct Dice(ChaCha8Rng);
@@ -32,7 +32,7 @@ impl Dice {
 
 struct Case {
     storage: String,
-    /// Of the cap.
+    /// Demand as a share of the cap.
     used: f64,
     point: Point,
 }
@@ -140,7 +140,7 @@ fn compare(case: &Case, seed: u64) {
         let (mean, error) = mean_of(&by_event, get);
         let shown = get(&by_interval);
         if lasts {
-            // What is shown is between no wait and the waits of those runs that have some.
+            // The figure is between no wait and the waits of those runs that have some.
             let most = by_event.iter().map(get).fold(2.0 * mean, f64::max);
             assert!(shown <= most * (1.0 + ALLOWED), "seed {seed}, {what} on {} at {}: {shown} ms, at most {most}", case.storage, case.used);
             continue;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const SECTOR: u64 = 512;
 const THREADS: u64 = 6;
-/// How long a real device is loaded.
+/// Time for which a real device is loaded.
 const LOAD_FOR: Duration = Duration::from_millis(1_200);
 
 fn replayed(path: &Path) -> Replayed {
@@ -170,7 +170,7 @@ fn fail_and_recover(devices: &Devices) {
     let now = devices.clock.now();
     let event = Degradation { from: now, until: now + Nanos::from_secs(60), caps_per_mille: 100, extra_latency: Nanos::from_micros(700) };
     devices.change(&HostChange::Degrade { device: 0, member: 0, event });
-    // What a rebuild asks of one member alone.
+    // Requests of a rebuild to one member alone.
     (0..20).for_each(|at| {
         devices.decide_member(0, 1, Io { op: Op::Write, offset: at << 18, bytes: 256 << 10 });
         devices.decide_member(0, 0, Io { op: Op::Read, offset: at << 18, bytes: 256 << 10 });
@@ -427,8 +427,8 @@ fn a_cut_tail_is_fine_and_said() {
     }
 }
 
-/// Whatever is wrong with a file: words or a difference, never a panic, and never equal where a
-/// decision was changed.
+/// A damaged file gives words or a difference, never a panic, and never equality if a decision was
+/// changed.
 #[test]
 fn damage_is_said_and_never_a_panic() {
     let bytes = small();

@@ -57,8 +57,9 @@ fn close(actual: f64, expected: f64, within: f64) {
 // --- the quorum -------------------------------------------------------------------------------------------------------
 
 /// Nodes without chance of their own: two answers of the own zone come first, the third and fourth
-/// are the two copies of the nearer zone. Its round trip is the smaller of two uniform draws on 0.5
-/// to 1 ms: mean 0.5 + 0.5 / 3, standard deviation 0.5 / sqrt(18), of 16,384 draws 0.0009; 4 of it.
+/// are the two copies of the nearer zone. The round trip there is the smaller of two uniform draws
+/// on 0.5 to 1 ms: mean 0.5 + 0.5 / 3, standard deviation 0.5 / sqrt(18), which is 0.0009 for
+/// 16,384 draws; 4 of it.
 #[test]
 fn the_fourth_of_six_waits_for_the_nearer_zone() {
     let even = Quorum { node_sigma: 0.0, slow_share: 0.0, ..Quorum::default() };

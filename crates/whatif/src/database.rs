@@ -11,14 +11,14 @@ use headrace_sim::mysql::{Database, WarmUp};
 use headrace_sim::{Setup, SimError};
 use serde::{Deserialize, Serialize};
 
-/// What storages would make of a database.
+/// Question about a database on storages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabaseQuestion {
     database: Database,
     /// Factor on the data.
     growth: f64,
-    /// What is set otherwise than where the database was measured.
+    /// Settings of the server that differ from those of the runs.
     settings: Option<ServerSettings>,
     choices: Vec<ChoiceRequest>,
     clients: Option<u32>,
@@ -26,7 +26,7 @@ pub struct DatabaseQuestion {
     /// "cold" or "warm".
     start: String,
     seconds: f64,
-    /// Whether bursts are left out, since each day is as the day before.
+    /// True leaves out bursts, since each day begins with the credits that the day before left.
     settled: bool,
     as_of: Option<String>,
     region: String,
@@ -135,7 +135,7 @@ impl DatabaseQuestion {
     }
 }
 
-/// Where a database runs, as it is written.
+/// Place of a database as it is written.
 #[derive(Default)]
 pub struct RunPlace<'a> {
     /// The data volumes.
@@ -150,7 +150,7 @@ pub struct RunPlace<'a> {
     pub snapshot_bytes: Option<u64>,
 }
 
-/// The same with its limits.
+/// Place of a database with its limits.
 pub struct ResolvedPlace {
     /// The data volumes.
     pub data: Setup,
@@ -165,7 +165,7 @@ impl RunPlace<'_> {
     /// not.
     ///
     /// # Errors
-    /// Of the notation, or of a volume or instance that is not of that day.
+    /// The notation cannot be read, or a volume or instance is not sold on that day.
     pub fn resolve(&self, database: &Database, as_of: NaiveDate) -> Result<ResolvedPlace, SimError> {
         let (writes, reads) = database.local_disk_speeds();
         let setup = |storage: &str| -> Result<Setup, SimError> {

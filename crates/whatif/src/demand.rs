@@ -50,7 +50,7 @@ impl LoadColumns {
     }
 }
 
-/// What storages would make of a demand.
+/// Question about a demand on storages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DemandQuestion {
@@ -96,7 +96,7 @@ pub struct DemandAnswer {
     choices: Vec<DemandChoice>,
 }
 
-/// Where every point is a row of its own: no point is longer than this, s.
+/// Longest point that becomes a row of its own, s: with it, every point does.
 const WHOLE_POINT_S: f64 = 86_400.0;
 
 impl DemandQuestion {

@@ -1,6 +1,6 @@
 //! What if? Questions of a page or a report in JSON, and their answers: a head in JSON with columns.
 //!
-//! The same text gives the same answer, byte by byte, in `headrace._core` and in a browser
+//! Equal texts get equal answers, byte by byte, in `headrace._core` and in a browser
 //! (`crates/wasm`). The requests that questions are made of are those of the Python package too:
 //! `crates/py` reads them from dictionaries.
 //!
@@ -55,8 +55,8 @@ enum Answer {
     Refused(Refusal),
 }
 
-/// Answers questions, and keeps what the next one about the same load or database needs again. What
-/// is kept changes no answer.
+/// Answers questions, and remembers intermediate results that the next question about the load or
+/// database needs again. They change no answer.
 #[derive(Default)]
 pub struct WhatIf {
     load: Option<OpenLoad>,

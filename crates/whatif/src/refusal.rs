@@ -11,9 +11,9 @@ pub struct Refusal {
     pub value: String,
     /// The rule it breaks.
     pub rule: String,
-    /// Where the rule stands.
+    /// Document that has the rule.
     pub source: String,
-    /// What to do next.
+    /// Advice to the user.
     pub hint: String,
 }
 

@@ -45,7 +45,7 @@ impl ReplicaRequest {
     /// Runs the replica behind its source, whose limits are resolved. `database`: the source's.
     ///
     /// # Errors
-    /// Of a storage, an instance or a start that is not known, and of what no replica can be.
+    /// A storage, an instance or a start is not known, or the settings are those of no replica.
     pub fn run(
         &self,
         database: &Database,
@@ -92,11 +92,11 @@ pub struct ReplicaSetup {
     settings: ReplicaSettings,
     /// Parameters of the applier that runs identified; others follow from the source.
     identified: Map<String, Value>,
-    /// How long it may go on after its load, s.
+    /// Most time that it may go on after its load, s.
     drain_s: u32,
 }
 
-/// How a replica follows a run.
+/// Question about a replica that follows a run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaQuestion {
@@ -145,7 +145,7 @@ impl ReplicaSetup {
         })
     }
 
-    /// What applying takes: as identified, else as it follows from the source.
+    /// Returns the applier's parameters: as identified, else as they follow from the source.
     fn applier(&self, database: &Database) -> Result<Applier, Refusal> {
         let refused =
             |error: serde_json::Error| Refusal::new("identified", error.to_string(), "docs/reference/workload-file.md", "Name parameters of an applier.");

@@ -50,7 +50,7 @@ impl RunRequest {
     /// The limits of the run's storage and instance.
     ///
     /// # Errors
-    /// Of the notation, or of a volume, an instance or a day that the catalog does not know.
+    /// The notation cannot be read, or the catalog does not know a volume, an instance or a day.
     pub fn resolve(&self, database: &Database) -> Result<ResolvedPlace, Refusal> {
         let place = RunPlace {
             storage: &self.storage,
@@ -81,7 +81,7 @@ impl RunRequest {
     /// The run of a database whose cache has been followed, on limits that are resolved.
     ///
     /// # Errors
-    /// Of a start that has no such name.
+    /// The start has no such name.
     pub fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a ResolvedPlace) -> Result<Scenario<'a>, SimError> {
         let load = match (&self.clients, &self.arrivals) {
             (Some(clients), _) => TransactionLoad::Clients(*clients),
@@ -196,7 +196,7 @@ impl RunSettings {
     }
 }
 
-/// What a database does on a storage, second by second.
+/// Question about a database on a storage, second by second.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunQuestion {

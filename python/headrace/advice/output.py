@@ -129,7 +129,8 @@ def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]
     """Makes comments of lines the server refuses or ignores, or will drop and that are `advised`
     under another name; the names of successors.
 
-    What it does not know is one too, unless the line may hold a secret, which would then be shown.
+    A line that it does not know becomes one too, unless the line may hold a secret, which would
+    then be shown.
     """
     successors = set()
     for setting in file.settings:
@@ -175,9 +176,9 @@ def _place(file: OptionFile, lines: list[str]) -> tuple[int, bool]:
     """Returns the line at which settings are added, as an index, and whether a section of the
     server is open there.
 
-    That is at the end of its last section, else at the end of the file. A last line that does not
-    end is left alone, because a diff would have to show it, and it may be a secret: then the place
-    is behind the head of the section, or before everything.
+    The place is at the end of its last section, else at the end of the file. A last line that does
+    not end is left alone, because a diff would have to show it, and it may be a secret: then the
+    place is behind the head of the section, or before everything.
     """
     end, head, inside = None, 0, False
     for number, raw in enumerate(lines, start=1):

@@ -61,7 +61,7 @@ class Advice:
     def change(self, item: AdvisedSetting) -> str:
         """Returns the action for a setting: set, decide, or "" where it is as advised.
 
-        Its value today counts, or its default where today's values were not read.
+        The value of today counts, or the default if today's values were not read.
         """
         if item.differs is not None:
             as_advised = not item.differs

@@ -21,8 +21,8 @@ from headrace.lab.client import Lab
 # Rows that are kept of a kind: as many as a lab may have, 16,384 volumes (with 64 MiB of tags in
 # all) and 20,000 snapshots. Beyond it each request asks for all.
 MOST_ROWS = 20_000
-# How often a list is read whole before it is given up: each time more changed meanwhile than the
-# daemon tells at once. A guess.
+# Attempts to read a list whole: an attempt fails if more changed meanwhile than the daemon tells at
+# once. A guess.
 TRIES = 5
 
 Row = TypeVar("Row", VolumeFacts, Snapshot)

@@ -147,7 +147,7 @@ def start_snapshot(request: ApiRequest) -> Members:
     needs=_snapshot_named,
 )
 def put_snapshot_block(request: ApiRequest) -> Members:
-    """Puts a block of a snapshot that was begun with StartSnapshot. Its checksum is that of its
+    """Puts a block of a snapshot that was begun with StartSnapshot. The checksum is that of its
     bytes."""
     params = request.params
     _check_algorithm(request)

@@ -88,15 +88,15 @@ def page_of_table(
 def size(params: Members, least: int, most: int, *, zero_is_all: bool = False) -> int | None:
     """Returns the size of a page by MaxResults: from `least` to `most` items; None for all.
     `zero_is_all`: this call treats 0 as no number. Raises AwsError."""
-    asked = params.get("MaxResults")
-    if asked is None or (asked == 0 and zero_is_all):
+    given_size = params.get("MaxResults")
+    if given_size is None or (given_size == 0 and zero_is_all):
         return None
-    if asked < least:
+    if given_size < least:
         raise AwsError(
             "InvalidParameterValue",
-            f"Value ( {asked} ) for parameter maxResults is invalid. Expecting a value greater than {least}.",
+            f"Value ( {given_size} ) for parameter maxResults is invalid. Expecting a value greater than {least}.",
         )
-    return min(asked, most)
+    return min(given_size, most)
 
 
 def size_unless_named(
@@ -109,8 +109,8 @@ def size_unless_named(
 ) -> int | None:
     """Returns the size of a page as `size` does, of a call in which items that are named come at
     once. Raises AwsError where they are `names`, and a page or its size is asked for, too."""
-    asked = size(request.params, *sized, zero_is_all=zero_is_all)
-    if names and (asked is not None or request.params.get("NextToken")):
+    given_size = size(request.params, *sized, zero_is_all=zero_is_all)
+    if names and (given_size is not None or request.params.get("NextToken")):
         rule = f"The parameter {parameter} cannot be used with the parameter maxResults"
         raise AwsError("InvalidParameterCombination", rule)
-    return asked
+    return given_size

@@ -1,6 +1,6 @@
 """Gives access to the compiled core, and turns its refusals into errors of ours.
 
-Every other module imports the core from here: `from headrace.base import core`. Its functions are
+Every other module imports the core from here: `from headrace.base import core`. The functions are
 listed in `headrace/_core.pyi`.
 """
 

@@ -98,12 +98,12 @@ def find_tool(name: str) -> Tool:
     install = f"apt-get install {kind.package}"
     if path is None:
         raise NotInstalled(name, "is not installed", "", install)
-    asked = run_to_end(
+    answer = run_to_end(
         Command((path, "--version"), what=f"{path} --version"), VERSION_S, f"Install it again: {install}"
     )
-    match = re.search(kind.version, asked.output + asked.errors)
+    match = re.search(kind.version, answer.output + answer.errors)
     if match is None:
-        first = (asked.output + asked.errors).strip().partition("\n")[0][:80] or "nothing"
+        first = (answer.output + answer.errors).strip().partition("\n")[0][:80] or "nothing"
         raise CouldNotRun(path, f"does not tell a version known here: {first}", "", f"Is it {name}? {install}")
     if tuple(int(part) for part in re.findall(r"\d+", match[1])) < kind.least:
         oldest = ".".join(map(str, kind.least))

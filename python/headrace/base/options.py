@@ -269,7 +269,7 @@ def list_given(settings: object, scope: str = "") -> Iterator[OptionField]:
 
 class takes(Generic[P, S]):
     """Makes a function of workloads and a settings value one of workloads and keyword arguments:
-    those that the dataclass `settings` has. Its docstring gets a line for each."""
+    those that the dataclass `settings` has. The docstring gets a line for each."""
 
     def __init__(self, settings: Callable[P, S], what: str) -> None:
         """Takes the class of the settings, and `what` they are of, for the refusal of an unknown

@@ -252,7 +252,7 @@ def _split_lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
 def end_group(child: subprocess.Popen[bytes], raw: Path | None = None) -> int:
     """Ends a process and its group: SIGTERM, and SIGKILL after STOP_GRACE_S. Returns its exit code.
 
-    What it still writes goes into the file `raw`, if that is given.
+    The remaining output goes into the file `raw`, if that is given.
     """
     if child.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -153,7 +153,7 @@ def parse_placement(text: str) -> Placement:
     """Reads `[INSTANCE/]DATA[,log=LOG]`. INSTANCE+DATA and INSTANCE+DATA+LOG of version 0.1 are
     read with a note. Raises InputError.
 
-    Whether the instance exists is a question of the day: the catalog's.
+    The catalog of a day knows whether the instance exists.
     """
     if not isinstance(text, str):
         raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)

@@ -30,7 +30,7 @@ from headrace.workload.server import FULL_SHARE
 
 DOC = "docs/reference/run-description.md"
 LEAST_TRANSACTIONS = 2_000.0  # a guess
-# What runs of one workload share.
+# Keys in which all runs of one workload must agree.
 SAME = ("engine", "benchmark", "data", "script", "distribution")
 # Rounds of fit and shape: the third moves no figure by more than 0.2 %.
 ROUNDS = 3
@@ -82,9 +82,10 @@ def calibrate(
     if begin["compaction"] is not None:
         _expect_cycle(begin, first)
     busy = measure_processor_time(runs)
-    # Where clients hold a run, the latency of the volume blurs what it tells of I/Os. Near the
-    # standard benchmark that is seen in the model; a fit that does not describe its runs so may
-    # hide behind it, and another is looked for from many starts, to which every bin counts alike.
+    # If clients bind in a run, the volume's latency blurs the I/Os that the fit infers from the
+    # run. Near the standard benchmark the model shows that; a fit that does not describe its runs
+    # may hide behind it, so it is replaced by the best from many starts, with every bin at equal
+    # weight.
     for lenient in (True, False):
         rounds = _fit_in_rounds(first, begin, observations, busy, lenient, progress)
         run_misfits = measure_misfits(rounds.database, observations)
@@ -132,7 +133,8 @@ def _fit_in_rounds(
         elif lenient:
             fitted = fit(objective, [fitted.deltas])
         else:
-            # What the shape took over may have been the parameters': the standard benchmark again.
+            # The shape may have absorbed effects of the parameters, so the fit starts again from
+            # the standard benchmark too.
             fitted = fit(objective, [fitted.deltas, standard])
         progress((turn + 0.5) / ROUNDS)
         if compacts:
@@ -313,7 +315,7 @@ def _collect_notes(
         before = float(fitted.spreads[fitted.names.index("cpu_ms")])
         others = next((run.busy_before for run in runs if run.busy_share is not None and has_foreign_load(run)), None)
         why = (
-            "How busy the processors were is not known"
+            "The busy share of the processors is not known"
             if others is None
             else f"{in_percent(others)} of the processors were busy before the run, so what it took of them is not known"
         )

@@ -22,9 +22,9 @@ COUNTERS = {
     "reads_per_tx": ("innodb_pages_read", "innodb_buffer_pool_reads"),
     "written_per_tx": ("innodb_pages_written",),
 }
-# How far a mean of a half may be off for reasons outside the model, as a relative standard
-# deviation: counters are exact, but other statements and the server's own housekeeping are in them.
-# A guess, as BIN_SPREAD of the fit.
+# Relative standard deviation of the mean of a half for reasons outside the model: counters are
+# exact, but other statements and the server's own housekeeping are in them. A guess, as BIN_SPREAD
+# of the fit.
 COUNTED_SPREAD = 0.05
 # Fewer samples than this tell a mean of the whole run, not of its halves.
 FEWEST_SAMPLES = 8

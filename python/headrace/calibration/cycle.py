@@ -89,7 +89,8 @@ def _find_begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray
     if len(tx) < 2 * PARTS:
         return np.array([])
     climb = _average_windows(tx, value, tx, tx + EDGE * period) - _average_windows(tx, value, tx - EDGE * period, tx)
-    # What chance does to the difference of two means over that many windows.
+    # Standard deviation, by chance, of the difference of two means over as many windows as an edge
+    # has.
     per_edge = max(1.0, EDGE * period / max((tx[-1] - tx[0]) / len(tx), 1e-9))
     chance = float(np.std(np.diff(value))) / np.sqrt(2.0) * np.sqrt(2.0 / per_edge)
     begins: list[float] = []

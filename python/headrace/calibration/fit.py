@@ -1,8 +1,8 @@
 """The fit: parameters that make the core's throughput follow the measured one, state by state.
 
 The state (transactions done) is taken from the run, so an error early in the run does not push
-everything after it out of place. What is asked for is the most probable set of parameters given
-their spreads before; a soft loss keeps a stall or a checkpoint from pulling on them.
+everything after it out of place. The fit is the most probable set of parameters given their spreads
+before; a soft loss keeps a stall or a checkpoint from pulling on them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from headrace.calibration.starts import find_lowest
 from headrace.calibration.stops import compare_stopped_share, measure_stopped_share
 from headrace.workload.parameters import applied, of_engine
 
-# How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the
-# same volume an hour later; the published pairs of runs scatter so.
+# Relative standard deviation of a bin's mean for reasons outside the model: the same volume an hour
+# later; the published pairs of runs scatter so.
 BIN_SPREAD = 0.05
-# The same where the volumes are seen to do less than they can: something else holds the run, and
-# I/Os per transaction then show through the latency of the volume alone, which differs by some 20 %
-# from volume to volume.
+# Relative standard deviation of bins in which the volumes do less than they can: another bottleneck
+# binds, and I/Os per transaction then show only through the latency of the volume, which differs
+# by some 20 % from volume to volume.
 WAITING_SPREAD = 0.2
 # However much a fit says, a parameter is known no better than this share of what it was known to
 # before (chosen), nor than this relative standard deviation: runs tell it through a model that is
@@ -104,7 +104,7 @@ class Objective:
 
     @property
     def known_before(self) -> int:
-        """How many residuals are of what was known before."""
+        """Number of residuals that come from knowledge before the runs."""
         return len(self.names) + (self.measured_cpu is not None)
 
     def apply(self, deltas: np.ndarray) -> dict:
@@ -173,8 +173,8 @@ def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:
 
 
 def _is_steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
-    """Whether no bytes were measured, and the end of the run lies well behind the fill, during
-    which an I/O is mostly a page read."""
+    """Returns whether no bytes were measured and the end of the run lies well behind the fill of
+    the cache, during which an I/O is mostly a page read."""
     settled = full_at_tx is not None and (
         observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx
     )
@@ -227,18 +227,18 @@ def _compare(
     that was measured, in standard deviations of bins that err together."""
     tps = np.array(columns["tps"])
     per_tx = np.maximum(tps, 1e-9)
-    ours = {
+    simulated = {
         "tps": tps,
         "ios_per_tx": np.array(columns["iops"]) / per_tx,
         "reads_per_tx": np.array(columns["reads_per_tx"]),
         "mib_per_tx": np.array(columns["mib_s"]) / per_tx,
     }
     parts = []
-    for name, values in ours.items():
+    for name, values in simulated.items():
         if np.isfinite(seen[name]).any():
             binned = observation.average_in_bins(values)
-            # Which bins count may not depend on the parameters: what they make nothing of is very
-            # little.
+            # The set of bins that count may not depend on the parameters, so a model that makes
+            # next to nothing of a bin gets a small value, not a gap.
             good = np.isfinite(seen[name]) & np.isfinite(binned) & (seen[name] > 0)
             binned[good] = np.maximum(binned[good], STANDSTILL_SHARE * seen[name][good])
             spread = spreads if name == "tps" else np.full(len(binned), BIN_SPREAD)
@@ -250,6 +250,6 @@ def _soften(residual: np.ndarray) -> np.ndarray:
     """Makes residuals grow like a root beyond one standard deviation: a stall counts, but does not
     decide.
 
-    What was known before the run is not softened.
+    Knowledge from before the run is not softened.
     """
     return np.sign(residual) * np.sqrt(2.0 * (np.sqrt(1.0 + residual**2) - 1.0))

@@ -61,7 +61,7 @@ def calibrate(
         covered=Covered(
             _find_span([run.cache_gib for run in loaded]),
             _find_span([run.threads for run in loaded]),
-            # Of a disk without a figure in the catalog nothing is known.
+            # A disk without a figure in the catalog covers no range of IOPS.
             _find_span(iops) if all(map(math.isfinite, iops)) else None,
             max(run.transactions for run in loaded),
             None if None in vcpus else _find_span(vcpus),

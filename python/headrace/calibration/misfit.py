@@ -1,5 +1,5 @@
-"""Whether a calibration describes the runs it was made from: the mean of each second half, as
-predicted and as measured.
+"""Checks whether a calibration describes the runs it was fitted from: the mean of each second half,
+as predicted and as measured.
 
 A fit that misses its own runs tells nothing of others.
 """

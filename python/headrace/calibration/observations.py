@@ -36,8 +36,8 @@ STANDSTILL_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Observation:
-    """What was measured in windows of `step_s`, one value per window, nan where it was not: `tps`,
-    `tx` (transactions by the middle of the window), I/Os and reads a second (of InnoDB, where bytes
+    """Measurements in windows of `step_s`, one value per window, nan where it was not: `tps`, `tx`
+    (transactions by the middle of the window), I/Os and reads a second (of InnoDB, where bytes
     alone were counted, the pages that these are), MiB a second, and the bin. `seconds_tps` and
     `seconds_p95_ms` have a value per row of the run."""
 
@@ -179,9 +179,9 @@ def page_kib_of(run: Run) -> float:
 
 def compare_ios_per_tx(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
     """Returns two arrays with a value per window: the logarithm of measured over modelled I/Os per
-    transaction, and whether the window tells it. As counted where they were, else modelled over
-    measured tps, which is the same at a cap that is used whole (a second in which the machine did
-    something else does not mean more I/Os).
+    transaction, and whether the window tells it. They are counted if the server counted them, else
+    modelled over measured tps, which is the same at a cap that is used whole (a second in which the
+    machine did something else does not mean more I/Os).
 
     Stalled windows do not tell it; their values are bridged from their neighbours.
     """

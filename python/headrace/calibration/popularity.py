@@ -1,5 +1,5 @@
-"""What the physics leaves unexplained: I/Os per transaction, measured over modelled, along the life
-of the cache.
+"""Fits the part that the physics leaves unexplained: I/Os per transaction, measured over modelled,
+along the life of the cache.
 
 While the cache fills it belongs to transactions (the same pages are touched whatever the cache
 holds), afterwards to turnovers of the cache: a smaller cache lives through the same in fewer
@@ -18,14 +18,14 @@ import numpy as np
 from headrace.base import core
 from headrace.calibration.observations import Observation, compare_ios_per_tx, find_client_bound_windows
 
-# How far the scale may lie from the physics: a guess, so that a run's accidents do not become a
+# Bounds of the scale, as factors on the physics: guesses, so that a run's accidents do not become a
 # law.
 LEAST, MOST = 0.6, 1.7
 # A part's mean is known so well by itself, as a relative standard deviation, or parts are put
 # together until it is: as well as the fit takes a bin to be.
 TOLD_TO = 0.05
-# Of a part in which clients hold a run mostly, those few windows that the storage holds are the
-# slow ones, not a sample: it counts from this share of its windows.
+# Least share of a part's windows in which the storage binds, for the part to count: in a part that
+# clients mostly bind, the few windows that the storage binds are the slow ones, not a sample.
 LEAST_SEEN = 0.5
 NONE: dict = {"filling": [], "full": []}
 # Twelve parts of the fill; tenths of a turnover while the first pages leave, then ever wider.

@@ -1,5 +1,5 @@
-"""Where a calibration begins: the standard benchmark that the run names, under the run's settings
-and with what its server counted.
+"""Builds the database from which a calibration starts: the standard benchmark that the run names,
+under the run's settings and with the counters of its server.
 
 The counters (bytes of redo and WAL, compaction, pages of the pool in use) are of the whole server,
 so they are taken over the transactions of the run, which no other load should share:
@@ -26,7 +26,7 @@ DOC = "docs/reference/run-description.md"
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
 # MyRocks with LZ4).
 TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
-# The same of HammerDB's TPROC-C in InnoDB: 1,000 warehouses take about 100 GB (published runs of
+# Bytes of a warehouse of HammerDB's TPROC-C in InnoDB: 1,000 take about 100 GB (published runs of
 # 2026).
 TPROCC_BYTES = 100e6
 # sysbench's options of a distribution, as the core names them.
@@ -46,7 +46,7 @@ SETTINGS_OF_DATABASE = {
     "io_capacity": "io_capacity",
     "io_capacity_max": "io_capacity_max",
 }
-# The same of its page cleaner.
+# Settings of the page cleaner, by the core's names.
 SETTINGS_OF_CLEANER = {
     "io_capacity": "io_capacity",
     "io_capacity_max": "io_capacity_max",
@@ -54,9 +54,9 @@ SETTINGS_OF_CLEANER = {
     "max_dirty_lwm_percent": "max_dirty_pages_pct_lwm",
     "adaptive_flushing_lwm_percent": "adaptive_flushing_lwm",
 }
-# Who sets innodb_io_capacity_max sets it by what the disk does, as the manual advises, and leaves
-# some of it to clients. Guesses: half of the pages that it writes at random, known to a factor of
-# two.
+# Pages a second that the disk writes at random, over innodb_io_capacity_max: people set that by the
+# disk, as the manual advises, and leave a part of the disk to clients. Guesses: a factor of 2, and
+# a spread of a factor of two either way.
 DISK_OVER_IO_CAPACITY_MAX = 2.0
 IO_CAPACITY_SPREAD = math.log(2.0)
 # Server's defaults that count where a run does not say; its io_capacity does not: the standard's
@@ -155,7 +155,7 @@ def apply_to_cleaner(database: dict, run: Run) -> dict:
 def _dirty_by_class(standard: core.SysbenchAnswer) -> dict:
     """Returns the database of a sysbench script whose dirty pages follow its cache class by class,
     as those of TPROC-C do: leaves of secondary indexes are changed by nearly every touch, and a
-    larger cache keeps more of them, so that what leaves it is cleaner. Where a page cleaner is
+    larger cache keeps more of them, so that what leaves it is cleaner. If a page cleaner is
     followed, the standard has them so."""
     database, writes = dict(standard["database"]), standard["database"]["writes"]
     if database["engine"] != "innodb" or database["cleaner"] is not None or not writes["later_dirty"] > 0.0:
@@ -252,8 +252,8 @@ def _collect_oltp_options(run: Run) -> dict:
 
 
 def follows_dirty_pages(run: Run) -> bool:
-    """Whether dirty pages of sysbench's scripts are followed class by class, as the page cleaner of
-    the server leaves them: of MySQL from 8.4."""
+    """Returns whether dirty pages of sysbench's scripts are followed class by class, as the
+    server's page cleaner treats them: for MySQL from 8.4."""
     return run.engine == "innodb" and run.flavor != "mariadb" and _parse_version(run) >= (8, 4)
 
 
@@ -262,7 +262,8 @@ MORE_THAN_CHANGED = 10_000
 
 
 def writes_in_background(run: Run) -> bool:
-    """Whether pages are written at a rate of their own (innodb_io_capacity) while clients work.
+    """Returns whether pages are written at a rate of their own (innodb_io_capacity) while clients
+    work.
 
     Not by MariaDB since its page cleaner of 10.5: with innodb_max_dirty_pages_pct_lwm = 0, its
     default, it does that only when idle. Under oltp_read_write MariaDB 10.11 wrote 2.8 to 3.3 pages

@@ -17,9 +17,9 @@ import numpy as np
 from headrace.base import core
 from headrace.calibration.runs import Run
 
-# How far a busy share is off as a measure of what processors can do, relative standard deviation.
-# Guess: clients on the same machine, the kernel and background threads work besides the
-# transactions, and what the second thread of a core adds differs from load to load.
+# Relative standard deviation of a busy share as a measure of the processors' capacity. Guess:
+# clients on the same machine, the kernel and background threads work besides the transactions, and
+# the gain from the second thread of a core differs from load to load.
 SYSTEMATIC = 0.15
 # Parts of a run whose scatter tells how far its mean is off; fewer rows than this tell no mean.
 PARTS = 8
@@ -58,8 +58,8 @@ def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
 
 
 def has_foreign_load(run: Run) -> bool:
-    """Whether something else had so much of the processors that what the run took is not known: a
-    larger part than what is systematic anyway."""
+    """Returns whether other programs took so much of the processors that the run's own part cannot
+    be told: more than the systematic error of the share."""
     return (run.busy_before or 0.0) > SYSTEMATIC * (run.busy_share or 1.0)
 
 

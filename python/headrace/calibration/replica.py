@@ -1,7 +1,7 @@
-"""What a replica's own runs tell of its applier.
+"""Calibrates a replica's applier from the replica's own runs.
 
 A replica that is behind applies as fast as it can, so its rate holds everything that an applier
-waits for. Its counters and a sample of the binary log take that apart:
+waits for. The replica's counters and a sample of the binary log take that apart:
 
     binary log         events of a transaction; how many could be applied at once
     counters           pages read, commits of a group, processor time
@@ -10,9 +10,9 @@ waits for. Its counters and a sample of the binary log take that apart:
 Pages read also tell how many distinct pages are touched, if the database itself is a standard one,
 not calibrated from runs of the source (those know it better).
 
-What is asked for is the most probable set of parameters given their spreads before: one run with
-one thread already separates most of them, a second in memory or with workers tells the rest. The
-rates are those of the core.
+The fit is the most probable set of parameters given their spreads before: one run with one thread
+already separates most of them, a second in memory or with workers tells the rest. The rates are
+those of the core.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.observe.formats.binary_log import BinaryLogSample
 
 DOC = "docs/guide/calibrate-a-replica.md"
-# How far what was measured is off by chance and for reasons outside the model, relative standard
+# Errors of the measurements, by chance and for reasons outside the model, relative standard
 # deviations. Rates of the same cell on two days: 5 % (ours, lab, 2026-11-22: 2 to 8 %).
 TPS_SPREAD, READS_SPREAD, GROUP_SPREAD = 0.05, 0.03, 0.1
 # The process's processor time has that of its page cleaner and receiver in it; a guess.
@@ -131,7 +131,8 @@ def _apply_log(workload: TransactionWorkload, sample: BinaryLogSample | None) ->
     return measured_replica(workload, values, spread=dict.fromkeys(values, LOG_SPREAD), origin=words)
 
 
-# As many workers as no replica has (a thousand is the most of MySQL): what the log allows at all.
+# Workers beyond those of any replica (MySQL's maximum is 1,024), so that only the log bounds the
+# transactions that are applied at once.
 WIDE = 1024
 # Another hour has other transactions; a guess.
 LOG_SPREAD = 0.1
@@ -199,13 +200,13 @@ def _estimate_other_cpu_ms(run: ReplicaRun, page_cpu_ms: float) -> float:
 
 
 def _syncs(run: ReplicaRun) -> bool:
-    """Whether the replica flushes a log as it commits."""
+    """Returns whether the replica flushes a log as it commits."""
     settings = run.replica.settings()
     return settings["flush_log_at_trx_commit"] == 1 or (settings["log_bin"] and settings["sync_binlog"] > 0)
 
 
 def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
-    """Whether the runs can tell a parameter at all."""
+    """Returns whether the runs can tell a parameter at all."""
     return {"flush_factor": syncs, "group_share": grouped and syncs, "forced_writes": reads}.get(name, True)
 
 

@@ -31,8 +31,8 @@ ENDED = 1e-4
 # One minimum is lower than another when it is by more than this share: less is how far it was
 # followed.
 LOWER = 1e-3
-# What the parameters that trade against each other are moved by, as factors. How far: three times
-# is as far as hardware and data sets of the field differ.
+# Factors on parameters that trade against each other. Three times is as far as hardware and data
+# sets of the field differ.
 DIRECTIONS: tuple[dict[str, float], ...] = (
     {"base_ms": 0.3},
     {"base_ms": 3.0},
@@ -46,7 +46,7 @@ Residuals = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where least squares ended: `deltas` (logarithms), `cost` (half the sum of squares), the
+    """End of a least-squares search: `deltas` (logarithms), `cost` (half the sum of squares), the
     Jacobian `jac` there."""
 
     deltas: np.ndarray

@@ -18,8 +18,8 @@ from headrace.calibration.observations import Observation
 WAITING_BELOW = 0.5
 # Rows longer than this hide a stop, which takes one or two seconds.
 LONGEST_ROW_S = 2.0
-# How far the measured share is off what the model means by it, as a standard deviation. Chosen:
-# a stop of a second in ten whose edges are a fifth of a second off.
+# Standard deviation of the measured share from the share that the model means. Chosen: a stop of a
+# second in ten whose edges are a fifth of a second off.
 SHARE_SPREAD = 0.02
 
 
@@ -61,7 +61,7 @@ def list_stopping_begins(
     logarithms, in the order of `names`, for each of TOUCHED; none where no run stopped.
 
     All that transactions make due is written, while clients run by the page cleaner up to its
-    ceiling, and while they wait by the volume as fast as it goes. Where no log fills, no small step
+    ceiling, and while they wait by the volume as fast as it goes. If no log fills, no small step
     makes one fill, so that no other start finds the way there.
     """
     flushed = [each for each in map(lambda seen: _estimate_flushed_per_tx(seen, database), observations) if each]

@@ -12,4 +12,4 @@ model, workloads, lab, bench and servers hold the other commands by subject.
 """
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
-INTERRUPTED_WORDS = "interrupted: what was not finished was not written"
+INTERRUPTED_WORDS = "interrupted: unfinished results were not written"

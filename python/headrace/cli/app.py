@@ -37,7 +37,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError, refuse_text
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
-HELP = "Plan and prove storage for MySQL on Amazon EBS: what a load needs, what it costs, and when it stops."
+HELP = "Plan and prove storage for MySQL on Amazon EBS: the volumes that a load needs, their cost, and when they will be too small."
 EPILOG = """\b
 Examples:
   headrace demo                                         all of it, on a recorded day
@@ -60,7 +60,7 @@ COMMANDS = {
     "simulate": ("model.simulate", "Run a demand of I/Os on a storage: delivered, waiting."),
     "predict": ("model.predict", "Run a database on a storage: transactions a second."),
     "replay": ("model.replay", "Repeat what a volume recorded; compare every decision."),
-    "calibrate": ("workloads.calibrate", "Identify a database from measured runs."),
+    "calibrate": ("workloads.calibrate", "Fit a database model to measured runs."),
     "compare-run": ("workloads.compare_run", "Score a prediction against a measured run."),
     "catalog": ("catalog", "Show limits and prices by day, each with its source."),
     "lab": ("lab.lab", "Run block devices here that perform like EBS volumes."),
@@ -72,7 +72,7 @@ COMMANDS = {
     "failover": ("servers.failover", "Let another server take over, losing nothing."),
     "watch": ("operate.watch", "Watch a server and its volumes on one screen."),
     "export": ("operate.export", "Export metrics: Prometheus, OpenTelemetry, Grafana."),
-    "doctor": ("operate.doctor", "Say what binds a server now, and what to do about it."),
+    "doctor": ("operate.doctor", "Find what limits a server now, and what to do about it."),
     "forecast": ("operate.forecast", "Say when credits run out, or a volume is full."),
     "fleet": ("operate.fleet", "Right-size many volumes; apply it safely."),
     "advise": ("servers.advise", "Advise settings of a server for its storage."),

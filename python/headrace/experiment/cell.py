@@ -1,7 +1,7 @@
 """Cells of an experiment: a benchmark on a server, or on files, over storage of the lab.
 
-A cell is one run that begins from the same copy of the data as its neighbours. Its configuration
-is all that decides what is measured, as one text; the hash of it stands in the name of the run, so
+A cell is one run that begins from the same copy of the data as its neighbours. The configuration is
+all that decides what is measured, as one text; the hash of it stands in the name of the run, so
 that a run of the store can be told to be of just this cell.
 """
 

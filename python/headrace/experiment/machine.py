@@ -103,8 +103,8 @@ def in_words(facts: dict[str, object]) -> str:
 def like_this(day: str) -> tuple[str, int]:
     """Returns the EC2 instance a simulation of this machine runs on, and its vCPUs.
 
-    Of the day's instances with at least as many vCPUs as may be used here, the smallest is taken,
-    and of these the one with the highest EBS limits, which then bind nothing.
+    The smallest of the day's instances with at least as many vCPUs as may be used here is taken,
+    and among equals the instance with the highest EBS limits, which then bind nothing.
     """
     with core_errors():
         instances = [instance for instance in core.instances(day) if instance["vcpus"] >= cores()]

@@ -1,6 +1,6 @@
 """Processor time that other programs take on this machine while something is measured on it.
 
-A busy machine measures itself, not a storage. Its idle share does not tell whose work it was: what
+A busy machine measures itself, not a storage. The idle share does not tell whose work it was: what
 all processors did, less what the measurement's own processes and the kernel's threads did, was
 somebody else's.
 """

@@ -171,16 +171,16 @@ class PlannedProof:
     notes: tuple[str, ...]
 
 
-def plan_proof(request: Request, minutes: float, asked: float | None) -> PlannedProof:
+def plan_proof(request: Request, minutes: float, given_scale: float | None) -> PlannedProof:
     """Chooses scale, load, configurations and their times. Raises InputError."""
     calibrated, others = calibrated_on(request)
     times = scaling.timing(minutes, len(others))
     every = [calibrated, *(configuration for _, configuration in others)]
-    factors = scaling.Scale(asked, asked) if asked is not None else _fitting(request, every, times)
+    factors = scaling.Scale(given_scale, given_scale) if given_scale is not None else _fitting(request, every, times)
     data_gib = request.size_gib * factors.data
-    if data_gib > times.data_gib and asked is not None:
+    if data_gib > times.data_gib and given_scale is not None:
         rule = f"is {data_gib:.2f} GiB of data, and in {minutes:g} minutes {times.data_gib:.2f} can be loaded"
-        raise InputError(f"--scale {asked:g}", rule, DOC, "Give it more --minutes, or a smaller scale.")
+        raise InputError(f"--scale {given_scale:g}", rule, DOC, "Give it more --minutes, or a smaller scale.")
     notes: list[str] = []
     steps = []
     for role, configuration in [(CALIBRATION, calibrated), *others]:

@@ -161,7 +161,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
         return None
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Sends an answer without metrics. Its body is one line of words."""
+        """Sends an answer without metrics. The body is a line of words."""
         body = f"{explain or message or HTTPStatus(code).phrase}\n".encode()
         self.send_response(code)
         self.send_header("Content-Type", self.error_content_type)

@@ -165,14 +165,14 @@ class Wire:
         # understood.
         parts = answer if isinstance(answer, dict) else {}
         named = parts.get("id", False)
-        ours = type(named) is int and named == self._id
-        if ours or named is None:
+        is_own = type(named) is int and named == self._id
+        if is_own or named is None:
             error, result = parts.get("error"), parts.get("result")
             if isinstance(error, dict):
                 if named is None:
                     self.close()
                 raise _refusal(error)
-            if ours and isinstance(result, dict):
+            if is_own and isinstance(result, dict):
                 return result
         self.close()
         raise self._nonsense(name, f"an answer is not one to this call: {json.dumps(answer)[:60]}")

@@ -1,4 +1,4 @@
-"""What was measured, as time series.
+"""Reads files and services with measurements into time series.
 
 recording    a measured file as text, and the numbers in it
 clock        times as the tools print them

@@ -162,7 +162,7 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
     once a report has `begun`.
 
     A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not
-    the day. Whatever is bad before the last line is refused.
+    the day. A bad line before the last is refused.
     """
     last = max(
         (

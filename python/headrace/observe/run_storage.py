@@ -1,5 +1,5 @@
-"""What the storage of a run could give on its day: the catalog's limits, with the key of the
-description in every refusal."""
+"""Reads the limits of a run's storage on its day from the catalog; every refusal names the key of
+the description."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Caps:
     figure is known.
 
     `iops` without burst credits, `iops_burst` with them, I/Os a second; `mib_s` and `mib_s_burst`
-    likewise; `usable_gib` after RAID. Of local disks these are writes, and `reads_iops` and
-    `reads_mib_s` what they read besides.
+    likewise; `usable_gib` after RAID. For local disks these are writes, and `reads_iops` and
+    `reads_mib_s` the reads besides.
     """
 
     iops: float

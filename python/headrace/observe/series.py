@@ -36,10 +36,10 @@ class RunFinding:
 class TimeSeries:
     """Means over intervals, in order; an interval that was not measured is left out.
 
-    `start_s`, `duration_s`: of each interval, from the file's own beginning. That was at `begin_s`
-    (seconds since 1970; None: the file has no clock); `begin_local_s` is the same as printed,
-    without its zone. `columns`: a value for each interval, None where not measured. `gaps`: what is
-    missing, placed in the file's own time. `name` and `sha256` are the file's.
+    `start_s`, `duration_s`: of each interval, from the file's own beginning. The beginning was at
+    `begin_s` (seconds since 1970; None: the file has no clock); `begin_local_s` is the same as
+    printed, without its zone. `columns`: a value for each interval, None where not measured.
+    `gaps`: what is missing, placed in the file's own time. `name` and `sha256` are the file's.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""What to do next: from today's storage to the one chosen, the lines to paste, how to undo it, and
-what to watch afterwards."""
+"""Lists the next steps: from today's storage to the one chosen, the lines to paste, how to undo it,
+and what to watch afterwards."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     blocks = _terraform(storage.members[0], len(storage.members))
     if choice.log_storage is not None:
         blocks += ["# redo and binlog", *_terraform(Storage.parse(choice.log_storage).members[0], 1)]
-    steps.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": blocks, "undo": ""})
+    steps.append({"what": "Terraform of the same storage (aws_ebs_volume)", "lines": blocks, "undo": ""})
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
     command = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"
@@ -358,7 +358,7 @@ INSTANCE_EXCEEDED = (
 )  # fmt: skip
 
 
-# As AWS recommends them; rules.csv has the same figures.
+# Alarms that AWS recommends; rules.csv has the same figures.
 RDS_ALARMS_SOURCE = (
     "docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html"
 )

@@ -1,5 +1,5 @@
-"""What can be chosen on a day in a region: families of volumes, the shapes each is sold in, the
-hosts, and why the rest cannot be.
+"""Lists the candidates of a day in a region: families of volumes, the shapes each is sold in, the
+hosts, and why the rest cannot be chosen.
 
     Family     a volume type in a layout (single, RAID 0, RAID 10), with its limits on the day
     Shape      a family with a number of volumes: two axes are left free, `x` (IOPS of a volume, or
@@ -9,11 +9,11 @@ hosts, and why the rest cannot be.
     Candidate  storage of the data, of the log or None, index of the host
 
 Along both axes performance never falls and cost never falls, which is what the search (search.py)
-rests on. Both are whole numbers. What is written down for a point is what one would order there:
-the next round figure at or above it (`rounded_up`), or exactly what the type includes or at most
-sells. So a search compares what can be ordered, at its own price, and many points are one storage.
-What the types allow comes from the catalog's era of the day; nothing about a type is written here
-except which rule has which axis.
+rests on. Both are whole numbers. A point is written down as a person would order it: the next round
+figure at or above it (`rounded_up`), or exactly what the type includes or at most sells. So a
+search compares what can be ordered, at its own price, and many points are one storage. Limits of
+the types come from the catalog's era of the day; nothing about a type is written here except which
+rule has which axis.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Host:
 
     @property
     def label(self) -> str | None:
-        """Its name where it is bought: the instance type, or the class of a service."""
+        """Name of the host where it is bought: the instance type, or the class of a service."""
         return self.name if self.name is None or self.service == "ec2" else f"db.{self.name}"
 
 
@@ -168,7 +168,7 @@ class Family:
 
     @cached_property
     def axis(self) -> str:
-        """What performance is bought by: "iops", "size", or "none"."""
+        """Figure by which performance is bought: "iops", "size", or "none"."""
         return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(
             self.era["iops"]["rule"], "size"
         )
@@ -337,8 +337,7 @@ def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list
 
 @dataclass(frozen=True)
 class About:
-    """What a storage's notation says: for storages of a search and those a user names alike.
-    `behind`: the volumes that serve it; None: Aurora's storage."""
+    """Facts that follow from a storage's notation, whether a search or a user named it."""
 
     behind: Storage | None
     family: Family

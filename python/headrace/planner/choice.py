@@ -466,7 +466,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         }
         tps = metrics["tps"] or 0.0
         misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, doubt)
-        # What arrives bounds an open load; a backlog that is worked off does more for a while.
+        # Arrivals bound an open load; only while a backlog is worked off is its rate higher.
         arriving = judge.conditions.arrivals_tps
         low, high = compute_interval(tps, doubt.spread)
         at_most = math.inf if arriving is None else max(tps, arriving)

@@ -1,10 +1,11 @@
 """The judge of plans for databases: how many transactions a candidate does, and how sure that is.
 
 The run is the interval form of `headrace.predict`, warm and over a day by default, so that burst
-credits run dry; what is sustained is the worst hour. A scenario is a database drawn from
-the calibration, times a factor on all its rates that no parameter covers, lognormal: the further a
-candidate from the runs, the wider (`planner.widths`). That factor is integrated out: with clients,
-what a goal needs of it is known in closed form, since tps grow and response times shrink with it.
+credits run dry; what is sustained is the worst hour. A scenario is a database drawn from the
+calibration, times a factor on all its rates that no parameter covers, lognormal: the further a
+candidate from the runs, the wider (`planner.widths`). This factor is integrated out: with clients,
+the factor that a goal needs is known in closed form, since tps grow and response times shrink with
+it.
 
     P(goals) = mean over databases of  P(factor > what the hardest goal needs)
 """
@@ -41,8 +42,8 @@ TEXT = ("status", "why", "cap")
 QUANTILES = 5
 
 
-# Of redo log or WAL files; innodb_redo_log_capacity is 100 MiB by default and several GiB where
-# writes are heavy.
+# GiB of redo log or WAL files; innodb_redo_log_capacity is 100 MiB by default and several GiB on
+# servers with many writes.
 REDO_GIB = 8
 
 
@@ -77,9 +78,9 @@ class LogRoom:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all candidates have in common: clients or arrivals, the start, the length, credits at
+    """Conditions that all candidates share: clients or arrivals, the start, the length, credits at
     the start (percent); `settled`: bursts are not counted on, since the load is the same day after
-    day. Of services: `readers` of an Aurora cluster, `busy_percent` of the month that is billed by
+    day. For services: `readers` of an Aurora cluster, `busy_percent` of the month that is billed by
     use, `data_gib` that Aurora stores. `logged`: room for redo and binary logs."""
 
     threads: int | None
@@ -301,9 +302,9 @@ class DatabaseJudge(WeighingJudge):
 
 @dataclass(frozen=True)
 class Doubt:
-    """Of one candidate: for every database drawn, how many standard deviations of the unexplained
-    factor (`unexplained`, of its logarithm) its goals need (`needs`), of each goal alone (`each`:
-    goal text), and its tps."""
+    """Doubt about one candidate: for every database drawn, how many standard deviations of the
+    unexplained factor (`unexplained`, of its logarithm) its goals need (`needs`), those of each
+    goal alone (`each`: goal text), and its tps."""
 
     needs: np.ndarray
     each: dict[str, np.ndarray]
@@ -312,7 +313,7 @@ class Doubt:
 
     @property
     def probability(self) -> float:
-        """That all goals on performance hold."""
+        """Probability, 0..1, that all goals on performance hold."""
         return _chance(self.needs)
 
     def goal_probability(self, goal: str) -> float:

@@ -41,7 +41,7 @@ CORE_NAMES = {f"{name}_ms": f"worst_{name}_ms" for name in ("mean", "p50", "p95"
 
 @dataclass
 class Counts:
-    """How many different candidates were looked at, by what came of them."""
+    """Counts of different candidates, by what came of them."""
 
     seen: dict[Candidate, str] = field(default_factory=dict)
 
@@ -57,8 +57,7 @@ class Counts:
 
 
 class PlannedDemand:
-    """What an open workload asks of volumes, counted as they count it: by the core's own
-    measure."""
+    """Demand of an open workload on volumes, counted by the core's own measure."""
 
     def __init__(self, workload: OpenWorkload) -> None:
         self.workload = workload
@@ -154,8 +153,8 @@ class DemandJudge(CandidateJudge):
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
         """Says whether each candidate meets the goals on performance when `factor` times the demand
-        comes. What grows may not be throttled, whatever the goals allow today: head-room is never
-        positive while anything waits for a limit."""
+        comes. The growing demand may not be throttled, whatever the goals allow today: head-room is
+        never positive while anything waits for a limit."""
         columns = self.run(candidates, factor)
         fine = columns["status"] == "simulated"
         if factor > 1.0:

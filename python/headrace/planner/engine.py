@@ -47,7 +47,8 @@ from headrace.workload import OpenWorkload, TransactionWorkload
 
 PLAN_HELP = "headrace plan --help"
 CLOSEST_SHOWN = 5  # families; enough to see what is missed
-# Where nothing meets the goals: points of a family looked at to find the nearest, along its axes.
+# Shapes and points of a family that are searched along its axes for the nearest miss, if no
+# candidate meets the goals.
 NEAREST_SHAPES, NEAREST_POINTS = 4, 6
 # Confidences at which the cheapest few are looked at again for their regret.
 SURER, MADE_SURER = (0.9, 0.95, 0.99), 6
@@ -60,7 +61,7 @@ CURVES_OF_SERVICES = 8  # curves of several services: as many as there are colou
 
 @dataclass(frozen=True)
 class Selection:
-    """What was chosen, before it is told: see Plan for each."""
+    """Outcome of the choice, from which the Plan is built; its fields are described there."""
 
     searched: list[FamilyResult]
     winners: list[Choice]
@@ -82,7 +83,7 @@ class Selection:
 
 
 class PlanEngine:
-    """Answers one question. The same question has the same answer."""
+    """Answers one question. Equal questions have equal answers."""
 
     def __init__(self, question: PlanQuestion, progress: Callable[[float], None] | None = None) -> None:
         self.question, self.progress = question, progress or (lambda done: None)
@@ -103,11 +104,11 @@ class PlanEngine:
         self.chooser = self._chooser()
         # Low corners of spaces above what a replay refuted; None: nothing of the space will do.
         self.raised: dict[tuple, tuple[int, int] | None] = {}
-        # What today's volumes can be modified into, as it was found.
+        # Cheapest modification of today's volumes that meets the goals, once it is searched.
         self.placed: SpaceResult | None = None
         self.replay = WinnerReplay(self.judge) if isinstance(self.judge, DemandJudge) else None
-        # What is the same for every candidate (snapshots), and what a second node costs again, do
-        # not change which is cheapest.
+        # Costs that are equal for every candidate (snapshots), and those of a second node, do not
+        # change which candidate is cheapest.
         self.fixed_usd = sum(item["usd"] for item in question.extra_items)
         affordable = (budget_of(question.goals) - self.fixed_usd) / question.settings.nodes
         self.search = FamilySearch(self.judge, self.hosts, question.need, affordable, question.today_family)
@@ -144,8 +145,8 @@ class PlanEngine:
         today = self._today_candidate(searched)
         regret, undecided = self._regrets(searched)
         selected = self._selected(searched, today, regret, undecided)
-        # What the interval form passes and the per-I/O form does not is set aside, and the search
-        # goes on above it.
+        # Candidates that pass in the interval form but fail in the per-I/O form are set aside, and
+        # the search goes on above them.
         for _ in range(MOST_STEPS_UP):
             refuted = self._refuted(selected)
             if not refuted:
@@ -281,7 +282,8 @@ class PlanEngine:
         return order[:CLOSEST_SHOWN], nearest
 
     def _distance(self, choice: Choice) -> float:
-        # Where nothing catches up, waits are as long as the recording everywhere.
+        # If no candidate works off the backlog, waits are as long as the recording, so the excess
+        # of the demand ranks them.
         hopeless = 0.0 if choice.asks is None else math.log1p(choice.asks["ratio"])
         return hopeless + sum(
             float(goal.distance(choice.metrics[goal.metric]))
@@ -443,7 +445,8 @@ class PlanEngine:
             (i for i, host in enumerate(self.hosts) if (host.service, host.label) == ("ec2", compared.instance)),
             key=lambda i: self.hosts[i].cache_gib,
         )
-        # What is there already stays as it is; what must grow grows to a size that is ordered.
+        # Volumes that are large enough stay as they are; smaller ones grow to a size that is
+        # ordered.
         least = math.ceil(need.of(today[1]) * max(sizes) / compared.usable_gib)
         spaces = []
         for family in self.families:

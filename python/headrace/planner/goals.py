@@ -1,4 +1,4 @@
-"""What a plan must meet: `p99_ms<=20`, `tps>=300`.
+"""Goals of a plan: `p99_ms<=20`, `tps>=300`.
 
 A goal is a metric, a direction and a number in the metric's own unit (the unit is in its name).
 Each metric has one sensible direction: an upper bound where less is better, a lower bound where
@@ -296,7 +296,9 @@ def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
             hint = "Say how many arrive: --arrivals-tps 250. Or ask for tps."
             raise InputError(str(goal), "clients that wait for their answer leave no backlog", SOURCE, hint)
         if goal.sign == "<=" and goal.limit == 0.0 and goal.metric in RESPONSES:
-            raise InputError(str(goal), "no transaction takes no time", SOURCE, "Name the longest response time in ms.")
+            raise InputError(
+                str(goal), "a response time must be above 0 ms", SOURCE, "Name the longest response time in ms."
+            )
 
 
 def headroom_of(goals: Iterable[Goal]) -> float:
@@ -336,9 +338,9 @@ def greatest_growth(
     """Finds the highest growth, whole percent up to 400, at which each of `count` candidates holds;
     None where it does not hold now.
 
-    `holds_at`: which of some candidates, by number, hold with a factor on the demand; what holds
-    at more demand holds at less. Where the goals ask for a part of a percent, that growth is
-    looked at too.
+    `holds_at`: which of some candidates, by number, hold with a factor on the demand; what holds at
+    more demand holds at less. If the goals ask for a part of a percent, that growth is looked at
+    too.
     """
     fine = holds_at(list(range(count)), 1.0)
     open_ = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(fine) if good}

@@ -1,5 +1,5 @@
-"""What all judges have in common, whatever is planned for: the bill of a candidate, and what
-follows from its type, layout and service alone."""
+"""Computes what all judges share: the bill of a candidate, and the facts that follow from its type,
+layout and service alone."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def plan(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings) -
     `progress` is called with the share done.
 
     Nothing meets the goals: `recommended` is None, `winners` empty, and `closest` says what comes
-    nearest. IOPS, MiB/s and GiB are found to the unit. The same answer every time. Raises
+    nearest. IOPS, MiB/s and GiB are found to the unit. Equal questions have equal answers. Raises
     InputError for what cannot be planned.
     """
     return PlanEngine(make_question(workload, settings), settings.progress).answer()
@@ -54,7 +54,7 @@ def plan_against(workload: TransactionWorkload, other: TransactionWorkload, sett
     return compare_engines((first, second))
 
 
-# How many of the best choices are drawn: more lines than four or five cannot be told apart.
+# Choices that are drawn, the best ones: more than four or five lines cannot be told apart.
 DRAWN = 3
 
 

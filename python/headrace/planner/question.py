@@ -1,5 +1,5 @@
-"""What a plan is for, checked: from the words of a command or a call to a question the engine can
-answer."""
+"""Checks the settings of a plan, and turns those of a command or a call into a question that the
+engine can answer."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ SOURCE = "headrace plan --help"
 
 @dataclass(frozen=True)
 class PlanQuestion:
-    """What is planned for, checked. `settings`: complete, with `on` as deployments. `workload`:
-    grown and, where the recording was cut off by a limit, raised to what is known to have been
-    asked. `size_gib`: data, grown; `need`: GiB the volumes must hold, free space included."""
+    """Checked question of a plan. `settings`: complete, with `on` as deployments. `workload`: grown
+    and, where a limit cut off the recording, raised to the demand that was there at least.
+    `size_gib`: data, grown; `need`: GiB the volumes must hold, free space included."""
 
     settings: PlanSettings
     workload: OpenWorkload | TransactionWorkload
@@ -231,8 +231,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
             SOURCE,
             "Give the data volumes alone.",
         )
-    # What a volume gave at its limit is less than what was asked: those points are raised, and
-    # said.
+    # Points at a limit give less than the demand: they are raised, with a note.
     planned = workload.uncensored()
     grown = replace(planned.scaled(growth.demand), size_gib=size)
     totals = grown.summary()
@@ -280,7 +279,7 @@ def _demand_hosts(
     return hosts_alone(), []
 
 
-# Of RDS only this has no standby whose writes a demand in I/Os knows nothing of.
+# Deployment of RDS without a standby: a demand in I/Os does not contain the writes to a standby.
 DEMAND_SERVICE = "rds:single-az"
 
 

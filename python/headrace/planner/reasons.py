@@ -21,9 +21,10 @@ from headrace.workload import OpenWorkload
 
 CENT = 0.005  # USD: a smaller difference does not show on a bill
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
-# What an array, another instance family or a migration must save to be recommended: both of them.
-# Each costs operations (multi-volume snapshots, growth, a larger chance of loss; another machine to
-# test), which is a judgement, not a measurement.
+# Savings, in percent and in USD a month, from which on an array, another instance family or a
+# migration is recommended; both must be reached. Each of these costs operations (multi-volume
+# snapshots, growth, a larger chance of loss; another machine to test), which is a judgement, not a
+# measurement.
 SAVES_PERCENT, SAVES_USD = 20.0, 20.0
 # Runs near a cap that differ by less than a percent are not told apart.
 RUNS_DIFFER = 1.01
@@ -118,8 +119,8 @@ def _failing(best: Choice, overload: float | None) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """What a recommendation is chosen by: which choices it keeps, and why the others are passed
-    over. `pays`: others are taken all the same where they save at least 20 % and 20 USD a
+    """Rule by which a recommendation is chosen: which choices it keeps, and why the others are
+    passed over. `pays`: others are taken all the same where they save at least 20 % and 20 USD a
     month."""
 
     keep: Callable[[Choice], bool]

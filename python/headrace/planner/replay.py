@@ -27,13 +27,13 @@ from headrace.planner.result import Replayed
 
 # Length of what the goals look at, s: the worst five minutes.
 WINDOW_S = 300.0
-# What comes before a window is replayed too, so that the state it begins in is that of the day:
-# where the interval form sees waits at most an hour, after which a cap near its limit has settled
+# Seconds before a window that are replayed too, so that it begins in the state of the day: if the
+# interval form sees waits, at most an hour, after which a cap near its limit has settled
 # (docs/semantics.md); else ten minutes, in which a busy volume spends the second that it saved.
 LEAD_S, CALM_LEAD_S = 3_600.0, 600.0
-# Where nothing waits, the first look has the last two minutes of a window with half a minute before
-# them, and half a million requests at the most: its p99 rests on 5,000 of them even then, and
-# one far from its goal needs no second look.
+# Size of the first look at a window without waits: the last two minutes of a window with half a
+# minute before them, and half a million requests at the most: its p99 rests on 5,000 of them even
+# then, and one far from its goal needs no second look.
 FIRST_LOOK_S, FIRST_REQUESTS = 150.0, 5e5
 # Requests of one window at the most, lead included: some 0.4 s of one core.
 MOST_REQUESTS = 4e6
@@ -179,7 +179,7 @@ class WinnerReplay:
             own + self._requests(start_s - lead - step, start_s) <= MOST_REQUESTS
         ):
             lead += step
-        # Of a window with more requests than may be replayed, as many minutes as may be.
+        # A window with more requests than may be replayed is cut to as many minutes as fit.
         if own > MOST_REQUESTS:
             until = start_s + max(30.0, (until - start_s) * MOST_REQUESTS / own)
         return ReplayedWindow(start_s - lead, until, start_s)

@@ -192,7 +192,7 @@ def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -
     if chosen is not None:
         judged = judge.judged[chosen]
         run_of_chosen = predict_replica(workload, place.data.text, judged.replica, draws=0, source_tps=load.tps, **run)
-        # Its doubt is of means over steps, as it was judged.
+        # The doubt is about means over steps, as the candidate was judged.
         prediction = replace(run_of_chosen, summary={**run_of_chosen.summary, **(judged.doubt or {})})
     looked_at = [judge.choice(candidate) for candidate in (*refuted, *([] if chosen is None else [chosen]))]
     return ReplicaPlan(
@@ -382,7 +382,7 @@ class ReplicaJudge(WeighingJudge):
             [sure] = Search(self, self.meets_with_confidence, lambda space, most=best_usd: most).run([start])
             if sure.best is not None and sure.usd < best_usd:
                 best_usd, chosen = sure.usd, sure.candidate
-        # What holds on average and was not weighed is neither.
+        # Candidates that hold on average but were not weighed are neither chosen nor refuted.
         refuted = [
             candidate
             for candidate, judged in self.judged.items()

@@ -60,11 +60,10 @@ class Choice(Shown, Document):
     known. `replayed`: of the recommendation of a plan for demand, and of its cheapest. `changes`:
     settings that differ from today's and that the figures count on, in words.
 
-    `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `engine`; `cache_gib`
+    `vcpus`, `memory_gib`: of the instance. For a plan for a database also: `engine`; `cache_gib`
     (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of the sustained tps;
     `probability`: that every goal on performance holds, 0..1; `goal_probabilities`: of each goal
-    alone;
-    `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`,
+    alone; `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`,
     `regret_worst_usd`: see database.Regret. `far_from_runs`: what lies beyond twice the cache or
     processors of the runs, in words.
     """
@@ -137,13 +136,13 @@ class Choice(Shown, Document):
 
     @property
     def key(self) -> tuple:
-        """What makes two choices the same candidate."""
+        """Identity of the candidate: two choices with equal keys are the same candidate."""
         return (self.service, self.instance, self.storage, self.log_storage)
 
 
 @dataclass(frozen=True)
 class FamilyVerdict(Document):
-    """What became of one family of data volumes.
+    """Verdict on one family of data volumes.
 
     `outcome`: "wins", "costs the same", "costs more", "fails", "no price", "impossible" or
     "excluded". `why`: in words, with numbers. `best`: its cheapest choice that meets the goals, or
@@ -161,7 +160,7 @@ class FamilyVerdict(Document):
 
 @dataclass(frozen=True)
 class Saving(Document):
-    """What a choice costs compared with today's, USD a month (negative: it costs more).
+    """Saving of a choice over today's storage, USD a month (negative: it costs more).
 
     `as_planned`: today's bill less the choice's. `equal_space`: the same with the smaller of the
     two enlarged to hold what the other holds (`gib`), so that free space given up is not called a
@@ -175,12 +174,13 @@ class Saving(Document):
 
 @dataclass(frozen=True)
 class ServiceAnswer(Document):
-    """What one deployment comes to. `best`: its cheapest choice that meets every goal, else what
-    comes nearest; None: `why` says why there is none. `failover_s`, `lost_s`: low and high end of a
+    """Answer for one deployment. `best`: its cheapest choice that meets every goal, else what comes
+    nearest; None: `why` says why there is none. `failover_s`, `lost_s`: low and high end of a
     failover, and what is lost with the instance and with its zone, each with `value`, `source`,
-    `as_of`, `confirmed`, `note`. `cannot`: what it cannot do. `rules`: what its storage lives by,
-    in words with sources. `growth`: what becomes of it as data come, in words; None: not asked.
-    `confidence`: what stands behind the answer. `readers`: of an Aurora cluster, in its bill."""
+    `as_of`, `confirmed`, `note`. `cannot`: limitations of the deployment. `rules`: rules of its
+    storage, in words with sources. `growth`: growth of the storage with the data, in words; None:
+    without growth. `confidence`: the basis of the answer, in words. `readers`: readers of an Aurora
+    cluster, in its bill."""
 
     deployment: str
     best: Choice | None
@@ -234,7 +234,7 @@ class Plan(Shown, Document, schema="headrace-plan/2"):
 
     Two plans are equal when they are one object.
 
-    Of a database also: `least_regret`: the choice whose expected regret over the scenarios is
+    For a database also: `least_regret`: the choice whose expected regret over the scenarios is
     least; `confidence`, `draws`, `undecided` (share of the scenarios in which no candidate meets
     the goals), `threads`, `arrivals_tps`, `start`, `hours`.
     """
@@ -307,8 +307,8 @@ class Plan(Shown, Document, schema="headrace-plan/2"):
 
 @dataclass(frozen=True, repr=False)
 class EngineComparison(Shown, Document):
-    """The same goals for two databases. `plans`: in the order given. `winner`: index of the cheaper
-    one; None where neither meets the goals. `words`: the answer in a sentence."""
+    """Comparison of two databases under the same goals. `plans`: in the order given. `winner`:
+    index of the cheaper one; None if neither meets the goals. `words`: the answer in a sentence."""
 
     plans: tuple[Plan, Plan]
     winner: int | None

@@ -39,15 +39,15 @@ Questions = Generator[list[Point], Sequence[bool], None]
 
 
 class Pricing(Protocol):
-    """What the search of a space asks: what a candidate costs (USD a month, NaN where no price is
-    known)."""
+    """Cost of a candidate, as the search of a space needs it: USD a month, NaN if no price is
+    known."""
 
     def cost(self, candidate: Candidate) -> float: ...
 
 
 @dataclass(eq=False, slots=True)
 class SpaceResult:
-    """What came of one space.
+    """Result of the search of one space.
 
     `best`: the cheapest point that meets the goals, None where none does; `usd`: what it costs.
     `low`: no point below it on either axis meets the goals. `fails`: the high corner does not meet
@@ -90,15 +90,15 @@ class Search:
         talks: list[tuple[SpaceResult, Questions, list[Point]]] = []
         for answer in answers:
             talk = self._hunt(answer)
-            asked = next(talk, None)
-            if asked is not None:
-                talks.append((answer, talk, asked))
+            points = next(talk, None)
+            if points is not None:
+                talks.append((answer, talk, points))
         while talks:
-            candidates = [answer.space.candidate(point) for answer, _, asked in talks for point in asked]
+            candidates = [answer.space.candidate(point) for answer, _, points in talks for point in points]
             verdicts = self.meets(candidates)
             open_talks, first = [], 0
-            for answer, talk, asked in talks:
-                last = first + len(asked)
+            for answer, talk, points in talks:
+                last = first + len(points)
                 following = _go_on(talk, verdicts[first:last])
                 first = last
                 if following is not None:
@@ -167,8 +167,8 @@ class Search:
             if y < top and y_last == top:
                 top = y_first
                 continue
-            asked = [(x_last, high[1])] * (x < right) + [(high[0], y_last)] * (y < top)
-            verdicts = list((yield asked))
+            points = [(x_last, high[1])] * (x < right) + [(high[0], y_last)] * (y < top)
+            verdicts = list((yield points))
             if x < right:
                 x, right = (x, x_first) if verdicts.pop(0) else (x_last + 1, right)
             if y < top:
@@ -244,8 +244,8 @@ HOPELESS = 5.0
 # Spaces of a database raised together to the confidence asked for, in the order of their cost by
 # the best guess: few at first, since what they come to bounds the rest.
 RAISED_FIRST, RAISED_AT_ONCE = 3, 12
-# Of a family dearer than the best of all by so much only the cheapest is wanted: enough to say by
-# how much it lost.
+# Cost of a family over the best of all, from which on only its cheapest candidate is searched: that
+# says by how much the family lost.
 FAR = 1.5
 
 
@@ -260,7 +260,7 @@ class FamilyResult:
 
     @property
     def passing(self) -> list[SpaceResult]:
-        """What meets every goal, cheapest first; ties: fewer volumes, then by name."""
+        """Candidates that meet every goal, cheapest first; ties: fewer volumes, then by name."""
         return sorted((result for result in self.sure if result.best is not None), key=rank)
 
     @property
@@ -358,7 +358,7 @@ class FamilySearch:
                 for space in spaces_on(result.family, [self.hosts[i] for i in places], logs, self.need, self.as_of)
             ]
             most_volumes = max((space.volumes for space in spaces), default=0)
-            # What is sure changes between rounds alone.
+            # Candidates with the required confidence change only between rounds.
             host_limits = {
                 place: host_limit(place) if len(self.hosts) > 1 else min(self.affordable, HOPELESS * best_of_all)
                 for place in places
@@ -413,8 +413,8 @@ class FamilySearch:
         self, judge: WeighingJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
     ) -> list[SpaceResult]:
         """Raises what meets the goals by the best guess until it does with the confidence required,
-        the cheapest first. What it costs by the guess is the least it can cost, so the search ends
-        where that reaches what is known to be sure."""
+        the cheapest first. The cost by the guess is the least that it can cost, so the search ends
+        when that reaches what is known to be sure."""
         waiting = sorted((result for result in guessed if result.best is not None), key=rank)
         sure: list[SpaceResult] = []
 

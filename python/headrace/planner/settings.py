@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.planner.candidates import Host
     from headrace.planner.goals import Goal
 
-# What some settings have a meaning for alone.
+# Conditions under which some settings have a meaning.
 FOR_DATABASES, WITH_SERVICES, WITH_REPLICAS = "Database", "With --on", "With --replica-lag-s"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
 MOST_READERS = 15  # of an Aurora cluster: Aurora's quota
@@ -37,7 +37,7 @@ class PlanSettings:
         Sequence[str | Goal] | str,
         Option("Goal, such as p99_ms<=20. A database needs at least one on performance.", value="GOAL", name="goal"),
     ] = ()
-    default_goals: Annotated[bool, Option("Keep the default goals whose metric is not given.")] = True
+    default_goals: Annotated[bool, Option("Add the default goals for metrics without a goal.")] = True
     size_gib: Annotated[float | None, Option("Data to hold.", unit="GiB", usual="the workload's, times the growth")] = (
         None
     )

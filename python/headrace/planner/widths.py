@@ -1,8 +1,8 @@
 """Width of the factor that no parameter covers, for each candidate: by its distance from the runs.
 
-A volume's cap is what most runs measure; clients and processors of another instance are not. What
-holds a candidate is a mixture of both, since limits take over from each other smoothly. The largest
-volume of the candidate's kind, at the same host, shows what the server alone allows:
+A volume's cap is what most runs measure; clients and processors of another instance are not. The
+bottleneck of a candidate is a mixture of both, since limits take over from each other smoothly. The
+largest volume of the candidate's kind, at the same host, shows what the server alone allows:
 
     T = (S^-p + C^-p)^(-1/p)      T: the candidate, S: its storage, C: its server, p: sharpness
     d ln T / d ln C = (T / C)^p   the share of the server in what holds it
@@ -44,8 +44,8 @@ class Widths:
 
     def look_at(self, candidates: Sequence[Candidate]) -> None:
         """Runs the candidates, and the largest of their kind, that have not been run."""
-        asked = dict.fromkeys([*candidates, *(self._find_largest(candidate) for candidate in candidates)])
-        new = [candidate for candidate in asked if candidate not in self.guesses]
+        needed = dict.fromkeys([*candidates, *(self._find_largest(candidate) for candidate in candidates)])
+        new = [candidate for candidate in needed if candidate not in self.guesses]
         if not new:
             return
         threads = self.judge.conditions.threads

@@ -343,7 +343,7 @@ def _charts_of_both(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.T
             yield chart, f"{y_title} of both over time"
     spread = charts.spread(parts, unit)
     if spread is not None:
-        yield spread, f"How often each number of {unit} a second occurred"
+        yield spread, f"Seconds of the run at each number of {unit} a second"
     histograms = [
         (label, histogram, colour)
         for label, record, colour in zip(labels, (first, second), colours, strict=True)

@@ -177,7 +177,7 @@ def parameter_rows(workload: TransactionWorkload) -> list[tuple[str, ...]]:
     """Returns the cells of PARAMETERS: what each was identified from, and how well."""
     cells = []
     for row in workload.parameters:
-        # What is zero has no relative deviation: the server does none of it.
+        # A parameter of zero has no relative deviation: the server does none of that work.
         spreads = (f"± {100 * row[name]:.0f} %" if row["value"] else "-" for name in ("spread", "before"))
         value = fitted(row["value"], row["spread"])
         # The other words say what is counted; a share counts nothing.

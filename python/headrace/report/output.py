@@ -26,8 +26,8 @@ def plain(text: object) -> str:
     return "".join(char if char.isprintable() or char in "\n\t\u00a0" else "?" for char in str(text))
 
 
-# What a terminal without UTF-8 gets instead. One character for one, as far as columns must stay
-# under each other.
+# Characters that replace those that a terminal without UTF-8 cannot show: one for each, if columns
+# must stay aligned.
 ASCII = {
     "▁": "_", "▂": ".", "▃": "-", "▄": ":", "▅": "=", "▆": "+", "▇": "*", "█": "#",
     "±": "+-", "≤": "<=", "≥": ">=", "×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "→": "->", "°": " deg",
@@ -73,8 +73,8 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-# What tells a page or chart of ours from all other files: in the head of a page, behind the chart
-# of an SVG, and the text of a PNG (PNG specification, 11.3.4.3 tEXt: keyword "Software").
+# Marks of pages and charts that Headrace wrote: in the head of a page, behind the chart of an SVG,
+# and the text of a PNG (PNG specification, 11.3.4.3 tEXt: keyword "Software").
 PAGE_MARK = '<meta name="generator" content="headrace">'
 SVG_MARK = "<!-- Made by headrace -->"  # of Markdown too
 PNG_MARK = b"Software\0headrace"

@@ -83,7 +83,7 @@ BILL = columns(
 FAR = 3.0
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
-REGRET = "Regret: what is spent beyond the cheapest that would have met the goals, or on a choice that misses them and must be bought again."
+REGRET = "Regret: money wasted if the calibration is off: on a choice dearer than needed, or on one that misses the goals and must be replaced."
 CENT = 0.005  # USD: a smaller difference does not show on a bill
 # A line of the answer: a sentence and its mark.
 Line: TypeAlias = tuple[str, Mark]
@@ -126,7 +126,7 @@ def _recommended(plan: Plan, best: Choice) -> list[Line]:
         lines.append((f"{named}: {plan.why_recommended}{_counts_on(cheapest)}", ""))
     if not best.persistent:
         lines.append(
-            ("Its data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
+            ("The data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
         )
     if best.headroom_percent == 0:
         lines.append(("It has no head-room: any growth of the demand breaks a goal.", "warn"))
@@ -231,7 +231,7 @@ def _log_too(place: Choice, now: Choice) -> str:
 
 def _counts_on(choice: Choice) -> str:
     """Returns settings that the figures of an alternative count on, in a sentence of their own."""
-    return "".join(f" Its figures need another setting: {words}." for words in choice.changes)
+    return "".join(f" The figures need another setting: {words}." for words in choice.changes)
 
 
 def _saving(saving: Saving, best: Choice, now: Choice) -> str:
@@ -601,7 +601,7 @@ def _blocks(
         yield from _day(plan, workload, runs)
     if charts and plan.subject == "database":
         yield from _cost(plan)
-    yield Heading("The cheapest that meet them" if plan.winners else "What comes closest", "page")
+    yield Heading("The cheapest that meet them" if plan.winners else "Closest to the goals", "page")
     yield choices(plan, place="page")
     yield choices(plan)
     if any(
@@ -654,7 +654,7 @@ def _small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[st
     if choice := plan.recommended or (plan.closest[0] if plan.closest else None):
         yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
     yield Fold("The arithmetic", [Code(plan.explain)])
-    yield Fold("What to know before buying", [Items([*plan.caveats, *_left_out(plan)])])
+    yield Fold("Caveats before buying", [Items([*plan.caveats, *_left_out(plan)])])
 
 
 def _drawn(workload: OpenWorkload) -> alt.VConcatChart:

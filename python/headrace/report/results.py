@@ -66,8 +66,8 @@ def write_report(result: object, path: str | Path) -> None:
 def _presentation_of(result: object) -> Presentation:
     """Finds the presentation by the name of the class: no result is imported before its report is
     asked for."""
-    ours = type(result).__module__.startswith("headrace.")
-    shown = KINDS.get(type(result).__name__) if ours else None
+    is_own = type(result).__module__.startswith("headrace.")
+    shown = KINDS.get(type(result).__name__) if is_own else None
     if shown is None:
         raise InputError(
             type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}."

@@ -239,7 +239,7 @@ def _describe_cycle(run: Simulation) -> list[str]:
         line += f"; it loses {number(cycle['loses_percent_per_cycle'])} % of its credits a cycle"
     if cycle.get("dry_after_s") is not None:
         line += f"; from full credits they run dry {span(cycle['dry_after_s'])} after the first cycle began"
-    return [line + ". What is shown is a later cycle."]
+    return [line + ". The figures are those of a later cycle."]
 
 
 def _latency(summary: core.Summary) -> str:
@@ -507,6 +507,6 @@ def replay_in_words(replay: dict) -> list[str]:
         )
     if replay["cut_tail"]:
         lines.append(
-            "The record ends inside a frame: the device was killed while it wrote. What was whole was replayed."
+            "The record ends inside a frame: the device was killed while it wrote. The whole frames were replayed."
         )
     return lines

@@ -51,8 +51,8 @@ def verdict_cells(verdict: Verdict) -> tuple[str, ...]:
     within = "" if verdict.within is None else "yes" if verdict.within else "NO"
     if within and verdict.tolerance_percent is not None:
         within += f" (±{verdict.tolerance_percent:g} %)"
-    published, ours = _figure(verdict.published), _figure(verdict.ours)
-    return (verdict.what, published, ours, verdict.unit, error, within, str(verdict.source), verdict.note)
+    published, repeated = _figure(verdict.published), _figure(verdict.ours)
+    return (verdict.what, published, repeated, verdict.unit, error, within, str(verdict.source), verdict.note)
 
 
 def _figure(value: object) -> str:

@@ -243,7 +243,7 @@ def table(
 def laid_out(shown: view.Table) -> TerminalTable:
     """Returns a table of a view as the terminal sets it.
 
-    A word is never broken in any column. Where not all columns fit side by side, sentences wrap in
+    A word is never broken in any column. If not all columns fit side by side, sentences wrap in
     their column or, where that takes fewer lines, stand under their row as `title: text`; then
     columns are left out in the order of their `drop`, and a line under the table says which; then
     the last columns go under their row. Without columns of prose, those whose cells look like
@@ -277,7 +277,7 @@ def _parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
             case view.Heading():
                 parts += ["", block.text] if block.text else [""]
             case view.Code():
-                # What is to be copied is never broken.
+                # Lines to copy are never broken.
                 parts += [Text(f"  {line}") if line.startswith("    ") else f"  {line}" for line in block.lines]
             case view.Table():
                 parts += ["", laid_out(block)]

@@ -21,8 +21,8 @@ Mark = Literal["", "good", "warn"]
 # "number": set to the right, never broken. "key": never broken (a storage, an instance). "prose":
 # sentences, which get room. "": words.
 Kind = Literal["", "number", "key", "prose"]
-# Where a block is shown; a terminal has no charts, and a page has room for what a terminal leaves
-# out.
+# Places in which a block appears; a terminal has no charts, and a page has room for details that a
+# terminal leaves out.
 Place = Literal["both", "terminal", "page"]
 
 

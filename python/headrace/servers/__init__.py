@@ -14,7 +14,7 @@
     copies/     a running server copied by five methods, under one lock
     backup/     copies in files, streamed binary logs, restores to a moment, proofs
 
-What starts servers takes Linux and root; importing works on any Unix.
+Starting servers takes Linux and root; importing works on any Unix.
 """
 
 from headrace.mysql import Address, connect, parse_address

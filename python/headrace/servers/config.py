@@ -168,11 +168,10 @@ def placed(
     where: ServerPaths,
     log_volume: bool,
     port: int | None,
-    asked: Options,
+    given: Options,
     host: str = "127.0.0.1",
 ) -> Options:
-    """Returns the options that place files. Some depend on the options that were asked for,
-    `asked`."""
+    """Returns the options that place files. Some depend on the user's options, `given`."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
         "basedir": str(program.basedir),
@@ -194,14 +193,14 @@ def placed(
         options["mysqlx"] = "OFF"
     if engine == "myrocks":
         others = [
-            plugin for plugin in (asked.get("plugin-load-add") or "").split(";") if plugin and "rocksdb" not in plugin
+            plugin for plugin in (given.get("plugin-load-add") or "").split(";") if plugin and "rocksdb" not in plugin
         ]
         options |= {
             "plugin-load-add": ";".join([MYROCKS_PLUGIN, *others]),
             "default-storage-engine": "ROCKSDB",
             "rocksdb-wal-dir": str(log / "rocksdb"),
         }
-    options |= _network(where, port, host) | _binlog(program, log, asked)
+    options |= _network(where, port, host) | _binlog(program, log, given)
     return options
 
 
@@ -213,22 +212,22 @@ def _network(where: ServerPaths, port: int | None, host: str) -> Options:
     return options | {"port": str(port), "bind-address": host, "require-secure-transport": "ON"}
 
 
-def binlog_on(program: ServerProgram, asked: Options) -> bool:
+def binlog_on(program: ServerProgram, given: Options) -> bool:
     """True when the server writes a binary log: by default (MySQL from 8.0 on) or on request."""
     for name in BINLOG_OFF:
-        if name in asked and (asked[name] or "1").lower() not in OFF:
+        if name in given and (given[name] or "1").lower() not in OFF:
             return False
-    if "log-bin" in asked:
-        return (asked["log-bin"] or "1").lower() not in OFF
+    if "log-bin" in given:
+        return (given["log-bin"] or "1").lower() not in OFF
     return program.flavor == "mysql" and program.version >= (8, 0)
 
 
-def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
-    if not binlog_on(program, asked):
+def _binlog(program: ServerProgram, log: Path, given: Options) -> Options:
+    if not binlog_on(program, given):
         off: Options = {"skip-log-bin": None} if program.flavor == "mysql" else {}
-        return off | (relay_log(log) if "server-id" in asked else {})
+        return off | (relay_log(log) if "server-id" in given else {})
     options: Options = {"log-bin": str(log / "binlog")} | relay_log(log)
-    return options if "server-id" in asked else options | {"server-id": "1"}
+    return options if "server-id" in given else options | {"server-id": "1"}
 
 
 def relay_log(log: Path) -> Options:
@@ -243,12 +242,12 @@ def whole(
     where: ServerPaths,
     log_volume: bool,
     port: int | None,
-    asked: Options,
+    given: Options,
     host: str = "127.0.0.1",
 ) -> Options:
     """Returns all options of [mysqld]: those that were asked for, then those that Headrace sets."""
-    places = placed(program, engine, where, log_volume, port, asked, host)
-    return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
+    places = placed(program, engine, where, log_volume, port, given, host)
+    return {name: value for name, value in given.items() if name != "log-bin" and name not in BINLOG_OFF} | places
 
 
 # Options that may stand many times, each with one name: their values here are lists with commas.

@@ -68,9 +68,9 @@ def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
         ) from None
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(str(folder / SAVED), f"is not {FORMAT}", GUIDE, "Save the data again.") from None
-    for what, ours in (("flavor", program.flavor), ("version", list(program.version)), ("engine", engine)):
-        if saved.get(what) != ours:
-            rule = f"was saved with {what} {_text(saved.get(what))}, and this server has {_text(ours)}"
+    for what, expected in (("flavor", program.flavor), ("version", list(program.version)), ("engine", engine)):
+        if saved.get(what) != expected:
+            rule = f"was saved with {what} {_text(saved.get(what))}, and this server has {_text(expected)}"
             raise InputError(str(folder), rule, GUIDE, "Save the data again, with this server.")
     return saved
 

@@ -262,7 +262,7 @@ def _refuse_removals(apt: str) -> None:
 def _no_services() -> Iterator[None]:
     """Keeps packages from starting services (Debian policy 9.3.3.1: policy-rc.d, exit code 101).
 
-    Where the system has a policy-rc.d already, it stays in force.
+    A policy-rc.d that the system has already stays in force.
     """
     if POLICY.exists() or POLICY.is_symlink():
         yield

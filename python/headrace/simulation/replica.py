@@ -443,8 +443,9 @@ def _measure_distances(
     host = host_of(run["instance"], as_of)
     return workload.distances(
         cache_gib=run["cache_bytes"] / GIB,
-        # A cold replica warms up while it applies: its first hours are not told apart. Its workers
-        # are not clients, its rate is not theirs, and what its version changes is in its settings.
+        # A cold replica warms up while it applies: its first hours are not told apart. Workers are
+        # not clients, their rate is not that of clients, and changes of the version are in the
+        # settings.
         transactions=None,
         threads=None,
         tps=None,

@@ -180,7 +180,7 @@ def compare(
         core.parse_storage(storage)
     if not deployments:
         raise InputError("on", "names no service", SOURCE, "For example --on ec2,rds,aurora.")
-    asked = _Asked(
+    comparison = _Asked(
         database,
         storage,
         instance,
@@ -196,7 +196,7 @@ def compare(
         seed,
         draws,
     )
-    outcomes = tuple(asked.outcome(deployment) for deployment in deployments)
+    outcomes = tuple(comparison.outcome(deployment) for deployment in deployments)
     return ServiceComparison(
         database.name,
         outcomes,
@@ -208,9 +208,9 @@ def compare(
         clients,
         readers,
         busy_percent,
-        asked.data_gib(),
-        asked.break_even(outcomes),
-        tuple(asked.notes()),
+        comparison.data_gib(),
+        comparison.break_even(outcomes),
+        tuple(comparison.notes()),
     )
 
 

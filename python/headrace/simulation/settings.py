@@ -73,7 +73,7 @@ class PredictionSettings:
     runs; another one widens the interval. `progress` is called with the share that is done."""
 
     log_storage: Annotated[
-        str | None, Option("A volume of their own for redo and binlog.", value="SPEC", completed="storage")
+        str | None, Option("Separate volume for redo log and binary log.", value="SPEC", completed="storage")
     ] = None
     instance: InstanceType = None
     vcpus: Annotated[

@@ -1,5 +1,5 @@
-"""Which volume type for which need: an article's answers of 2020 and what the catalog gives for
-that day, and for today.
+"""Chooses the volume type for each need: an article's answers of 2020 and the catalog's for that
+day, and for today.
 
 No answer is written down here. Each question is a rule over the catalog (limits, prices,
 consistency) or a simulation, asked on several days; what the catalog knew on a day decides. The

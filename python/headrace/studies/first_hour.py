@@ -1,8 +1,8 @@
 """Why a slow volume looks worse than proportional: after an hour it is still warming its cache.
 
-What a transaction costs in I/Os depends on how far the cache has come, and that on I/Os done, not
-on hours. By the clock tps per IOPS differ between volumes; by I/Os done they lie on one curve; from
-a warm start they are alike.
+The I/Os of a transaction depend on how far the cache has come, and that on I/Os done, not on hours.
+By the clock tps per IOPS differ between volumes; by I/Os done they lie on one curve; from a warm
+start they are alike.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ article's table, and the same in the per-I/O form.
 
 Four cells are used up by calibration (`USED`); what was identified from each stands in the study's
 tables. Everything else is the standard sysbench database: rows' popularity, pages, statements,
-group commit. What the article does not say (run length, warm-up, order of the runs) is assumed and
-said.
+group commit. Facts that the article does not give (run length, warm-up, order of the runs) are
+assumed and said.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ LOADS = {
 }
 THREADS = (1, 2, 4, 8, 16, 32, 64)  # the article's
 # 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1
-# are defaults of 8.0.
-# Of the published 5,365 selects a second of one thread what a core by itself does not work: 1 /
-# 5,365 s less 0.685 x 8 / 50,733 s (both of the table), of which four clients a
-# processor take 3 % more, ms.
+# are defaults of 8.0. Time of a select of one thread (5,365 a second were published) in which a
+# core does not work: 1 / 5,365 s less 0.685 x 8 / 50,733 s (both of the table), of which four
+# clients a processor take 3 % more, ms.
 ROUND_TRIP_MS = 0.08152
 SETTINGS = {
     # Not stated; no statement on the server's own host takes 0.19 ms.

@@ -1,4 +1,5 @@
-"""How deep a queue a volume needs, and which of its two caps a request size meets first.
+"""Computes the queue depth that a volume needs, and which of its two caps a request size meets
+first.
 
 AWS's rule of one outstanding request for every 200 provisioned IOPS is Little's law with a latency
 of 5 ms:
@@ -237,7 +238,7 @@ def _knees(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[St
         "Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series)
     )
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
-    return StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
+    return StudyTable("Request size at which IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
 
 def _depth_chart(theirs: dict[str, base.Figure], steps: base.StepProgress) -> base.ChartData:

@@ -35,8 +35,8 @@ ARTICLE = STUDY.sources[0]
 
 REGION = "us-east-1"
 
-# As the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB in
-# steps of 1,000 IOPS.
+# Sizes of the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB
+# in steps of 1,000 IOPS.
 GP2_GIB = {"innodb": range(1_000, 3_401, 100), "myrocks": range(500, 3_401, 100)}
 IO1_IOPS = range(1_000, 30_001, 1_000)
 LARGEST = {"gp2": "gp2:3400", "io1": "io1:1024:30000"}
@@ -287,7 +287,7 @@ def _draw_costs(runs: dict) -> list[base.ChartData]:
         by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
         each = tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))
         per_tps.append(ChartSeries(name, "simulated", tuple(tps), each))
-    title = f"What more money buys ({REGION}, prices of {DAY}, storage alone)"
+    title = f"Transactions for more money ({REGION}, prices of {DAY}, storage alone)"
     return [
         base.ChartData(title, "curves", "storage (USD a month)", "tps", tuple(by_tps)),
         base.ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),

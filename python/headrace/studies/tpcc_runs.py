@@ -52,8 +52,8 @@ class TpccRun:
 
 
 def measured() -> tuple[TpccRun, ...]:
-    """Returns the runs on c5.9xlarge. The same table has those of other data sets and machines,
-    which are left out."""
+    """Returns the runs on c5.9xlarge. Runs of other data sets and machines in that table are left
+    out."""
     runs = []
     for row in published("tpcc_runs"):
         if row["instance"] != INSTANCE:

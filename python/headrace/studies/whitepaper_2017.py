@@ -1,8 +1,8 @@
 """AWS's sysbench runs on r4.8xlarge: a tuned MySQL against one with defaults, and four storages
 that came out alike.
 
-Which table the clients used decides everything and is not stated; the counts and rates in the text
-say it was one of the hundred (`_readings`).
+Everything depends on the table that the clients used, which is not stated; the counts and rates in
+the text say it was one of the hundred (`_readings`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ CLIENTS = 1_024  # the paper's
 # Table 3: buffer pool and redo (two files, the default number). 193G in a my.cnf is GiB, the others
 # are printed in MB.
 SERVERS = {"default": (134e6, 2 * 50e6), "tuned": (193 * GIB, 2 * 134e6)}
-# Which volume ran table 4 is not stated; these are the two single ones of the paper.
+# Volumes that may have run table 4, which does not state its volume: the two single ones of the
+# paper.
 VOLUMES = ("gp2:500", "io1:500:5000")
 STORAGES = {
     "gp2": "gp2:500",

@@ -1,5 +1,5 @@
-"""What the page asks and is answered: values in, values out, no HTTP. Each answer comes from the
-same function as the command line's, and names the line that gives it."""
+"""Answers the page's questions: values in, values out, no HTTP. Each answer comes from the same
+function as the command line's, and names the line that gives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page asks: questions as its server reads them, without what answers them."""
+"""Questions of the page as its server reads them, without the code that answers them."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ class NewSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class NewFault(FaultSettings):
-    """What goes wrong, and for how long."""
+    """Fault of a device, and its length."""
 
-    kind: Annotated[FaultKind, Option("What goes wrong with the device.")] = "pause"
+    kind: Annotated[FaultKind, Option("Fault of the device.")] = "pause"
 
 
 Settings = Mapping[str, object]
@@ -111,7 +111,7 @@ ACTIONS: dict[str, LabAction] = {
         NewVolume,
         lambda spec, given: ["volume", "create", spec, *(["--attach"] if given.get("attach", True) else [])],
         _create,
-        "The lab gets a new volume. Its files take space only as they are written.",
+        "The lab gets a new volume. Files of the volume take space only as they are written.",
     ),
     "attach": LabAction(
         "Attach",
@@ -125,7 +125,7 @@ ACTIONS: dict[str, LabAction] = {
         ModificationSettings,
         lambda volume, _: ["volume", "modify", volume],
         _modify,
-        "As on EC2: it cannot be taken back at once, a volume never shrinks, and four changes in a day are the most.",
+        "A modification cannot be taken back at once, a volume never shrinks, and four in a day are the most: as on EC2.",
         least=1,
     ),
     "snapshot": LabAction(
@@ -133,14 +133,14 @@ ACTIONS: dict[str, LabAction] = {
         NewSnapshot,
         lambda volume, _: ["snapshot", "create", volume],
         lambda lab, volume, given: lab.create_snapshots([volume], _text(given, "description")),
-        "Its bytes as they are now are stored; a server on it is not asked to flush.",
+        "The snapshot has the volume's bytes as they are now; a server on it is not asked to flush.",
     ),
     "fault": LabAction(
         "Begin a fault",
         NewFault,
         lambda volume, given: ["volume", "fault", volume, str(given.get("kind", "pause"))],
         _begin_fault,
-        "Whatever uses the device meets it. After a power cut what was not flushed is gone.",
+        "Every user of the device meets the fault. After a power cut, bytes that were not flushed are gone.",
     ),
     "clear": LabAction(
         "End all faults",

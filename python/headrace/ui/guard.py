@@ -1,5 +1,5 @@
-"""Who may ask the page's server: a browser on this machine that showed the address which `headrace
-page` printed, and nobody else. Everything is refused before a word of it is acted on.
+"""Admits to the page's server only a browser on this machine that showed the address which
+`headrace page` printed. Everything is refused before a word of it is acted on.
 
 - Host is this machine's name with our port: a foreign name that resolves to 127.0.0.1 (DNS
   rebinding) gets nothing.
@@ -221,7 +221,7 @@ def too_large(path: str) -> JSONResponse:
         "Show it on the command line."
         if path == OPEN
         else (
-            "Make a workload of it on the command line: headrace workload import FILE --to NAME.toml. That file is small."
+            "Make a workload of it on the command line: headrace workload import FILE --to NAME.toml; that file is small."
         )
     )
     return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the file", rule, hint)

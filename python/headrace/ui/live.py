@@ -22,7 +22,7 @@ MOST_STREAMS = 8
 # Moments that wait for a browser that does not read, such as a tab that sleeps: ten minutes of
 # seconds. The oldest are dropped.
 MOST_WAITING = 600
-# How often a stream that has nothing to say looks whether it is still read, s.
+# Interval at which an idle stream checks whether its browser still reads, s.
 LOOK_S = 1.0
 
 
@@ -46,8 +46,8 @@ def target_of(lab: Lab) -> str:
 
 def read_moments(target: str, options: SourceOptions) -> Iterator[dict[str, object]]:
     """Yields what is known of a target, moment by moment, as `headrace watch --output jsonl` prints
-    it. Of a lab it ends when other volumes are attached. Raises HeadraceError, also where the
-    daemon is gone: `watch` goes on, since a volume may outlive what counts it."""
+    it. The stream of a lab ends when other volumes are attached. Raises HeadraceError, also where
+    the daemon is gone: `watch` goes on, since a volume may outlive what counts it."""
     with ExitStack() as open_things:
         watched = open_things.enter_context(opening.opened(target, options))
         lab = open_things.enter_context(closing(options.lab())) if target.startswith(LAB) else None

@@ -1,4 +1,4 @@
-"""What the model of a browser is given, and the same model on the server: questions of
+"""Serves the inputs of the browser's model, and runs the same model on the server: questions of
 `crates/whatif` about a demand or a database, answered byte by byte alike."""
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ WORDS: dict[FileKind, str] = {
     "plan": "a plan",
 }
 PARQUET = b"PAR1"  # the first bytes of a Parquet file (its format's specification)
-# What the AWS CLI writes of an inventory: the keys of its documents.
+# Keys of the AWS CLI's documents that make an inventory.
 INVENTORY_KEYS = ("Volumes", "Reservations", "VolumesModifications")
 PROOF_SCHEMA, PLAN_SCHEMA = "headrace-proof/", "headrace-plan/"
 KNOWN = (

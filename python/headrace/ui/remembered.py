@@ -1,4 +1,4 @@
-"""What was read from files that a browser sent, remembered by their content."""
+"""Remembers the contents of files that a browser sent, by their content's digest."""
 
 from __future__ import annotations
 

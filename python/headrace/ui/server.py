@@ -50,14 +50,15 @@ TYPES = {
     ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# What reports and the page have in common, and the model of a browser where it is built.
+# Scripts that reports and the page share, and the model of a browser if it has been built.
 SHARED = ("scales.js", "figures.js", "model.js")
 MODEL_ADDRESS, MODEL_TYPE = "/static/model.wasm", "application/wasm"
 
 
 @dataclass(frozen=True)
 class Answerer:
-    """What answers a question, by names, since a module is imported when it is first needed.
+    """Function that answers a question, by names, since a module is imported when it is first
+    needed.
 
     `module`: of this room. `question`: its class in the module; "" of a question without parts.
     `function`: of the module, or with `owner` a method of that attribute of the server. `part`: an
@@ -94,7 +95,7 @@ ANSWERERS = {
     "propose": Answerer("changes", "AskChange", "propose", owner="changes"),
     "change": Answerer("changes", "AskTicket", "carry_out", owner="changes"),
 }
-# What most views need: imported while a browser starts.
+# Modules that most views need: imported while a browser starts.
 EARLY = ("answers", "modelling", "opening", "fleets", "live")
 
 
@@ -112,8 +113,9 @@ class StaticFile:
     tag: str
 
 
-# What a reader of the sources needs and a browser does not: lines that are comments, types that are
-# declared before a value, and indentation, which has no meaning in a module or a template of ours.
+# Parts of a script that a reader needs and a browser does not: lines that are comments, types that
+# are declared before a value, and indentation, which has no meaning in a module or a template of
+# this project.
 COMMENTS = re.compile(
     rb"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*\n|^[ \t]*//[^\n]*\n|/\*\* @type \{[^*\n]*\} \*/ ?|^[ \t]+",
     re.MULTILINE | re.DOTALL,
@@ -237,7 +239,7 @@ class PageServer:
 
     @property
     def abilities(self) -> dict[str, object]:
-        """What not every page can: changes of the lab, and a model in the browser."""
+        """Abilities that not every page has: changes of the lab, and a model in the browser."""
         actions = room("changes").describe_actions() if self.allow_changes else []
         return {"actions": actions, "model": MODEL_ADDRESS in static_files()}
 
@@ -318,7 +320,7 @@ def room(module: str) -> ModuleType:
 
 
 class OpenSession(msgspec.Struct, forbid_unknown_fields=True):
-    """What the page sends to be let in."""
+    """Request of the page to be let in."""
 
     token: str
 

@@ -107,13 +107,13 @@ def split_answers(text: str) -> dict[str, str]:
 def make_day(texts: dict[str, str]) -> AnyWorkload:
     """Returns the day that answers describe, each checked as on the command line. Raises
     InputError."""
-    asked = {question.name: question for question in workloads.questions()}
+    questions = {question.name: question for question in workloads.questions()}
     answers: dict[str, object] = {}
     for name, value in texts.items():
-        if name not in asked:
-            rule = f"is not a question about a day; they are {', '.join(asked)}"
+        if name not in questions:
+            rule = f"is not a question about a day; they are {', '.join(questions)}"
             raise InputError(shown(name), rule, SOURCE)
-        answers[name] = asked[name].validator(value)
+        answers[name] = questions[name].validator(value)
     return workloads.from_answers(answers)
 
 

@@ -387,8 +387,8 @@ def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarra
     more = _still_waiting_per_s(series, first, last)
     if more:
         peak, rate = more
-        asked = series.rates["IOPS"][first : peak + 1]
-        factor[first : peak + 1] = np.where(asked > 0, (asked + rate) / np.where(asked > 0, asked, 1.0), 1.0)
+        demand = series.rates["IOPS"][first : peak + 1]
+        factor[first : peak + 1] = np.where(demand > 0, (demand + rate) / np.where(demand > 0, demand, 1.0), 1.0)
     latency, queue = mean(series.latency_ms), mean(series.queue)
     usual = series.usual_ms if np.isfinite(series.usual_ms) else None
     if usual is not None and latency is not None and latency < SLOW_FACTOR_AT_KNOWN_LIMIT * usual:

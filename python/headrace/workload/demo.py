@@ -103,7 +103,7 @@ def demo_day() -> OpenWorkload:
         [about["write_kib"]] * MINUTES_OF_DAY,
     )
     caveats = (
-        f"Only one hour was recorded. Its {len(minutes)} minutes after the "
+        f"Only one hour was recorded: its {len(minutes)} minutes after the "
         "warm-up are repeated and scaled by the hourly factors of an "
         f"{DAY_SHAPE} day ({SHAPES[DAY_SHAPE][0]:g} at night, 1 from 10:00): the day's shape is an assumption.",
         f"The backup is an assumption: {BACKUP_MINUTES} minutes from 02:00 at {BACKUP_MIB_S:g} MiB/s in {BACKUP_READ_KIB:g} KiB reads.",

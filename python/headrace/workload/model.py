@@ -104,8 +104,8 @@ class OpenWorkload(Shown):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OpenWorkload):
             return NotImplemented
-        mine, theirs = _fields_but_points(self), _fields_but_points(other)
-        return mine == theirs and self.points.equals(other.points)
+        mine, other_fields = _fields_but_points(self), _fields_but_points(other)
+        return mine == other_fields and self.points.equals(other.points)
 
     __hash__ = None  # type: ignore[assignment]  # a frame cannot be hashed
 

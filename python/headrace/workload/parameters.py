@@ -92,9 +92,9 @@ MYROCKS = (
 )
 
 
-# Relative spread of the speed of a local disk that the catalog has no figure of. Its speed before
-# the run: the core's `local_disk`, known as far as this if not even its size is known (the standard
-# deviation over drives of some TB behind SATA and NVMe); a run's own: `find_own_spreads`.
+# Relative spread of the speed of a local disk that the catalog has no figure of. The speed before
+# the run is the core's `local_disk`, known as far as this if not even its size is known (the
+# standard deviation over drives of some TB behind SATA and NVMe); a run's own: `find_own_spreads`.
 LOCAL_DISK_SPREAD = 0.82
 # It takes more reads than writes, by a ratio that differs less from disk to disk: the deviation of
 # the six families in data/instances_local_iops.csv (1.25 to 2.5) and of the disk of m5d that the

@@ -218,7 +218,7 @@ def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None
 def _database(table: dict, engine: str) -> dict:
     """Returns the core's table.
 
-    Its ranges are the core's to check; here only that everything is there and of its type.
+    The core checks its ranges; here only that everything is there and of its type.
     """
     if table.get("engine") != engine:
         raise InputError(f"database.engine = {shown(table.get('engine'))}", f"must be {engine}, as engine says", DOC)

@@ -137,8 +137,8 @@ class TransactionWorkload(Shown):
     def grown(self, factor: float) -> TransactionWorkload:
         """Returns the same over `factor` times the data.
 
-        What the runs cover grows with it: a cache of twice the size over twice the data does the
-        same.
+        The range that the runs cover grows with it: a cache of twice the size over twice the data
+        does the same.
         """
         size = None if self.size_gib is None else self.size_gib * factor
         cache = self.covered.cache_gib

@@ -1,6 +1,6 @@
 """Calls of the EBS CSI driver for a volume of Kubernetes, in the driver's order, with its retries
-and its reading of error texts, and the devices that its node part looks for on the machine. Where
-the driver fails, this raises AssertionError or the client's error.
+and its reading of error texts, and the devices that its node part looks for on the machine. If the
+driver fails, this raises AssertionError or the client's error.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Driver:
         chosen = [{"Name": "volume-id", "Values": [volume]}]
         answer = self.ec2.describe_snapshots(Filters=chosen, MaxResults=0)
         assert not answer.get("NextToken")
-        at_once = [one["SnapshotId"] for one in answer["Snapshots"]]
+        at_once = [snapshot["SnapshotId"] for snapshot in answer["Snapshots"]]
         given: dict[str, Any] = {"Filters": chosen, "MaxResults": 5}
         found: list[str] = []
         while True:
@@ -246,7 +246,7 @@ class Driver:
     def initialized(self, volume: str) -> bool:
         """From DescribeVolumeStatus, which must have its details."""
         status = self.ec2.describe_volume_status(VolumeIds=[volume])["VolumeStatuses"][0]
-        details = {one["Name"]: one["Status"] for one in status["VolumeStatus"]["Details"]}
+        details = {detail["Name"]: detail["Status"] for detail in status["VolumeStatus"]["Details"]}
         assert details["initialization-state"] in ("initializing", "completed"), details
         return details["initialization-state"] == "completed"
 

@@ -1,11 +1,11 @@
 """A load of calls and I/O that keeps account of what was acknowledged, so that it can be held against
 what is there after a crash.
 
-`Stream`: numbered blocks written to a device, a group at a time, each group flushed. What a device
-or a restored snapshot holds must be the state at one instant: every group before it whole, nothing
-of the groups after it. `Caller`: a client of the AWS endpoint with volumes of its own, of which it
-knows what each must look like; a call that got no answer may have been done or not, and is asked
-about afterwards.
+`Stream`: numbered blocks written to a device, a group at a time, each group flushed. The content of
+a device or of a restored snapshot must be the state at one instant: every group before it whole,
+nothing of the groups after it. `Caller`: a client of the AWS endpoint with volumes of its own, of
+which it knows what each must look like; a call that got no answer may have been done or not, and is
+asked about afterwards.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Caller:
                 if code_of(error) == "InvalidVolume.NotFound":
                     return None
                 raise
-            attachments = [one["State"] for one in found["Attachments"]]
+            attachments = [attachment["State"] for attachment in found["Attachments"]]
             if found["State"] != "creating" and attachments in ([], ["attached"]):
                 return found["State"]
             time.sleep(0.02)
@@ -256,7 +256,7 @@ class Caller:
             found = listed.get(volume)
             assert found, f"{volume} was acknowledged and is gone"
             assert {tag["Key"]: tag["Value"] for tag in found["Tags"]} == tags, (volume, tags, found["Tags"])
-            devices = [one["Device"] for one in found["Attachments"]]
+            devices = [attachment["Device"] for attachment in found["Attachments"]]
             assert devices == ([self.attached[volume]] if volume in self.attached else []), (volume, devices)
         extra = set(listed) - set(self.volumes)
         # A creation that was not answered yet may be there, once; it is asked for again with its token.

@@ -1,7 +1,7 @@
 """Calls of Terraform's AWS provider for volumes, attachments and snapshots, in the provider's
 order, with its retries and its reading of error texts: a replay of aws_ebs_volume,
-aws_volume_attachment and aws_ebs_snapshot. Where the provider gives up, this raises AssertionError
-or the client's error.
+aws_volume_attachment and aws_ebs_snapshot. If the provider gives up, this raises AssertionError or
+the client's error.
 """
 
 from __future__ import annotations

@@ -381,7 +381,7 @@ def test_alarms_and_their_history_by_pages_metrics_and_actions(lab: AwsLab, clou
 
     def on_metric(**more: Any) -> list[str]:
         found = cloudwatch.describe_alarms_for_metric(Namespace=space, MetricName="waits", **more)
-        return [one["AlarmName"] for one in found["MetricAlarms"]]
+        return [metric_alarm["AlarmName"] for metric_alarm in found["MetricAlarms"]]
 
     assert on_metric(Unit="Seconds") == ["narrow-0"] and on_metric(Unit="Bytes") == []
     assert on_metric(Dimensions=dimensions, ExtendedStatistic="p99.9") == ["narrow-1"]
@@ -403,7 +403,7 @@ def test_alarms_and_their_history_by_pages_metrics_and_actions(lab: AwsLab, clou
     assert cloudwatch.describe_alarm_history(**early)["AlarmHistoryItems"] == []
     cloudwatch.put_metric_data(Namespace=space, MetricData=[{"MetricName": "waits", "Value": 1.0}])
     metrics = cloudwatch.list_metrics(Namespace=space, RecentlyActive="PT3H")["Metrics"]
-    assert [one["MetricName"] for one in metrics] == ["waits"]
+    assert [metric["MetricName"] for metric in metrics] == ["waits"]
     cloudwatch.delete_alarms(AlarmNames=["narrow-0", "narrow-1"])
 
 
@@ -441,7 +441,7 @@ def test_actions_of_aws_are_recorded_and_not_delivered(lab: AwsLab, cloudwatch):
 
     def said() -> list[str]:
         items = cloudwatch.describe_alarm_history(AlarmName="topic", HistoryItemType="Action")["AlarmHistoryItems"]
-        return [one["HistorySummary"] + one["HistoryData"] for one in items]
+        return [item["HistorySummary"] + item["HistoryData"] for item in items]
 
     (words,) = until(said, bool)
     assert topic in words and "not delivered: the lab has no sns" in words

@@ -85,7 +85,7 @@ def naive(volumes: list[dict], filters: list[dict]) -> list[str]:
             fnmatch.fnmatchcase(value, wanted) for value in has(one, given["Name"]) for wanted in given["Values"]
         )
 
-    return sorted(one["VolumeId"] for one in volumes if all(meets(one, given) for given in filters))
+    return sorted(volume["VolumeId"] for volume in volumes if all(meets(volume, given) for given in filters))
 
 
 def test_filters_are_those_of_a_naive_reference(ec2, lab):
@@ -270,20 +270,20 @@ def test_a_lab_knows_volumes_by_names_and_ec2_does_not(ec2, lab):
 
 
 def test_dry_runs_are_decided_and_not_done(ec2, lab):
-    made = volume(ec2, lab)
+    new_volume = volume(ec2, lab)
     before = ec2.describe_volumes()["Volumes"]
     for call, params in (
         (ec2.create_volume, {"Size": 1, "AvailabilityZone": lab.zone}),
-        (ec2.delete_volume, {"VolumeId": made}),
-        (ec2.modify_volume, {"VolumeId": made, "Size": 5}),
-        (ec2.attach_volume, {"VolumeId": made, "Device": "/dev/sdf", "InstanceId": lab.instance}),
-        (ec2.create_tags, {"Resources": [made], "Tags": [{"Key": "a", "Value": "b"}]}),
-        (ec2.modify_volume_attribute, {"VolumeId": made, "AutoEnableIO": {"Value": True}}),
-        (ec2.enable_volume_io, {"VolumeId": made}),
-        (ec2.delete_tags, {"Resources": [made], "Tags": [{"Key": "a"}]}),
+        (ec2.delete_volume, {"VolumeId": new_volume}),
+        (ec2.modify_volume, {"VolumeId": new_volume, "Size": 5}),
+        (ec2.attach_volume, {"VolumeId": new_volume, "Device": "/dev/sdf", "InstanceId": lab.instance}),
+        (ec2.create_tags, {"Resources": [new_volume], "Tags": [{"Key": "a", "Value": "b"}]}),
+        (ec2.modify_volume_attribute, {"VolumeId": new_volume, "AutoEnableIO": {"Value": True}}),
+        (ec2.enable_volume_io, {"VolumeId": new_volume}),
+        (ec2.delete_tags, {"Resources": [new_volume], "Tags": [{"Key": "a"}]}),
         (ec2.describe_volumes, {}),
         (ec2.describe_volume_status, {}),
-        (ec2.describe_volume_attribute, {"VolumeId": made, "Attribute": "autoEnableIO"}),
+        (ec2.describe_volume_attribute, {"VolumeId": new_volume, "Attribute": "autoEnableIO"}),
         (ec2.describe_volumes_modifications, {}),
         (ec2.describe_tags, {}),
         (ec2.describe_instances, {}),
@@ -298,7 +298,7 @@ def test_dry_runs_are_decided_and_not_done(ec2, lab):
     # A mistake is named before the dry run is, so that limits can be found by dry runs.
     wrong = {"Size": 4, "Iops": 2147483647, "AvailabilityZone": lab.zone, "DryRun": True}
     refused(ec2.create_volume, "InvalidParameterValue", "iops of 2147483647 is too high", **wrong, VolumeType="gp3")
-    refused(ec2.detach_volume, "IncorrectState", "'available'", VolumeId=made, DryRun=True)
+    refused(ec2.detach_volume, "IncorrectState", "'available'", VolumeId=new_volume, DryRun=True)
 
 
 def test_one_token_makes_one_volume(ec2, lab):
@@ -343,7 +343,7 @@ def test_zones_regions_and_the_one_instance(ec2, lab):
     refused(ec2.describe_availability_zones, "InvalidParameterValue", ZoneNames=["eu-west-9z"])
     refused(ec2.create_volume, "InvalidZone.NotFound", Size=1, AvailabilityZone="eu-west-9z")
     refused(ec2.create_volume, "MissingParameter", Size=1)
-    assert [one["RegionName"] for one in ec2.describe_regions(AllRegions=False)["Regions"]] == [lab.region]
+    assert [region["RegionName"] for region in ec2.describe_regions(AllRegions=False)["Regions"]] == [lab.region]
     refused(ec2.describe_regions, "InvalidParameterValue", RegionNames=["eu-west-9"])
     by_state = [{"Name": "instance-state-name", "Values": ["running"]}]
     (one,) = ec2.describe_instances(InstanceIds=[lab.instance], Filters=by_state)["Reservations"][0]["Instances"]
@@ -400,10 +400,13 @@ def test_attach_status_attribute_detach(ec2, lab):
     assert shown["State"] == "in-use" and shown["Attachments"][0]["Device"] == "/dev/sdk"
     assert ec2.describe_volumes(VolumeIds=[other], Filters=filters)["Volumes"] == []
     (status,) = ec2.describe_volume_status(VolumeIds=[data])["VolumeStatuses"]
-    details = {one["Name"]: one["Status"] for one in status["VolumeStatus"]["Details"]}
+    details = {detail["Name"]: detail["Status"] for detail in status["VolumeStatus"]["Details"]}
     assert details == {"io-enabled": "passed", "io-performance": "normal", "initialization-state": "completed"}
     ok = [{"Name": "volume-status.status", "Values": ["ok"]}]
-    assert any(one["VolumeId"] == data for one in ec2.describe_volume_status(Filters=ok)["VolumeStatuses"])
+    assert any(
+        volume_statuse["VolumeId"] == data
+        for volume_statuse in ec2.describe_volume_status(Filters=ok)["VolumeStatuses"]
+    )
     ec2.modify_volume_attribute(VolumeId=data, AutoEnableIO={"Value": True})
     assert ec2.describe_volume_attribute(VolumeId=data, Attribute="autoEnableIO")["AutoEnableIO"] == {"Value": True}
     assert ec2.describe_volume_attribute(VolumeId=data, Attribute="productCodes")["ProductCodes"] == []
@@ -426,7 +429,7 @@ def test_modifications_go_on_record(ec2, lab):
     rows = [
         one for page in paginator.paginate(PaginationConfig={"PageSize": 1}) for one in page["VolumesModifications"]
     ]
-    assert [one["VolumeId"] for one in rows if one["VolumeId"] == data] == [data]
+    assert [row["VolumeId"] for row in rows if row["VolumeId"] == data] == [data]
     filters = [{"Name": "target-size", "Values": ["12"]}, {"Name": "volume-id", "Values": [data]}]
     (one,) = ec2.describe_volumes_modifications(Filters=filters, VolumeIds=[data])["VolumesModifications"]
     assert one["ModificationState"] in ("modifying", "optimizing", "completed") and one["TargetThroughput"] == 200

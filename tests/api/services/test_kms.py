@@ -1,5 +1,5 @@
-"""KMS by boto3 on one lab: every call with every parameter that it handles, and the errors as KMS words them. What keys do to
-volumes and snapshots is in tests/lab/test_encryption.py.
+"""KMS by boto3 on one lab: every call with every parameter that it handles, and the errors as KMS
+words them. Effects of keys on volumes and snapshots are in tests/lab/test_encryption.py.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def test_grants(kms):
     (shown,) = kms.list_grants(KeyId=name, GranteePrincipal=ann)["Grants"]
     assert shown["RetiringPrincipal"] == bob and shown["Name"] == "first"
     assert shown["Operations"] == asked["Operations"] and shown["Constraints"] == asked["Constraints"]
-    assert [one["GrantId"] for one in kms.list_grants(KeyId=name, GrantId=made[1]["GrantId"])["Grants"]] == [
+    assert [grant["GrantId"] for grant in kms.list_grants(KeyId=name, GrantId=made[1]["GrantId"])["Grants"]] == [
         made[1]["GrantId"]
     ]
     kms.retire_grant(GrantToken=made[0]["GrantToken"])

@@ -98,7 +98,7 @@ class Changes:
         self.volumes.append(self.lab.create(volume_type=kind, size_gib=size, tags=tags)["id"])
 
     def delete(self) -> None:
-        free = [one for one in self.volumes if one not in self.attached]
+        free = [volume for volume in self.volumes if volume not in self.attached]
         if free:
             gone = self.chance.choice(free)
             self.volumes.remove(gone)
@@ -106,21 +106,21 @@ class Changes:
 
     def tag(self) -> None:
         if self.volumes:
-            one = self.chance.choice(self.volumes)
-            self.lab.tag(one, set={"n": str(self.chance.randrange(3)), "<&>": "\u00e9"}, remove=["m"])
+            candidate = self.chance.choice(self.volumes)
+            self.lab.tag(candidate, set={"n": str(self.chance.randrange(3)), "<&>": "\u00e9"}, remove=["m"])
 
     def modify(self) -> None:
         if self.volumes:
-            one = self.chance.choice(self.volumes)
-            if self.lab.describe(one)["modification"] is None:
-                self.lab.modify(one, size_gib=self.lab.describe(one)["size_gib"] + 1)
+            candidate = self.chance.choice(self.volumes)
+            if self.lab.describe(candidate)["modification"] is None:
+                self.lab.modify(candidate, size_gib=self.lab.describe(candidate)["size_gib"] + 1)
 
     def attach(self) -> None:
-        free = [one for one in self.volumes if one not in self.attached]
+        free = [volume for volume in self.volumes if volume not in self.attached]
         if free and len(self.attached) < 2:
-            one = self.chance.choice(free)
-            self.lab.attach(one, probe=False)
-            self.attached.add(one)
+            candidate = self.chance.choice(free)
+            self.lab.attach(candidate, probe=False)
+            self.attached.add(candidate)
         elif self.attached:
             self.lab.detach(self.attached.pop())
 
@@ -215,8 +215,8 @@ def test_a_list_of_several_pages_is_of_one_moment(slow_lab):
     assert meddled and ids(answer) == sorted(volumes)
     assert answer == Asked(slow_lab).ask("DescribeVolumes")
     # More changes than are told at once: all anew.
-    for one in sorted(volumes):
-        lab.tag(one, set={"again": "yes"})
+    for volume in sorted(volumes):
+        lab.tag(volume, set={"again": "yes"})
     assert asked.ask("DescribeVolumes") == Asked(slow_lab).ask("DescribeVolumes")
 
 

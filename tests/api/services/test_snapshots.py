@@ -85,20 +85,21 @@ def test_create_describe_page_and_delete(ec2):
 
 
 def test_volumes_from_snapshots(ec2):
-    one = snapshot(ec2, volume(ec2, size=2))
-    made = volume(ec2, size=4, SnapshotId=one, VolumeInitializationRate=200)
-    shown = ec2.describe_volumes(VolumeIds=[made])["Volumes"][0]
-    assert (shown["SnapshotId"], shown["VolumeInitializationRate"], shown["Size"]) == (one, 200, 4)
-    status = ec2.describe_volume_status(VolumeIds=[made])["VolumeStatuses"][0]
+    taken = snapshot(ec2, volume(ec2, size=2))
+    new_volume = volume(ec2, size=4, SnapshotId=taken, VolumeInitializationRate=200)
+    shown = ec2.describe_volumes(VolumeIds=[new_volume])["Volumes"][0]
+    assert (shown["SnapshotId"], shown["VolumeInitializationRate"], shown["Size"]) == (taken, 200, 4)
+    status = ec2.describe_volume_status(VolumeIds=[new_volume])["VolumeStatuses"][0]
     details = {row["Name"]: row["Status"] for row in status["VolumeStatus"]["Details"]}
     # Nothing was written before the snapshot: there is nothing to load.
     assert details["initialization-state"] == "completed"
     assert status["InitializationStatusDetails"]["InitializationType"] == "provisioned-rate"
-    code, message = refused(lambda: volume(ec2, size=1, SnapshotId=one))
+    code, message = refused(lambda: volume(ec2, size=1, SnapshotId=taken))
     assert code == "InvalidParameterValue"
-    assert one in message
+    assert taken in message
     assert (
-        refused(lambda: volume(ec2, size=4, SnapshotId=one, VolumeInitializationRate=99))[0] == "InvalidParameterValue"
+        refused(lambda: volume(ec2, size=4, SnapshotId=taken, VolumeInitializationRate=99))[0]
+        == "InvalidParameterValue"
     )
     assert refused(lambda: volume(ec2, SnapshotId="snap-0123456789abcdef0"))[0] == "InvalidSnapshot.NotFound"
 
@@ -133,21 +134,21 @@ def test_locks_and_the_recycle_bin(ec2, aws_lab):
 
 
 def test_fast_restore(ec2):
-    one = snapshot(ec2, volume(ec2))
+    taken = snapshot(ec2, volume(ec2))
     zone = ec2.describe_availability_zones()["AvailabilityZones"][0]["ZoneName"]
     missing = "snap-0123456789abcdef0"
-    answer = ec2.enable_fast_snapshot_restores(AvailabilityZones=[zone], SourceSnapshotIds=[one, missing])
-    assert [row["SnapshotId"] for row in answer["Successful"]] == [one]
+    answer = ec2.enable_fast_snapshot_restores(AvailabilityZones=[zone], SourceSnapshotIds=[taken, missing])
+    assert [row["SnapshotId"] for row in answer["Successful"]] == [taken]
     assert [row["SnapshotId"] for row in answer["Unsuccessful"]] == [missing]
     assert answer["Unsuccessful"][0]["FastSnapshotRestoreStateErrors"][0]["Error"]["Code"] == "InvalidSnapshot.NotFound"
     state = lambda: ec2.describe_fast_snapshot_restores()["FastSnapshotRestores"][0]["State"]  # noqa: E731
     until(lambda: state() == "enabled")
-    made = volume(ec2, SnapshotId=one)
-    assert ec2.describe_volumes(VolumeIds=[made])["Volumes"][0]["FastRestored"] is True
-    ec2.disable_fast_snapshot_restores(AvailabilityZones=[zone], SourceSnapshotIds=[one])
+    new_volume = volume(ec2, SnapshotId=taken)
+    assert ec2.describe_volumes(VolumeIds=[new_volume])["Volumes"][0]["FastRestored"] is True
+    ec2.disable_fast_snapshot_restores(AvailabilityZones=[zone], SourceSnapshotIds=[taken])
     until(lambda: state() == "disabled")
-    made = volume(ec2, SnapshotId=one)
-    assert ec2.describe_volumes(VolumeIds=[made])["Volumes"][0]["FastRestored"] is False
+    new_volume = volume(ec2, SnapshotId=taken)
+    assert ec2.describe_volumes(VolumeIds=[new_volume])["Volumes"][0]["FastRestored"] is False
 
 
 def test_blocks(ec2, aws_lab):
@@ -294,12 +295,12 @@ def test_an_increment_on_an_encrypted_snapshot_reads_as_it_was_put(ec2, aws_lab)
     ebs.complete_snapshot(SnapshotId=child, ChangedBlocksCount=1)
     stored = aws_lab.folder / "snapshots"
     assert not any(b"a" * 4096 in path.read_bytes() for path in stored.rglob("*") if path.is_file())
-    made = volume(ec2, SnapshotId=child)
-    (shown,) = ec2.describe_volumes(VolumeIds=[made])["Volumes"]
+    new_volume = volume(ec2, SnapshotId=child)
+    (shown,) = ec2.describe_volumes(VolumeIds=[new_volume])["Volumes"]
     assert shown["Encrypted"]
-    ec2.get_waiter("volume_available").wait(VolumeIds=[made], WaiterConfig=PACE)
-    ec2.attach_volume(VolumeId=made, InstanceId=aws_lab.instance, Device="/dev/sdf")
-    with open(aws_lab.device(made), "rb", buffering=0) as device:
+    ec2.get_waiter("volume_available").wait(VolumeIds=[new_volume], WaiterConfig=PACE)
+    ec2.attach_volume(VolumeId=new_volume, InstanceId=aws_lab.instance, Device="/dev/sdf")
+    with open(aws_lab.device(new_volume), "rb", buffering=0) as device:
         assert device.read(BLOCK) == blocks[0]
         device.seek(7 * BLOCK)
         assert device.read(BLOCK) == b"c" * BLOCK
@@ -329,12 +330,12 @@ def test_snapshots_of_all_volumes_of_the_instance(ec2, aws_lab):
 
 
 def test_copies_may_be_encrypted_and_tagged(ec2, aws_lab):
-    one = snapshot(ec2, volume(ec2))
+    taken = snapshot(ec2, volume(ec2))
     key = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
-    here = {"SourceSnapshotId": one, "SourceRegion": aws_lab.region, "DestinationRegion": aws_lab.region}
+    here = {"SourceSnapshotId": taken, "SourceRegion": aws_lab.region, "DestinationRegion": aws_lab.region}
     assert refused(lambda: ec2.copy_snapshot(**here, DryRun=True))[0] == "DryRunOperation"
-    copy = ec2.copy_snapshot(**here, Encrypted=True, KmsKeyId=key, TagSpecifications=tagged(of=one))
-    assert copy["Tags"] == [{"Key": "of", "Value": one}]
+    copy = ec2.copy_snapshot(**here, Encrypted=True, KmsKeyId=key, TagSpecifications=tagged(of=taken))
+    assert copy["Tags"] == [{"Key": "of", "Value": taken}]
     ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[copy["SnapshotId"]], WaiterConfig=PACE)
     (shown,) = ec2.describe_snapshots(SnapshotIds=[copy["SnapshotId"]])["Snapshots"]
     assert (shown["Encrypted"], shown["KmsKeyId"], shown["Tags"]) == (True, key, copy["Tags"])
@@ -410,7 +411,7 @@ def test_lists_of_snapshots_by_pages_and_filters(ec2, aws_lab):
         ec2.lock_snapshot(SnapshotId=one, LockMode="governance", LockDuration=36_500)
     # At most five in a region (EBS endpoints and quotas).
     refusals = ec2.enable_fast_snapshot_restores(**zone, SourceSnapshotIds=ids)["Unsuccessful"]
-    assert [one["SnapshotId"] for one in refusals] == ids[5:]
+    assert [refusal["SnapshotId"] for refusal in refusals] == ids[5:]
     codes = {error["Error"]["Code"] for one in refusals for error in one["FastSnapshotRestoreStateErrors"]}
     assert codes == {"FastSnapshotRestoreLimitExceeded"}
     assert by_pages(ec2.describe_locked_snapshots, "Snapshots") == ids
@@ -422,7 +423,7 @@ def test_lists_of_snapshots_by_pages_and_filters(ec2, aws_lab):
     assert [one["SnapshotId"] for one in fast] == ids[3:5]
     assert by_pages(ec2.describe_snapshot_tier_status, "SnapshotTierStatuses") == ids
     tiers = ec2.describe_snapshot_tier_status(Filters=two)["SnapshotTierStatuses"]
-    assert {(one["SnapshotId"], one["StorageTier"]) for one in tiers} == {(one, "standard") for one in ids[3:5]}
+    assert {(tier["SnapshotId"], tier["StorageTier"]) for tier in tiers} == {(one, "standard") for one in ids[3:5]}
     assert len(ec2.describe_snapshots(RestorableByUserIds=["self"])["Snapshots"]) == 7
     assert ec2.describe_snapshots(RestorableByUserIds=["111122223333"])["Snapshots"] == []
     for one in ids:
@@ -437,8 +438,8 @@ def test_lists_of_snapshots_by_pages_and_filters(ec2, aws_lab):
 
 
 def test_who_may_restore_and_the_one_tier(ec2):
-    one = snapshot(ec2, volume(ec2))
-    named = {"SnapshotId": one, "Attribute": "createVolumePermission"}
+    taken = snapshot(ec2, volume(ec2))
+    named = {"SnapshotId": taken, "Attribute": "createVolumePermission"}
 
     def users() -> list[str]:
         found = ec2.describe_snapshot_attribute(**named)["CreateVolumePermissions"]
@@ -455,13 +456,15 @@ def test_who_may_restore_and_the_one_tier(ec2):
     everybody = {"Add": [{"Group": "all"}]}
     assert refused(lambda: ec2.modify_snapshot_attribute(**named, CreateVolumePermission=everybody))[0] == "UnsupportedOperation"  # fmt: skip
     assert refused(lambda: ec2.modify_snapshot_attribute(**named))[0] == "MissingParameter"
-    assert refused(lambda: ec2.modify_snapshot_tier(SnapshotId=one, StorageTier="archive"))[0] == "UnsupportedOperation"
-    assert refused(lambda: ec2.restore_snapshot_tier(SnapshotId=one))[0] == "UnsupportedOperation"
+    assert (
+        refused(lambda: ec2.modify_snapshot_tier(SnapshotId=taken, StorageTier="archive"))[0] == "UnsupportedOperation"
+    )
+    assert refused(lambda: ec2.restore_snapshot_tier(SnapshotId=taken))[0] == "UnsupportedOperation"
 
 
 def test_a_lock_with_a_time_to_think(ec2):
-    one = snapshot(ec2, volume(ec2))
-    locked = ec2.lock_snapshot(SnapshotId=one, LockMode="compliance", CoolOffPeriod=72, LockDuration=36_500)
+    taken = snapshot(ec2, volume(ec2))
+    locked = ec2.lock_snapshot(SnapshotId=taken, LockMode="compliance", CoolOffPeriod=72, LockDuration=36_500)
     assert (locked["LockState"], locked["CoolOffPeriod"]) == ("compliance-cooloff", 72)
     ends = locked["CoolOffPeriodExpiresOn"] - locked["LockCreatedOn"]
     assert ends == timedelta(hours=72)
@@ -485,10 +488,10 @@ def test_encryption_by_default_and_its_key(ec2, aws_lab):
 
 def test_dry_runs_of_snapshots_and_encryption(ec2, aws_lab):
     """DryRun: decided, and not done."""
-    one = snapshot(ec2, volume(ec2))
+    taken = snapshot(ec2, volume(ec2))
     key = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
-    zone = {"AvailabilityZones": [aws_lab.zone], "SourceSnapshotIds": [one]}
-    permission = {"SnapshotId": one, "Attribute": "createVolumePermission"}
+    zone = {"AvailabilityZones": [aws_lab.zone], "SourceSnapshotIds": [taken]}
+    permission = {"SnapshotId": taken, "Attribute": "createVolumePermission"}
     for act in (
         lambda: ec2.describe_fast_snapshot_restores(DryRun=True),
         lambda: ec2.describe_locked_snapshots(DryRun=True),
@@ -497,7 +500,7 @@ def test_dry_runs_of_snapshots_and_encryption(ec2, aws_lab):
         lambda: ec2.list_snapshots_in_recycle_bin(DryRun=True),
         lambda: ec2.enable_fast_snapshot_restores(**zone, DryRun=True),
         lambda: ec2.disable_fast_snapshot_restores(**zone, DryRun=True),
-        lambda: ec2.lock_snapshot(SnapshotId=one, LockMode="governance", LockDuration=1, DryRun=True),
+        lambda: ec2.lock_snapshot(SnapshotId=taken, LockMode="governance", LockDuration=1, DryRun=True),
         lambda: ec2.modify_snapshot_attribute(**permission, OperationType="add", UserIds=["111122223333"], DryRun=True),
         lambda: ec2.reset_snapshot_attribute(**permission, DryRun=True),
         lambda: ec2.get_ebs_encryption_by_default(DryRun=True),
@@ -509,17 +512,17 @@ def test_dry_runs_of_snapshots_and_encryption(ec2, aws_lab):
     ):
         assert refused(act)[0] == "DryRunOperation"
     # A request that would be refused is refused, dry or not.
-    assert refused(lambda: ec2.modify_snapshot_tier(SnapshotId=one, StorageTier="archive", DryRun=True))[0] == "UnsupportedOperation"  # fmt: skip
-    assert refused(lambda: ec2.restore_snapshot_tier(SnapshotId=one, DryRun=True))[0] == "UnsupportedOperation"
+    assert refused(lambda: ec2.modify_snapshot_tier(SnapshotId=taken, StorageTier="archive", DryRun=True))[0] == "UnsupportedOperation"  # fmt: skip
+    assert refused(lambda: ec2.restore_snapshot_tier(SnapshotId=taken, DryRun=True))[0] == "UnsupportedOperation"
     assert ec2.describe_locked_snapshots()["Snapshots"] == []
     assert not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]
-    ec2.lock_snapshot(SnapshotId=one, LockMode="governance", LockDuration=36_500)
-    assert refused(lambda: ec2.unlock_snapshot(SnapshotId=one, DryRun=True))[0] == "DryRunOperation"
+    ec2.lock_snapshot(SnapshotId=taken, LockMode="governance", LockDuration=36_500)
+    assert refused(lambda: ec2.unlock_snapshot(SnapshotId=taken, DryRun=True))[0] == "DryRunOperation"
     assert len(ec2.describe_locked_snapshots()["Snapshots"]) == 1
-    ec2.unlock_snapshot(SnapshotId=one)
+    ec2.unlock_snapshot(SnapshotId=taken)
     aws_lab.lab.call("snapshot.set_rule", name="all", days=365, tags={})
-    ec2.delete_snapshot(SnapshotId=one)
-    assert refused(lambda: ec2.restore_snapshot_from_recycle_bin(SnapshotId=one, DryRun=True))[0] == "DryRunOperation"
+    ec2.delete_snapshot(SnapshotId=taken)
+    assert refused(lambda: ec2.restore_snapshot_from_recycle_bin(SnapshotId=taken, DryRun=True))[0] == "DryRunOperation"
     assert len(ec2.list_snapshots_in_recycle_bin()["Snapshots"]) == 1
 
 

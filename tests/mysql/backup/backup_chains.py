@@ -103,7 +103,7 @@ class Chain:
 
     def behind_base(self) -> list[Commit]:
         """Commits that are surely not in the base."""
-        return [one for one in self.commits if one.before > self.base.ended_unix]
+        return [commit for commit in self.commits if commit.before > self.base.ended_unix]
 
 
 def build(lab: Lab, flavor: str, folder: Path, key: bytes | None = None, seconds: float = 1.5) -> Chain:

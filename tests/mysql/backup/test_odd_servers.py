@@ -41,10 +41,10 @@ FAST = {
 
 @pytest.fixture(scope="module")
 def odd(lab, machine):
-    made = servers.up(lab, name="odd", storage="gp3:2", log_storage="gp3:2", settings=FAST)
-    run(made, "CREATE DATABASE d", "CREATE TABLE d.t (n INT PRIMARY KEY, v LONGBLOB)")
-    yield made
-    servers.destroy(made)
+    server = servers.up(lab, name="odd", storage="gp3:2", log_storage="gp3:2", settings=FAST)
+    run(server, "CREATE DATABASE d", "CREATE TABLE d.t (n INT PRIMARY KEY, v LONGBLOB)")
+    yield server
+    servers.destroy(server)
 
 
 @pytest.fixture(autouse=True)
@@ -66,13 +66,13 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     with connect(odd.address()) as connection, connection.cursor() as cursor:
         for number in range(200):
             cursor.execute("INSERT INTO d.t VALUES (%s, 'x')", (number,))
-    made = copying.run(source, target, copying.BackupRequest(method="snapshot"))
-    assert len(made.snapshots) == 2
-    done = restore.restore(lab, target, RestoreRequest(made.id, "odd-back", "gp3:2", unpaced=True))
+    result = copying.run(source, target, copying.BackupRequest(method="snapshot"))
+    assert len(result.snapshots) == 2
+    done = restore.restore(lab, target, RestoreRequest(result.id, "odd-back", "gp3:2", unpaced=True))
     with gone_after(done.server):
         assert run(done.server, "SELECT COUNT(*) FROM d.t") == ((200,),)
         assert done.server.log_volume and done.server.log_volume != done.server.data_volume
-    [locked, _], [kept] = made.snapshots.values(), backups(target)[0]
+    [locked, _], [kept] = result.snapshots.values(), backups(target)[0]
     lab.lock_snapshot(locked, "governance", duration_days=1)
     with pytest.raises(CouldNotRun, match=f"its snapshot {locked} is locked until"):
         retention.remove(target, kept, lab)
@@ -80,17 +80,17 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     lab.unlock_snapshot(locked)
     retention.remove(target, kept, lab)
     # Other tests' snapshots may be in this lab, which all of one process share.
-    left = {one["id"] for one in lab.snapshots()["snapshots"]}
-    assert backups(target)[0] == [] and not left & set(made.snapshots.values())
+    left = {snapshot["id"] for snapshot in lab.snapshots()["snapshots"]}
+    assert backups(target)[0] == [] and not left & set(result.snapshots.values())
 
 
 def test_a_row_that_is_twice_as_large_in_a_dump(lab, odd, tmp_path):
     """12 MiB were taken in a packet of 16 MiB; in hexadecimal they are 24 MiB."""
     run(odd, "INSERT INTO d.t VALUES (1, REPEAT('\\0', 12 << 20))")
     target, source = open_target(tmp_path / "t"), source_of(odd.address(), odd.name, odd)
-    made = copying.run(source, target, copying.BackupRequest(method="logical"))
-    assert made.position.gtid == run(odd, "SELECT @@gtid_binlog_pos")[0][0], "behind the tables of a dump"
-    wanted = RestoreRequest(made.id, "odd-dump", "gp3:2", unpaced=True, settings={"max_allowed_packet": "16M"})
+    result = copying.run(source, target, copying.BackupRequest(method="logical"))
+    assert result.position.gtid == run(odd, "SELECT @@gtid_binlog_pos")[0][0], "behind the tables of a dump"
+    wanted = RestoreRequest(result.id, "odd-dump", "gp3:2", unpaced=True, settings={"max_allowed_packet": "16M"})
     done = restore.restore(lab, target, wanted)
     with gone_after(done.server):
         assert run(done.server, "SELECT LENGTH(v), @@GLOBAL.max_allowed_packet FROM d.t") == ((12 << 20, 16 << 20),)

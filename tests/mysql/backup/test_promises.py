@@ -60,11 +60,11 @@ def shop(request, lab, machine):
     flavor = request.param
     if flavor == "mysql":
         request.getfixturevalue("mysql_program")
-    made = servers.up(lab, name=f"p-{flavor}", flavor=flavor, storage="gp3:4", settings=SETTINGS[flavor] | SMALL)
-    run(made, "CREATE DATABASE ack", "CREATE DATABASE other", "CREATE TABLE ack.t (n INT PRIMARY KEY, b INT)",
+    server = servers.up(lab, name=f"p-{flavor}", flavor=flavor, storage="gp3:4", settings=SETTINGS[flavor] | SMALL)
+    run(server, "CREATE DATABASE ack", "CREATE DATABASE other", "CREATE TABLE ack.t (n INT PRIMARY KEY, b INT)",
         "CREATE TABLE other.t (n INT PRIMARY KEY)", "INSERT INTO ack.t VALUES (1, 1)")  # fmt: skip
-    yield source_of(made.address(), made.name, made)
-    servers.destroy(made)
+    yield source_of(server.address(), server.name, server)
+    servers.destroy(server)
 
 
 def run(server, *statements: str):
@@ -116,7 +116,7 @@ def account(shop, statements: list[str]):
     }  # fmt: skip
     run(shop.server, "CREATE ROLE seer", "CREATE USER seeing@localhost IDENTIFIED BY 'seeing-1'")
     try:
-        run(shop.server, *(one.format(**words) for one in statements), "SELECT 1")
+        run(shop.server, *(statement.format(**words) for statement in statements), "SELECT 1")
         address = replace(shop.address, user="seeing", password=Secret("seeing-1"))
         yield replace(shop, address=address, server=None, name="outside")
     finally:
@@ -143,14 +143,14 @@ def test_a_part_is_called_one_everywhere(lab, shop, tmp_path):
         copying.run(seen, target, copying.BackupRequest(method="logical"))
     assert not target.list("backups/")
     with account(shop, statements) as seen:
-        made = copying.run(seen, target, copying.BackupRequest(method="logical", only=only))
-    assert made.databases == made.only == ("ack",) and made.tables == 1
-    proof = proving.prove(lab, target, made.id, "gp3:4", unpaced=True)
+        result = copying.run(seen, target, copying.BackupRequest(method="logical", only=only))
+    assert result.databases == result.only == ("ack",) and result.tables == 1
+    proof = proving.prove(lab, target, result.id, "gp3:4", unpaced=True)
     assert proof.ok and proof.part == "ack" and proof.tables == 1
     with pytest.raises(InputError, match="is a part of its server"):
-        restore.restore(lab, target, RestoreRequest(made.id, "never", "gp3:4", RestoreGoal()))
+        restore.restore(lab, target, RestoreRequest(result.id, "never", "gp3:4", RestoreGoal()))
     with pytest.raises(InputError, match="is a part of its server"):
-        proving.prove(lab, target, made.id, "gp3:4", shop)
+        proving.prove(lab, target, result.id, "gp3:4", shop)
     shown = headrace(lab, "backup", "list", "--in", str(tmp_path / "t"), "--output", "json")
     (told,) = json.loads(shown.stdout)
     assert (told["part"], told["databases"], told["tables"]) == ("ack", "ack", 1) and shown.returncode == 0
@@ -169,9 +169,9 @@ def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
     """A restore of a copy of files and of a dump has the settings; those that differ are named."""
     target = open_target(tmp_path / "t")
     for method in ("physical", "logical"):
-        made = copying.run(shop, target, copying.BackupRequest(method=method))
+        result = copying.run(shop, target, copying.BackupRequest(method=method))
         wanted = RestoreRequest(
-            made.id, f"settled-{shop.flavor}", "gp3:4", unpaced=True, settings={"max_binlog_size": "8M"}
+            result.id, f"settled-{shop.flavor}", "gp3:4", unpaced=True, settings={"max_binlog_size": "8M"}
         )
         done = restore.restore(lab, target, wanted)
         with gone_after(done.server):
@@ -196,7 +196,7 @@ def test_a_snapshot_whose_lock_was_lost_is_no_backup(lab, shop, tmp_path, monkey
 
     monkeypatch.setattr(snapshotting, "HOLD_S", 1.0)
     monkeypatch.setattr(snapshotting, "write_back_all", write_slowly)
-    before = [one["id"] for one in all_snapshots(lab)]
+    before = [snapshot["id"] for snapshot in all_snapshots(lab)]
     with pytest.raises(CouldNotRun, match="lock was lost before the snapshot was complete"):
         copying.run(shop, target, copying.BackupRequest(method="snapshot"))
     assert len(calls) == 2 and manifest.backups(target) == ([], [])
@@ -224,7 +224,7 @@ def test_a_restore_that_fails_undoes_the_proof(lab, shop, tmp_path):
     assert shown.returncode == 1 and "FAILED" in shown.stdout and "data.00001" in shown.stderr
     for keep in ("1", "2"):
         plan = headrace(lab, "backup", "prune", *at, "--keep", keep, "--dry-run", "--output", "json")
-        fates = {one["what"]: one["fate"] for one in json.loads(plan.stdout)}
+        fates = {load["what"]: load["fate"] for load in json.loads(plan.stdout)}
         assert fates[good.id] == "keep" and (keep == "2" or fates[bad.id] == "delete"), fates
     warned = headrace(lab, "backup", "restore", bad.id, *at, "--as", "never", "--storage", "gp3:4", "--unpaced")
     assert warned.returncode == 2 and f"warning: the last restore of {bad.id} failed" in warned.stderr
@@ -289,18 +289,18 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
     assert line.reach == line.ends
     done = restore.restore(lab, target, RestoreRequest(base.id, "joined", "gp3:4", RestoreGoal(), unpaced=True))
     with gone_after(done.server):
-        assert rows_of(done.server)[: len(load.commits)] == [one.row for one in load.commits]
+        assert rows_of(done.server)[: len(load.commits)] == [commit.row for commit in load.commits]
 
 
 @ONE
 def test_a_server_that_the_backup_is_not_of_is_refused(lab, shop, server, tmp_path):
     target = open_target(tmp_path / "t")
-    made = copying.run(shop, target, copying.BackupRequest(method="logical"))
+    result = copying.run(shop, target, copying.BackupRequest(method="logical"))
     other = source_of(server.address(), server.name, server)
     run(server, "RESET MASTER")
     with pytest.raises(InputError, match="has not executed .* transactions that the backup of"):
-        proving.prove(lab, target, made.id, "gp3:4", other)
-    assert os.listdir(tmp_path / "t/backups") == [made.id]
+        proving.prove(lab, target, result.id, "gp3:4", other)
+    assert os.listdir(tmp_path / "t/backups") == [result.id]
 
 
 @ONE
@@ -363,12 +363,12 @@ def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path)
     proved = proving.prove(lab, target, last.id, "gp3:4", unpaced=True)
     places = {"shop": shop.name, "target": str(tmp_path / "t"), "spool": str(tmp_path / "spool")}
     for name, (step, words, says) in INTERRUPTS.items():
-        before = {one.id for one in manifest.backups(target)[0]}
+        before = {backup.id for backup in manifest.backups(target)[0]}
         module, _, function = step.partition(".")
         dying = f"import os, runpy, time; from headrace.servers.backup import {module};"
         dying += f"{module}.{function} = lambda *_, **__: (os.kill(os.getpid(), 2), time.sleep(30));"
         dying += "runpy.run_module('headrace', run_name='__main__')"
-        command = ["backup", *(one.format(**places) for one in words), "--lab", str(lab.place.data_dir)]
+        command = ["backup", *(word.format(**places) for word in words), "--lab", str(lab.place.data_dir)]
         ended = subprocess.run([sys.executable, "-c", dying, *command], capture_output=True, text=True, timeout=120)
         assert ended.returncode == 130, (name, ended.stderr)
         assert re.search(f"Interrupted. .*{says}", ended.stderr), (name, ended.stderr)

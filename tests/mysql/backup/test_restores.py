@@ -141,7 +141,7 @@ def test_goals_out_of_reach_are_refused_before_anything_is_made(lab, chain, tmp_
     ):
         with pytest.raises(InputError, match=words):
             restored(lab, chain, goal, "never")
-    assert not [one for one in lab.volumes() if (one["name"] or "").startswith("never")]
+    assert not [volume for volume in lab.volumes() if (volume["name"] or "").startswith("never")]
     with pytest.raises(InputError, match="never writes over data"):
         restored(lab, chain, None, chain.server.name)
 

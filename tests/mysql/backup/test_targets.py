@@ -89,8 +89,8 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
             child.wait(chance.uniform(0.0, 2.0))
         child.kill()
         said += child.communicate()[1].splitlines()
-        for one in manifest.backups(target)[0]:
-            assert not checking.check_backup(target, one.id).problems
+        for backup in manifest.backups(target)[0]:
+            assert not checking.check_backup(target, backup.id).problems
     before = manifest.backups(target)[0]
     for way in WAYS:
         child = begun(way)
@@ -145,8 +145,8 @@ def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tm
         assert cursor.fetchall()[0][0] > 0
     with connect_to(servers.find(lab, "kept")) as cursor:
         cursor.execute("DROP DATABASE later")
-    for one in made.manifest.snapshots.values():
-        lab.delete_snapshot(one)
+    for snapshot in made.manifest.snapshots.values():
+        lab.delete_snapshot(snapshot)
 
 
 def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):
@@ -189,15 +189,15 @@ def connect_to(server):
 
 def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypatch):
     """A volume of the lab as the target: clear errors, and no backup that looks whole."""
-    made = lab.create("st1:125", name="archive")
+    record = lab.create("st1:125", name="archive")
     place = tmp_path / "mounted"
-    device = volumes.attach_fresh(lab, made["id"], unpaced=True)
+    device = volumes.attach_fresh(lab, record["id"], unpaced=True)
     volumes.make_filesystem(device)
     volumes.mount(device, place)
     try:
         target = open_target(place / "b")
-        kept = copying.run(source, target, copying.BackupRequest(pack="none"))
-        assert target_volume(lab, target) == made["id"]
+        result = copying.run(source, target, copying.BackupRequest(pack="none"))
+        assert target_volume(lab, target) == record["id"]
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         with pytest.raises(CouldNotRun, match="read-only"):
             copying.run(source, target, copying.BackupRequest(pack="none"))
@@ -210,7 +210,7 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
             copying.run(source, target, copying.BackupRequest(pack="none"))
         filler.unlink()
         found, problems = manifest.backups(target)
-        assert [one.id for one in found] == [kept.id] and not problems
+        assert [one.id for one in found] == [result.id] and not problems
 
         def vanish(share: float, text: str) -> None:
             if place.is_mount():
@@ -220,7 +220,7 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
             copying.run(source, target, copying.BackupRequest(pack="none", progress=vanish))
         volumes.mount(device, place)
         found, problems = manifest.backups(target)
-        assert [one.id for one in found] == [kept.id] and len(problems) == 1, "its mark and half a file"
+        assert [one.id for one in found] == [result.id] and len(problems) == 1, "its mark and half a file"
         with monkeypatch.context() as patch:
             patch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
             assert copying.run(source, target, copying.BackupRequest(method="logical")).parts
@@ -233,7 +233,7 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
     finally:
         with contextlib.suppress(HeadraceError):
             volumes.unmount(place, lazily=True)
-        volumes.remove(lab, made["id"])
+        volumes.remove(lab, record["id"])
     with pytest.raises(InputError):
         open_target("s3://bucket/../x")
 
@@ -351,10 +351,10 @@ def bucket(tmp_path, monkeypatch):
 def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_path, monkeypatch):
     text, plan = bucket
     target = open_target(text)
-    made = copying.run(source, target, copying.BackupRequest(key=bytes(32)))
-    assert not checking.check_backup(target, made.id, bytes(32)).problems
+    result = copying.run(source, target, copying.BackupRequest(key=bytes(32)))
+    assert not checking.check_backup(target, result.id, bytes(32)).problems
     with pytest.raises(InputError, match="never overwritten"):
-        target.put_new(f"backups/{made.id}/manifest.json", b"x")
+        target.put_new(f"backups/{result.id}/manifest.json", b"x")
     writer = target.create("many/parts")
     for _ in range(20):
         writer.write(os.urandom(1 << 20))
@@ -376,7 +376,7 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_p
         copying.run(source, target, copying.BackupRequest())
     plan.clear()
     found, _ = manifest.backups(target, bytes(32))
-    assert [one.id for one in found] == [made.id]
+    assert [one.id for one in found] == [result.id]
     # It goes away in the middle of sending; the copy is kept, and only what is missing is sent.
     said: list[str] = []
     wanted = copying.BackupRequest(method="logical", spool=tmp_path / "spool", note=said.append)

@@ -19,7 +19,7 @@ def trios() -> dict[str, Trio]:
 
 @pytest.fixture(scope="session", params=FLAVORS)
 def trio(shared_labs, tmp_path_factory, request, trios) -> Trio:
-    """Three servers with semi-sync. Which of them is the source changes from test to test."""
+    """Three servers with semi-sync. The source changes from test to test."""
     if request.param not in trios:
         lab = shared_labs.up(time_scale=1_000_000)
         trios[request.param] = Trio(lab, tmp_path_factory.mktemp("trio"), request.param)

@@ -110,7 +110,7 @@ def test_an_interrupted_rejoin_says_what_finishes_it(trio, at):
         assert any(f"starting {old} read-only" in line for line in running.stderr)
     else:
         # While it is deleted no signal disturbs that; its next volume is there when it is made again.
-        before = {one["id"] for one in trio.lab.volumes()}
+        before = {volume["id"] for volume in trio.lab.volumes()}
         wait_until(lambda: {one["id"] for one in trio.lab.volumes()} - before, "its new volume", 120, pause_s=0.01)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=patience(120))
@@ -179,7 +179,9 @@ def emptied(trio: Trio, name: str) -> None:
     servers.stop(trio.server(name))
     assert servers.with_room(trio.server(name)).problems == ()
     above, steps, end = rejoin_plan(trio.cluster(), name)
-    assert above == trio.source and [one.action for one in steps][0] == "start" and end[0].startswith(f"{name} follows")
+    assert (
+        above == trio.source and [step.action for step in steps][0] == "start" and end[0].startswith(f"{name} follows")
+    )
     assert "does not follow" in words_after_rejoin(look(trio), name, trio.source)
     answer = trio.rejoin(name, "rewind" if trio.flavor == "mariadb" else "seed")
     assert answer["state"] in ("rejoined", "rewound", "seeded"), answer

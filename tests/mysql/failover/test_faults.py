@@ -109,7 +109,7 @@ def rounds(trio: Trio, chance: random.Random) -> None:
         # A full disk stops writes some seconds later: the outage begins with the last answer.
         last = max(one.at for one in trio.load.notes if one.port != new.port)
         outages.setdefault(fault.__name__, []).append(first - max(struck, last))
-        late = [one for one in trio.load.notes if one.port != new.port and one.at > first]
+        late = [note for note in trio.load.notes if note.port != new.port and note.at > first]
         assert not late, f"round {number}, {fault.__name__}: {len(late)} were acknowledged by the old source"
         lost = trio.load.missing(new)
         assert not lost, f"round {number}, {fault.__name__}: {len(lost)} of {len(trio.load.notes)} lost: {lost[:3]}"

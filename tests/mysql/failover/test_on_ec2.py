@@ -78,7 +78,7 @@ def test_fenced_by_the_api(aws, tmp_path):
         connection.cursor() as cursor,
     ):
         cursor.execute(f"INSERT INTO {SCHEMA}.entries VALUES (98, 1, '')")
-    assert not [one for one in trio.load.notes if one.port == old.port and one.at > first]
+    assert not [note for note in trio.load.notes if note.port == old.port and note.at > first]
     attachments = aws.client("ec2").describe_volumes(VolumeIds=[old.data_volume])["Volumes"][0]["Attachments"]
     assert not attachments or attachments[0]["State"] in ("detaching", "busy"), attachments
 

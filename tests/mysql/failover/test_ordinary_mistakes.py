@@ -83,9 +83,9 @@ MISTAKES = [
 def lone(trio) -> Iterator[str]:
     """A server of its own, with a transaction."""
     wanted = {"flavor": trio.flavor, "storage": "gp3:1", "port": free_port(), "settings": ON[trio.flavor]}
-    made = servers.up(trio.lab, name="lone", unpaced=True, **wanted)
-    sql(made, "CREATE DATABASE its_own")
-    yield made.name
+    server = servers.up(trio.lab, name="lone", unpaced=True, **wanted)
+    sql(server, "CREATE DATABASE its_own")
+    yield server.name
     servers.destroy(servers.find(trio.lab, "lone"))
 
 

@@ -192,7 +192,7 @@ def test_each_trap_is_named_in_four_looks(trio, observer):
         found = set[tuple[str, str]]()
         for looks in range(1, LOOKS + 2):
             seen = observer.look()
-            found |= {(one.server, one.name) for one in traps(seen, seen["a"], before)}
+            found |= {(trap.server, trap.name) for trap in traps(seen, seen["a"], before)}
             before = seen
             if (where, name.partition(",")[0]) in found:
                 print(f"{trio.flavor} {name}: named at look {looks}")

@@ -78,7 +78,7 @@ class LinkedHost(LabHost):
 
 
 def linked(host: AddressHost, port: int) -> LinkedHost:
-    return LinkedHost(**{one.name: getattr(host, one.name) for one in fields(host)}, link=port)
+    return LinkedHost(**{field.name: getattr(host, field.name) for field in fields(host)}, link=port)
 
 
 def refuse(words: list[str], into: list[str], name: str) -> None:

@@ -59,7 +59,7 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
         closed.append(outcome["closed_s"])
         assert not trio.load.missing(new) and not outcome["left_out"]
         # A client's answer after the new source's first commit did not come from the old source.
-        assert not [one for one in trio.load.notes if one.port != new.port and one.at > first]
+        assert not [note for note in trio.load.notes if note.port != new.port and note.at > first]
         trio.source = new.name
         assert trio.equal(), f"round {number}"
         # The one that ran goes on here, and the one that was disabled does not begin.

@@ -65,13 +65,13 @@ class Load:
             threading.Thread(target=self._go, args=(number,), daemon=True) for number in range(self.clients)
         ]
         self._threads.append(threading.Thread(target=self._follow, daemon=True))
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         self._stop.set()
-        for one in self._threads:
-            one.join(2 * ANSWER_S)
+        for thread in self._threads:
+            thread.join(2 * ANSWER_S)
 
     def _go(self, client: int) -> None:
         while not self._stop.is_set():
@@ -111,12 +111,14 @@ class Load:
     def missing(self, server: servers.Server) -> list[Acknowledged]:
         """Acknowledged, and not there."""
         there = {tuple(row) for row in sql(server, f"SELECT client, number FROM {SCHEMA}.entries")}
-        return [one for one in list(self.notes) if (one.client, one.number) not in there]
+        return [note for note in list(self.notes) if (note.client, note.number) not in there]
 
     def first_on(self, place: int | str | None, after: float) -> float | None:
         """Returns the moment of a server's first acknowledgement after a moment, monotonic, s; None
         for none."""
-        return min((one.at for one in list(self.notes) if self.reached(one, place) and one.at > after), default=None)
+        return min(
+            (note.at for note in list(self.notes) if self.reached(note, place) and note.at > after), default=None
+        )
 
     def wait_for(self, place: int | str | None, after: float) -> None:
         """Waits until a server acknowledges. Raises AssertionError where none does."""

@@ -107,10 +107,10 @@ def test_cells_never_calibrated_on(flavor):
         try:
             log = made.source(known[0].load).sample()
             workload = calibrated([made.drain(one) for one in known], log)
-            found = score(workload, [made.drain(one) for one in others[:CELLS]])
+            scores = score(workload, [made.drain(other) for other in others[:CELLS]])
         finally:
             made.close()
-    median, worst = errors(found)
-    told = [f"{one.drained.cell.words}: {one.error_percent:+.0f} %, load {one.drained.load_average}" for one in found]
+    median, worst = errors(scores)
+    told = [f"{one.drained.cell.words}: {one.error_percent:+.0f} %, load {one.drained.load_average}" for one in scores]
     assert median <= replica_bench.MEDIAN_BAR, told
     assert worst <= replica_bench.WORST_BAR, told

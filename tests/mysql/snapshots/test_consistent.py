@@ -33,10 +33,10 @@ ROWS, CACHE = 6_000, {"innodb_buffer_pool_size": "8M"}
 @pytest.fixture(scope="module")
 def striped(lab):
     """A MariaDB on RAID 0 of four members, with tables for the load."""
-    made = servers.up(lab, name="striped", storage=RAID, settings=SMALL | CACHE)
-    prepare(made, rows=ROWS)
-    yield made
-    servers.destroy(made)
+    server = servers.up(lab, name="striped", storage=RAID, settings=SMALL | CACHE)
+    prepare(server, rows=ROWS)
+    yield server
+    servers.destroy(server)
 
 
 def test_all_steps_hold_every_commit(lab, striped):
@@ -79,10 +79,10 @@ def test_members_of_one_instant_are_put_together_unchanged(lab, striped):
 @pytest.fixture(scope="module")
 def mysql(lab, mysql_program):
     """MySQL with its logs on a volume of their own."""
-    made = servers.up(lab, name="two", flavor="mysql", storage="gp3:2", log_storage="gp3:1", settings=SMALL)
-    prepare(made, rows=500)
-    yield made
-    servers.destroy(made)
+    server = servers.up(lab, name="two", flavor="mysql", storage="gp3:2", log_storage="gp3:1", settings=SMALL)
+    prepare(server, rows=500)
+    yield server
+    servers.destroy(server)
 
 
 def test_mysql_on_two_volumes(lab, mysql):
@@ -148,7 +148,7 @@ def test_a_set_that_is_not_whole_is_refused(lab, mysql):
     def now() -> sets.SnapshotSet:
         return sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
 
-    first, second = (one.id for one in got.snapshot_set.snapshots)
+    first, second = (snapshot.id for snapshot in got.snapshot_set.snapshots)
     # A snapshot of another time: a later one of the same volume with the tags of the set.
     time.sleep(0.01)
     later = lab.create_snapshot(got.snapshot_set.snapshots[1].volume, tags=dict(got.snapshot_set.snapshots[1].tags))[

@@ -139,19 +139,19 @@ def test_the_server_is_killed_while_it_is_locked(lab, labs):
     from headrace import servers
     from headrace.errors import HeadraceError
 
-    made = servers.up(lab, name="dies", storage="gp3:1", settings={"innodb_buffer_pool_size": "16M"})
+    server = servers.up(lab, name="dies", storage="gp3:1", settings={"innodb_buffer_pool_size": "16M"})
     try:
         before = len(LabService(lab).stored())
 
         def on_step(step: str) -> None:
             if step == "frozen":
-                assert made.pid is not None
-                os.kill(made.pid, signal.SIGKILL)
+                assert server.pid is not None
+                os.kill(server.pid, signal.SIGKILL)
 
         with pytest.raises(HeadraceError):
             take(lab_request(lab, "dies"), on_step)
-        with Probe(made.paths.data_mount) as probe:
+        with Probe(server.paths.data_mount) as probe:
             probe.next_after(time.monotonic_ns(), PATIENCE_S)
         assert len(LabService(lab).stored()) == before
     finally:
-        servers.destroy(made)
+        servers.destroy(server)

@@ -66,11 +66,11 @@ def test_a_set(aws, server, service):
         zones = {aws.lab.describe(one.volume)["zone"] for one in volumes}
         assert zones == {aws.zone} and {one.spec for one in volumes} == {"gp3:1:3000:125"}
     finally:
-        for one in volumes:
-            service.delete_volume(one.volume)
-    for one in made.snapshots:
-        service.delete(one.id)
-        service.delete(one.id)  # gone is fine
+        for volume in volumes:
+            service.delete_volume(volume.volume)
+    for snapshot in made.snapshots:
+        service.delete(snapshot.id)
+        service.delete(snapshot.id)  # gone is fine
 
 
 def test_rights_are_asked_for_before_anything_is_locked(aws, server, service, monkeypatch):

@@ -39,14 +39,14 @@ class Writer:
         self._error: BaseException | None = None
 
     def __enter__(self) -> Writer:
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        for one in self._threads:
-            one.join()
+        for thread in self._threads:
+            thread.join()
         if self._error is not None:
             raise self._error
 
@@ -72,9 +72,9 @@ class Writer:
 
 def new_source(lab: Lab, name: str, flavor: str, **more) -> Server:
     """A server with two databases, ready to be followed once it was restarted for that."""
-    made = servers.up(lab, name=name, flavor=flavor, storage="gp3:4", settings=SMALL, unpaced=True, **more)
-    sql(made, *tables("shop"), *tables("logs"))
-    return made
+    server = servers.up(lab, name=name, flavor=flavor, storage="gp3:4", settings=SMALL, unpaced=True, **more)
+    sql(server, *tables("shop"), *tables("logs"))
+    return server
 
 
 def tables(database: str) -> list[str]:
@@ -102,9 +102,9 @@ def same_data(source: Server, *replicas: Server, databases: tuple[str, ...] = ("
     """Replicas catch up, and have every row as the source has it. Nobody may write meanwhile."""
     executed, expected = state_of(source).executed, checksums(source, *databases)
     assert all(found for _, found in expected), "the source has no rows to compare"
-    for one in replicas:
-        wait_for(one, executed)
-        assert checksums(one, *databases) == expected, (one.name, state_of(one).channels)
+    for replica in replicas:
+        wait_for(replica, executed)
+        assert checksums(replica, *databases) == expected, (replica.name, state_of(replica).channels)
 
 
 def until(holds, what: str, timeout_s: float = CATCH_UP_S) -> None:

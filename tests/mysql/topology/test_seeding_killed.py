@@ -28,7 +28,11 @@ SEEDS = ("mariabackup", "snapshot", "binlog")
 
 
 def seeds_left(lab: Lab, name: str) -> list[str]:
-    return [one["id"] for one in lab.snapshots()["snapshots"] if (one.get("tags") or {}).get(volumes.SEED_TAG) == name]
+    return [
+        snapshot["id"]
+        for snapshot in lab.snapshots()["snapshots"]
+        if (snapshot.get("tags") or {}).get(volumes.SEED_TAG) == name
+    ]
 
 
 def backups_running() -> list[str]:
@@ -65,8 +69,8 @@ def test_nothing_is_left(labs):
             # No lock is left on the source.
             sql(servers.find(lab, "db"), f"INSERT INTO shop.t VALUES (-9, {number}, 'x')", timeout_s=20)
             if "killed" in names(data_dir_of(lab)):
-                known = load(server_paths(data_dir_of(lab), "killed"))
-                if number % 2 or (known is not None and known.created):  # or it was killed when all was done
+                recording = load(server_paths(data_dir_of(lab), "killed"))
+                if number % 2 or (recording is not None and recording.created):  # or it was killed when all was done
                     servers.destroy(servers.find(lab, "killed"))
                 else:  # made again over what is left
                     made = replica_up(lab, "killed", "db", Following(seed="snapshot"), unpaced=True)

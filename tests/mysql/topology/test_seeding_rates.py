@@ -1,7 +1,7 @@
 """Rate of each way of seeding, while the volumes' MiB/s bind: SEEDING_MIB=2048 for the whole; it is
 skipped without. SEEDING_KINDS=copy,clone measures those alone.
 
-The same is done with an empty server before, so that what starts, stops and connects is not counted as copying.
+An empty server is seeded before, so that starts, stops and connects are not counted as copying.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_topology(lab, sources, flavor, kind):
         if kind == "semi-sync":  # the replicas of the other tests do not answer
             sql(source, *state_of(source).dialect.semi_sync("source", False))
         for name in reversed(made):
-            if name in {one.name for one in servers.servers(lab)}:
+            if name in {server.name for server in servers.servers(lab)}:
                 servers.destroy(servers.find(lab, name))
             assert left_of(lab, name) == []
 
@@ -162,11 +162,11 @@ def check_delayed(lab, source, up):
 def check_filtered(lab, source, up):
     filters = {"replicate-do-db": ("shop",)}
     with Writer(source) as writer:
-        one = up("r1", source.name, Following(filters=filters))
+        server = up("r1", source.name, Following(filters=filters))
         before = writer.done
         until(lambda: writer.done > before + 20, "nothing is written any longer")
-    same_data(source, one, databases=("shop",))
-    ((kept,),) = sql(one, "SELECT COUNT(*) FROM logs.t")
+    same_data(source, server, databases=("shop",))
+    ((kept,),) = sql(server, "SELECT COUNT(*) FROM logs.t")
     ((whole,),) = sql(source, "SELECT COUNT(*) FROM logs.t")
     assert kept < whole
     # The filter is in the option file: it holds after a restart.
@@ -191,7 +191,7 @@ def check_two_sources(lab, source, up):
         same_data(source, both)
         wait_for(both, state_of(other).executed)
         assert sql(both, "CHECKSUM TABLE extra.t") == sql(other, "CHECKSUM TABLE extra.t")
-        assert {one.name for one in state_of(both).channels} == {"", "second"}
+        assert {channel.name for channel in state_of(both).channels} == {"", "second"}
         # A source that is followed already is not followed twice.
         replica_up(lab, "r1", other.name, Following(channel="third"))
         assert len(state_of(both).channels) == 2

@@ -20,8 +20,8 @@ ASKED = ["--storage", "gp3:500:6000", "--memory-gib", "32", "--vcpus", "8", "--s
 
 def run(capsys, *words: str) -> tuple[int, str, str]:
     code = main.main(["advise", *words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 def test_table(capsys):
@@ -205,15 +205,15 @@ def test_a_line_that_is_set_again_below_does_not_stay_above_the_new_one(capsys, 
 
 def test_the_table_shows_changes_first_and_what_is_so_already_in_one_row(capsys, tmp_path):
     for config in (None, write_config(tmp_path, "innodb_io_capacity=100", "innodb_flush_method=O_DIRECT")):
-        found = headrace.advise(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
-        *tables, (title, names, last) = found.tables()
+        advice = headrace.advise(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
+        *tables, (title, names, last) = advice.tables()
         shown = [row[1] for _, _, rows in tables for row in rows]
         so = [pair.partition("=")[0] for pair in last[0][0].split(", ")]
         # Everything once, and nothing twice.
-        assert sorted(shown + so) == sorted(item.parameter for item in found) and len(last) == 1
+        assert sorted(shown + so) == sorted(item.parameter for item in advice) and len(last) == 1
         assert [name for name, _, _ in tables] == ["Set", "Decide"] and names == ("settings",)
         to_set = {row[1]: row[3] for row in tables[0][2]}
-        assert to_set.keys() <= {item.parameter for item in found if item.active}
+        assert to_set.keys() <= {item.parameter for item in advice if item.active}
         assert tables[0][1][3] == ("default" if config is None else "today")
         assert to_set["innodb_io_capacity"] == ("200" if config is None else "100")
         assert "innodb_flush_neighbors" in so
@@ -228,16 +228,16 @@ def test_the_table_shows_changes_first_and_what_is_so_already_in_one_row(capsys,
 
 
 def test_from_python(tmp_path):
-    found = headrace.advise("gp3:500:6000", memory_gib=32, vcpus=8, config=write_config(tmp_path, "sync_binlog=0"))
-    assert repr(found).startswith("<Advice for MySQL 8.4 (newest) on gp3:500:6000: ") and len(repr(found)) < 120
+    advice = headrace.advise("gp3:500:6000", memory_gib=32, vcpus=8, config=write_config(tmp_path, "sync_binlog=0"))
+    assert repr(advice).startswith("<Advice for MySQL 8.4 (newest) on gp3:500:6000: ") and len(repr(advice)) < 120
     assert (
-        found["sync_binlog"].current == "0"
-        and found["sync_binlog"] in found.settings
-        and len(found) == len(list(found))
+        advice["sync_binlog"].current == "0"
+        and advice["sync_binlog"] in advice.settings
+        and len(advice) == len(list(advice))
     )
-    assert "\nsync_binlog = 1\n" in found.to_cnf() and "-sync_binlog=0" in found.to_diff() and not found.agrees
-    assert found.to_dict()["findings"][0]["parameter"] == "sync_binlog"
+    assert "\nsync_binlog = 1\n" in advice.to_cnf() and "-sync_binlog=0" in advice.to_diff() and not advice.agrees
+    assert advice.to_dict()["findings"][0]["parameter"] == "sync_binlog"
     with pytest.raises(KeyError):
-        found["no_such_setting"]
+        advice["no_such_setting"]
     with pytest.raises(InputError, match="mysql://"):
         headrace.advise("gp3:500:6000", memory_gib=32, address="db")

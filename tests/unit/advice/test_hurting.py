@@ -121,4 +121,4 @@ def test_settings_that_hurt_the_storage_are_told(tmp_path, version, lines, name,
 )
 def test_settings_that_do_not_are_not(tmp_path, version, lines):
     found = advice(tmp_path, *lines, version=version)
-    assert not [one for one in found.findings if "still takes it" not in one.text]
+    assert not [finding for finding in found.findings if "still takes it" not in finding.text]

@@ -39,12 +39,12 @@ def active(found) -> dict[str, str]:
     ids=["plain", "all"],
 )
 def test_the_option_file_says_what_was_advised_and_nothing_else(tmp_path, flavor, version, engine, more):
-    found = advise(**ASKED, **more, flavor=flavor, version=version, engine=engine)
+    advice = advise(**ASKED, **more, flavor=flavor, version=version, engine=engine)
     path = tmp_path / "made.cnf"
-    path.write_text(found.to_cnf())
+    path.write_text(advice.to_cnf())
     values = read_option_file(path, server_groups(flavor, server_of(flavor, version).version)).values
     loaded = values.pop("plugin_load_add", None)
-    assert values == active(found)
+    assert values == active(advice)
     assert (loaded == "ha_rocksdb") == (flavor == "mariadb" and engine == "myrocks")
     # The advice for a server with the advised file asks for nothing else.
     again = advise(**ASKED, **more, engine=engine, config=path, flavor=flavor, version=version)
@@ -125,10 +125,10 @@ def test_a_redo_log_keeps_its_size_when_its_names_change(tmp_path):
     giving the other."""
     path = tmp_path / "my.cnf"
     path.write_text("[mysqld]\ninnodb_log_file_size=2G\n")
-    found = advise(**ASKED, config=path, flavor="mysql", version="8.4")
-    redo = next(item for item in found.settings if item.parameter == "innodb_redo_log_capacity")
+    advice = advise(**ASKED, config=path, flavor="mysql", version="8.4")
+    redo = next(item for item in advice.settings if item.parameter == "innodb_redo_log_capacity")
     assert (redo.value, redo.current, redo.differs) == ("4G", "4G", False)
-    assert "+innodb_redo_log_capacity = 4G" in found.to_diff()
+    assert "+innodb_redo_log_capacity = 4G" in advice.to_diff()
 
 
 def test_a_diff_needs_a_file():

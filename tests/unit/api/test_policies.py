@@ -121,7 +121,7 @@ def naive_applies(statement: dict, action: str, resource: str, context: dict) ->
 
 def naive(documents: list[dict], action: str, resource: str, context: dict) -> IamVerdict:
     statements = [one for document in documents for one in document["Statement"]]
-    effects = {one["Effect"] for one in statements if naive_applies(one, action, resource, context)}
+    effects = {statement["Effect"] for statement in statements if naive_applies(statement, action, resource, context)}
     if "Deny" in effects:
         return IamVerdict.DENIED
     return IamVerdict.ALLOWED if "Allow" in effects else IamVerdict.NOT_ALLOWED

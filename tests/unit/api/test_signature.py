@@ -102,7 +102,7 @@ def tampered(good: Incoming, chance: random.Random) -> Incoming:
             at = chance.randint(0, len(good.body))
             found.body = good.body[:at] + chance.randbytes(1) + good.body[at:]
         case "header":
-            name = chance.choice([one for one in good.headers if one not in ("authorization",)])
+            name = chance.choice([header for header in good.headers if header not in ("authorization",)])
             found.headers[name] = flipped(good.headers[name], chance)
         case "new header":
             found.headers[f"x-amz-{random_text(chance, string.ascii_lowercase, 5)}new"] = "1"

@@ -32,8 +32,8 @@ def test_a_constant_load_is_the_cores_rule(storage):
     draw = random.Random(storage)
     for _ in range(20):
         rate = bucket["refill"] * draw.uniform(1.02, 10)
-        said = run([rate] * 90, bucket["capacity"] * draw.uniform(0.5, 1), bucket["capacity"], bucket["refill"])
-        for left, level in said:
+        result = run([rate] * 90, bucket["capacity"] * draw.uniform(0.5, 1), bucket["capacity"], bucket["refill"])
+        for left, level in result:
             assert left.seconds == pytest.approx(level / (rate - bucket["refill"]), rel=1e-6)
             assert left.asked == pytest.approx(rate, rel=1e-6)
 
@@ -68,8 +68,8 @@ def test_a_load_that_ended_is_known_within_three_seconds():
 
 def test_bursts_belong_to_the_mean():
     """10 s on and 10 s off, after a minute: never one or the other, always the mean."""
-    said = run(([3_000.0] * 10 + [0.0] * 10) * 12)
-    for left, level in said[80:]:
+    result = run(([3_000.0] * 10 + [0.0] * 10) * 12)
+    for left, level in result[80:]:
         # The window is a minute to a minute and 20 s: half of it is on, within one part of ten seconds.
         assert left.asked == pytest.approx(1_500, rel=0.2)
         assert left.seconds == pytest.approx(level / 1_200, rel=0.3)

@@ -22,8 +22,8 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("text", "flavor", "number"), WRITTEN)
 def test_versions_mean_the_same_to_advice_and_to_replicas(text, flavor, number):
-    found = headrace.advise("gp3:500", memory_gib=16, version=text)
-    assert (found.server.flavor, found.server.number) == (flavor, number)
+    advice = headrace.advise("gp3:500", memory_gib=16, version=text)
+    assert (advice.server.flavor, advice.server.number) == (flavor, number)
     same = Replica("gp3:8", version=f"{flavor}-{number}").settings()
     assert Replica("gp3:8", version=text).settings() == same
 

@@ -22,15 +22,16 @@ def autoregressive(phi: float, count: int, chance: np.random.Generator) -> np.nd
     return 1000.0 + 30.0 * values
 
 
-# Measured over 1,000 pairs: 97, 92 and 91 % of the intervals hold the truth; the blocks of a bootstrap fall a little short when seconds are correlated. Of 120 that is 116, 110 and 109
-# with standard deviations of 2, 3 and 3: five of those below.
+# Measured over 1,000 pairs: 97, 92 and 91 % of the intervals hold the truth; the blocks of a
+# bootstrap fall a little short when seconds are correlated. For 120 that is 116, 110 and 109 with
+# standard deviations of 2, 3 and 3: five of those below.
 @pytest.mark.parametrize(("phi", "least"), [(0.0, 106), (0.5, 95), (0.8, 94)])
 def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
     chance = np.random.default_rng(20260101)
     held = 0
     for _ in range(120):
         values = [autoregressive(phi, 400, chance) for _ in range(2)]
-        sides = [statistics._resample((one, None), block_length(one), chance) for one in values]
+        sides = [statistics._resample((value, None), block_length(value), chance) for value in values]
         low, high = np.quantile(sides[1] / sides[0] - 1.0, [0.025, 0.975])
         held += low <= 0.0 <= high
     assert least <= held <= 120

@@ -29,7 +29,7 @@ def test_a_run_as_a_page_and_as_charts(tmp_path):
         "transactions a second",
         "credit balance (%)",
         "limited by",
-        "How often each throughput occurred",
+        "Seconds at each throughput",
         "Latency percentiles",
         "The machine was &lt;busy&gt; &amp; late.",
     ):
@@ -131,8 +131,8 @@ def test_list_show_compare_and_export(runs, capsys, tmp_path):
 )  # fmt: skip
 def test_bad_input_has_a_reason_and_no_traceback(runs, capsys, words, code, said):
     assert main(["bench", *words]) == code
-    shown = capsys.readouterr()
-    assert said in shown.err and "Traceback" not in shown.err and "secret" not in shown.err and shown.out == ""
+    output = capsys.readouterr()
+    assert said in output.err and "Traceback" not in output.err and "secret" not in output.err and output.out == ""
 
 
 def test_runs_are_removed_when_that_is_said(runs, capsys):

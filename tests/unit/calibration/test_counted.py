@@ -1,4 +1,4 @@
-"""What a server counted takes the place of the standard benchmark's guesses: redo, WAL, compaction,
+"""Counters of a server take the place of the standard benchmark's guesses: redo, WAL, compaction,
 pages the pool holds.
 """
 
@@ -47,7 +47,7 @@ def test_without_counters_nothing_changes():
 
 
 def test_redo_is_what_was_counted():
-    """Whatever the amount; how often pages are flushed is not touched by it."""
+    """Redo of any amount changes nothing in the rate of page flushes."""
     begin = build_prior(make_run())
     for seed in range(8):
         per_tx = random.Random(seed).uniform(3_000, 40_000)
@@ -60,7 +60,7 @@ def test_a_pool_that_keeps_pages_free_holds_fewer():
     pages = 0.5 * 2**30 / 16_384
     status = {"innodb_buffer_pool_pages_free": 1_250.0, "innodb_buffer_pool_pages_total": 0.99 * pages}
     assert prior.measure_usable_share(make_run(status=status)) == pytest.approx(0.99 - 1_250 / pages)
-    # Of a pool that never filled, nothing is known.
+    # A pool that never filled tells nothing.
     assert prior.measure_usable_share(make_run(status=status | {"innodb_buffer_pool_pages_free": 0.5 * pages})) is None
     # The page cleaner of MariaDB keeps up to 1,536 of them free (innodb_lru_scan_depth): that is
     # more than an eighth of this pool, and it is full; with more free it is not.
@@ -87,7 +87,7 @@ def test_myrocks_says_what_compaction_moves():
         "write_bytes_per_tx"
     ] == pytest.approx(6_900)
     assert database["log"]["redo_bytes_per_tx"] == pytest.approx(2_000)
-    # As many bytes in the memtables, so as many fewer transactions.
+    # Equal bytes in the memtables mean fewer transactions by the same factor.
     assert database["compaction"]["period_tx"] * 2_000 == pytest.approx(
         begin["compaction"]["period_tx"] * begin["log"]["redo_bytes_per_tx"]
     )

@@ -152,7 +152,7 @@ def test_more_runs_narrow(engine):
     # that it narrows by a sixth at least is chosen (MyRocks: by 19 %).
     assert three["base_ms"].spread < 5 / 6 * single["base_ms"].spread and three["base_ms"].origin.startswith("the runs")
     # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell,
-    # take some. That it narrows by a sixth at least is chosen (InnoDB: by 17 %).
+    # take some. The bound, narrower by a sixth, is chosen (InnoDB: by 17 %).
     pages = [subtract_floor(engine, "pages_touched", fit["pages_touched"].spread) for fit in (three, single)]
     assert pages[0] < 5 / 6 * pages[1]
     # Nothing is told better than it was before without having been measured, or worse.
@@ -246,13 +246,13 @@ def test_one_second_scatter_is_found():
 @pytest.mark.parametrize(
     ("engine", "which", "storage", "threads", "within"),
     [
-        # The same 7 %, once for each of the two seeds.
+        # Bound of 7 % again, once for each of the two seeds.
         *[("innodb", which, LONG, threads, 0.1) for which in ("one", "three") for threads in (16, 72)],
         ("innodb", "one", "io1:1024:5000", 72, 0.1),
         # Scatter and cycle together are what was measured; how they share it is smeared, which
         # shows where compaction weighs otherwise.
         *[("myrocks", which, storage, 72, 0.15) for which in ("one", "three", "iostat") for storage in (LONG, "io1:1024:5000")],
-        # Clients bind: the cycle hardly shows, and must not be taken off where it does not. Where its
+        # Clients bind: the cycle hardly shows, and must not be taken off where it does not. If its
         # beginnings are placed to a window or two, a third of its 12 % (standard deviation) is lost
         # and taken for scatter, 5 % beside 7 % of that: sqrt(1 + (5 / 7)^2) = 1.23, a quarter.
         ("myrocks", "three", LONG, 16, 0.25),
@@ -360,7 +360,8 @@ def test_a_warm_run_says_what_it_cannot_tell(tmp_path):
         predict_on(each, LONG, start="warm", seconds=900).summary["tps"] for each in (workload, truth("innodb"))
     )
     assert ours == pytest.approx(true, rel=AT_A_CAP)
-    # How the cache fills was not seen: less is known of the pages touched than from a cold run.
+    # A warm run does not show how the cache fills: less is known of the pages touched than from a
+    # cold run.
     spread = {row["name"]: row["spread"] for row in workload.parameters}
     assert spread["first_dirty"] > compare_parameters("innodb")["first_dirty"].spread
 

@@ -1,4 +1,4 @@
-"""What benchmarks/unseen_runs.py calls worse for further runs: against the nearest of them alone."""
+"""benchmarks/unseen_runs.py calls further runs worse by comparison with the nearest of them alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_nearest_alone_is_what_further_runs_are_held_against():
     for error, worse in ((4.9, False), (5.2, True), (-4.7, False), (-5.2, True), (1.0, False)):
         together = score_of(error, "a", "b")
         assert find_worsened([near, far, together]) == ([together] if worse else [])
-    # Of another run, or where the nearest could not be calibrated on, nothing is held against it.
+    # Scores of another run, or without a calibration on the nearest, count nothing as worse.
     assert not find_worsened([score_of(3.0, "a", run="q"), score_of(20.0, "a", "b")])
     refused = Score("family", "r", ("a",), None, refusal="no")
     assert find_worsened([refused, far, score_of(9.0, "a", "b")])

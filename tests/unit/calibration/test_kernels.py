@@ -26,7 +26,7 @@ KERNELS = ("Prescott", "Nehalem")
 
 
 def uses_openblas(package) -> bool:
-    """Whether a package was built with OpenBLAS."""
+    """Returns whether a package was built with OpenBLAS."""
     return "openblas" in str(package.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]).lower()
 
 

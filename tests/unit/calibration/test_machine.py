@@ -1,5 +1,5 @@
-"""What a run description says of its machine is used where the prior begins: processor and clock, the kind of its local disk, where
-the clients are; and what it does not say is in the doubt."""
+"""The machine of a run description enters the prior: processor and clock, the kind of its local
+disk, where the clients are; and figures that it lacks widen the doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whether a calibration describes its own run: what it misses is said, refused, and part of intervals; what it writes is read again."""
+"""Misfit of a calibration to its own run: it is said, refused, and part of intervals; what it
+writes is read again."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def test_the_bar_is_five_percent_or_three_times_the_noise():
     assert calm.bar == MOST_MISFIT and not calm.misses and replace(calm, predicted_tps=1051.0).misses
     assert rough.bar == pytest.approx(MOST_NOISE * 0.05) and not rough.misses
     assert replace(rough, predicted_tps=1151.0).misses and replace(rough, predicted_tps=849.0).misses
-    # What is no more than noise widens nothing.
+    # Deviations within the noise widen nothing.
     assert Misfit(1000.0, 1010.0, 0.02, "cpu").beyond_noise == 0.0
     assert Misfit(1000.0, 1050.0, 0.03, "cpu").beyond_noise == pytest.approx(0.04)
 
@@ -41,7 +42,8 @@ def test_a_calibration_that_describes_its_run_says_how_well(tmp_path):
     workload = calibrate([run])
     misfit = misfit_of(workload.runs[0])
     assert misfit is not None and not misfit.misses and workload.missed == []
-    # The same half, predicted as `headrace predict` does, in seconds instead of windows of five.
+    # A prediction of the same half by `headrace predict`, in seconds instead of windows of five,
+    # agrees.
     again = predict(workload, LONG, seconds=1_200, seed=None, draws=0, **WHERE)
     assert misfit.predicted_tps == pytest.approx(again.summary["tps"], rel=0.01)
     half = run.series.filter(run.series["t_s"] >= 600)["tps"].mean()

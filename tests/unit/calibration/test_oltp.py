@@ -40,8 +40,8 @@ redo_gib = 8
 [files]
 sysbench = "run.csv"
 """
-# Of the catalog's guess for a local disk: a third of a logarithm above what drives of its size do (0.204),
-# which is a standard deviation of theirs.
+# Spread of the catalog's guess for a local disk: a third of a logarithm above drives of its size
+# (0.204), which is a standard deviation of theirs.
 DISK = 0.28
 
 

@@ -20,7 +20,7 @@ from headrace.observe.run_storage import Caps
 from headrace.workload.parameters import applied
 
 SECONDS = 600
-# What differs from the standard: half as much flushed, and twice as dirty when evicted.
+# Differences from the standard: half as much flushed, and twice as dirty when evicted.
 TRUE = {"flush_per_tx": -0.7, "later_dirty": 0.5, "first_dirty": 0.2}
 
 
@@ -131,5 +131,5 @@ def test_bytes_read_tell_pages_where_no_reads_were_counted():
     true, refound = (
         float(np.mean(core.mysql_runs(each, [observation.core_run])[0]["reads_per_tx"])) for each in (database, fitted)
     )
-    # As of counters, above.
+    # The counters' spread, above.
     assert abs(np.log(refound / true)) < COUNTED_SPREAD

@@ -1,4 +1,4 @@
-"""What a run tells of I/Os a transaction beyond the physics, along the life of the cache."""
+"""A run tells of I/Os a transaction beyond the physics, along the life of the cache."""
 
 from __future__ import annotations
 

@@ -56,10 +56,10 @@ def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
     assert processors.cpu_ms == pytest.approx(cpu_ms, rel=2e-3) and SYSTEMATIC <= processors.spread < 1.1 * SYSTEMATIC
     workload = calibrate([run])
     row = find_cpu_row(workload)
-    # What was known before, 4.8 ms to 35 %, pulls by its weight: 0.15^2 / (0.15^2 + 0.35^2) = 0.155
-    # of the way in logarithms, here of up to a factor of three; processors bind nothing. The response
-    # time moves with it (0.4 is known of the rest), which a run that stays as fast holds back: by
-    # less than half of that pull, 0.07 of a factor of three.
+    # The value before the runs, 4.8 ms to 35 %, pulls by its weight: 0.15^2 / (0.15^2 + 0.35^2) =
+    # 0.155 of the way in logarithms, here of up to a factor of three; processors bind nothing. The
+    # response time moves with it (0.4 is known of the rest), which a run that stays as fast holds
+    # back: by less than half of that pull, 0.07 of a factor of three.
     assert row["value"] == pytest.approx(cpu_ms * (4.8 / cpu_ms) ** 0.155, rel=0.08)
     # 1 / sqrt(1 / 0.15^2 + 1 / 0.35^2) = 0.138.
     assert row["spread"] == pytest.approx(0.138, rel=0.05) and row["before"] == CPU_SPREAD and "made" in row["from"]
@@ -76,7 +76,7 @@ def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):
     # A run that processors do not bind moves it little: well within what is known of it.
     assert row["spread"] == pytest.approx(CPU_SPREAD, rel=0.1) and "prior" in row["from"]
     assert abs(math.log(row["value"] / 4.8)) < CPU_SPREAD
-    assert any("How busy the processors were is not known" in text for text in workload.caveats)
+    assert any("The busy share of the processors is not known" in text for text in workload.caveats)
 
 
 def test_fewer_processors_than_the_instances_may_be_said(tmp_path):
@@ -170,7 +170,7 @@ def test_a_cache_fits_its_instance():
     error = caught.value
     assert error.value == "cache of 24 GiB" and error.rule == "t3.nano has 0.5 GiB of memory"
     assert "--cache-gib 0.25" in error.hint and error.source == "data/instances.csv"
-    # m5.large: 8 GiB. What is said to have room has.
+    # m5.large: 8 GiB. A resource that is said to have room has it.
     room = core.cache_gib_for(8)
     for cache, tight in ((room, False), (7.2, False), (7.3, True), (8.0, True)):
         warnings = predict(shop, "gp3:400", instance="m5.large", cache_gib=cache, seconds=10, draws=0).warnings

@@ -66,8 +66,8 @@ def runs() -> list[ReplicaRun]:
 
 def test_parameters_are_found_again(runs):
     applier = applier_of(calibrate_replica(build_database(), runs))
-    # The prior pulls: its spreads are 0.25 to 0.7, and a rate is taken to be known to 5 %. What is
-    # found lies between; these two are told apart by the cache and by the processor time.
+    # The prior pulls: its spreads are 0.25 to 0.7, and a rate is taken to be known to 5 %. The fit
+    # lies between; these two are told apart by the cache and by the processor time.
     assert applier["cpu_ms"] == pytest.approx(TRUE["cpu_ms"], rel=0.1)
     assert applier["flush_factor"] == pytest.approx(TRUE["flush_factor"], rel=0.1)
     assert applier["group_share"] == pytest.approx(TRUE["group_share"], rel=0.2)

@@ -1,5 +1,5 @@
-"""How response times are spread by the pages a transaction reads: a curve that is known is found in
-a cold start, and tells of a smaller cache.
+"""Response times spread by the pages a transaction reads: a cold start tells a curve that is known,
+and a smaller cache too.
 """
 
 from __future__ import annotations

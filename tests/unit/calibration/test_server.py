@@ -1,4 +1,5 @@
-"""What a calibration keeps of the server: flavor, version, binary log, and how busy its processors were."""
+"""Facts of the server in a calibration: flavor, version, binary log, and the busy share of its
+processors."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def test_directions_are_of_parameters_that_exist(engine):
 
 @pytest.mark.parametrize("seed", range(PAIRS))
 def test_another_run_ends_no_fit_in_a_worse_place(tmp_path, seed):
-    """Of two random runs of a database: together they are fitted at least as well as by what either asks for alone, and both are described."""
+    """Two random runs of a database together are fitted at least as well as by what either asks for
+    alone, and both are described."""
     chance = random.Random(seed)
     engine = ("innodb", "myrocks")[seed % 2]
     runs = [

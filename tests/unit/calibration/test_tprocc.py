@@ -133,7 +133,7 @@ def test_settings_of_the_page_cleaner_are_asked():
     # A window of 0.91 x 126,000 pages / 10,000 = 11 s, and one of 57 s.
     redo = headrace.hammerdb_tprocc(warehouses=100, cache_gib=2, threads=16, redo_gib=8)
     assert count_written(redo) > 1.1 * count_written(headrace.with_settings(redo, ["innodb_io_capacity=2000"]))
-    # Of TPC-C by sysbench nobody knows which touches change a page.
+    # TPC-C by sysbench does not say which touches change a page.
     with pytest.raises(InputError, match="is not followed"):
         headrace.with_settings(
             headrace.sysbench_tpcc(warehouses=100, cache_gib=2, threads=16), ["innodb_max_dirty_pages_pct_lwm=5"]
@@ -241,7 +241,8 @@ def test_a_documented_local_disk_keeps_its_figures():
 
 
 def test_a_fit_tells_the_speed_of_a_local_disk(tmp_path):
-    """Of a run on a disk three times as fast as the catalog's guess, with its counters: within a tenth."""
+    """The run is on a disk three times as fast as the catalog's guess, with its counters: within a
+    tenth."""
     first = write_run(tmp_path, "instance-store:500", [300.0] * SECONDS)
     true = deepcopy(build_prior(first)) | {"local_disk": 3.0}
     rows = core.mysql_runs(true, [core_run(first, SECONDS, 1.0)])[0]

@@ -36,8 +36,9 @@ UNPROVED = ("does not apply", "open")
 # Rows that no test proves yet. The number may only fall: a new command comes with its tests.
 MOST_OPEN = 0
 # Commands that change nothing but a page or chart that --report names, for which
-# test_writing.py::test_a_file_of_something_else_is_never_overwritten holds. A new command is here or in
-# the table. What `page --allow-changes` changes are the changes of other commands, which have their rows.
+# test_writing.py::test_a_file_of_something_else_is_never_overwritten holds. A new command is here
+# or in the table. Changes of `page --allow-changes` are those of other commands, which have their
+# rows.
 UNCHANGING = """
     plan, simulate, predict, replay, compare-run, catalog volumes, catalog instances, catalog prices, catalog sources,
     lab events, lab status, lab doctor, lab key list, volume list, volume metrics, snapshot sets, snapshot list,

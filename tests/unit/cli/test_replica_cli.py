@@ -14,14 +14,14 @@ PREDICT = ["predict", WRITES, "--storage", "gp3:100:6000", "--seconds", "30", "-
 
 def ran(capsys, *arguments):
     code = main(list(arguments))
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 def test_words_rows_and_charts(capsys, tmp_path):
     replica = ["--replica", "gp3:100", "--replica-version", "mariadb-10.11", "--replica-binlog"]
     code, out, _ = ran(capsys, *PREDICT, *replica, "--large", "5:2:3", "--report", str(tmp_path / "lag.html"))
-    assert code == 0 and "What its rate is made of" in out and "held back by" in out
+    assert code == 0 and "Shares of the cost of a transaction" in out and "held back by" in out
     assert "after the load has stopped" in (tmp_path / "lag.html").read_text()
     code, out, _ = ran(capsys, *PREDICT, *replica, "--output", "csv")
     assert code == 0 and out.startswith("t_s,source_tps,applied_tps,possible_tps,backlog,lag_s,binding")

@@ -133,7 +133,7 @@ def test_a_file_of_something_else_is_never_overwritten(name, parameter, call, tm
     code, out, err = call(*name.split()[1:], *words, option, str(target))
     assert code == 2 and f"{option} {target}: exists already" in err and "--force" in err and not out, err
     assert target.read_text() == "mine, for years\n"
-    assert any("--force" in one.opts for one in command.params)
+    assert any("--force" in param.opts for param in command.params)
 
 
 def test_calibrate_writes_over_a_file_when_told(call, tmp_path):

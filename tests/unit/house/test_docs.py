@@ -22,8 +22,10 @@ BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FINE = (0, 1)
 # A figure; names (c8gb, p95), storage notation (8xgp3:22:3700) and dates have to be equal as text.
 NUMBER = re.compile(r"(?<![\w.:-])\d[\d,]*(?:\.\d+)?(?![\w:-])")
-# Figures that follow from a calibration. Its numbers are stated to five significant digits (calibration/calibrate.py), rarely one unit of the fifth apart on another processor:
-# at most 1e-4 of the value, and what is simulated from them moves in proportion. Twice that for figures that depend on two of them, and one unit where a figure's last printed digit rounds over.
+# Figures that follow from a calibration. Numbers in it are stated to five significant digits
+# (calibration/calibrate.py), rarely one unit of the fifth apart on another processor: at most 1e-4
+# of the value, and what is simulated from them moves in proportion. Twice that for figures that
+# depend on two of them, and one unit where a figure's last printed digit rounds over.
 FIT_TOLERANCE = 2e-4
 
 

@@ -73,9 +73,3 @@ def test_messages_count_in_the_package_alone(top, wrong, tmp_path, monkeypatch):
     path.write_text('raise ValueError("Whose is it?")\n')
     monkeypatch.setattr(tidy, "ROOT", Path(tmp_path))
     assert bool(tidy.openings(path)) == wrong
-
-
-def test_an_exempt_place_without_openings_is_taken_off_the_list(monkeypatch):
-    monkeypatch.setattr(tidy, "OPENINGS_EXEMPT", (*tidy.OPENINGS_EXEMPT, "python/headrace/base"))
-    [stale] = tidy.complaints_of_openings()
-    assert "python/headrace/base" in stale

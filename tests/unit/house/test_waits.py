@@ -36,7 +36,7 @@ PAUSES = frozenset({"sleep", "wait"})
 def called(node: ast.AST, names: frozenset[str]) -> bool:
     """Returns whether functions or methods of some names are called below a node."""
     calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
-    return any(getattr(one, "attr", getattr(one, "id", "")) in names for one in calls)
+    return any(getattr(call, "attr", getattr(call, "id", "")) in names for call in calls)
 
 
 def own_waits(source: str) -> Iterator[int]:

@@ -50,22 +50,22 @@ def file_of(folder: Path, *parts: bytes) -> Path:
 
 
 def test_events_and_bytes_of_a_mysql_transaction(tmp_path):
-    found = read_binary_log(file_of(tmp_path, *(mysql(number, number - 1) for number in range(1, 11))))
-    assert (found.flavor, len(found.transactions), found.events) == ("mysql", 10, 4.0)
+    sample = read_binary_log(file_of(tmp_path, *(mysql(number, number - 1) for number in range(1, 11))))
+    assert (sample.flavor, len(sample.transactions), sample.events) == ("mysql", 10, 4.0)
     # Heads: 4 x 19; bodies: 42 + 20, 5, 81, 12.
-    assert found.bytes == 4 * 19 + 62 + 5 + 81 + 12
-    assert found.group is None
+    assert sample.bytes == 4 * 19 + 62 + 5 + 81 + 12
+    assert sample.group is None
 
 
 def test_the_group_commits_of_mariadb(tmp_path):
     groups = [7, 7, 7, None, 8, 8, 9, 9]  # one of 3, one alone, two of 2
-    found = read_binary_log(file_of(tmp_path, *(mariadb(at + 1, group) for at, group in enumerate(groups))))
-    assert found.flavor == "mariadb"
-    assert found.group == pytest.approx(8 / 4)
+    sample = read_binary_log(file_of(tmp_path, *(mariadb(at + 1, group) for at, group in enumerate(groups))))
+    assert sample.flavor == "mariadb"
+    assert sample.group == pytest.approx(8 / 4)
     # Rounds with workers enough: 3, 1, 2, 2 at once.
-    assert found.parallelism(16) == pytest.approx(8 / 4)
-    assert found.parallelism(1) == 1.0
-    assert found.parallelism(2) == pytest.approx(8 / 5)
+    assert sample.parallelism(16) == pytest.approx(8 / 4)
+    assert sample.parallelism(1) == 1.0
+    assert sample.parallelism(2) == pytest.approx(8 / 5)
 
 
 def test_what_writesets_allow():
@@ -102,8 +102,8 @@ def naive(after: list[int], workers: int) -> int:
 def test_a_cut_file_has_its_whole_transactions(tmp_path):
     whole = b"".join(mysql(number, 0) for number in range(1, 4))
     for cut in range(1, len(mysql(3, 0))):
-        found = read_binary_log(file_of(tmp_path, whole[:-cut]))
-        assert len(found.transactions) == 2
+        sample = read_binary_log(file_of(tmp_path, whole[:-cut]))
+        assert len(sample.transactions) == 2
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_gtids_with_a_tag_begin_transactions_too(tmp_path):
     for _ in range(50):
         kinds = [rng.random() < 0.5 for _ in range(rng.randrange(1, 20))]
         parts = [with_tag(at, at - 1, 81) if tag else mysql(at, at - 1) for at, tag in enumerate(kinds, start=1)]
-        found = read_binary_log(file_of(tmp_path, *parts))
-        assert [(one.number, one.begins_after) for one in found.transactions] == [
+        sample = read_binary_log(file_of(tmp_path, *parts))
+        assert [(transaction.number, transaction.begins_after) for transaction in sample.transactions] == [
             (at, at - 1) for at in range(1, len(kinds) + 1)
         ]
-        assert [one.events for one in found.transactions] == [3 if tag else 4 for tag in kinds]
-        assert found.bytes == sum(map(len, parts)) / len(parts)
+        assert [one.events for one in sample.transactions] == [3 if tag else 4 for tag in kinds]
+        assert sample.bytes == sum(map(len, parts)) / len(parts)

@@ -193,8 +193,8 @@ def test_devices_are_summed_or_chosen(tmp_path):
     two = disks(loop3=(1_000.0, 100.0), loop4=(0.0, 400.0))
     both = load_run(write(tmp_path, disk=two))
     assert both.series["write_iops"].median() == pytest.approx(500)
-    one = load_run(write(tmp_path, disk=two, toml=TOML + 'device = "loop4"\n'))
-    assert one.series["write_iops"].median() == pytest.approx(400) and one.series["read_iops"].median() == 0
+    run = load_run(write(tmp_path, disk=two, toml=TOML + 'device = "loop4"\n'))
+    assert run.series["write_iops"].median() == pytest.approx(400) and run.series["read_iops"].median() == 0
     named = load_run(write(tmp_path, disk=two, toml=TOML + 'device = "/dev/loop4+loop3"\n'))
     assert named.series["write_iops"].median() == pytest.approx(500)
     refused(write(tmp_path, disk=two, toml=TOML + 'device = "loop9"\n'), "is not in the file")
@@ -217,8 +217,10 @@ def test_requests_are_as_the_volume_had_them(tmp_path):
         assert (run.series["read_iops"].median(), run.series["write_iops"].median()) == pytest.approx(
             (reads, writes)
         ), device
-        shown = Samples(pl.DataFrame({"t_unix": []}), counted, pl.DataFrame({"t_unix": []})).rates()
-        assert (shown["read_iops"].median(), shown["write_iops"].median()) == pytest.approx((reads, writes)), device
+        rate_table = Samples(pl.DataFrame({"t_unix": []}), counted, pl.DataFrame({"t_unix": []})).rates()
+        assert (rate_table["read_iops"].median(), rate_table["write_iops"].median()) == pytest.approx(
+            (reads, writes)
+        ), device
     # A second with a flush and no write is no restart.
     still = disks(loop3=(10.0, 0.0)).with_columns((pl.col("t_unix") - T0).alias("flushes"))
     run = load_run(write(tmp_path, disk=still))

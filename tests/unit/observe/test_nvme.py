@@ -65,7 +65,7 @@ def test_random_pages_come_back():
         bins = [[(n * 10, n * 10 + 10, draw.randrange(1, 2**32)) for n in range(draw.randrange(65))] for _ in range(2)]
         found = read_page(page(draw.choice([EBS, STORE]), counters, *bins))
         assert list(found.counters.values()) == counters
-        assert [list(one) for one in found.histograms.values()] == bins
+        assert [list(histogram) for histogram in found.histograms.values()] == bins
 
 
 def test_the_reader_has_the_fields_of_the_table():

@@ -61,7 +61,7 @@ def forms() -> dict[str, str]:
     """The sample as other tools write it."""
     results = json.loads((DATA / "prometheus_range.json").read_text())["data"]["result"]
     first, second = body(results[:9]), body(results[9:])
-    half = [{"metric": one["metric"], "values": one["values"][:11]} for one in results]
+    half = [{"metric": result["metric"], "values": result["values"][:11]} for result in results]
     rest = [{"metric": one["metric"], "values": one["values"][10:]} for one in results]
     lines = [
         {
@@ -106,9 +106,9 @@ def test_names_of_exporters_before_2018(read):
 def test_a_reset_costs_its_interval(read):
     """A host that starts again counts from zero: no rate is made of the fall, nor of what came after it."""
     results = disk()
-    for one in results:
-        for pair in one["values"][11:]:
-            pair[1] = f"{float(pair[1]) - float(one['values'][10][1]):.15g}"
+    for result in results:
+        for pair in result["values"][11:]:
+            pair[1] = f"{float(pair[1]) - float(result['values'][10][1]):.15g}"
     workload = read(body(results))
     assert workload.points["reads_per_s"].to_list() == pytest.approx([100.0] * 20)
     assert any("began anew 1 times" in text for text in workload.caveats)
@@ -117,8 +117,8 @@ def test_a_reset_costs_its_interval(read):
 
 def test_one_missing_sample_costs_the_grain_and_more_are_a_gap(read):
     results = disk()
-    for one in results:
-        del one["values"][5]
+    for result in results:
+        del result["values"][5]
     workload = read(body(results))
     assert workload.points["reads_per_s"].to_list() == pytest.approx([100.0] * 20) and workload.points.height == 20
     assert not any("missing" in text for text in workload.caveats)
@@ -133,9 +133,9 @@ def test_one_missing_sample_costs_the_grain_and_more_are_a_gap(read):
 def test_scrapes_that_come_early_and_late_lose_nothing(read):
     """Samples up to 3 s early: the grid is even, and a steady rate stays what it is."""
     results = disk()
-    for one in results:
-        rate = (float(one["values"][1][1]) - float(one["values"][0][1])) / 60
-        for number, pair in enumerate(one["values"][1:-1], 1):
+    for result in results:
+        rate = (float(result["values"][1][1]) - float(result["values"][0][1])) / 60
+        for number, pair in enumerate(result["values"][1:-1], 1):
             late = number % 3 - 3
             pair[0] += late
             pair[1] = f"{float(pair[1]) + late * rate:.15g}"
@@ -228,7 +228,7 @@ def test_processors_are_counted_by_mode(tmp_path):
     path = tmp_path / "answer.json"
     path.write_text(json.dumps(body(disk() + cpus)))
     reports = load_recording(path).readings.reports
-    assert [one.processors["db1:9100"] for one in reports] == [{"idle": 1.75, "user": 0.25}] * 20
+    assert [report.processors["db1:9100"] for report in reports] == [{"idle": 1.75, "user": 0.25}] * 20
 
 
 # --- what is refused ------------------------------------------------------------------------------

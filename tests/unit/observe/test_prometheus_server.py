@@ -151,8 +151,8 @@ def test_what_the_kernel_counted_is_what_is_read(scraped, loaded):
     reports = [one for one in loaded_file.readings.reports if loaded.device in one.devices]
     assert loaded_file.readings.interval_s == SCRAPE_S
     within = wide = 0.0
-    for one in reports:
-        end, sample = one.stamp.epoch_s, one.devices[loaded.device]
+    for report in reports:
+        end, sample = report.stamp.epoch_s, report.devices[loaded.device]
         if end - SCRAPE_S >= loaded.begin_s and end <= loaded.end_s:
             within += sample.writes_per_s * SCRAPE_S
         if end > loaded.begin_s - 2 * SCRAPE_S and end - SCRAPE_S < loaded.end_s + 2 * SCRAPE_S:

@@ -145,7 +145,9 @@ def test_the_metrics_of_the_test_are_those_that_are_asked():
 
     class Asked:
         def get_metric_data(self, MetricDataQueries, **_):
-            asked.extend(one["MetricStat"]["Metric"]["MetricName"] for one in MetricDataQueries)
+            asked.extend(
+                metric_data_query["MetricStat"]["Metric"]["MetricName"] for metric_data_query in MetricDataQueries
+            )
             raise InputError("seen", "enough")
 
     ec2 = boto3.client("ec2", **SETTINGS)
@@ -295,9 +297,11 @@ def test_points_of_five_minutes_are_not_taken_for_minutes():
     ragged = [number for number in range(MINUTES) if number % 7 < 3]
     for chosen, period, rate in ((every, 300.0, 20.0), (ragged, 60.0, 100.0)):
         answer = metric_data(EBS_FIGURES, EBS_METRICS)
-        for one in answer["MetricDataResults"]:
+        for metric_data_result in answer["MetricDataResults"]:
             for key in ("Timestamps", "Values"):
-                one[key] = [value for number, value in enumerate(one[key]) if number in chosen]
+                metric_data_result[key] = [
+                    value for number, value in enumerate(metric_data_result[key]) if number in chosen
+                ]
         clients = {
             "ec2": ec2(),
             "cloudwatch": answers(boto3.client("cloudwatch", **SETTINGS), "get_metric_data", answer),

@@ -63,26 +63,34 @@ def test_rates_are_differences_over_the_time_they_really_took():
         "com_commit": [100.0, 205.0, 300.0],
         "threads_running": [3.0, 5.0, 4.0],
     }
-    found = samples(status).rates()
-    assert found["t_s"].to_list() == [0.0, 1.0] and found["t_unix"].to_list() == [T0, T0 + 1]
-    assert found["com_commit_per_s"].to_list() == pytest.approx([105 / 1.05, 95 / 0.95], rel=1e-6)
-    assert found["threads_running"].to_list() == [5.0, 4.0]  # a level: at the end of the row
+    rate_table = samples(status).rates()
+    assert rate_table["t_s"].to_list() == [0.0, 1.0] and rate_table["t_unix"].to_list() == [T0, T0 + 1]
+    assert rate_table["com_commit_per_s"].to_list() == pytest.approx([105 / 1.05, 95 / 0.95], rel=1e-6)
+    assert rate_table["threads_running"].to_list() == [5.0, 4.0]  # a level: at the end of the row
 
 
 def test_a_missing_sample_and_a_restart_are_null():
     status = {"t_unix": [float(T0 + at) for at in (0, 1, 3, 4, 5)], "questions": [10.0, 20.0, 40.0, 5.0, 9.0]}
-    found = samples(status).rates()
-    assert found["t_s"].to_list() == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert found["questions_per_s"].to_list() == [10.0, None, None, None, 4.0]
+    rate_table = samples(status).rates()
+    assert rate_table["t_s"].to_list() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert rate_table["questions_per_s"].to_list() == [10.0, None, None, None, 4.0]
 
 
 def test_sources_lie_on_one_time_line():
     host = {"t_unix": [T0 + 1.0, T0 + 2.0], "user_s": [0.0, 1.5], "load1": [1.0, 2.0]}
     disks = {"a": disk_columns([T0 + 2, T0 + 3], reads=[0, 10])}
-    found = samples({"t_unix": [float(T0), T0 + 1.0], "questions": [0.0, 7.0]}, disks, host).rates()
-    assert found["t_s"].to_list() == [0.0, 1.0, 2.0]
-    assert found["questions_per_s"].to_list() == [7.0, None, None] and found["user_cpus"].to_list() == [None, 1.5, None]
-    assert found["read_iops"].to_list() == [None, None, 10.0] and found["load1"].to_list() == [None, 2.0, None]
+    rate_table = samples({"t_unix": [float(T0), T0 + 1.0], "questions": [0.0, 7.0]}, disks, host).rates()
+    assert rate_table["t_s"].to_list() == [0.0, 1.0, 2.0]
+    assert rate_table["questions_per_s"].to_list() == [7.0, None, None] and rate_table["user_cpus"].to_list() == [
+        None,
+        1.5,
+        None,
+    ]
+    assert rate_table["read_iops"].to_list() == [None, None, 10.0] and rate_table["load1"].to_list() == [
+        None,
+        2.0,
+        None,
+    ]
 
 
 def test_disks_add_up_and_waits_are_weighted():
@@ -116,8 +124,8 @@ def test_disks_add_up_and_waits_are_weighted():
 def test_a_row_that_one_disk_lacks_has_no_sum():
     one = disk_columns([T0, T0 + 1, T0 + 2], reads=[0, 10, 20])
     two = disk_columns([T0, T0 + 1], reads=[0, 30])
-    found = samples(disks={"a": one, "b": two}).rates()
-    assert found["read_iops"].to_list() == [40.0, None] and found["read_iops:a"].to_list() == [10.0, 10.0]
+    rate_table = samples(disks={"a": one, "b": two}).rates()
+    assert rate_table["read_iops"].to_list() == [40.0, None] and rate_table["read_iops:a"].to_list() == [10.0, 10.0]
 
 
 def test_milliseconds_of_diskstats_wrap_at_32_bits():
@@ -286,12 +294,12 @@ def test_a_device_that_goes_away_ends_its_series_alone(tmp_path):
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(32 << 20)
-    made = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True)
-    if made.returncode or shutil.which("addpart") is None:
+    result = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True)
+    if result.returncode or shutil.which("addpart") is None:
         pytest.skip(
-            f"losetup: {made.stderr.strip()} (needs root, a free loop device, addpart and delpart of util-linux)"
+            f"losetup: {result.stderr.strip()} (needs root, a free loop device, addpart and delpart of util-linux)"
         )
-    loop = made.stdout.strip()
+    loop = result.stdout.strip()
     try:
         subprocess.run(["addpart", loop, "1", "2048", "4096"], check=True)
         part = f"{loop.removeprefix('/dev/')}p1"

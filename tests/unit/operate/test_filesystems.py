@@ -40,8 +40,8 @@ class Machine:
             (folder / "device/serial").write_text(f"{serial}   \n")
         if inside:
             (folder / "partition").write_text("1\n")
-        for one in slaves:
-            (folder / "slaves" / one).mkdir()
+        for slave in slaves:
+            (folder / "slaves" / slave).mkdir()
 
     def file(self, name: str, text: str) -> None:
         path = self.root / name

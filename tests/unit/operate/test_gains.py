@@ -86,8 +86,8 @@ def test_against_naive_arithmetic():
 
 def test_a_finding_says_what_it_brings_and_what_is_next():
     quiet = {"user_cpus": 0.1, "system_cpus": 0.02}
-    found = diagnose(evidence(AT_300, CLIENTS, quiet, storage=IO1, instance="m4.large"), Counsel())
-    first = found.findings[0]
+    diagnosis = diagnose(evidence(AT_300, CLIENTS, quiet, storage=IO1, instance="m4.large"), Counsel())
+    first = diagnosis.findings[0]
     assert (first.verdict, first.subject) == ("binds", "volume-iops") and first.gain is not None
     assert first.gain.low <= first.gain.transactions <= first.gain.high and first.gain.transactions > 1.0
     # io1 gives 256 KiB for each IOPS: 75 MiB/s; m4.large 3,600 IOPS and 53.6 MiB/s. 4.6875 MiB/s are read.
@@ -126,8 +126,8 @@ def test_processors_can_be_next():
 
 def test_the_instance_that_binds_next_is_said_to():
     volume = {"charged_iops": 3_000.0, "read_iops": 3_000.0, "read_mib_s": 52.5, "over_volume_iops": 0.9}
-    found = diagnose(evidence(AT_300 | volume, CLIENTS, storage="gp3:500", instance="m4.large"), Counsel())
-    assert "It will not help alone: the instance's EBS throughput binds at 1" in found.findings[0].words
+    diagnosis = diagnose(evidence(AT_300 | volume, CLIENTS, storage="gp3:500", instance="m4.large"), Counsel())
+    assert "It will not help alone: the instance's EBS throughput binds at 1" in diagnosis.findings[0].words
 
 
 def test_an_instance_whose_burst_is_gone_is_simulated_without_it():
@@ -137,8 +137,8 @@ def test_an_instance_whose_burst_is_gone_is_simulated_without_it():
         "over_volume_iops": 0.0, "over_instance_throughput": 0.99, "instance_byte_balance_percent": 0.0,
     }  # fmt: skip
     server = {"tps": 413.0, "pool_reads_per_s": 1_240.0, "data_read_bytes_per_s": 77.5 * 2**20}
-    made = evidence(AT_300 | volume, CLIENTS | server, storage="gp3:500:16000:1000", instance="m5.large")
-    first = diagnose(made, Counsel()).findings[0]
+    collected = evidence(AT_300 | volume, CLIENTS | server, storage="gp3:500:16000:1000", instance="m5.large")
+    first = diagnose(collected, Counsel()).findings[0]
     assert (first.verdict, first.subject) == ("binds", "instance-credits")
     # Eight clients wait 6.4 ms three times a transaction and 0.3 ms else: without the limit far more.
     assert first.gain is not None and first.gain.transactions > 0.5, first.words
@@ -166,15 +166,15 @@ def test_no_spending_for_little():
     # A tenth of the time in reads: at most 11 % more, and lifting the cap by itself brings less.
     volume = {"read_ms": 3.2, "read_p50_ms": 0.6, "over_volume_iops": 0.06}
     server = {"pool_reads_per_s": 262.0}
-    found = diagnose(evidence(AT_300 | volume, CLIENTS | server, storage="io1:100:400"), Counsel())
-    first = next(one for one in found.findings if one.subject == "volume-iops")
+    diagnosis = diagnose(evidence(AT_300 | volume, CLIENTS | server, storage="io1:100:400"), Counsel())
+    first = next(finding for finding in diagnosis.findings if finding.subject == "volume-iops")
     assert first.gain is not None and first.gain.transactions < Thresholds().advice_gain, first.gain
     assert "not worth money" in first.words and not first.remedies
 
 
 def test_without_a_server_it_is_told_in_io():
-    found = diagnose(evidence(AT_300, storage=IO1, with_server=False), Counsel())
-    gain = found.findings[0].gain
+    diagnosis = diagnose(evidence(AT_300, storage=IO1, with_server=False), Counsel())
+    gain = diagnosis.findings[0].gain
     assert gain is not None and gain.transactions is None and gain.next_limit == "volume-throughput"
 
 
@@ -196,17 +196,17 @@ def test_a_gain_is_bounded_by_the_processors(user, system):
 
 def test_nothing_is_bought_for_a_server_whose_processors_are_spent():
     spent = {"user_cpus": 3.5, "system_cpus": 0.42}
-    found = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
-    first = next(one for one in found.findings if one.subject == "volume-iops")
+    diagnosis = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
+    first = next(finding for finding in diagnosis.findings if finding.subject == "volume-iops")
     assert not first.remedies and first.gain.transactions is None
-    assert "is not said: 98 % of the processors" in first.words and "processors bind" in first.words
+    assert "is not estimated: 98 % of the processors" in first.words and "processors bind" in first.words
 
 
 def test_one_answer_does_not_say_that_storage_binds_and_keeps_up():
     spent = {"user_cpus": 3.5, "system_cpus": 0.42}
-    found = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
-    words = " ".join(one.words for one in (*found.findings, *found.others))
-    assert {one.subject for one in found.findings} >= {"volume-iops", "processors"}
+    diagnosis = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
+    words = " ".join(one.words for one in (*diagnosis.findings, *diagnosis.others))
+    assert {finding.subject for finding in diagnosis.findings} >= {"volume-iops", "processors"}
     assert "keeps up" not in words and "nearly spent" in words
     alone = diagnose(evidence(None, {"server_cpus": 3.0}, spent, storage="gp3:500"), Counsel())
     assert alone.headline.startswith("The processors") and "Storage keeps up." in alone.headline

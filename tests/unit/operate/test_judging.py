@@ -62,9 +62,9 @@ def test_storage_that_is_to_blame(volume, more, expected):
     ],
 )
 def test_storage_that_is_innocent(server, host, volume, expected):
-    found = findings(evidence(volume, server, host))
-    assert (found[0].verdict, found[0].subject) == expected
-    assert found[0].verdict not in OF_STORAGE
+    verdicts = findings(evidence(volume, server, host))
+    assert (verdicts[0].verdict, verdicts[0].subject) == expected
+    assert verdicts[0].verdict not in OF_STORAGE
 
 
 def test_pages_that_the_cleaner_keeps_free_are_not_a_cold_cache():
@@ -78,9 +78,9 @@ def test_pages_that_the_cleaner_keeps_free_are_not_a_cold_cache():
 
 def test_a_cold_cache_comes_before_the_limit_that_it_meets():
     cold = {"free_share": lambda index: 0.95 - 0.09 * index, "uptime_s": 120.0}
-    found = findings(evidence(over("volume_iops"), WAITING | cold))
-    assert (found[0].verdict, found[0].subject) == ("not storage", "cold-cache")
-    assert "volume-iops" in [one.subject for one in found]
+    verdicts = findings(evidence(over("volume_iops"), WAITING | cold))
+    assert (verdicts[0].verdict, verdicts[0].subject) == ("not storage", "cold-cache")
+    assert "volume-iops" in [one.subject for one in verdicts]
     # Hours after the start, or with a pool that keeps some pages free, it is no excuse.
     assert headline(evidence(over("volume_iops"), WAITING | cold | {"uptime_s": 7_200.0})) == ("binds", "volume-iops")
     assert headline(evidence(over("volume_iops"), WAITING | {"free_share": 0.5, "uptime_s": 60.0})) == (
@@ -95,12 +95,12 @@ def test_a_volume_that_loads_from_its_snapshot_is_no_cold_cache():
     cold = {"free_share": lambda index: 0.95 - 0.09 * index, "uptime_s": 60.0}
     volume = {"read_ms": 9.0, "read_p50_ms": 0.5, "read_iops": 90.0, "charged_iops": 90.0}
     server = {"pool_reads_per_s": 90.0, "tps": 30.0} | cold
-    found = findings(evidence(volume, server, state="initializing"))
-    assert (found[0].verdict, found[0].subject) == ("binds", "first-touch")
-    assert "9.0 ms" in found[0].words
+    verdicts = findings(evidence(volume, server, state="initializing"))
+    assert (verdicts[0].verdict, verdicts[0].subject) == ("binds", "first-touch")
+    assert "9.0 ms" in verdicts[0].words
     # Means alike without anything to load: most reads are as quick as the type's.
     assert headline(evidence(volume, server))[1] != "first-touch"
-    assert "degraded" not in [one.verdict for one in findings(evidence(volume, server))]
+    assert "degraded" not in [finding.verdict for finding in findings(evidence(volume, server))]
 
 
 def test_a_backup_comes_before_the_limit_that_it_meets():
@@ -132,8 +132,8 @@ def test_one_applier():
 
 def test_a_member_of_an_array():
     members = {"0": {"read_p50_ms": 0.5}, "1": {"read_p50_ms": 30.0}}
-    found = findings(evidence({"read_p50_ms": 2.0, "read_ms": 15.0}, WAITING, storage="2xgp3:500", members=members))
-    assert (found[0].verdict, found[0].subject) == ("degraded", "member") and "data/1" in found[0].words
+    verdicts = findings(evidence({"read_p50_ms": 2.0, "read_ms": 15.0}, WAITING, storage="2xgp3:500", members=members))
+    assert (verdicts[0].verdict, verdicts[0].subject) == ("degraded", "member") and "data/1" in verdicts[0].words
 
 
 def test_touched_is_not_felt():
@@ -145,13 +145,18 @@ def test_touched_is_not_felt():
 
 
 def test_without_a_server_nothing_is_said_of_its_clients():
-    found = findings(evidence(over("volume_iops"), with_server=False))
-    assert (found[0].verdict, found[0].subject, found[0].felt, found[0].basis) == ("binds", "volume-iops", None, "seen")
+    verdicts = findings(evidence(over("volume_iops"), with_server=False))
+    assert (verdicts[0].verdict, verdicts[0].subject, verdicts[0].felt, verdicts[0].basis) == (
+        "binds",
+        "volume-iops",
+        None,
+        "seen",
+    )
 
 
 def test_the_limit_that_is_felt_most_comes_first():
     volume = over("volume_iops", 0.2, over_instance_iops=0.7)
-    subjects = [one.subject for one in findings(evidence(volume, WAITING, instance="m4.large"))]
+    subjects = [finding.subject for finding in findings(evidence(volume, WAITING, instance="m4.large"))]
     assert subjects.index("instance-iops") < subjects.index("volume-iops")
 
 
@@ -182,9 +187,9 @@ def test_a_balance_that_hardly_falls_tells_no_time():
 def test_credits_that_will_be_gone():
     # gp2:100 refills 300; at 2,800 IOPS 20 % of 5.4 million last 432 s (1.08 million / 2,500).
     volume = {"read_iops": 2_700.0, "charged_iops": 2_800.0, "balance_percent": lambda index: 20.0 - 0.05 * index}
-    found = findings(evidence(volume, {"tps": 900.0, "threads_running": 3.0}, storage="gp2:100"))
-    assert (found[0].verdict, found[0].subject) == ("will bind", "volume-credits")
-    left = next(one.value for one in found[0].figures if one.name == "empty_in_s")
+    verdicts = findings(evidence(volume, {"tps": 900.0, "threads_running": 3.0}, storage="gp2:100"))
+    assert (verdicts[0].verdict, verdicts[0].subject) == ("will bind", "volume-credits")
+    left = next(figure.value for figure in verdicts[0].figures if figure.name == "empty_in_s")
     assert left == pytest.approx(0.1955 * 5.4e6 / 2_500, rel=0.01)
 
 
@@ -201,9 +206,9 @@ def test_credits_that_will_be_gone():
     ],
 )
 def test_no_alarm(volume, more):
-    found = findings(evidence(volume, {"tps": 100.0, "pool_reads_per_s": 50.0}, **more))
-    assert found[0].verdict in ("fine", "not storage"), found[0]
-    assert not [one for one in found if one.verdict in OF_STORAGE]
+    verdicts = findings(evidence(volume, {"tps": 100.0, "pool_reads_per_s": 50.0}, **more))
+    assert verdicts[0].verdict in ("fine", "not storage"), verdicts[0]
+    assert not [one for one in verdicts if one.verdict in OF_STORAGE]
 
 
 def test_a_hit_ratio_is_never_named():
@@ -213,14 +218,18 @@ def test_a_hit_ratio_is_never_named():
 
 def test_one_burst_is_no_limit():
     volume = AT_LIMIT | {"over_volume_iops": lambda index: 0.9 if index == 3 else 0.0}
-    assert not [one for one in findings(evidence(volume, WAITING)) if one.subject == "volume-iops"]
+    assert not [finding for finding in findings(evidence(volume, WAITING)) if finding.subject == "volume-iops"]
 
 
 def test_only_the_window_counts():
-    made = evidence(AT_LIMIT | {"over_volume_iops": lambda index: 1.0 if index < 100 else 0.0}, WAITING, seconds=200)
-    assert not [one for one in findings(made) if one.subject == "volume-iops"]
-    made = evidence(AT_LIMIT | {"over_volume_iops": lambda index: 1.0 if index >= 150 else 0.0}, WAITING, seconds=200)
-    assert headline(made) == ("binds", "volume-iops")
+    collected = evidence(
+        AT_LIMIT | {"over_volume_iops": lambda index: 1.0 if index < 100 else 0.0}, WAITING, seconds=200
+    )
+    assert not [finding for finding in findings(collected) if finding.subject == "volume-iops"]
+    collected = evidence(
+        AT_LIMIT | {"over_volume_iops": lambda index: 1.0 if index >= 150 else 0.0}, WAITING, seconds=200
+    )
+    assert headline(collected) == ("binds", "volume-iops")
 
 
 def test_a_verdict_has_its_numbers_and_grain():
@@ -233,8 +242,12 @@ def test_a_verdict_has_its_numbers_and_grain():
 
 def test_one_headline_and_three_findings():
     volume = over("volume_iops", 0.9, over_volume_throughput=0.5, over_instance_iops=0.4, over_instance_throughput=0.3)
-    found = diagnose(evidence(volume, WAITING, instance="m4.large"))
-    assert len(found.findings) == MOST_FINDINGS and found.others and found.headline == found.findings[0].words
+    diagnosis = diagnose(evidence(volume, WAITING, instance="m4.large"))
+    assert (
+        len(diagnosis.findings) == MOST_FINDINGS
+        and diagnosis.others
+        and diagnosis.headline == diagnosis.findings[0].words
+    )
 
 
 def test_nothing_known():
@@ -372,7 +385,7 @@ EDGES = {
 def test_thresholds(name):
     """A threshold turns the headline where its row says, and at no other place."""
     below, above, subject = EDGES[name]
-    assert subject not in [one.subject for one in findings(below)]
+    assert subject not in [finding.subject for finding in findings(below)]
     assert headline(above)[1] == subject
 
 
@@ -391,8 +404,8 @@ def test_few_writers_among_many_readers_are_felt():
     logging = {"log_bin": "ON", "sync_binlog": "1"}
 
     def felt(**more: float | None) -> float | None:
-        made = evidence(slow | {"write_ms": 10.0}, mixed | more, variables=logging)
-        return next(one.felt for one in findings(made) if one.subject == "volume-iops")
+        collected = evidence(slow | {"write_ms": 10.0}, mixed | more, variables=logging)
+        return next(finding.felt for finding in findings(collected) if finding.subject == "volume-iops")
 
     assert felt(logged_per_s=100.0) == pytest.approx(0.5) and felt(logged_per_s=None) == 0.0
 
@@ -434,7 +447,9 @@ def test_a_slow_volume_that_nobody_feels_is_not_blamed_while_processors_are_shor
     quiet = {"pool_reads_per_s": 13.0, "log_bytes_per_s": 0.0}
     assert headline(evidence(slow, quiet)) == ("degraded", "degraded")
     assert headline(evidence(slow, quiet, short)) == ("not storage", "processors")
-    assert ("degraded", "degraded") in [(one.verdict, one.subject) for one in findings(evidence(slow, quiet, short))]
+    assert ("degraded", "degraded") in [
+        (finding.verdict, finding.subject) for finding in findings(evidence(slow, quiet, short))
+    ]
     # 40 reads a second of 50 ms are half of four clients' time.
     felt = slow | {"read_ms": 50.0, "read_p50_ms": 50.0}
     assert headline(evidence(felt, quiet | {"pool_reads_per_s": 40.0}, short)) == ("degraded", "degraded")
@@ -465,8 +480,8 @@ def test_a_flushed_page_is_written_once_more_in_the_doublewrite_buffer(reads, wr
     server = {"pages_flushed_per_s": 848.0, "log_fsyncs_per_s": 345.0, "log_bytes_per_s": 540e3}
     server |= {"checkpoint_share": 0.45, "checkpoint_age_bytes": 3.34e6}
     has = {"log_bin": "ON", "sync_binlog": "1", "innodb_doublewrite": doublewrite}
-    found = findings(evidence(volume, server, variables=has, flavor=flavor))
-    assert ("redo" in [one.subject for one in found]) == redo
+    verdicts = findings(evidence(volume, server, variables=has, flavor=flavor))
+    assert ("redo" in [one.subject for one in verdicts]) == redo
 
 
 # Pages are flushed in the background, in bursts over the limit: the volume is at rest 70 % of the
@@ -524,16 +539,18 @@ def test_the_commits_of_a_replica_are_no_clients():
 def test_without_a_binary_log_reads_hide_no_writers():
     """100 of 1,100 statements write 500 bytes each; a sync of 10 ms each is a quarter of four clients' time."""
     mixed = {"tps": 1_100.0, "log_bytes_per_s": 50_000.0, "pool_reads_per_s": 0.0, "writing_per_s": 100.0}
-    made = evidence(over("volume_iops", write_ms=10.0), mixed)
-    assert next(one.felt for one in findings(made) if one.subject == "volume-iops") == pytest.approx(0.25)
+    collected = evidence(over("volume_iops", write_ms=10.0), mixed)
+    assert next(finding.felt for finding in findings(collected) if finding.subject == "volume-iops") == pytest.approx(
+        0.25
+    )
 
 
 @pytest.mark.parametrize("page, subject", [("65536", "fine"), ("16384", "backup")])
 def test_reads_of_one_page_are_not_a_backups(page, subject):
     """innodb_page_size may be 64 KiB (MariaDB and MySQL, system variables)."""
     reads = {"read_iops": 100.0, "read_mib_s": 6.25}
-    made = evidence(reads, {"data_read_bytes_per_s": 2.0 * 2**20}, variables={"innodb_page_size": page})
-    assert headline(made)[1] == subject
+    collected = evidence(reads, {"data_read_bytes_per_s": 2.0 * 2**20}, variables={"innodb_page_size": page})
+    assert headline(collected)[1] == subject
 
 
 # --- the instance, where nobody counts the time over it -------------------------------------------
@@ -549,7 +566,8 @@ def test_an_instance_at_its_baseline_is_not_ebs_fault(iops):
     """m5.large gives 3,600 IOPS without its burst, and the volume 10,000: at 3,600 that binds, near it nobody knows."""
     busy = UNCOUNTED | SLOW | {"read_iops": iops, "charged_iops": iops, "read_mib_s": iops / 64}
     found = [
-        (one.verdict, one.subject) for one in findings(evidence(busy, storage="gp3:500:10000", instance="m5.large"))
+        (finding.verdict, finding.subject)
+        for finding in findings(evidence(busy, storage="gp3:500:10000", instance="m5.large"))
     ]
     assert not [one for one in found if one[0] == "degraded"]
     assert (("binds", "instance-credits") in found) == (iops == 3_600)
@@ -596,8 +614,9 @@ def test_reads_that_may_be_of_cold_blocks_are_no_fault_of_ebs():
 
 
 def test_a_device_that_rests_may_have_had_bursts():
-    """500 IOPS of 0.5 and 0.7 ms keep a device busy for a quarter of the time: busy for that long and
-    slow, it had bursts; busy all the time, it had none. Where time over limits is not counted."""
+    """500 IOPS of 0.5 and 0.7 ms keep a device busy for a quarter of the time: busy for that long
+    and slow, it had bursts; busy all the time, it had none. This holds if time over limits is not
+    counted."""
     slow = {"read_ms": 18.0, "read_p50_ms": 18.0, "write_ms": 25.0, "write_p50_ms": 25.0}
     slow |= {
         name: None

@@ -233,7 +233,7 @@ def test_processors_of_the_same_file(tmp_path, call):
     # At a limit as well: both are said, and not that storage keeps up.
     hot = day(random.Random(12), (60, 240), 3_000.0, await_ms=10.6)
     found = told(with_processors(iostat(tmp_path / "io.txt", hot), 94.0, 4.0), storage="gp3:500")
-    assert [one.subject for one in found.findings] == ["volume-iops", "processors"]
+    assert [finding.subject for finding in found.findings] == ["volume-iops", "processors"]
     assert "kept up" not in found.findings[1].words and "nearly spent" in found.findings[1].words
     assert "bottleneck" not in found.findings[1].words, "one answer blames one thing"
     # Nothing is bought where the processors leave no room for what it would bring.

@@ -34,6 +34,10 @@ def test_all_of_a_seed(tmp_path, seed):
     answers = [
         score(scenario, form, seed, tmp_path) for scenario in (make(one, seed) for one in TWELVE) for form in EIGHT
     ]
-    wrong = [f"{one.scenario}, {one.form}: {one.verdict}: {one.headline}" for one in answers if not one.right]
+    wrong = [
+        f"{answer.scenario}, {answer.form}: {answer.verdict}: {answer.headline}"
+        for answer in answers
+        if not answer.right
+    ]
     assert len(answers) - len(wrong) >= LEAST_RIGHT, "\n".join([f"seed {seed}", *wrong])
     assert not [one for one in answers if one.blames_ebs or one.false_fine], f"seed {seed}"

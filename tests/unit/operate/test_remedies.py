@@ -19,8 +19,8 @@ from headrace.operate.doctor.thresholds import Thresholds
 
 def volume(storage: str, iops: float, mib_s: float, instance: str | None = None, state: str = ""):
     figures = {"read_iops": iops, "write_iops": 0.0, "charged_iops": iops, "read_mib_s": mib_s, "write_mib_s": 0.0}
-    made = evidence(figures, storage=storage, instance=instance, state=state)
-    return signals_of(made, Thresholds()).volumes[0]
+    collected = evidence(figures, storage=storage, instance=instance, state=state)
+    return signals_of(collected, Thresholds()).volumes[0]
 
 
 def test_what_is_bought():
@@ -32,10 +32,10 @@ def test_what_is_bought():
 
 
 def test_lines_to_paste_name_the_volume_where_it_is_known():
-    one = volume("gp3:500", 3_000, 46.9)
+    new_volume = volume("gp3:500", 3_000, 46.9)
     for known, told in ((None, "VOLUME_ID"), ("vol-0e67", "vol-0e67")):
-        one.facts = replace(one.facts, id=known)
-        change = change_of_volume(one, "volume-iops", 2.5, "us-east-1", None)
+        new_volume.facts = replace(new_volume.facts, id=known)
+        change = change_of_volume(new_volume, "volume-iops", 2.5, "us-east-1", None)
         assert change is not None
         for line in (*change.remedy.lines, change.remedy.undo):
             assert f"--volume-id {told} " in line
@@ -109,10 +109,10 @@ def test_every_advice_can_be_taken():
         text = chance.choice(("", "", "2x")) + f"{kind}:{size}{bought}"
         limits = holding(text, chance.choice((None, "m5.4xlarge", "m4.large")))
         iops = limits.iops if kind != "st1" else 100.0
-        one = volume(text, iops, iops * 16 / 1024, limits.instance)
+        new_volume = volume(text, iops, iops * 16 / 1024, limits.instance)
         subject = chance.choice(("volume-iops", "volume-throughput", "volume-credits"))
         try:
-            change = change_of_volume(one, subject, chance.uniform(1.1, 8.0), "us-east-1", None)
+            change = change_of_volume(new_volume, subject, chance.uniform(1.1, 8.0), "us-east-1", None)
         except HeadraceError as error:
             pytest.fail(f"{text}: {error}")
         if change is None:

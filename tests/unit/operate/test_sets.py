@@ -117,7 +117,7 @@ def test_pruning_against_a_naive_reference(seed):
     keep = chance.choice([None, 1, 3])
     keep_for = chance.choice([None, 5 * 86_400.0]) if keep else 5 * 86_400.0
     verdicts = retention.judge(sets.sets_of(snapshots), NOW, keep, keep_for)
-    going = {one.chosen.id for one in verdicts if one.goes}
+    going = {verdict.chosen.id for verdict in verdicts if verdict.goes}
     good = sorted((name for name in ages if whole[name]), key=lambda name: ages[name])
     stored = [name for name in good if not pending[name]]
     for place, name in enumerate(good):
@@ -142,7 +142,7 @@ def test_pruning_deletes_the_oldest_first_and_never_all():
     from dataclasses import replace
 
     with pytest.raises(CouldNotRun, match="last whole set"):
-        retention.prune(Service(), [replace(one, goes=True) for one in verdicts])  # type: ignore[arg-type]
+        retention.prune(Service(), [replace(verdict, goes=True) for verdict in verdicts])  # type: ignore[arg-type]
     assert len(deleted) == 1
     with pytest.raises(InputError, match="was not said"):
         retention.judge(found, NOW, None, None)

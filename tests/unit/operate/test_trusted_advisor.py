@@ -159,7 +159,7 @@ def test_the_throughput_of_an_instance_is_that_of_all_its_volumes(share, expecte
     facts = SourceFacts("aws:x", "cloudwatch", 60.0, "UTC", volumes, None, None, "m5.large", None, False, ())
     day = 1_790_035_200.0  # midnight, UTC
     assert day % 86_400 == 0
-    ticks = [Tick(day + 60.0 * minute, 60.0, {one.name: dict(row) for one in volumes}) for minute in range(1_440)]
+    ticks = [Tick(day + 60.0 * minute, 60.0, {volume.name: dict(row) for volume in volumes}) for minute in range(1_440)]
     evidence = gathered(facts, ticks)
     found = of_evidence(evidence.volumes[0], evidence)
     assert found.volume_type == "io2" and len(found.mib_s_periods) == 288 and len(found.days) == 1

@@ -103,7 +103,7 @@ def test_what_cannot_be_is_refused_where_it_is_not_used_as_well(call, seen, comm
 def test_advice_that_is_left_out_says_why(call, seen):
     """On that day there was no gp3, io2 or price: what cannot be advised is said, and why."""
     out = " ".join(call("doctor", seen, "--as-of", "2009-01-01")[1].split())
-    assert "What to change is not known: " in out and "2009-01-01" in out and "Do:" not in out
+    assert "The change to make is not known: " in out and "2009-01-01" in out and "Do:" not in out
 
 
 @pytest.mark.parametrize("option", ["--report", "--record"])

@@ -1,5 +1,5 @@
-"""What a plan for a database says of its alternatives: head-room that is growth until any goal fails,
-and everything that must change beside the volumes, with commands."""
+"""Alternatives of a plan for a database: head-room is growth until any goal fails, and everything
+that must change beside the volumes is listed, with commands."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ USUAL = {"as_of": DAY, "exclude": only("gp3"), "draws": 2, "free_percent": 0, "i
 
 def compared(storage: str, *goals: str, **settings):
     """Today's choice in a plan for a database without doubt."""
-    made = plan(certain(), goals=goals, compare=f"r6i.2xlarge/{storage}", **USUAL | settings)
-    return made.compared
+    answer = plan(certain(), goals=goals, compare=f"r6i.2xlarge/{storage}", **USUAL | settings)
+    return answer.compared
 
 
 # --- head-room ------------------------------------------------------------------------------------
@@ -48,8 +48,8 @@ def test_head_room_of_a_rate_is_that_of_the_rate_where_clients_are_no_bottleneck
 
 def test_head_room_as_a_goal_is_kept_with_so_many_more_clients():
     goals = ["tps>=150", "p95_ms<=120"]
-    made = plan(certain(), goals=[*goals, "headroom_percent>=25"], **USUAL)
-    best = made.recommended
+    answer = plan(certain(), goals=[*goals, "headroom_percent>=25"], **USUAL)
+    best = answer.recommended
     assert best is not None and best.headroom_percent >= 25
     more = compared(best.storage, "tps>=187.5", "p95_ms<=120", "headroom_percent>=0", threads=20)
     assert more.metrics["tps"] >= 187.5 and more.metrics["p95_ms"] <= 120
@@ -59,7 +59,7 @@ def test_head_room_as_a_goal_is_kept_with_so_many_more_clients():
 
 
 def test_head_room_of_arrivals_is_found_too():
-    made = plan(
+    answer = plan(
         certain(),
         goals=["backlog_s<=1", "headroom_percent>=10"],
         arrivals_tps=200,
@@ -67,8 +67,8 @@ def test_head_room_of_arrivals_is_found_too():
         **USUAL,
     )
     # Far more than asked for: it was the goal's own 10 % whatever the storage gave.
-    assert made.recommended.headroom_percent >= 10 and made.compared.headroom_percent > 20
-    assert made.recommended.metrics["tps"] == pytest.approx(200, rel=1e-3)
+    assert answer.recommended.headroom_percent >= 10 and answer.compared.headroom_percent > 20
+    assert answer.recommended.metrics["tps"] == pytest.approx(200, rel=1e-3)
 
 
 # --- what else must change ------------------------------------------------------------------------
@@ -103,33 +103,33 @@ def test_every_alternative_says_what_it_counts_on(doubled):
 
 def test_the_alternative_in_place_has_its_commands():
     # F8: "without moving data" had no command.
-    made = plan(
+    answer = plan(
         certain(),
         goals=["tps>=300", "p95_ms<=150"],
         compare="r6i.8xlarge/io1:200:9000",
         **USUAL | {"instances": ["r6i.2xlarge", "r6i.8xlarge"]},
     )
-    assert made.in_place is not None and made.in_place.key != made.recommended.key
-    lines = next_lines(made)
+    assert answer.in_place is not None and answer.in_place.key != answer.recommended.key
+    lines = next_lines(answer)
     start = next(i for i, line in enumerate(lines) if line.startswith("Instead, without moving data, r6i.8xlarge"))
     assert any("aws ec2 modify-volume" in line for line in lines[start:])
 
 
 def test_a_cache_of_myrocks_is_its_block_cache():
     workload = replace(certain("myrocks"), instance="r6i.2xlarge")
-    made = plan(workload, goals=["tps>=300"], compare="r6i.2xlarge/io1:200:3000", **USUAL)
-    assert "rocksdb_block_cache_size" in made.recommended.changes[0]
-    assert any("rocksdb_block_cache_size = 48G" in line for line in next_lines(made))
-    assert not any("SET GLOBAL" in line for line in next_lines(made))
+    answer = plan(workload, goals=["tps>=300"], compare="r6i.2xlarge/io1:200:3000", **USUAL)
+    assert "rocksdb_block_cache_size" in answer.recommended.changes[0]
+    assert any("rocksdb_block_cache_size = 48G" in line for line in next_lines(answer))
+    assert not any("SET GLOBAL" in line for line in next_lines(answer))
 
 
 # --- the log --------------------------------------------------------------------------------------
 
 
 def test_binary_logs_at_what_the_clients_can_do_are_a_note():
-    made = plan(certain(), goals=["tps>=100"], **USUAL)
-    tps = made.recommended.metrics["tps"]
-    [note] = [one for one in made.caveats if one.startswith("Room for binary logs")]
+    answer = plan(certain(), goals=["tps>=100"], **USUAL)
+    tps = answer.recommended.metrics["tps"]
+    [note] = [caveat for caveat in answer.caveats if caveat.startswith("Room for binary logs")]
     assert "at 120 tps, which the goals ask for" in note and "binlog_expire_logs_seconds" in note
     # A day at 120 tps lasts so many hours at what it does.
     assert f"keep them for {24 * 120 / tps:.0f} h" in note

@@ -1,5 +1,5 @@
-"""What is said of a choice: its bill, what it saves at equal space, how to get there in place or by
-a migration, the lines to paste, alarms."""
+"""Words about a choice: its bill, its saving at equal space, the way there in place or by a
+migration, the lines to paste, alarms."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def today_and(storage: str, target: str, **settings):
 def test_free_space_given_up_is_no_saving():
     # A8: 1,400 GiB of data on today's gp3:2048 "saved 51.84 USD a month": the whole saving was the
     # free space given up.
-    found = plan(steady(size_gib=1_400), compare="gp3:2048", exclude=only("gp3"))
+    answer = plan(steady(size_gib=1_400), compare="gp3:2048", exclude=only("gp3"))
     # 1,400 / 0.75 = 1,867 GiB, ordered as 1,900; at 2,048 both cost 163.84.
-    assert found.winner.storage == "gp3:1900" and found.winner.cost_usd_month == pytest.approx(1_900 * 0.08)
-    assert "needs a migration (a volume cannot be made smaller: 1,900 GiB instead of 2,048)" in found.winner.migration
+    assert answer.winner.storage == "gp3:1900" and answer.winner.cost_usd_month == pytest.approx(1_900 * 0.08)
+    assert "needs a migration (a volume cannot be made smaller: 1,900 GiB instead of 2,048)" in answer.winner.migration
     # 11.84 USD a month are no reason to copy 1,400 GiB: what is there stays, and nothing is called
     # saved.
     assert (
-        found.recommended.storage == "gp3:2048"
-        and "11.84 USD a month less, but needs a migration" in found.why_recommended
+        answer.recommended.storage == "gp3:2048"
+        and "11.84 USD a month less, but needs a migration" in answer.why_recommended
     )
-    assert found.saving.as_planned == found.saving.equal_space == 0.0
+    assert answer.saving.as_planned == answer.saving.equal_space == 0.0
 
 
 def test_equal_space_enlarges_whichever_is_smaller():
     # Today holds too little: 300 GiB of gp3 enlarged to 670 cost 29.60 more.
-    found = plan(steady(), compare="gp3:300", exclude=only("gp3"))
-    assert found.saving.as_planned == pytest.approx(300 * 0.08 - 670 * 0.08)
-    assert found.saving.equal_space == pytest.approx(0.0) and found.saving.gib == 670
+    answer = plan(steady(), compare="gp3:300", exclude=only("gp3"))
+    assert answer.saving.as_planned == pytest.approx(300 * 0.08 - 670 * 0.08)
+    assert answer.saving.equal_space == pytest.approx(0.0) and answer.saving.gib == 670
     # Mirrors hold half: two pairs of 335 for 670, of 1,024 for 2,048.
     mirrored = plan(steady(), compare="raid10:4xgp3:500", exclude=only("gp3"))
     assert mirrored.saving.gib == 1_000
@@ -57,8 +57,10 @@ def test_equal_space_enlarges_whichever_is_smaller():
 
 def test_what_cannot_be_enlarged_has_no_equal_space():
     # 20,000 GiB on two gp2 volumes; one gp2 holds 16,384.
-    found = plan(steady(size_gib=10_000), compare="2xgp2:10000", exclude=only("gp2"))
-    assert found.recommended.storage == "gp2:13400" and found.saving.gib == 20_000 and found.saving.equal_space is None
+    answer = plan(steady(size_gib=10_000), compare="2xgp2:10000", exclude=only("gp2"))
+    assert (
+        answer.recommended.storage == "gp2:13400" and answer.saving.gib == 20_000 and answer.saving.equal_space is None
+    )
 
 
 # --- from today's ---------------------------------------------------------------------------------
@@ -112,17 +114,17 @@ def test_the_winner_says_how_to_get_there_only_where_today_is_known():
     ],
 )
 def test_in_place_keeps_the_volumes_and_never_shrinks_them(today, size_gib):
-    found = plan(steady(size_gib=size_gib), compare=today)
-    before, after = Storage.parse(today), Storage.parse(found.in_place.storage)
+    answer = plan(steady(size_gib=size_gib), compare=today)
+    before, after = Storage.parse(today), Storage.parse(answer.in_place.storage)
     assert (after.level, len(after.members)) == (before.level, len(before.members))
     assert all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
-    assert found.in_place.meets_goals and found.in_place.usable_gib >= found.needed_gib
-    assert found.in_place.migration in ("nothing changes",) or found.in_place.migration.startswith("in place")
+    assert answer.in_place.meets_goals and answer.in_place.usable_gib >= answer.needed_gib
+    assert answer.in_place.migration in ("nothing changes",) or answer.in_place.migration.startswith("in place")
     # It is the cheapest such: no dearer than today's where today's meets the goals, never cheaper
     # than the cheapest of all.
-    if found.compared.meets_goals:
-        assert found.in_place.cost_usd_month <= found.compared.cost_usd_month + 1e-9
-    assert found.in_place.cost_usd_month >= found.winner.cost_usd_month - 1e-9
+    if answer.compared.meets_goals:
+        assert answer.in_place.cost_usd_month <= answer.compared.cost_usd_month + 1e-9
+    assert answer.in_place.cost_usd_month >= answer.winner.cost_usd_month - 1e-9
 
 
 def test_in_place_is_not_for_unlike_members_or_what_cannot_be_modified():
@@ -145,7 +147,7 @@ def parameters(line: str) -> dict[str, str]:
 
 
 def bought(storage: str) -> dict[str, str]:
-    """What the EC2 API must be told of a volume."""
+    """Returns the parameters of a volume for the EC2 API."""
     volume = Storage.parse(storage).members[0]
     told = {"volume-type": volume.type, "size": str(volume.size_gib)}
     if volume.type == "gp3":
@@ -183,7 +185,7 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     grows = Storage.parse(target).members[0].size_gib > Storage.parse(today).members[0].size_gib
     assert any("growfs" in text for text in modify["lines"]) == grows
     assert ("each of the 2 volumes" in modify["what"]) == today.startswith("2x")
-    # How long it lasts and how often one may: with the source.
+    # Duration and frequency of modifications, with the source.
     assert "optimizing" in modify["what"] and "24 hours" in modify["what"]
     terraform = dict(re.split(r"\s+=\s+", text) for text in found[1]["lines"])
     assert {
@@ -271,8 +273,8 @@ def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
     words = shlex.split(line)
     assert words[0] == "headrace"
     code = cli.main(words[1:])
-    shown = capsys.readouterr()
-    assert code in (0, 1) and "error" not in shown.err, shown.err
+    output = capsys.readouterr()
+    assert code in (0, 1) and "error" not in output.err, output.err
 
 
 # --- alarms ---------------------------------------------------------------------------------------
@@ -358,17 +360,17 @@ def test_prices_say_when_they_were_seen():
 
 
 def test_the_chance_to_lose_the_data_is_said_of_every_choice():
-    found = plan(steady(), top=30)
-    for choice in found.winners:
+    answer = plan(steady(), top=30)
+    for choice in answer.winners:
         assert choice.durability_afr_percent is not None and "annual failure rate" in choice.durability
         if choice.layout == "raid0":
-            alone = [other for other in found.winners if other.family == choice.volume_type]
+            alone = [other for other in answer.winners if other.family == choice.volume_type]
             assert all(choice.durability_afr_percent > other.durability_afr_percent for other in alone)
             assert any("one lost volume loses the array" in caveat for caveat in choice.caveats)
 
 
 def test_a_log_volume_can_lose_the_data_too():
-    found = plan(
+    answer = plan(
         shop(),
         goals=["tps>=300", "headroom_percent>=0"],
         instances=["r6i.large"],
@@ -376,12 +378,12 @@ def test_a_log_volume_can_lose_the_data_too():
         draws=1,
         compare="r6i.large/gp3:100,log=gp3:100",
     )
-    assert found.compared.durability_afr_percent == pytest.approx(100 * (1 - 0.998**2))
+    assert answer.compared.durability_afr_percent == pytest.approx(100 * (1 - 0.998**2))
 
 
 def test_credits_that_fall_from_full_are_shown_beside_the_settled_day():
-    found = plan(burst_day(), as_of="2020-06-01", exclude=NO_ARRAYS, compare="gp2:120", **BARE)
-    first, settled = found.compared.first_day, found.compared.metrics
+    answer = plan(burst_day(), as_of="2020-06-01", exclude=NO_ARRAYS, compare="gp2:120", **BARE)
+    first, settled = answer.compared.first_day, answer.compared.metrics
     # 12 h at 200 of 360 IOPS fill the bucket; what differs between days is what the first began
     # with.
     assert first is None or first["lowest_balance_percent"] >= settled["lowest_balance_percent"] - 1e-9

@@ -88,7 +88,7 @@ def test_the_table_leads_with_the_answer():
         "probability",
         "AFR a year",
         "cache GiB",
-        "What to do next",
+        "Next steps",
         "aws ec2 create-volume",
         "CloudWatch alarms",
         "note: ",
@@ -182,9 +182,9 @@ def test_the_page_holds_answer_bill_arithmetic_and_caveats(tmp_path):
     for word in (
         *bill,
         "The arithmetic",
-        "What to do next",
+        "Next steps",
         "aws ec2",
-        "What to know before buying",
+        "Caveats before buying",
         "<svg",
         "Today: ",
     ):
@@ -195,7 +195,7 @@ def test_the_page_holds_answer_bill_arithmetic_and_caveats(tmp_path):
 def test_exit_code_1_and_the_closest_when_nothing_fits(tmp_path):
     code, out, err = database("--goal", "tps>=5000", "--report", str(tmp_path / "none.html"))
     assert code == 1 and out.startswith("Nothing meets every goal. Closest: ") and "against 5,000" in out
-    assert "What comes closest" in (tmp_path / "none.html").read_text() and "report written" in err
+    assert "Closest to the goals" in (tmp_path / "none.html").read_text() and "report written" in err
     code, out, _ = database("--goal", "tps>=5000", "--output", "json")
     assert (
         code == 1
@@ -257,14 +257,14 @@ BARE = ("--free-percent", "0", "--goal", "headroom_percent>=0")
 )
 def test_a1_a_single_gp3_above_125_mib_s_is_found(options, today, was):
     day = new("oltp", reads_per_s=7_000, writes_per_s=700, shape="two-peaks", read_kib=32, write_kib=16, size_gib=300)
-    found = answer(day, "--max-volumes", "1", *options, "--compare", today)
-    assert found["compared"]["meets_goals"] and found["winners"][0]["volume_type"] == "gp3", was
-    assert found["winners"][0]["cost_usd_month"] <= found["compared"]["cost_usd_month"]
+    reply = answer(day, "--max-volumes", "1", *options, "--compare", today)
+    assert reply["compared"]["meets_goals"] and reply["winners"][0]["volume_type"] == "gp3", was
+    assert reply["winners"][0]["cost_usd_month"] <= reply["compared"]["cost_usd_month"]
     # With arrays allowed the single volume is still what is recommended, and in the table.
     both = answer(day, *options, "--compare", today)
     assert (
         both["recommended"]["members"] == 1
-        or both["winners"][0]["cost_usd_month"] <= 0.8 * found["winners"][0]["cost_usd_month"]
+        or both["winners"][0]["cost_usd_month"] <= 0.8 * reply["winners"][0]["cost_usd_month"]
     )
     assert any(choice["members"] == 1 for choice in both["winners"])
 
@@ -272,10 +272,10 @@ def test_a1_a_single_gp3_above_125_mib_s_is_found(options, today, was):
 def test_a1_large_requests_do_not_lead_to_gp2():
     # gp2:2633 at 263.30; gp3:1000:8000:180 at 107.20 passes.
     day = new("large", reads_per_s=5_000, writes_per_s=1_000, read_kib=20, write_kib=22, size_gib=1_000)
-    found = answer(day, "--max-volumes", "1", *HEADROOM_30, "--free-percent", "0", "--compare", "gp3:1000:8000:180")
-    assert found["winners"][0]["volume_type"] == "gp3" and found["winners"][0]["cost_usd_month"] < 120
-    if found["compared"]["meets_goals"]:
-        assert found["winners"][0]["cost_usd_month"] <= found["compared"]["cost_usd_month"]
+    reply = answer(day, "--max-volumes", "1", *HEADROOM_30, "--free-percent", "0", "--compare", "gp3:1000:8000:180")
+    assert reply["winners"][0]["volume_type"] == "gp3" and reply["winners"][0]["cost_usd_month"] < 120
+    if reply["compared"]["meets_goals"]:
+        assert reply["winners"][0]["cost_usd_month"] <= reply["compared"]["cost_usd_month"]
 
 
 def test_a1_stripes_are_found_and_cost_never_falls_with_growth():
@@ -283,12 +283,12 @@ def test_a1_stripes_are_found_and_cost_never_falls_with_growth():
     # growth 3.
     day = new("w7", reads_per_s=15_000, writes_per_s=20, shape="evening", read_kib=32, write_kib=64, size_gib=2_000)
     # At --growth 3 the volume of data that is given stays.
-    found = answer(
+    reply = answer(
         day, "--growth", "3", "--size-gib", "2000", "--max-volumes", "4", *BARE, "--compare", "4xgp3:500:11600:420"
     )
     assert (
-        found["compared"]["meets_goals"]
-        and found["winners"][0]["cost_usd_month"] <= found["compared"]["cost_usd_month"] < 400
+        reply["compared"]["meets_goals"]
+        and reply["winners"][0]["cost_usd_month"] <= reply["compared"]["cost_usd_month"] < 400
     )
     costs = [
         answer(day, "--growth", str(by), "--size-gib", "2000", "--max-volumes", "4")["winners"][0]["cost_usd_month"]
@@ -300,16 +300,16 @@ def test_a1_stripes_are_found_and_cost_never_falls_with_growth():
 def test_a2_credits_must_come_back():
     # 5xgp2:6 at 3.00 "met every goal" and was gone at 19:55 of the second day.
     day = new("d1", reads_per_s=800, writes_per_s=800, shape="evening", size_gib=30)
-    found = answer(day, "--as-of", "2020-06-01", "--compare", "5xgp2:6")
-    assert not found["compared"]["meets_goals"] and found["compared"]["runs_dry"]["words"]
-    assert found["winners"][0]["storage"] != "5xgp2:6" and found["cycle"] == "settled"
+    reply = answer(day, "--as-of", "2020-06-01", "--compare", "5xgp2:6")
+    assert not reply["compared"]["meets_goals"] and reply["compared"]["runs_dry"]["words"]
+    assert reply["winners"][0]["storage"] != "5xgp2:6" and reply["cycle"] == "settled"
 
 
 @pytest.mark.parametrize("goal", ["headroom_percent>=30", "durability_afr_percent<=0.001", "consistency_percent>=99.9"])
 def test_a3_a_goal_on_something_else_keeps_the_goals_on_performance(goal):
     # sc1:125 at 1.88 USD, p99 of 23 h 33 min, throttled for 24 h, head-room +400 %.
-    found = answer(str(EXAMPLES / "innodb-tpcc-day.toml"), "--goal", goal)
-    for choice in found["winners"]:
+    reply = answer(str(EXAMPLES / "innodb-tpcc-day.toml"), "--goal", goal)
+    for choice in reply["winners"]:
         assert choice["metrics"]["p99_ms"] <= 20 and choice["metrics"]["throttled_min"] == 0
         assert choice["volume_type"] not in ("sc1", "st1", "standard")
 
@@ -320,12 +320,12 @@ def test_a5_the_goal_as_the_help_has_it_is_the_worst_five_minutes(tmp_path):
     reads, writes = [1_000.0] * 1_440, [500.0] * 1_440
     reads[600:603], writes[600:603] = [3_500.0] * 3, [1_200.0] * 3
     save(recorded(reads, writes, interval_s=60.0, size_gib=500, write_kib=22.0), tmp_path / "spike.toml")
-    found = answer("spike.toml", "--goal", "p99_ms<=20", "--max-volumes", "1", "--compare", "gp3:667")
-    assert not found["compared"]["meets_goals"] and not found["compared"]["headroom_percent"]
+    reply = answer("spike.toml", "--goal", "p99_ms<=20", "--max-volumes", "1", "--compare", "gp3:667")
+    assert not reply["compared"]["meets_goals"] and not reply["compared"]["headroom_percent"]
     # No MySQL has 300,000 clients that wait: the queue is told by what makes it.
-    assert found["compared"]["misses"][0] == "asks 1.6 x what it can 10 h after the start (4,700 of 3,000 IOPS)"
-    assert found["compared"]["metrics"]["p99_ms"] > 60_000
-    assert Storage.parse(found["winners"][0]["storage"]).members[0].iops > 5_000
+    assert reply["compared"]["misses"][0] == "asks 1.6 x what it can 10 h after the start (4,700 of 3,000 IOPS)"
+    assert reply["compared"]["metrics"]["p99_ms"] > 60_000
+    assert Storage.parse(reply["winners"][0]["storage"]).members[0].iops > 5_000
 
 
 def test_a8_free_space_is_kept_and_not_called_a_saving(tmp_path):
@@ -352,7 +352,7 @@ def test_a9_today_is_the_run_s_own_cache(calibrated):
     # "now m5.4xlarge io1:400:9000 ... 826 tps" of a run that measured 492, 513 in its last quarter:
     # 48 GiB of cache where the run had 24. m5.4xlarge is planned for nothing else: its own family
     # alone, one type, one draw.
-    found = answer(
+    reply = answer(
         calibrated,
         "--goal",
         "tps>=300",
@@ -365,7 +365,7 @@ def test_a9_today_is_the_run_s_own_cache(calibrated):
         "--draws",
         "1",
     )
-    now = found["compared"]
+    now = reply["compared"]
     assert load(calibrated).instance == "m5.4xlarge" and now["cache_gib"] == 24
     # Warm, as the last quarter was. A quarter of an hour's mean of a database is known to a few
     # percent; the calibration states its fit.
@@ -375,8 +375,8 @@ def test_a9_today_is_the_run_s_own_cache(calibrated):
 def test_b1_local_disks_are_asked_for():
     # The cores of i3.large (2.02) let 2,000 ms / (4.8 ms x 3.4 / 2.02) = 248 tps through.
     options = ("--as-of", "2024-06-01", "--instances", "i3.large,r6i.large", "--draws", "1", "--goal", "tps>=150")
-    found = answer(SHOP, *options)
-    assert all(choice["persistent"] for choice in found["winners"])
+    reply = answer(SHOP, *options)
+    assert all(choice["persistent"] for choice in reply["winners"])
     assert any(
         not choice["persistent"]
         for choice in answer(SHOP, *options, "--allow-instance-store", "--goal", "headroom_percent>=0")["winners"]

@@ -81,7 +81,7 @@ def space(kind: str, data_gib: int, log_gib: int) -> list[tuple[str, str | None]
                 for mib_s in (125, 150, 200, 250, 300, 400, 500, 750, 1_000)
                 for iops in [*range(max(3_000, 4 * mib_s), 16_000, 50), 16_000]
             ]
-    # As one would order them.
+    # Storages are rounded to sizes that people order.
     ordered = [(as_ordered(data), None if log is None else as_ordered(log)) for data, log in found]
     return list(dict.fromkeys(ordered))
 
@@ -117,7 +117,7 @@ def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np
 )
 def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
     workload, instances = shop() if draws else certain(), ["r6i.large", "m6i.xlarge"]
-    found = planned(
+    answer = planned(
         workload,
         goals=[f"{metric}{sign}{limit}" for metric, sign, limit in goals],
         exclude=only(kind),
@@ -127,7 +127,7 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
     )
     judge = judge_of(workload, instances)
     candidates = [
-        (data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)
+        (data, log, host) for data, log in space(kind, int(answer.size_gib), answer.log_gib) for host in range(2)
     ]
     fine = chances(workload, judge, candidates, goals, draws) >= confidence
     usd = np.where(fine, judge.costs(candidates), np.inf)
@@ -135,19 +135,19 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
     best = int(usd.argmin())
     # gp2 is enumerated in every step that one orders, the others in steps of 50 IOPS and wide ones of
     # MiB/s: the plan may be cheaper, and dearer by the 5 GiB at most to which one orders sizes (0.125 USD each).
-    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH) + 5 * 0.125, (
-        f"{found.winner.place} against {candidates[best]}"
+    assert answer.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH) + 5 * 0.125, (
+        f"{answer.winner.place} against {candidates[best]}"
     )
     if kind == "gp2":
-        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), (
-            f"{found.winner.place} against {candidates[best]}"
+        assert answer.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), (
+            f"{answer.winner.place} against {candidates[best]}"
         )
     place = (
-        found.winner.storage,
-        found.winner.log_storage,
-        [host.name for host in judge.hosts].index(found.winner.instance),
+        answer.winner.storage,
+        answer.winner.log_storage,
+        [host.name for host in judge.hosts].index(answer.winner.instance),
     )
-    assert chances(workload, judge, [place], goals, draws)[0] == pytest.approx(found.winner.probability, abs=1e-9)
+    assert chances(workload, judge, [place], goals, draws)[0] == pytest.approx(answer.winner.probability, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +156,17 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
 )
 def test_a_goal_on_durability_is_kept_by_all_that_are_said_to_meet_it(goal, limit):
     """gp3 alone loses 0.2 % a year, with a log apart 0.4; io2 0.001 %. 1e-9 % nobody promises."""
-    found = planned(goals=["tps>=300", f"{goal}<={limit}"], exclude=only("gp3", "io2", arrays=True))
-    shown = [*found.winners, *([found.recommended] if found.recommended else [])]
+    answer = planned(goals=["tps>=300", f"{goal}<={limit}"], exclude=only("gp3", "io2", arrays=True))
+    shown = [*answer.winners, *([answer.recommended] if answer.recommended else [])]
     assert all(one.metrics[goal] <= limit and one.meets_goals for one in shown)
     if limit == 0.25:
-        assert found.winner.volume_type == "gp3" and found.winner.log_storage is None
+        assert answer.winner.volume_type == "gp3" and answer.winner.log_storage is None
     elif limit == 0.01:
-        assert found.winner is not None and not (found.winner.volume_type == "gp3" and found.winner.layout == "single")
+        assert answer.winner is not None and not (
+            answer.winner.volume_type == "gp3" and answer.winner.layout == "single"
+        )
     else:
-        assert found.winner is None and any("annual failure rate" in miss for miss in found.closest[0].misses)
+        assert answer.winner is None and any("annual failure rate" in miss for miss in answer.closest[0].misses)
 
 
 @pytest.mark.parametrize(
@@ -172,18 +174,18 @@ def test_a_goal_on_durability_is_kept_by_all_that_are_said_to_meet_it(goal, limi
 )
 def test_a_rate_lies_in_its_interval(settings):
     """An open load was judged with its head-room, 240 tps of 200, and its interval ended at 200."""
-    found = planned(**({"goals": ["backlog_s<=1"]} if settings else {}) | settings)
-    points = [(one.tps_low, one.metrics["tps"], one.tps_high) for one in [*found.winners, *found.closest]]
-    points += [(one["tps_low"], one["tps"], one["tps_high"]) for one in found.frontier.to_dicts()]
+    answer = planned(**({"goals": ["backlog_s<=1"]} if settings else {}) | settings)
+    points = [(one.tps_low, one.metrics["tps"], one.tps_high) for one in [*answer.winners, *answer.closest]]
+    points += [(one["tps_low"], one["tps"], one["tps_high"]) for one in answer.frontier.to_dicts()]
     assert points and all(low <= tps <= high for low, tps, high in points if tps)
 
 
 def test_of_equals_the_one_with_fewer_volumes_wins():
     # 9 GiB of data and the log on one gp3 volume or on two cost the same; both give 3,000 IOPS
     # without further charge.
-    found = planned(certain(), goals=["tps>=300"], instances=["none"])
-    assert (found.winner.storage, found.winner.log_storage) == (f"gp3:{found.log_gib + 9}", None)
-    assert found.winner.cost_usd_month == pytest.approx(0.08 * (found.log_gib + 9))
+    answer = planned(certain(), goals=["tps>=300"], instances=["none"])
+    assert (answer.winner.storage, answer.winner.log_storage) == (f"gp3:{answer.log_gib + 9}", None)
+    assert answer.winner.cost_usd_month == pytest.approx(0.08 * (answer.log_gib + 9))
 
 
 @pytest.mark.parametrize("engine", ["innodb", "myrocks"])
@@ -302,15 +304,15 @@ def assert_bill(choice, region="us-east-1", day=DAY):
 
 def test_a_log_volume_of_its_own_is_bought_where_it_pays():
     # Two gp3 volumes include 3,000 IOPS each: cheaper than buying more for one.
-    found = planned(certain(), goals=["tps>=580"], instances=["r6i.xlarge"])
-    best = found.winner
+    answer = planned(certain(), goals=["tps>=580"], instances=["r6i.xlarge"])
+    best = answer.winner
     assert best.log_storage is not None and {item["part"] for item in best.items} == {"instance", "data", "log"}
     assert_bill(best)
     judge = judge_of(shop(), ["r6i.xlarge"])
-    candidates = [(data, None, 0) for data, log in space("gp3", 9, found.log_gib) if log is None]
+    candidates = [(data, None, 0) for data, log in space("gp3", 9, answer.log_gib) if log is None]
     fine = chances(shop(), judge, candidates, [("tps", ">=", 580.0)], 0) >= 0.8
     assert judge.costs(candidates)[fine].min() > best.cost_usd_month
-    # Where the included IOPS are enough the log stays with the data: 9 GiB, 8 of redo, 24.1 of
+    # The log stays with the data if the included IOPS are enough: 9 GiB, 8 of redo, 24.1 of
     # binlogs.
     calm = planned(certain(), goals=["tps>=100"], instances=["r6i.xlarge"]).winner
     assert calm.log_storage is None and calm.usd("log") == 0.0 and calm.storage == "gp3:42"
@@ -318,39 +320,39 @@ def test_a_log_volume_of_its_own_is_bought_where_it_pays():
 
 
 def test_log_volumes_hold_redo_and_a_day_of_binlogs():
-    found = planned(goals=["tps>=300"])
+    answer = planned(goals=["tps>=300"])
     # 3,000 bytes x 300 tps x 86,400 s = 72.4 GiB, and 8 GiB of redo.
-    assert found.log_gib == 8 + math.ceil(3_000 * 300 * 86_400 / GIB)
+    assert answer.log_gib == 8 + math.ceil(3_000 * 300 * 86_400 / GIB)
     # A4: it follows the transactions that are asked for and the days they are kept, not the clients.
     for settings in ({}, {"threads": 32}, {"threads": 96}):
-        assert planned(goals=["tps>=300", "p95_ms<=600"], **settings).log_gib == found.log_gib
+        assert planned(goals=["tps>=300", "p95_ms<=600"], **settings).log_gib == answer.log_gib
     longer = planned(goals=["tps>=300"], binlog_days=3)
     assert longer.log_gib == 8 + math.ceil(3_000 * 300 * 3 * 86_400 / GIB)
     assert "redo 8 GiB; binary logs of 3 days at the 300 tps that the goals ask for" in "\n".join(longer.explain)
-    # Where they name response times alone these imply transactions: 16 clients x 3 (95th percentile
-    # over mean) / 60 ms = 800 tps.
+    # Goals on response times alone imply transactions: 16 clients x 3 (95th percentile over mean) /
+    # 60 ms = 800 tps.
     alone = planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"])
     assert alone.log_gib == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
-    for choice in found.winners:
+    for choice in answer.winners:
         room = core.parse_storage(choice.storage)["usable_gib"] + (
             core.parse_storage(choice.log_storage)["usable_gib"] if choice.log_storage else 0
         )
-        assert room >= found.size_gib + found.log_gib
+        assert room >= answer.size_gib + answer.log_gib
 
 
 def test_local_disks_are_asked_for_and_say_what_is_lost():
     # B1: they ranked first without being asked for.
     disks = {"instances": ["i3.large", "r6i.4xlarge"], "goals": ["tps>=100"], "exclude": only("gp3", "instance-store")}
-    found = planned(**disks, allow_instance_store=True)
+    answer = planned(**disks, allow_instance_store=True)
     assert (
-        found.winner.volume_type == "instance-store"
-        and found.winner.instance == "i3.large"
-        and not found.winner.persistent
+        answer.winner.volume_type == "instance-store"
+        and answer.winner.instance == "i3.large"
+        and not answer.winner.persistent
     )
-    assert any("gone when the instance stops" in caveat for caveat in found.winner.caveats)
-    assert found.recommended.persistent and found.recommended.volume_type == "gp3"
-    assert "its data is gone when the instance stops" in found.why_recommended
-    assert verdict(found, "instance-store").why.endswith("the data is gone with the instance")
+    assert any("gone when the instance stops" in caveat for caveat in answer.winner.caveats)
+    assert answer.recommended.persistent and answer.recommended.volume_type == "gp3"
+    assert "its data is gone when the instance stops" in answer.why_recommended
+    assert verdict(answer, "instance-store").why.endswith("the data is gone with the instance")
     unasked = planned(**disks)
     assert unasked.winner.persistent and "--allow-instance-store" in verdict(unasked, "instance-store").why
     # The other way round: what survives wins, and no local disk is recommended as least regretted.
@@ -363,9 +365,9 @@ def test_local_disks_are_asked_for_and_say_what_is_lost():
 
 
 def test_local_disks_too_small_are_not_offered():
-    found = planned(size_gib=430, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True)
+    answer = planned(size_gib=430, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True)
     # 475 GB are 442 GiB: the data fits, but not with redo and binlogs beside it.
-    assert all(choice.log_storage for choice in found.winners)
+    assert all(choice.log_storage for choice in answer.winners)
     assert (
         planned(size_gib=443, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True).winners
         == []
@@ -373,15 +375,17 @@ def test_local_disks_too_small_are_not_offered():
 
 
 def test_when_nothing_fits_the_closest_say_what_they_miss():
-    found = planned(goals=["tps>=5000", "p95_ms<=5"], exclude=only("gp3", "gp2", "io1"))
-    assert found.winner is None and found.least_regret is None and found.recommended is None and found.saving is None
-    assert 1 <= len(found.closest) <= 5
-    for choice in found.closest:
+    answer = planned(goals=["tps>=5000", "p95_ms<=5"], exclude=only("gp3", "gp2", "io1"))
+    assert (
+        answer.winner is None and answer.least_regret is None and answer.recommended is None and answer.saving is None
+    )
+    assert 1 <= len(answer.closest) <= 5
+    for choice in answer.closest:
         assert not choice.meets_goals and choice.probability < 0.01
         assert any(miss.startswith("tps ") and "against 5,000" in miss for miss in choice.misses)
         assert any(miss.startswith("response time p95 ") and "against 5 " in miss for miss in choice.misses)
-    assert {one.outcome for one in found.families} <= {"fails", "impossible", "excluded"}
-    json.dumps(found.to_dict(), allow_nan=False)
+    assert {family.outcome for family in answer.families} <= {"fails", "impossible", "excluded"}
+    json.dumps(answer.to_dict(), allow_nan=False)
 
 
 def test_a_budget_is_a_goal():
@@ -396,28 +400,28 @@ def test_a_budget_is_a_goal():
 
 
 def test_todays_is_judged_like_a_candidate():
-    found = planned(compare="m5.2xlarge/gp2:1200")
-    now = found.compared
+    answer = planned(compare="m5.2xlarge/gp2:1200")
+    now = answer.compared
     assert (now.instance, now.storage, now.log_storage) == ("m5.2xlarge", "gp2:1200", None)
     assert_bill(now)
-    assert found.saving.as_planned == pytest.approx(now.cost_usd_month - found.recommended.cost_usd_month)
+    assert answer.saving.as_planned == pytest.approx(now.cost_usd_month - answer.recommended.cost_usd_month)
     judge = judge_of(shop(), ["m5.2xlarge"])
     assert now.metrics["tps"] == pytest.approx(judge.run([("gp2:1200", None, 0)])["tps"][0], rel=1e-12)
     with_log = planned(compare="r6i.large/gp3:100,log=gp3:81").compared
     assert (with_log.instance, with_log.storage, with_log.log_storage) == ("r6i.large", "gp3:100", "gp3:81")
     # Without an instance: on the winner's.
-    assert planned(compare="gp2:200").compared.instance == found.winner.instance
+    assert planned(compare="gp2:200").compared.instance == answer.winner.instance
     small = planned(compare="r6i.large/gp2:40").compared
     assert not small.meets_goals and small.misses[0].startswith("holds 40 GiB")
 
 
 def test_arrivals_are_served_or_wait():
-    found = planned(goals=["headroom_percent>=0"], arrivals_tps=250, exclude=only("gp3", "gp2"))
-    assert [str(goal) for goal in found.goals] == ["headroom_percent>=0", "backlog_s<=1"] and (
-        found.threads,
-        found.arrivals_tps,
+    answer = planned(goals=["headroom_percent>=0"], arrivals_tps=250, exclude=only("gp3", "gp2"))
+    assert [str(goal) for goal in answer.goals] == ["headroom_percent>=0", "backlog_s<=1"] and (
+        answer.threads,
+        answer.arrivals_tps,
     ) == (None, 250)
-    for choice in found.winners:
+    for choice in answer.winners:
         assert (
             choice.metrics["tps"] == pytest.approx(250) and choice.metrics["backlog_s"] <= 1 and choice.tps_high <= 250
         )
@@ -487,29 +491,31 @@ def test_a_larger_share_of_memory_is_a_larger_cache():
 
 
 def test_counts_add_up_and_winners_are_ordered():
-    found = planned(exclude=only("gp3", "gp2", arrays=True), max_volumes=3, top=4)
-    assert found.considered == found.simulated + found.bounded + found.invalid and found.instances == 2
-    costs = [choice.cost_usd_month for choice in found.winners]
+    answer = planned(exclude=only("gp3", "gp2", arrays=True), max_volumes=3, top=4)
+    assert answer.considered == answer.simulated + answer.bounded + answer.invalid and answer.instances == 2
+    costs = [choice.cost_usd_month for choice in answer.winners]
     assert len(costs) == 4 and costs == sorted(costs)
-    assert len({(choice.family, choice.instance) for choice in found.winners}) == 4
-    for choice in found.winners:
+    assert len({(choice.family, choice.instance) for choice in answer.winners}) == 4
+    for choice in answer.winners:
         assert (
             choice.meets_goals
             and choice.probability >= 0.8
             and choice.tps_low < choice.metrics["tps"] < choice.tps_high
         )
         assert_bill(choice)
-    assert [one.outcome for one in found.families][0] == "wins"
-    ratios = [one.cost_ratio for one in found.families if one.outcome in ("wins", "costs more") and one.best]
+    assert [one.outcome for one in answer.families][0] == "wins"
+    ratios = [
+        family.cost_ratio for family in answer.families if family.outcome in ("wins", "costs more") and family.best
+    ]
     assert ratios == sorted(ratios) and ratios[0] == 1.0
-    for point in found.frontier.to_dicts():
+    for point in answer.frontier.to_dicts():
         assert point["tps_low"] <= point["tps"] <= point["tps_high"] and 0 <= point["probability"] <= 1
 
 
 def test_explain_s_arithmetic_adds_up():
-    found = planned(exclude=only("gp2", "gp3"))
-    text = "\n".join(found.explain)
-    best = found.winner
+    answer = planned(exclude=only("gp2", "gp3"))
+    text = "\n".join(answer.explain)
+    best = answer.winner
     per, tps = best.per_transaction, best.metrics["tps"]
     assert f"{tps:,.0f} tps x {per['ios']:.3g} = {tps * per['ios']:,.0f} IOPS" in text
     most = core.processors_tps(shop().database["clients"], core.instance(best.instance, DAY))

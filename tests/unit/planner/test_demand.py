@@ -16,12 +16,12 @@ from headrace.workload.daily import new_constant, new_daily
 
 
 def test_defaults_leave_a_quarter_free_and_a_fifth_of_head_room():
-    found = plan(steady(), exclude=NO_ARRAYS)
+    answer = plan(steady(), exclude=NO_ARRAYS)
     # A8, B3: 500 GiB in 75 % of the volume are 667 GiB, ordered as 670; 3,000 IOPS carry 2,500 with exactly 20 % to
     # spare.
-    assert (found.winner.storage, found.winner.headroom_percent, found.needed_gib) == ("gp3:670", 20.0, 667)
+    assert (answer.winner.storage, answer.winner.headroom_percent, answer.needed_gib) == ("gp3:670", 20.0, 667)
     assert plan(steady(), exclude=NO_ARRAYS, free_percent=50).winner.storage == "gp3:1000"
-    assert [str(goal) for goal in found.goals] == ["p99_ms<=20", "throttled_min<=0", "headroom_percent>=20"]
+    assert [str(goal) for goal in answer.goals] == ["p99_ms<=20", "throttled_min<=0", "headroom_percent>=20"]
 
 
 def test_gp3_carries_a_steady_2500_iops_with_what_it_includes():
@@ -129,11 +129,11 @@ def test_what_runs_dry_is_told_with_time():
 
 
 def test_head_room_as_a_goal_buys_it():
-    found = plan(steady(), exclude=NO_ARRAYS, free_percent=0, goals=["headroom_percent>=50"])
+    answer = plan(steady(), exclude=NO_ARRAYS, free_percent=0, goals=["headroom_percent>=50"])
     # 2,500 x 1.5 = 3,750 IOPS, ordered as 3,800: 800 above the included at 0.005 USD.
-    assert found.winner.storage == "gp3:500:3800"
-    assert found.winner.cost_usd_month == pytest.approx(44.0)
-    assert found.winner.headroom_percent == 52.0
+    assert answer.winner.storage == "gp3:500:3800"
+    assert answer.winner.cost_usd_month == pytest.approx(44.0)
+    assert answer.winner.headroom_percent == 52.0
 
 
 def test_durability_as_a_goal_chooses_io2_and_mirrors():
@@ -150,22 +150,22 @@ def test_durability_as_a_goal_chooses_io2_and_mirrors():
 
 
 def test_when_nothing_fits_the_closest_are_named_with_what_they_miss():
-    found = plan(steady(), goals=["p99_ms<=0.01"])
+    answer = plan(steady(), goals=["p99_ms<=0.01"])
     assert (
-        found.winners == []
-        and found.winner is None
-        and found.recommended is None
-        and found.saving is None
-        and found.why_recommended == ""
+        answer.winners == []
+        and answer.winner is None
+        and answer.recommended is None
+        and answer.saving is None
+        and answer.why_recommended == ""
     )
-    assert 1 <= len(found.closest) <= 5
-    for choice in found.closest:
+    assert 1 <= len(answer.closest) <= 5
+    for choice in answer.closest:
         assert not choice.meets_goals and any(
             miss.startswith("I/O p99 of the worst 5 min ") and "against 0.01" in miss for miss in choice.misses
         )
-    assert all(one.outcome in ("fails", "impossible", "excluded") for one in found.families)
-    assert found.actions == [] and found.alarms == []
-    json.dumps(found.to_dict(), allow_nan=False)
+    assert all(family.outcome in ("fails", "impossible", "excluded") for family in answer.families)
+    assert answer.actions == [] and answer.alarms == []
+    json.dumps(answer.to_dict(), allow_nan=False)
 
 
 def test_too_dear_is_a_miss_like_any_other():
@@ -180,11 +180,11 @@ def test_too_dear_is_a_miss_like_any_other():
 
 
 def test_a_bill_adds_up_and_names_its_sources():
-    found = plan(steady(), compare="io1:700:3000", top=20)
-    for choice in [*found.winners, found.compared, found.recommended]:
+    answer = plan(steady(), compare="io1:700:3000", top=20)
+    for choice in [*answer.winners, answer.compared, answer.recommended]:
         assert choice.cost_usd_month == pytest.approx(sum(item["usd"] for item in choice.items))
         assert all(item["source"] and item["as_of"] for item in choice.items)
-    costs = [choice.cost_usd_month for choice in found.winners]
+    costs = [choice.cost_usd_month for choice in answer.winners]
     assert costs == sorted(costs)
 
 
@@ -291,9 +291,9 @@ def test_the_same_answer_every_time_and_in_any_order():
 def test_winners_meet_the_goals_when_simulated_again(instances):
     day = new_daily(1_800, 1_400, shape="two-peaks", size_gib=350)
     goals = ["p99_ms<=25", "throttled_min<=2", "unserved_percent<=0"]
-    found = plan(day, goals=goals, instances=instances)
-    assert found.winners
-    for choice in found.winners:
+    answer = plan(day, goals=goals, instances=instances)
+    assert answer.winners
+    for choice in answer.winners:
         run = headrace.simulate(day, choice.storage, instance=choice.instance, form="interval", cycle="settled").summary
         assert run["p99_ms"] <= 25 and run["queue_at_end"] == 0
         # A row of the simulation is a minute, a point of the day an hour; cutting it may move the
@@ -309,15 +309,15 @@ def test_the_p99_of_a_goal_is_that_of_the_worst_five_minutes():
     minutes = [1_000.0] * 1_440, [500.0] * 1_440
     minutes[0][600:603], minutes[1][600:603] = [3_500.0] * 3, [1_200.0] * 3
     spike = recorded(*minutes, interval_s=60.0, size_gib=500, write_kib=22.0, source={"clock_start": "00:00:00"})
-    found = plan(spike, goals=["p99_ms<=20"], max_volumes=1, compare="gp3:667")
-    today = found.compared
+    answer = plan(spike, goals=["p99_ms<=20"], max_volumes=1, compare="gp3:667")
+    today = answer.compared
     # (4,700 - 3,000) x 180 s of backlog are served at 3,000 - 1,500 a second: waits of up to 102 s.
     assert not today.meets_goals and today.metrics["p99_ms"] > 60_000 and today.headroom_percent is None
     assert today.metrics["overall_p99_ms"] < 20, "what the goal went by"
-    assert found.winner.metrics["p99_ms"] <= 20 and found.winner.headroom_percent >= 20
+    assert answer.winner.metrics["p99_ms"] <= 20 and answer.winner.headroom_percent >= 20
     # 4,700 x 1.2 = 5,640 IOPS for 180 s, a 180th less for the saved second, and by chance 4
     # sqrt(5,640 / 180) = 22 more or less; ordered in steps of 100.
-    assert 5_609 - 23 < Storage.parse(found.winner.storage).members[0].iops < 5_640 + 23 + 100
+    assert 5_609 - 23 < Storage.parse(answer.winner.storage).members[0].iops < 5_640 + 23 + 100
     by_day = plan(spike, goals=["overall_p99_ms<=20", "p99_ms<=1e9", "throttled_min<=10"], max_volumes=1)
     assert by_day.winner.storage == "gp3:670"
 
@@ -325,7 +325,7 @@ def test_the_p99_of_a_goal_is_that_of_the_worst_five_minutes():
 @pytest.mark.parametrize("factor", [0.9, 1.0, 1.02, 1.1])
 def test_head_room_is_never_positive_while_anything_waits(factor):
     # A5: +11 % of a plan in which 303,000 requests waited.
-    found = plan(
+    answer = plan(
         steady(),
         goals=["p99_ms<=1e9", "throttled_min<=2000"],
         exclude=NO_ARRAYS,
@@ -333,10 +333,10 @@ def test_head_room_is_never_positive_while_anything_waits(factor):
         compare="gp3:667",
         free_percent=0,
     )
-    for choice in [*found.winners, *found.closest, found.compared]:
+    for choice in [*answer.winners, *answer.closest, answer.compared]:
         if choice.metrics["throttled_min"] > 1e-6 / 60:
             assert not choice.headroom_percent, choice.storage
-    assert (found.compared.metrics["throttled_min"] > 0) == (factor > 1.0)
+    assert (answer.compared.metrics["throttled_min"] > 0) == (factor > 1.0)
 
 
 def test_the_arithmetic_and_the_frontier_are_there():
@@ -358,6 +358,6 @@ def test_more_data_than_volumes_can_hold_is_a_verdict_not_an_error():
 
 def test_one_volume_at_most_leaves_no_lines_about_arrays():
     # B16: `--max-volumes 1` still printed twelve rows "needs 2 volumes, at most 1 allowed".
-    found = plan(steady(), max_volumes=1)
-    assert not [one.family for one in found.families if "RAID" in one.family]
-    assert all(choice.members == 1 for choice in [*found.winners, found.recommended])
+    answer = plan(steady(), max_volumes=1)
+    assert not [family.family for family in answer.families if "RAID" in family.family]
+    assert all(choice.members == 1 for choice in [*answer.winners, answer.recommended])

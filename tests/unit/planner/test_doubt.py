@@ -1,5 +1,5 @@
-"""How sure a plan for a database is: probability against a direct Monte Carlo, regret against a
-double loop, and what both do with what is asked."""
+"""Confidence of a plan for a database: probability against a direct Monte Carlo, regret against a
+double loop, and the use of both."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def drawn(
 
 
 def shares(worlds: Scenarios, figures: list[dict], factors: np.ndarray) -> np.ndarray:
-    """Of each database, the share of factors with which every goal holds."""
+    """Returns for each database the share of factors with which every goal holds."""
     met = np.ones_like(factors, dtype=bool)
     for goal in worlds.judge.goals:
         value = np.array([row[goal.metric] for row in figures])[:, None]
@@ -209,20 +209,20 @@ def planned(**settings):
 
 
 def test_the_least_regretted_is_least_regretted():
-    found = planned()
-    least = found.least_regret
-    assert all(least.regret_expected_usd <= choice.regret_expected_usd + 1e-9 for choice in found.winners)
-    for choice in [least, *found.winners]:
+    answer = planned()
+    least = answer.least_regret
+    assert all(least.regret_expected_usd <= choice.regret_expected_usd + 1e-9 for choice in answer.winners)
+    for choice in [least, *answer.winners]:
         assert 0.0 <= choice.regret_expected_usd <= choice.regret_worst_usd
         assert 0.0 <= choice.probability <= min(choice.goal_probabilities.values()) + 1e-12
-    assert 0.0 <= found.undecided < 1.0
+    assert 0.0 <= answer.undecided < 1.0
 
 
 def test_confidence_buys_what_it_asks():
     for confidence in (0.5, 0.7, 0.9):
-        found = planned(confidence=confidence)
-        assert found.confidence == confidence and all(choice.probability >= confidence for choice in found.winners)
+        answer = planned(confidence=confidence)
+        assert answer.confidence == confidence and all(choice.probability >= confidence for choice in answer.winners)
     # A miss for want of confidence alone is told as one.
-    found = planned(confidence=0.99, instances=["r6i.large"], goals=["tps>=330", "headroom_percent>=0"])
-    assert found.winner is None
-    assert any("tps>=330 holds with" in miss and "99 % required" in miss for miss in found.closest[0].misses)
+    answer = planned(confidence=0.99, instances=["r6i.large"], goals=["tps>=330", "headroom_percent>=0"])
+    assert answer.winner is None
+    assert any("tps>=330 holds with" in miss and "99 % required" in miss for miss in answer.closest[0].misses)

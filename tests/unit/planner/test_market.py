@@ -1,5 +1,5 @@
-"""What can be bought: hosts with their caches, instances by pattern, attachments, log volumes, and
-what a day or a region does not have."""
+"""Offers of the market: hosts with their caches, instances by pattern, attachments, log volumes,
+and the gaps of a day or a region."""
 
 from __future__ import annotations
 
@@ -184,9 +184,9 @@ def test_log_volumes_are_single_ssds_that_hold_the_log():
 
 
 def test_a_region_without_a_price_is_a_verdict():
-    found = plan(steady(), as_of="2012-06-01", exclude=("raid0", "raid10"))
-    assert next(one for one in found.families if one.family == "gp2").why == "does not exist on 2012-06-01"
-    assert NOT_ASKED_FOR in next(one for one in found.families if one.family == "instance-store").why
+    answer = plan(steady(), as_of="2012-06-01", exclude=("raid0", "raid10"))
+    assert next(family for family in answer.families if family.family == "gp2").why == "does not exist on 2012-06-01"
+    assert NOT_ASKED_FOR in next(one for one in answer.families if one.family == "instance-store").why
 
 
 def test_the_chance_to_lose_an_array():

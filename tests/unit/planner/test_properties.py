@@ -31,8 +31,8 @@ SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 
 @pytest.fixture(autouse=True)
 def search_alone(monkeypatch):
-    """What is looked at here is the search. The replay of its winner takes ten times as long and has tests of its own
-    (test_replay.py); the soak keeps it."""
+    """Leaves out the replay of a winner, which takes ten times as long as the search and has tests
+    of its own (test_replay.py); the soak includes it."""
     if not SOAK:
         monkeypatch.setattr(WinnerReplay, "of", lambda self, candidate: None)
 
@@ -119,7 +119,7 @@ def test_no_storage_that_passes_costs_less_than_the_winner(seed):
     # A1: in 17 of 50 random days a gp3 that passes was missed, and the answer was 1.1 to 10 times
     # dearer.
     day, settings, dice = drawn(seed)
-    found = plan(day, **settings)
+    answer = plan(day, **settings)
     p99, factor = asked_of(settings)
     rows = judge(day, random_storages(day, settings, dice, 150), demand=factor, as_of=settings["as_of"])
     passing = rows.filter(
@@ -130,13 +130,13 @@ def test_no_storage_that_passes_costs_less_than_the_winner(seed):
     )
     if passing.is_empty():
         return
-    # What passes is compared as one would order it: at most 5 % more of each figure.
+    # Storages that pass are compared at sizes that people order: at most 5 % more of each figure.
     ordered = [as_ordered(text) for text in passing["storage"]]
     passing = passing.with_columns(usd=pl.Series(core.monthly_totals(ordered, "us-east-1", settings["as_of"])))
     best = passing.sort("usd").row(0, named=True)
-    assert found.winner is not None, f"seed {seed}: nothing, but {best['storage']} passes"
-    assert found.winner.cost_usd_month <= best["usd"] / (1 - CLOSE_ENOUGH) + CENT, (
-        f"seed {seed}: {found.winner.storage} against {best['storage']}"
+    assert answer.winner is not None, f"seed {seed}: nothing, but {best['storage']} passes"
+    assert answer.winner.cost_usd_month <= best["usd"] / (1 - CLOSE_ENOUGH) + CENT, (
+        f"seed {seed}: {answer.winner.storage} against {best['storage']}"
     )
 
 
@@ -145,16 +145,16 @@ def test_the_answer_on_today_s_storage_never_contradicts_the_headline(seed):
     day, settings, dice = drawn(seed)
     for today in random_storages(day, settings, dice, 4):
         try:
-            found = plan(day, **settings, compare=today)
+            answer = plan(day, **settings, compare=today)
         except headrace.HeadraceError:
             continue  # not sold on that day
-        if found.compared.meets_goals:
-            assert found.winner is not None, (seed, today)
+        if answer.compared.meets_goals:
+            assert answer.winner is not None, (seed, today)
             [usd] = core.monthly_totals([as_ordered(today)], "us-east-1", settings["as_of"])
-            assert usd >= found.winner.cost_usd_month * (1 - CLOSE_ENOUGH) - CENT, (
+            assert usd >= answer.winner.cost_usd_month * (1 - CLOSE_ENOUGH) - CENT, (
                 seed,
                 today,
-                found.winner.storage,
+                answer.winner.storage,
             )
 
 
@@ -205,7 +205,7 @@ def test_more_allowed_never_costs_more(seed):
 
 
 def cost(day: OpenWorkload, settings: dict) -> float:
-    """What the winner costs, infinite where nothing wins."""
+    """Returns the winner's cost, infinite without a winner."""
     winner = plan(day, **settings).winner
     return math.inf if winner is None else winner.cost_usd_month
 
@@ -220,9 +220,12 @@ def rising(costs: list[float], seed: int, what: str) -> None:
 def test_winners_go_on_day_after_day(seed):
     # A2: "meets every goal", and gone on the second day in 6 of 12 random ones.
     day, settings, _ = drawn(seed)
-    found = plan(day, **settings)
+    answer = plan(day, **settings)
     p99, factor = asked_of(settings)
-    for choice in [*found.winners[:2], *(one for one in found.winners if one.volume_type in ("gp2", "st1", "sc1"))][:4]:
+    for choice in [
+        *answer.winners[:2],
+        *(winner for winner in answer.winners if winner.volume_type in ("gp2", "st1", "sc1")),
+    ][:4]:
         for demand in (1.0, factor):
             settled = headrace.simulate(
                 day.scaled(demand), choice.storage, as_of=settings["as_of"], form="interval", cycle="settled"
@@ -249,9 +252,9 @@ def test_the_same_question_has_the_same_answer(seed):
 def test_a_bill_is_that_of_the_price_list(seed):
     day, settings, dice = drawn(seed)
     discount = dice.uniform(0, 40)
-    found = plan(day, **settings, discount_percent=discount)
+    answer = plan(day, **settings, discount_percent=discount)
     prices = PriceList("us-east-1", settings["as_of"], discount_percent=discount)
-    for choice in found.winners:
+    for choice in answer.winners:
         if choice.volume_type != "standard":  # billed by the request
             assert choice.cost_usd_month == pytest.approx(prices.volume_totals([choice.storage])[0], abs=1e-6), (
                 seed,

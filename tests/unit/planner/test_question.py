@@ -1,4 +1,4 @@
-"""What cannot be planned is refused in words before anything is searched: by the library, with the
+"""Impossible questions are refused in words before anything is searched: by the library, with the
 value, the rule and a hint."""
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ DATABASE = [
     ({"goals": ["p95_ms>=50"]}, "better the less"),
     ({"goals": ["tps>300"]}, "only <= and >="),
     ({"goals": ["tps>=nan"]}, "0 or more"),
-    ({"goals": ["p95_ms<=0"]}, "no transaction takes no time"),
+    ({"goals": ["p95_ms<=0"]}, "a response time must be above 0 ms"),
     ({"goals": ["cost_usd_month<=500"]}, "no goal on performance"),
     ({"goals": ["backlog_s<=1"]}, "arrivals-tps"),
     ({"arrivals_tps": 250}, "only 250"),
@@ -205,9 +205,9 @@ def test_a_stripe_meant_as_data_and_log_is_said():
     made = make_question(steady(), PlanSettings(compare="gp3:500+gp3:20"))
     assert str(made.today.data) == "raid0:gp3:500+gp3:20" and made.today.data.level == "raid0"
     assert any("RAID 0 of unlike members" in note and "gp3:500,log=gp3:20" in note for note in made.notes)
-    found = plan(steady(), compare="gp3:500+gp3:20", exclude=only("gp3"))
+    answer = plan(steady(), compare="gp3:500+gp3:20", exclude=only("gp3"))
     # md fills a RAID 0 of unlike members to the end of each: 520 GiB, not twice the smallest.
-    assert found.compared.usable_gib == 520
+    assert answer.compared.usable_gib == 520
 
 
 def test_need_is_the_data_over_what_is_not_free():
@@ -226,8 +226,8 @@ def test_no_draws_are_refused_and_no_drawn_database_is_claimed():
     with pytest.raises(InputError, match="a whole number 1 to"):
         make_question(database, PlanSettings(goals=["tps>=300"], draws=-1))
     quick = {"goals": ["tps>=300"], "instances": ["r6i.large"], "exclude": only("gp3")}
-    one = plan(database, draws=1, **quick)
-    assert one.draws == 1 and "Probabilities from 1 database drawn" in sentences(one)
+    answer = plan(database, draws=1, **quick)
+    assert answer.draws == 1 and "Probabilities from 1 database drawn" in sentences(answer)
     bare = plan(certain(), draws=8, **quick)
     assert bare.draws == 0 and "since no calibration made them" in sentences(bare)
 

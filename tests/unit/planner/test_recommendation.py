@@ -1,5 +1,5 @@
-"""What a DBA would sign, from choices made by hand: one volume, today's family, durable and
-solid-state, and the reason said."""
+"""Recommendations that a DBA would sign, from choices made by hand: one volume, today's family,
+durable and solid-state, and the reason said."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_the_instance_family_of_today_is_kept():
     best, why = recommend([other, today], "m5")
     assert best is today and "it leaves the instance family of today (m5)" in why and "50.00 USD a month less" in why
     assert recommend([other, today], None)[0] is other
-    # A8: m5.4xlarge for 630.14 was recommended beside r7g.2xlarge for 382.81. Where leaving the family
-    # saves 20 % and 20 USD, it is left; 19 % or 19 USD do not do.
+    # A8: m5.4xlarge for 630.14 was recommended beside r7g.2xlarge for 382.81. The family is left if
+    # that saves 20 % and 20 USD; 19 % or 19 USD do not do.
     dear, cheap = choice("gp3:500", 630.14, instance="m5.4xlarge"), choice("gp3:500", 382.81, instance="r7g.2xlarge")
     assert recommend([dear, cheap], "m5") == (cheap, "")
     assert recommend([dear, choice("gp3:500", 510.0, instance="r7g.2xlarge")], "m5")[0] is dear
@@ -110,7 +110,7 @@ def test_the_instance_family_of_today_is_kept():
     )
     # m5d is another family than m5: by name, not by its beginning.
     assert recommend([choice("gp3:500", 250, instance="m5d.xlarge"), today], "m5")[0] is today
-    # Where nothing of the family meets the goals the cheapest is recommended.
+    # The cheapest is recommended if no choice of the family meets the goals.
     assert recommend([other], "m5") == (other, "")
 
 
@@ -130,7 +130,7 @@ def test_local_disks_and_hdds_are_passed_over_with_the_reason():
     best, why = recommend([choice("standard:500", 2), ssd], None, random_percent=0.0)
     assert best is ssd and "its type promises no IOPS" in why
     assert recommend([hdd], None) == (hdd, "") and recommend([disks], None) == (disks, "")
-    # What lasts goes before what is quick.
+    # Durable storage goes before fast storage.
     assert recommend([disks, hdd], None)[0] is hdd
 
 

@@ -67,7 +67,7 @@ def test_no_recommendation_misses_its_goal_request_by_request(seed):
     ("seed", "below", "above"), [(185, "gp3:670:5800", "gp3:670:5900"), (143, "gp3:34:5900", "gp3:34:6000")]
 )
 def test_a_saved_second_that_ends_in_few_runs_is_stepped_above(seed, below, above):
-    """Its mean meets the goal, and one run in five does not: a replay of five seeds may miss that."""
+    """The mean meets the goal, but one run in five does not: a replay of five seeds may miss that."""
     day, settings = drawn(seed)
     answer = plan(day, **settings)
     assert answer.recommended is not None
@@ -120,18 +120,18 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
             return self.replays.setdefault(candidate, made)
 
     engine.replay = Stern()
-    found = engine.answer()
-    assert asked[:1] == ["gp3:500"] and found.recommended.storage == found.winner.storage == "gp3:500:3300"
-    assert found.stepped_up == ["gp3:500", "gp3:500:3100", "gp3:500:3200"]
-    assert found.recommended.replayed.misses == () and found.recommended.meets_goals
-    assert all(choice.storage not in found.stepped_up for choice in found.winners)
+    reply = engine.answer()
+    assert asked[:1] == ["gp3:500"] and reply.recommended.storage == reply.winner.storage == "gp3:500:3300"
+    assert reply.stepped_up == ["gp3:500", "gp3:500:3100", "gp3:500:3200"]
+    assert reply.recommended.replayed.misses == () and reply.recommended.meets_goals
+    assert all(choice.storage not in reply.stepped_up for choice in reply.winners)
 
 
 def test_the_replay_takes_the_worst_minutes_and_not_the_day():
     day = recorded([200.0] * 700 + [2_400.0] * 6 + [200.0] * 734, interval_s=60.0, size_gib=100, name="spike")
-    found = plan(day, exclude=NO_ARRAYS, goals=["p99_ms<=20"], max_volumes=1)
-    told = found.recommended.replayed
+    answer = plan(day, exclude=NO_ARRAYS, goals=["p99_ms<=20"], max_volumes=1)
+    told = answer.recommended.replayed
     # The end of six minutes of 2,400 I/Os a second, with a fifth more: nothing waits, so 150 s are enough.
     assert told.requests == pytest.approx(2_400 * 1.2 * 150, abs=1)
     assert told.metrics["p99_ms"] <= 20 and told.headroom_percent == 20
-    assert any("replayed request by request, with 20 % more demand" in line for line in found.explain)
+    assert any("replayed request by request, with 20 % more demand" in line for line in answer.explain)

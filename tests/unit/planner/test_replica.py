@@ -167,8 +167,8 @@ def first_plan(chance: random.Random, seed: str) -> tuple[headrace.TransactionWo
 
 @pytest.mark.parametrize("number", range(PLANS))
 def test_a_planned_replica_keeps_up_for_a_day(number):
-    """What `headrace predict --replica ... --seconds 86400` says of the recommended one: bursts of
-    volumes and instances are spent long before the day ends."""
+    """Compares with `headrace predict --replica ... --seconds 86400` on the recommended replica:
+    bursts of volumes and instances are spent long before the day ends."""
     chance = random.Random(f"{SEED}/{number}")
     workload, question, planned = first_plan(chance, f"{SEED}/{number}")
     choice = planned.chosen

@@ -30,8 +30,8 @@ def sentences(made) -> str:
 
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
-    made = plan(day, compare="gp2:600")
-    write_page(tmp_path / "plan.html", report.view_of(made, day, simulations_of(made, day, None)))
+    answer = plan(day, compare="gp2:600")
+    write_page(tmp_path / "plan.html", report.view_of(answer, day, simulations_of(answer, day, None)))
     text, page = checked(tmp_path / "plan.html")
     # Demand, cost against performance, bill; balances where there are credits.
     assert page.seen.count("svg") >= 3
@@ -39,24 +39,24 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     for part in (
         "Why not the others",
         "The arithmetic",
-        "What to do next",
-        "What to know before buying",
+        "Next steps",
+        "Caveats before buying",
         "Goals",
-        made.recommended.storage,
+        answer.recommended.storage,
     ):
         assert part in text
 
 
 def test_the_page_without_winners(tmp_path, day):
-    made = plan(day, goals=["p99_ms<=0.001"])
-    write_page(tmp_path / "none.html", report.view_of(made, day))
+    answer = plan(day, goals=["p99_ms<=0.001"])
+    write_page(tmp_path / "none.html", report.view_of(answer, day))
     text, _ = checked(tmp_path / "none.html")
-    assert "Nothing meets every goal" in text and "What comes closest" in text and "What to do next" not in text
+    assert "Nothing meets every goal" in text and "Closest to the goals" in text and "Next steps" not in text
 
 
 def test_what_is_drawn_is_what_is_judged(day):
-    made = plan(day, compare="gp2:600", as_of="2020-06-01")
-    for name, run in simulations_of(made, day, None):
+    answer = plan(day, compare="gp2:600", as_of="2020-06-01")
+    for name, run in simulations_of(answer, day, None):
         again = simulate(day, name.split(" on ")[0], as_of="2020-06-01", form="interval", cycle="settled")
         assert run.summary == again.summary
 
@@ -85,11 +85,11 @@ def test_no_head_room_and_lost_credits_stand_in_sentences():
 
 
 def test_rows_of_the_table_are_the_choices():
-    made = plan(steady(), compare="gp2:1000")
-    columns, rows = report.choice_table(made)
+    answer = plan(steady(), compare="gp2:1000")
+    columns, rows = report.choice_table(answer)
     by_rank = {row[0].split()[0]: dict(zip(columns, row, strict=True)) for row in rows}
     assert (
-        by_rank["1"]["storage"] == made.winner.storage
+        by_rank["1"]["storage"] == answer.winner.storage
         and by_rank["1"]["rank"].endswith("*")
         and by_rank["today"]["storage"] == "gp2:1000"
     )
@@ -99,15 +99,15 @@ def test_rows_of_the_table_are_the_choices():
 
 
 def test_far_families_are_named_once():
-    made = plan(steady(), max_volumes=1)
-    every, none = report.verdict_rows(made, True)
-    some, far = report.verdict_rows(made, False)
+    answer = plan(steady(), max_volumes=1)
+    every, none = report.verdict_rows(answer, True)
+    some, far = report.verdict_rows(answer, False)
     assert none == [] and {row[0] for row in some} | set(far) == {row[0] for row in every} and far
 
 
 def test_the_bill_of_the_page_adds_up():
-    made = plan(steady(), instances=["m5.large"], snapshot_days=7)
-    rows = report.bill_rows(made.recommended)
+    answer = plan(steady(), instances=["m5.large"], snapshot_days=7)
+    rows = report.bill_rows(answer.recommended)
     assert sum(float(row[5].replace(",", "")) for row in rows[:-1]) == pytest.approx(
         float(rows[-1][5].replace(",", "")), abs=0.005 * len(rows)
     )
@@ -115,7 +115,7 @@ def test_the_bill_of_the_page_adds_up():
 
 
 def test_the_frame_has_numbers_in_the_units_of_their_names():
-    made = plan(
+    answer = plan(
         shop(),
         goals=["tps>=300", "headroom_percent>=0"],
         instances=["r6i.large"],
@@ -123,7 +123,7 @@ def test_the_frame_has_numbers_in_the_units_of_their_names():
         draws=1,
         compare="r6i.large/gp3:200",
     )
-    frame = report.frame_of(made)
+    frame = report.frame_of(answer)
     assert frame.filter(frame["rank"] == 0)["storage"].to_list() == ["gp3:200"]
     assert (
         frame["recommended"].sum() >= 1

@@ -28,8 +28,8 @@ ROUNDING = 1e-12
 
 
 class Terrain:
-    """What meets the goals lies above at least one of `corners`; the cost grows along both axes, by
-    tiers as io2's IOPS do, in steps as sizes that come with IOPS do."""
+    """Random space in which goals are met above at least one of `corners`; the cost grows along
+    both axes, by tiers as io2's IOPS do, in steps as sizes that come with IOPS do."""
 
     def __init__(self, dice: random.Random, corners: int, width: int, height: int) -> None:
         self.width, self.height = width, height
@@ -79,16 +79,16 @@ def terrains(corners):
 def test_never_dearer_than_the_best_by_more_than_it_says():
     questions = []
     for seed, _, terrain in terrains((1, 40)):
-        found = terrain.search()
-        assert found.best is not None and not found.fails and found.dear is None, seed
-        assert terrain.usd(*found.best) == found.usd, seed
-        assert terrain.meets([terrain.space.candidate(found.best)]) == [True], seed
+        result = terrain.search()
+        assert result.best is not None and not result.fails and result.dear is None, seed
+        assert terrain.usd(*result.best) == result.usd, seed
+        assert terrain.meets([terrain.space.candidate(result.best)]) == [True], seed
         best = terrain.best()
-        assert best * (1 - ROUNDING) <= found.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
-            f"seed {seed}: {found.usd} against {best}"
+        assert best * (1 - ROUNDING) <= result.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
+            f"seed {seed}: {result.usd} against {best}"
         )
         # Nothing below `low` on either axis meets the goals.
-        x, y = found.low
+        x, y = result.low
         assert x <= min(left for left, _ in terrain.corners) and y <= min(low for _, low in terrain.corners), seed
         questions.append(len(terrain.asked))
     print(
@@ -99,8 +99,8 @@ def test_never_dearer_than_the_best_by_more_than_it_says():
 def test_limits_that_bind_apart_are_found_exactly_and_with_few_questions():
     questions = []
     for seed, _, terrain in terrains((1, 1)):
-        found = terrain.search()
-        assert found.best is not None and found.usd == pytest.approx(terrain.best(), rel=ROUNDING), f"seed {seed}"
+        result = terrain.search()
+        assert result.best is not None and result.usd == pytest.approx(terrain.best(), rel=ROUNDING), f"seed {seed}"
         # The low corner, the high one, their corner, and the halvings of both axes: floor(log2(n -
         # 1)) + 1 of n values.
         halvings = sum((size - 1).bit_length() for size in (terrain.width, terrain.height))
@@ -111,8 +111,8 @@ def test_limits_that_bind_apart_are_found_exactly_and_with_few_questions():
 
 def test_a_space_that_nothing_in_meets_the_goals_costs_two_questions():
     for seed, _, terrain in terrains((0, 0)):
-        found = terrain.search()
-        assert found.fails and found.best is None and math.isinf(found.usd) and len(terrain.asked) <= 2, seed
+        result = terrain.search()
+        assert result.fails and result.best is None and math.isinf(result.usd) and len(terrain.asked) <= 2, seed
 
 
 def test_what_is_left_out_as_dear_is_dear():
@@ -120,26 +120,26 @@ def test_what_is_left_out_as_dear_is_dear():
     for seed, dice, terrain in terrains((1, 12)):
         best = terrain.best()
         limit = best * dice.choice([0.3, 0.9, 0.999, 1.001, 1.1, 3.0])
-        found = terrain.search(limit)
+        result = terrain.search(limit)
         if best <= limit:
-            assert found.dear is None and found.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
-                f"seed {seed}: {found.usd} against {best}"
+            assert result.dear is None and result.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
+                f"seed {seed}: {result.usd} against {best}"
             )
-        elif found.dear is not None:
+        elif result.dear is not None:
             left_out += 1
             # The proof: no point of the space that meets the goals costs less than `dear`, and
             # `dear` is above the limit.
-            assert limit < found.dear <= best * (1 + ROUNDING), f"seed {seed}: {found.dear} against {best}"
+            assert limit < result.dear <= best * (1 + ROUNDING), f"seed {seed}: {result.dear} against {best}"
         else:
-            assert found.usd >= best * (1 - ROUNDING), f"seed {seed}"
+            assert result.usd >= best * (1 - ROUNDING), f"seed {seed}"
     assert left_out > 0.3 * CASES
 
 
 def test_a_space_without_a_price_is_never_searched():
     terrain = Terrain(random.Random(1), 1, 16, 16)
     terrain.slopes, terrain.base = [math.nan] * 3, math.nan
-    found = terrain.search()
-    assert found.best is None and found.dear == math.inf and not terrain.asked
+    result = terrain.search()
+    assert result.best is None and result.dear == math.inf and not terrain.asked
 
 
 def test_a_second_search_starts_where_the_first_ended():
@@ -157,9 +157,9 @@ def test_a_second_search_starts_where_the_first_ended():
         higher.corners = [
             (dice.randint(x, terrain.width - 1), dice.randint(y, terrain.height - 1)) for x, y in terrain.corners
         ]
-        found = higher.search(start=SpaceResult(terrain.space, first.low, first.high))
-        assert found.usd <= higher.best() / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
-            f"seed {seed}: {found.usd} against {higher.best()}"
+        result = higher.search(start=SpaceResult(terrain.space, first.low, first.high))
+        assert result.usd <= higher.best() / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
+            f"seed {seed}: {result.usd} against {higher.best()}"
         )
 
 
@@ -192,8 +192,8 @@ def test_many_spaces_are_searched_together_as_one_by_one():
         for place, terrain in enumerate(lone)
     ]
     together = All()
-    found = Search(together, together.meets, lambda space: math.inf).run(spaces)
-    assert [(one.best, one.usd, one.fails) for one in found] == [(one.best, one.usd, one.fails) for one in wanted]
+    result = Search(together, together.meets, lambda space: math.inf).run(spaces)
+    assert [(one.best, one.usd, one.fails) for one in result] == [(one.best, one.usd, one.fails) for one in wanted]
 
 
 # --- a day of a real volume -----------------------------------------------------------------------
@@ -213,8 +213,8 @@ def spiky(seed: int) -> OpenWorkload:
 
 
 def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled_min: float) -> list[float]:
-    """What each storage costs, infinite where it misses a limit: everything simulated, nothing
-    pruned, judged one by one."""
+    """Returns the cost of each storage, infinite if it misses a limit: everything simulated,
+    nothing pruned, judged one by one."""
     run = core.evaluate(
         workload.to_core(), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled"
     )
@@ -281,16 +281,16 @@ def test_nothing_cheaper_meets_the_goals(seed, p99_ms, throttled_min, kind):
     workload = spiky(seed)
     others = [other for other in DAY_TYPES if other != kind]
     goals = [f"p99_ms<={p99_ms}", f"throttled_min<={throttled_min}", "headroom_percent>=0"]
-    found = plan(workload, goals=goals, exclude=[*others, "raid10"], max_volumes=2, free_percent=0)
+    answer = plan(workload, goals=goals, exclude=[*others, "raid10"], max_volumes=2, free_percent=0)
     best = min(min(judged(workload, coarse(kind, members), p99_ms, throttled_min)) for members in (1, 2))
-    winner = found.winner
+    winner = answer.winner
     assert winner.cost_usd_month <= best / (1 - CLOSE_ENOUGH), f"seed {seed}: {winner.storage} against {best}"
     # It meets the goals itself, and what one would order next below does not.
     assert judged(workload, [winner.storage], p99_ms, throttled_min)[0] == pytest.approx(
         winner.cost_usd_month, abs=1e-6
     )
     below = [text for text in one_step_less(winner.storage) if Storage.parse(text).usable_gib >= 80]
-    # Where two limits trade for each other the search stops within CLOSE_ENOUGH of the best.
+    # The search stops within CLOSE_ENOUGH of the best if two limits trade for each other.
     if kind != "gp3":
         assert all(math.isinf(usd) for usd in judged(workload, below, p99_ms, throttled_min)), (winner.storage, below)
 

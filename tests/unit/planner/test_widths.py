@@ -1,5 +1,5 @@
-"""How wide the factor of a candidate is: the distances that a prediction of the same has, and no
-jump where clients take over from the volume."""
+"""Width of a candidate's factor: the distances that a prediction of the same has, and no jump where
+clients take over from the volume."""
 
 from __future__ import annotations
 

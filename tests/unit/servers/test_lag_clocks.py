@@ -66,13 +66,13 @@ def test_within_the_distance_of_commits_of_the_truth(tps):
             source.add(moment, up_to(made.source_has(moment)))
         else:
             replica.add(moment, up_to(replica_has(moment)))
-        found = age(source, replica, moment)
-        if found is None or moment < 1:
+        checkpoint = age(source, replica, moment)
+        if checkpoint is None or moment < 1:
             continue
-        assert found.exact
+        assert checkpoint.exact
         # The age is that of a moment at most one sample of each server ago.
-        assert moment - found.at_s <= 2 * 1.3 * SAMPLE_S
-        errors.append(abs(found.seconds - made.truth(replica_has(found.at_s), found.at_s)))
+        assert moment - checkpoint.at_s <= 2 * 1.3 * SAMPLE_S
+        errors.append(abs(checkpoint.seconds - made.truth(replica_has(checkpoint.at_s), checkpoint.at_s)))
     errors.sort()
     assert len(errors) > 300
     assert errors[len(errors) // 2] < {50: 0.022, 200: 0.011, 2_000: 0.0035}[tps]
@@ -84,8 +84,8 @@ def test_idle_is_a_true_zero_however_long():
     for second in range(1_000):
         source.add(second, up_to(7))
         replica.add(second + 0.5, up_to(7))
-    found = age(source, replica, 999.6)
-    assert found is not None and found.seconds == 0 and found.exact
+    checkpoint = age(source, replica, 999.6)
+    assert checkpoint is not None and checkpoint.seconds == 0 and checkpoint.exact
     assert backlog(source, replica) == 0 and rate(replica, 10) == 0
 
 
@@ -98,8 +98,8 @@ def test_a_burst_after_a_long_silence_is_young():
     source.add(10.0, up_to(107))
     replica.add(10.05, up_to(7))
     source.add(10.1, up_to(107))
-    found = age(source, replica, 10.1)
-    assert found is not None and 0.05 <= found.seconds <= 0.15 and found.exact
+    checkpoint = age(source, replica, 10.1)
+    assert checkpoint is not None and 0.05 <= checkpoint.seconds <= 0.15 and checkpoint.exact
 
 
 def test_it_grows_while_the_replica_stands_still():
@@ -107,9 +107,9 @@ def test_it_grows_while_the_replica_stands_still():
     for tenth in range(1, 200):
         source.add(tenth / 10, up_to(10 * tenth))
         replica.add(tenth / 10, up_to(min(10 * tenth, 500)))
-    found = age(source, replica, 19.9)
+    checkpoint = age(source, replica, 19.9)
     # It has the 500 commits up to 5.0 s; the next came within the 0.1 s after it.
-    assert found is not None and found.seconds == pytest.approx(19.9 - 5.0, abs=0.1) and found.exact
+    assert checkpoint is not None and checkpoint.seconds == pytest.approx(19.9 - 5.0, abs=0.1) and checkpoint.exact
     assert backlog(source, replica) == 1_990 - 500
 
 
@@ -119,11 +119,11 @@ def test_what_is_not_seen_grows_and_says_so():
     replica.add(1.0, up_to(5))
     assert age(Trace(), replica, 1.0) is None and age(source, Trace(), 1.0) is None
     for now in (10.0, 20.0):  # neither answers any longer
-        found = age(source, replica, now)
-        assert found is not None and found.seconds == now - 1.0 and not found.exact
+        checkpoint = age(source, replica, now)
+        assert checkpoint is not None and checkpoint.seconds == now - 1.0 and not checkpoint.exact
     replica.add(30.0, up_to(5))  # the source alone is gone
-    found = age(source, replica, 30.0)
-    assert found is not None and found.seconds == 29.0 and not found.exact
+    checkpoint = age(source, replica, 30.0)
+    assert checkpoint is not None and checkpoint.seconds == 29.0 and not checkpoint.exact
     assert STALE_S < 9
 
 
@@ -132,8 +132,8 @@ def test_a_watch_that_begins_late_says_at_least():
     for tenth in range(20):
         source.add(tenth / 10, up_to(1_000 + tenth))
         replica.add(tenth / 10, up_to(10 + tenth))
-    found = age(source, replica, 1.9)
-    assert found is not None and found.seconds == pytest.approx(1.9) and not found.exact
+    checkpoint = age(source, replica, 1.9)
+    assert checkpoint is not None and checkpoint.seconds == pytest.approx(1.9) and not checkpoint.exact
 
 
 def test_a_server_made_anew_begins_a_new_trace():

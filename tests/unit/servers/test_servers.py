@@ -308,7 +308,7 @@ def test_a_server_shows_where_it_listens():
     """One with an address of its own does not listen at 127.0.0.1."""
     from headrace.cli.servers.mysql import _pairs
 
-    shown = {one.name: None for one in fields(server.Server)} | {
+    shown = {field.name: None for field in fields(server.Server)} | {
         "name": "db", "flavor": "mariadb", "version_text": "10.11.19", "engine": "innodb", "state": "running",
         "socket": "/run/s", "storage": "gp3:20", "port": 3306, "host": "198.18.118.2", "folder": "/f", "settings": {},
         "devices": (),

@@ -82,7 +82,7 @@ def as_ordered(text: str) -> str:
 
 
 def verdict(found: Plan, name: str):
-    return next(one for one in found.families if one.family == name)
+    return next(family for family in found.families if family.family == name)
 
 
 def bare(workload, **settings) -> Plan:

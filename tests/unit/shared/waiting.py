@@ -1,9 +1,9 @@
 """The one way in which a test waits for something that happens by the wall clock.
 
-A test machine may do ten other things. How long something may take is therefore given for an idle
-machine and stretched by the load of this one, read anew while the test waits: a load of 8 on 2 cores
-makes 30 s into 120 s. A test fails only if the thing did not happen in the stretched time, and then
-says what it saw last and under which load.
+A test machine may do ten other things. Time limits are therefore given for an idle machine and
+stretched by the load of this one, read anew while the test waits: a load of 8 on 2 cores makes 30 s
+into 120 s. A test fails only if the thing did not happen in the stretched time, and then says what
+it saw last and under which load.
 """
 
 from __future__ import annotations

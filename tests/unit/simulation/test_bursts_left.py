@@ -28,20 +28,20 @@ def test_credits_that_outlast_the_run_are_told(shop):
 
 def test_the_instances_burst_is_told(shop):
     """m5.large sustains 3,600 IOPS and bursts to 18,750 for half an hour."""
-    found = headrace.predict(
+    prediction = headrace.predict(
         shop, "gp3:300:9000:500", instance="m5.large", cache_gib=4, seconds=600, start="warm", draws=0
     )
-    assert any("instance's EBS burst" in text for text in found.warnings)
+    assert any("instance's EBS burst" in text for text in prediction.warnings)
 
 
 def test_a_replica_that_keeps_up_on_bursts_is_told(shop):
     run = {"instance": "m5.4xlarge", "seconds": 600, "draws": 0}
     replica = Replica("gp3:300:12000:500", instance="m5.large", cache_gib=4.0, workers=64, version="mysql-8.4")
-    found = predict_replica(shop, "gp3:300:6000", replica, **run)
-    spent = found.summary["without_bursts"]
-    assert found.summary["onset_s"] is None and spent["onset_s"] is not None
-    assert spent["applier_tps"] < found.summary["source_tps"] < found.summary["applier_tps"]
-    assert any("keeps up on bursts" in text for text in found.warnings)
+    prediction = predict_replica(shop, "gp3:300:6000", replica, **run)
+    spent = prediction.summary["without_bursts"]
+    assert prediction.summary["onset_s"] is None and spent["onset_s"] is not None
+    assert spent["applier_tps"] < prediction.summary["source_tps"] < prediction.summary["applier_tps"]
+    assert any("keeps up on bursts" in text for text in prediction.warnings)
     # A day shows it, and nothing has to be warned of.
     day = predict_replica(shop, "gp3:300:6000", replica, **run | {"seconds": 86_400, "drain_s": 0})
     assert day.summary["onset_s"] is not None and not any("keeps up on bursts" in text for text in day.warnings)
@@ -49,8 +49,8 @@ def test_a_replica_that_keeps_up_on_bursts_is_told(shop):
 
 def test_a_run_that_begins_with_a_balance_has_no_second_answer(shop):
     replica = Replica("gp3:300:3000", start_balance_percent=0.0, version="mysql-8.4")
-    found = predict_replica(shop, "gp3:300:3000", replica, seconds=60, draws=0)
-    assert found.summary["without_bursts"] is None
+    prediction = predict_replica(shop, "gp3:300:3000", replica, seconds=60, draws=0)
+    assert prediction.summary["without_bursts"] is None
 
 
 def test_longer_steps_give_the_same_rate(shop):

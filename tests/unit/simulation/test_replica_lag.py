@@ -73,8 +73,10 @@ def test_semi_sync_slows_the_source_and_says_what_it_is_worth(database):
     def source(**more):
         sync = more.pop("sync_relay_log", None)
         replica = replace(headrace.Replica("gp3:100", version="mariadb-10.11", workers=16), sync_relay_log=sync)
-        found = headrace.predict_replica(database, "io2:100:20000", replica, seconds=30, draws=0, seed=None, **more)
-        return found.summary["source_tps"], found
+        prediction = headrace.predict_replica(
+            database, "io2:100:20000", replica, seconds=30, draws=0, seed=None, **more
+        )
+        return prediction.summary["source_tps"], prediction
 
     plain, _ = source()
     waited, found = source(semi_sync=headrace.SemiSyncOptions((5.0,)))
@@ -146,8 +148,8 @@ def test_replicas_without_room_are_refused(database, change, says):
 
 def test_a_replica_with_little_memory_left_is_warned_of(database):
     replica = headrace.Replica("gp3:100", instance="m5.large", cache_gib=7.5)
-    found = headrace.predict_replica(database, "gp3:100", replica, seconds=5, draws=0)
-    assert any("would swap" in text for text in found.warnings)
+    prediction = headrace.predict_replica(database, "gp3:100", replica, seconds=5, draws=0)
+    assert any("would swap" in text for text in prediction.warnings)
 
 
 def test_mysql_rounds_a_buffer_pool_up():
@@ -156,8 +158,8 @@ def test_mysql_rounds_a_buffer_pool_up():
 
     def reads(version: str, mib: int) -> tuple[float, bool]:
         replica = headrace.Replica("gp3:100", cache_gib=mib / 1024, version=version)
-        found = headrace.predict_replica(database, "gp3:100", replica, seconds=30, draws=0, seed=None)
-        return found.rows["reads_per_tx"][-1], any("rounds it up" in text for text in found.warnings)
+        prediction = headrace.predict_replica(database, "gp3:100", replica, seconds=30, draws=0, seed=None)
+        return prediction.rows["reads_per_tx"][-1], any("rounds it up" in text for text in prediction.warnings)
 
     assert reads("mysql-9.7", 156) == (reads("mysql-9.7", 256)[0], True)
     assert not reads("mysql-9.7", 256)[1] and reads("mysql-9.7", 100)[0] > reads("mysql-9.7", 128)[0]
@@ -178,10 +180,10 @@ def test_groups_of_mariadb_wait_for_each_other_before_the_commit_and_not_after_i
     def source(version, trip_ms, wait_point):
         semi = headrace.SemiSyncOptions((trip_ms,), wait_point=wait_point)
         replica = headrace.Replica("gp3:100", version=version, workers=16)
-        found = headrace.predict_replica(
+        prediction = headrace.predict_replica(
             database, "io2:100:20000", replica, seconds=5, draws=0, seed=None, semi_sync=semi
         )
-        return found.summary["source_tps"]
+        return prediction.summary["source_tps"]
 
     far = {point: source("mariadb-10.11", 30.0, point) for point in ("after-sync", "after-commit")}
     # A client waits for the group before its own too: two round trips of 30 ms, where it would take one and 3 ms of its own.

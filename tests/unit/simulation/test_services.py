@@ -22,7 +22,7 @@ ARGUMENTS = ["predict", "sysbench-tpcc:warehouses=500,cache_gib=24,threads=64", 
 
 
 def of(found, deployment: str):
-    return next(one for one in found.outcomes if one.deployment == deployment)
+    return next(outcome for outcome in found.outcomes if outcome.deployment == deployment)
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def run(capsys):
 
 
 def test_ec2_is_what_predict_says():
-    found = compare(SHOP, "gp3:500", on=["ec2"], seed=None, **SHORT)
+    comparison = compare(SHOP, "gp3:500", on=["ec2"], seed=None, **SHORT)
     alone = headrace.predict(SHOP, "gp3:500", instance="r6g.xlarge", seconds=60, start="warm", seed=None, draws=4)
-    ours = of(found, "ec2")
+    ours = of(comparison, "ec2")
     # The comparison takes the same steps of a second.
     assert ours.tps == pytest.approx(alone.summary["tps"], rel=1e-9)
     assert (ours.tps_low, ours.tps_high) == pytest.approx(
@@ -50,18 +50,18 @@ def test_ec2_is_what_predict_says():
 
 
 def test_services_stand_in_order_and_each_has_its_doubt():
-    found = compare(SHOP, "gp3:500", **SHORT)
-    assert [one.deployment for one in found.outcomes] == core.deployments(["ec2", "rds", "aurora"])
-    for one in found.outcomes:
-        assert one.tps_low < one.tps < one.tps_high and one.confidence and one.cannot
-        assert "measured" not in one.confidence
-    width = {one.deployment: math.log(one.tps_high / one.tps_low) for one in found.outcomes}
+    comparison = compare(SHOP, "gp3:500", **SHORT)
+    assert [one.deployment for one in comparison.outcomes] == core.deployments(["ec2", "rds", "aurora"])
+    for outcome in comparison.outcomes:
+        assert outcome.tps_low < outcome.tps < outcome.tps_high and outcome.confidence and outcome.cannot
+        assert "measured" not in outcome.confidence
+    width = {one.deployment: math.log(one.tps_high / one.tps_low) for one in comparison.outcomes}
     assert width["ec2"] < width["aurora:standard"] and width["rds:single-az"] < width["aurora:standard"]
-    assert "published Aurora figures lie near" in of(found, "aurora:standard").confidence
+    assert "published Aurora figures lie near" in of(comparison, "aurora:standard").confidence
     # 12,000 IOPS behind 500 GiB of RDS, 3,000 behind those of EC2.
-    assert of(found, "rds:single-az").volumes == "4xgp3:125:3000:125"
-    assert of(found, "rds:single-az").tps > 2 * of(found, "ec2").tps
-    assert of(found, "aurora:standard").tps == of(found, "aurora:io-optimized").tps
+    assert of(comparison, "rds:single-az").volumes == "4xgp3:125:3000:125"
+    assert of(comparison, "rds:single-az").tps > 2 * of(comparison, "ec2").tps
+    assert of(comparison, "aurora:standard").tps == of(comparison, "aurora:io-optimized").tps
 
 
 def test_a_question_far_from_all_published_ones_has_a_wider_interval():
@@ -76,19 +76,19 @@ def test_a_question_far_from_all_published_ones_has_a_wider_interval():
 
 
 def test_a_bill_is_its_items_and_counts_the_month():
-    found = compare(SHOP, "gp3:500", on=["aurora"], readers=2, busy_percent=50.0, seed=None, **SHORT)
-    one = of(found, "aurora:standard")
+    comparison = compare(SHOP, "gp3:500", on=["aurora"], readers=2, busy_percent=50.0, seed=None, **SHORT)
+    one = of(comparison, "aurora:standard")
     assert one.usd_month == pytest.approx(sum(item["usd"] for item in one.items))
     assert one.items[0]["quantity"] == 3 * 730
     assert one.million_ios == pytest.approx(sum(one.ios_per_tx) * one.tps * 0.5 * SECONDS_A_MONTH / 1e6)
-    assert of(found, "aurora:io-optimized").items[-1]["usd"] == 0.0
+    assert of(comparison, "aurora:io-optimized").items[-1]["usd"] == 0.0
 
 
 def test_break_even_is_where_both_cost_the_same():
-    found = compare(SHOP, "gp3:500", on=["aurora"], seed=None, **SHORT)
-    even = found.break_even
+    comparison = compare(SHOP, "gp3:500", on=["aurora"], seed=None, **SHORT)
+    even = comparison.break_even
     bills = [
-        core.service_bill(one, "r6g.xlarge", "gp3:500", "us-east-1", None, 1, found.data_gib, even.million_ios)[
+        core.service_bill(one, "r6g.xlarge", "gp3:500", "us-east-1", None, 1, comparison.data_gib, even.million_ios)[
             "total_usd"
         ]
         for one in ("aurora:standard", "aurora:io-optimized")
@@ -122,15 +122,15 @@ def test_a_replica_by_binary_log_is_that_of_predict_replica():
 
 
 def test_what_a_service_cannot_is_said_and_the_others_go_on():
-    found = compare(SHOP, "st1:500", **SHORT)
-    assert "does not offer st1" in of(found, "rds:multi-az").refusal
-    assert of(found, "ec2").tps > 0 and of(found, "aurora:standard").tps > 0
+    comparison = compare(SHOP, "st1:500", **SHORT)
+    assert "does not offer st1" in of(comparison, "rds:multi-az").refusal
+    assert of(comparison, "ec2").tps > 0 and of(comparison, "aurora:standard").tps > 0
     rocks = headrace.sysbench_tpcc(warehouses=100, engine="myrocks", cache_gib=4, threads=8)
     assert "Aurora" in of(compare(rocks, "gp3:500", **SHORT), "aurora:standard").refusal
     old = compare(SHOP, "gp2:500", as_of="2014-06-01", instance="r3.xlarge", seconds=60, draws=0)
     assert "2015-07-27" in of(old, "aurora:standard").refusal
     tiny = compare(SHOP, "gp3:500", cache_gib=64.0, **SHORT)
-    assert all("GiB of memory" in one.refusal for one in tiny.outcomes)
+    assert all("GiB of memory" in outcome.refusal for outcome in tiny.outcomes)
 
 
 def test_more_of_anything_is_never_slower():
@@ -206,8 +206,8 @@ def test_none_that_is_possible_is_a_finding(run, tmp_path, output):
 def test_the_chart_names_what_is_billed_and_nothing_else():
     """gp3:500 is billed by its size alone: a colour for IOPS stood in the legend of no bar. Each
     deployment has its row in both panels, that without a price too."""
-    found = compare(SHOP, "gp3:500", on=["ec2", "rds"], **SHORT)
-    drawn = side_by_side(found, "shop").to_dict()
+    comparison = compare(SHOP, "gp3:500", on=["ec2", "rds"], **SHORT)
+    drawn = side_by_side(comparison, "shop").to_dict()
     bills = drawn["vconcat"][1]
     assert bills["encoding"]["color"]["scale"]["domain"] == ["server", "storage"]
     names = ["ec2", "rds:single-az", "rds:multi-az", "rds:multi-az-cluster"]

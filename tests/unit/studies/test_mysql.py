@@ -84,7 +84,7 @@ def test_carried_databases_come_from_one_run(engine):
     workload = tpcc_runs.calibrated(engine)
     assert workload.engine == engine and len(workload.runs) == 1
     assert workload.runs[0]["storage"] == "io1:1024:20000" and workload.threads == 72
-    assert any(f"{engine}_io1_20000iops_72thr.csv" in told for told in workload.runs[0]["files"].values())
+    assert any(f"{engine}_io1_20000iops_72thr.csv" in file for file in workload.runs[0]["files"].values())
 
 
 # --- scaling-2018 -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the page is answered is what the command line prints, for random settings."""
+"""Answers of the page equal those that the command line prints, for random settings."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_a_fleet_is_what_its_command_prints(parquet, call):
         assert answer["columns"][name] == [row[name] for row in printed], name
     assert answer["view"]["subtitle"] == words.summary(ANSWERS) and len(answer["view"]["cards"]) == 1
     assert answer["commands"] == ["headrace fleet report answers.parquet"]
-    # The same answers as JSON, of `fleet report` and of `fleet plan`, are the same fleet.
+    # JSON of `fleet report` and of `fleet plan` shows the same fleet.
     for text in (out, json.dumps(printed)):
         again = show_fleet(files, AskFleet(drop(files, "fleet.json", text.encode())["file"]))
         assert again["columns"] == answer["columns"] and again["view"] == answer["view"]

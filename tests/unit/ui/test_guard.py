@@ -1,4 +1,4 @@
-"""Who may ask the page's server: 500 requests of strangers get no data, and its own page does."""
+"""Access to the page's server: 500 requests of strangers get no data, and its own page does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the page has from others is what they published, under their licences; what it has of its own asks nobody else."""
+"""Files from others are as they were published, under their licences; the page's own files ask
+nobody else."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def test_own_files_make_no_markup_of_text_and_name_no_other_origin(path):
     assert all(name.startswith("./") for name in re.findall(r'^import .* from "([^"]+)"', text, re.MULTILINE))
 
 
-# As of the package (tests/unit/house/test_names.py); "left" is a side here.
+# Vague names, as in the package (tests/unit/house/test_names.py); "left" is a side here.
 VAGUE = "one|asked|shown|found|told|made|known|said|kept|wanted|held"
 VAGUE_NAMES = re.compile(
     rf"\b(?:const|let|function|class)\s+(?:{VAGUE})\b|[(,]\s*(?:/\*\*[^*]*\*/\s*)?(?:{VAGUE})\)?\s*=>"
@@ -76,7 +77,7 @@ def test_what_stands_between_two_comments_is_served():
 
 
 def test_the_page_is_small():
-    """What a browser fetches, gzipped: 150 KiB, and 600 KiB with the model where it is built."""
+    """Bytes that a browser fetches, gzipped: 150 KiB, and 600 KiB with the model if it is built."""
     sizes = {address: len(file.packed) for address, file in static_files().items()}
     model = sizes.pop(MODEL_ADDRESS, 0)
     assert sum(sizes.values()) < 150 << 10 and sum(sizes.values()) + model < 600 << 10

@@ -386,7 +386,8 @@ def test_an_address_of_an_older_page_is_read_as_far_as_it_goes(visit):
 
 
 def test_another_version_of_the_page_is_refused_in_words(visit, server):
-    """What an older page asks and this server does not know is said, and the page goes on."""
+    """Questions of an older page that this server does not know are refused in words, and the page
+    goes on."""
     page = visit(f"plan?w={STEADY}")
     answer = page.evaluate(
         """async () => { const { ask } = await import("/static/asking.js"); return await ask("/api/run", { workload: "x", storage: "gp3:1", cache: 3 }).catch(refusal => refusal); }"""

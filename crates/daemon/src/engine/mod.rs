@@ -441,7 +441,7 @@ impl Engine {
         let at_ms = self.lab_ms_of(&state);
         let saved = |now: Nanos, json: Result<Json, serde_json::Error>| json.ok().map(|state| Saved { at_ms, device_ns: now.0, state });
         let levels = |mut device: SavedDevice| {
-            // Which blocks are cold is known from the marks of the volume, and may be megabytes.
+            // Cold blocks are left out: the marks of the volume have them, up to megabytes.
             device.members.iter_mut().for_each(SavedVolume::forget_touch);
             device
         };

@@ -1,5 +1,5 @@
-//! A lab in a folder of its own, for tests on real FUSE mounts and loop devices. Whatever happens,
-//! it takes its mounts and loop devices down again.
+//! A lab in a folder of its own, for tests on real FUSE mounts and loop devices. Mounts and
+//! loop devices are taken down whatever happens.
 #![allow(dead_code)]
 
 use headrace_catalog::{Catalog, NaiveDate, StorageSpec};

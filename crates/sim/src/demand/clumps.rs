@@ -5,7 +5,7 @@ use crate::demand::mixture::Waits;
 use crate::demand::near_cap::WALKS;
 use crate::demand::windows::{BusySlots, Served, Slots, Worst, P99};
 
-/// What requests waited, by walk, in order of slots.
+/// Waits of requests in clumps, by walk, in order of slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clumps {
     looks: Vec<ClumpLook>,
@@ -27,7 +27,7 @@ struct SlotWaits {
 }
 
 impl Clumps {
-    /// Whether nothing waited in clumps.
+    /// Returns whether nothing waited in clumps.
     pub fn is_empty(&self) -> bool {
         self.looks.is_empty()
     }
@@ -83,7 +83,7 @@ impl Clumps {
         let mut starts: Vec<usize> = runs.iter().flat_map(|&(slot, _, _)| slots.windows_with(slot)).collect();
         starts.sort_unstable();
         starts.dedup();
-        // Of each walk, the windows of the highest mean and of the longest wait: the highest
+        // Windows of the highest mean and of the longest wait are chosen for each walk: the highest
         // percentiles are in one of them or hardly lower.
         let mut chosen = [[(f64::NEG_INFINITY, 0usize); 2]; WALKS];
         for &start in &starts {
@@ -124,7 +124,7 @@ impl Clumps {
         let shown = Worst {
             mean_ms: mean(&|worst| worst.mean_ms),
             percentiles_ms: [0, 1, 2, 3].map(|place: usize| mean(&|worst| worst.percentiles_ms[place])),
-            // That of a walk in the middle, or of the next that waited.
+            // Begin of the worst window of a middle walk, or of the next that waited.
             at_s: each[WALKS / 2..].iter().find_map(|worst| worst.at_s),
         };
         let unlucky = Worst {

@@ -2,8 +2,8 @@
 //! like it.
 //!
 //! The first day starts with full credits. Each next day starts with what the day before left,
-//! until a day ends as it began: the balances have settled. Where a cycle takes more credits than
-//! come back, they never settle: the credits run dry on some day, and from then on requests pile up
+//! until a day ends as it began: the balances have settled. Balances never settle if a cycle takes
+//! more credits than come back: the credits run dry on some day, and from then on requests pile up
 //! from one day to the next.
 //!
 //! ```text
@@ -25,7 +25,7 @@ use crate::error::SimError;
 use crate::report::{RunRow, Summary};
 use crate::setup::Setup;
 
-/// Which time through the load is looked at.
+/// Time through the load that a simulation reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cycle {
     /// The first one, with the credits it starts with.
@@ -35,17 +35,17 @@ pub enum Cycle {
     Settled,
 }
 
-/// What a load came to, repeated.
+/// Result of a load that is repeated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repeated {
     /// The settled cycle; where there is none, one of those that begin with credits gone.
     pub summary: Summary,
     /// The first cycle, where it was another.
     pub first: Option<Box<Summary>>,
-    /// Whether cycles end as they begin; none where only the first was looked at.
+    /// True if cycles end as they begin; none if only the first was simulated.
     pub settled: Option<bool>,
-    /// What the worst balance loses in each cycle until it is dry, percent of it when full; none
-    /// where cycles settle or no credits are lost.
+    /// Loss of the worst balance in each cycle until it is dry, percent of the full balance; none
+    /// if cycles settle or no credits are lost.
     pub loses_percent_per_cycle: Option<f64>,
     /// When credits were first gone, s from the start of the first cycle; none: never.
     pub dry_after_s: Option<f64>,

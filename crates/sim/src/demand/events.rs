@@ -22,7 +22,7 @@ use std::collections::BinaryHeap;
 /// Keeps the load's draws apart from the volumes'.
 const LOAD_STREAM: u64 = 0x4c6f_6164;
 
-/// How often a long run tells how far it is, in requests.
+/// Requests between two calls of the progress function.
 const PROGRESS_EVERY: u64 = 1 << 20;
 
 /// Called with the share done (0-1) every now and then; returning false stops the run.
@@ -103,8 +103,8 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     Ok(recorder.finish(&host))
 }
 
-/// How unevenly the host's queues are served: not at all for one queue (Xen) or a stripe (whose
-/// members get unequal shares anyway), less where the instance's cap is the lower one.
+/// Returns the spread of the service of the host's queues: none for one queue (Xen) or a stripe
+/// (whose members get unequal shares anyway), less if the instance's cap is the lower one.
 fn deep_queue_spread(setup: &Setup, load: &ClosedLoad) -> Option<DeepQueueSpread> {
     if setup.storage.raid.is_some() || setup.options.xen {
         return None;
@@ -180,7 +180,7 @@ struct Coming<'a> {
     next: Option<(Nanos, Io)>,
     /// Arrival of the last one that was.
     last: Nanos,
-    /// How many are counted from the request at hand on.
+    /// Number of requests that are counted, from the current one on.
     counted: u64,
     ahead: Option<OpenSource<'a>>,
 }

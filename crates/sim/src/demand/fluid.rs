@@ -57,7 +57,7 @@ pub(crate) struct Fluid {
     /// Requests that wait near a cap, and their bytes; some bucket is near its cap.
     clumped: (f64, f64),
     near: bool,
-    /// How often walks near a cap began, and how many parts of the run they were followed in.
+    /// Walks near a cap that began, and parts of the run in which they were followed.
     episodes: u64,
     clumped_parts: usize,
     /// Backlogs decide the percentiles, whatever waits in clumps.
@@ -68,7 +68,7 @@ pub(crate) struct Fluid {
     pub independent_arrivals: bool,
 }
 
-/// Where a storage's buckets stand, to compare cycles by.
+/// Levels of a storage's buckets, by which cycles are compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FluidBalances {
     levels: Vec<f64>,
@@ -198,8 +198,8 @@ impl Fluid {
         }
     }
 
-    /// How an array multiplies I/Os on their way through the instance: (per read, per write). Those
-    /// of local disks do not pass its EBS limits.
+    /// Returns the factors by which an array multiplies I/Os on their way through the instance:
+    /// (per read, per write). I/Os of local disks do not pass its EBS limits.
     pub fn amplification(setup: &Setup) -> (f64, f64) {
         if setup.is_local() {
             return (0.0, 0.0);
@@ -246,7 +246,7 @@ impl Fluid {
         }
     }
 
-    /// Whether backlogs decide the percentiles of the run.
+    /// Returns whether backlogs decide the percentiles of the run.
     pub fn has_backlog(&self) -> bool {
         self.backlogs
     }
@@ -271,7 +271,7 @@ impl Fluid {
         self.backlog() + self.clumped.0
     }
 
-    /// Whether nothing can wait in this interval, nor clump.
+    /// Returns whether no request can wait in this interval, nor clump.
     pub fn is_calm(&self, point: &Measured) -> bool {
         let calm = |bucket: &FluidBucket| {
             let need = bucket.demand(point);
@@ -334,7 +334,7 @@ impl Fluid {
         }
     }
 
-    /// Whether what waits in this interval waits in clumps, if at all: some cap is near, none is
+    /// Returns whether requests of this interval can wait only in clumps: some cap is near, none is
     /// exceeded for long, and credits last.
     fn can_clump(&self, point: &Measured) -> bool {
         let seconds = point.duration_s;

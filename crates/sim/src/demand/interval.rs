@@ -1,9 +1,9 @@
 //! The per-interval form: hours, days and fleets in microseconds, on the buckets of
 //! [`crate::demand::fluid`].
 //!
-//! A row per point of the demand. What it adds to the buckets: latency (what requests waited plus
-//! their own distribution) and blocks that still lie in a snapshot, as a share of requests that
-//! need a fetch.
+//! A row per point of the demand. It adds to the buckets: latency (the waits of requests plus their
+//! own distribution) and blocks that still lie in a snapshot, as a share of requests that need a
+//! fetch.
 
 use crate::demand::clumps::Clumps;
 use crate::demand::fluid::{Fluid, Step};
@@ -301,7 +301,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What requests waited, by slot.
+/// Waits of requests, by slot.
 #[derive(Default)]
 struct Busy {
     slots: BusySlots,

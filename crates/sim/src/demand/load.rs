@@ -1,4 +1,4 @@
-//! What is asked of the storage: closed loads in fio's terms, open loads as demand over time.
+//! Demand on a storage: closed loads in fio's terms, open loads as demand over time.
 
 use crate::error::SimError;
 use headrace_model::chance::around;
@@ -48,7 +48,7 @@ impl Pattern {
         }
     }
 
-    /// Whether each job walks through the device in order.
+    /// Returns whether each job walks through the device in order.
     pub fn is_sequential(self) -> bool {
         matches!(self, Pattern::Read | Pattern::Write | Pattern::Rw)
     }
@@ -87,7 +87,7 @@ impl ClosedLoad {
     }
 }
 
-/// How requests of an open load arrive within a point.
+/// Arrival process of an open load within a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
@@ -101,7 +101,7 @@ pub enum Arrivals {
 /// Demand that holds for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// How long, s.
+    /// Length, s.
     pub duration_s: f64,
     /// Reads a second.
     pub reads_per_s: f64,
@@ -139,7 +139,7 @@ pub struct OpenLoad {
     pub sequential_read_share: f64,
     /// Share of writes that continue the write before.
     pub sequential_write_share: f64,
-    /// How requests arrive within a point.
+    /// Arrival process within a point.
     pub arrivals: Arrivals,
     /// Requests the host keeps outstanding at most; more wait in the host. NVMe queues of EBS hold
     /// 1,024.

@@ -10,7 +10,7 @@ use headrace_catalog::{StorageSpec, VolumeLimits};
 use headrace_model::accounting::{Accounting, StorageCost};
 use std::sync::OnceLock;
 
-/// What a request is counted in by one bucket.
+/// Unit in which a bucket counts a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// 256 KiB units.
@@ -52,7 +52,7 @@ pub struct MeasuredLoad {
     mix: RequestMix,
 }
 
-/// What own latency depends on.
+/// Requests that a device's own latency depends on.
 #[derive(Clone, Copy, Debug)]
 struct RequestMix {
     read_share: f64,
@@ -60,7 +60,7 @@ struct RequestMix {
     pub write_bytes: f64,
 }
 
-/// How the requests of a load are counted on a storage.
+/// Rules by which a storage counts the requests of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counting {
     chunk_bytes: Option<f64>,
@@ -95,13 +95,12 @@ impl Counting {
     }
 }
 
-/// What all volumes of a storage together are asked for at one point of a load, copies and parity
-/// included.
+/// Demand on all volumes of a storage together at one point of a load, copies and parity included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OnVolumes {
     /// Begin of the point, s.
     pub t_s: f64,
-    /// Its length, s.
+    /// Length of the point, s.
     pub duration_s: f64,
     /// I/Os a second in units of 256 KiB.
     pub iops: f64,
@@ -111,7 +110,7 @@ pub struct OnVolumes {
     pub hdd_mib_s: f64,
 }
 
-/// What a load asks of all volumes of `storage` together, point by point.
+/// Returns the demand of a load on all volumes of `storage` together, point by point.
 pub fn on_volumes(load: &OpenLoad, storage: &StorageSpec) -> Vec<OnVolumes> {
     let cost = StorageCost::of(storage);
     let counting = Counting::either(cost.chunk_kib.map(|kib| kib * 1_024.0));

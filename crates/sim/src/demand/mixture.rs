@@ -40,7 +40,7 @@ impl Octaves {
         Some((cell, inside as f64 / (1u64 << (52 - self.bits)) as f64))
     }
 
-    /// Where a cell begins.
+    /// Returns the begin of a cell.
     fn start(&self, cell: usize) -> f64 {
         f64::from_bits(self.from.to_bits() + ((cell as u64) << (52 - self.bits)))
     }
@@ -116,7 +116,7 @@ impl Waits {
         }
     }
 
-    /// Whether any request waited.
+    /// Returns whether any request waited.
     pub fn any(&self) -> bool {
         self.none < self.total
     }
@@ -138,7 +138,7 @@ pub struct OwnLatency {
     mean_ms: f64,
 }
 
-/// What decides a device's own latency.
+/// Facts that decide a device's own latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OwnLatencyKey {
     /// Type of the members.

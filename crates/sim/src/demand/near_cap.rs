@@ -1,10 +1,10 @@
 //! Independent arrivals near a cap: what random walks do that a line does not.
 //!
-//! Just below a cap, and at it, requests that come independently of each other wait in clumps. What
-//! waits (W, in tokens) is a random walk that cannot fall below zero: it drifts by demand less
-//! rate, and spreads by demand times the tokens of a request a second (Poisson arrivals). Its main
-//! part, 1/64 s of tokens, absorbs small clumps, the reserve larger ones until it is used up. From
-//! then on requests wait for what W exceeds the main part by.
+//! Just below a cap, and at it, requests that come independently of each other wait in clumps. The
+//! waiting work (W, in tokens) is a random walk that cannot fall below zero: it drifts by demand
+//! less rate, and spreads by demand times the tokens of a request a second (Poisson arrivals). The
+//! bucket's main part, 1/64 s of tokens, absorbs small clumps, the reserve larger ones until it is
+//! used up. From then on requests wait for the excess of W over the main part.
 //!
 //! ```text
 //!  W |                     __/\        what exceeds the main part waits
@@ -19,9 +19,9 @@
 //! walks are followed, always the same ones. Each knows when its own reserve is used up, and each
 //! has its own percentiles; the run's are their means.
 //!
-//! - While a walk has a reserve, it is between two walls. What it takes of the reserve is its local
-//!   time at the main part, what comes back a share of that at zero. By the central limit theorem
-//!   both are normal over many turns; mean and variance in `Walk`.
+//! - While a walk has a reserve, it is between two walls. The reserve that it loses is its local
+//!   time at the main part, the reserve that it gains a share of that at zero. By the central limit
+//!   theorem both are normal over many turns; mean and variance in `Walk`.
 //! - Without a reserve there is the wall at zero alone. A step of any length is exact: the lowest
 //!   point of a Brownian bridge has a known law, and the walk is lifted by what that is below zero.
 
@@ -58,8 +58,8 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Of a demand in tokens a second, `cost` tokens a request, at a cap of `rate`; `spread`: rate
-    /// of the requests times the mean square of their tokens.
+    /// Makes the walk of a demand in tokens a second, `cost` tokens a request, at a cap of `rate`;
+    /// `spread`: rate of the requests times the mean square of their tokens.
     pub fn new(need: f64, rate: f64, cost: f64, spread: f64) -> Walk {
         let drift = need - rate;
         // A drift below a hundred-thousandth of the rate makes no difference within hours, and
@@ -99,7 +99,8 @@ impl Walk {
         self.spread * share * if a > 0.0 { 1.0 } else { below }
     }
 
-    /// Whether it drifts upwards and has done so for long enough that chance no longer matters.
+    /// Returns whether the walk drifts upwards and has done so for long enough that chance no
+    /// longer matters.
     pub fn is_a_line(&self, seconds: f64) -> bool {
         self.drift > 0.0 && seconds * self.drift * self.drift / self.spread > OLD
     }
@@ -116,7 +117,7 @@ struct Path {
     most: f64,
 }
 
-/// What waits at a cap.
+/// Requests that wait at a cap, as walks.
 #[derive(Clone, Debug)]
 pub(crate) struct NearCap {
     paths: Vec<Path>,
@@ -134,7 +135,7 @@ pub(crate) struct Parts {
     pub refill: f64,
 }
 
-/// What waits of a walk at some time.
+/// Part of a walk that waits at some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub path: usize,
@@ -152,7 +153,8 @@ impl Walk {
         (self.overflow(parts.main) - refill, self.overflow_variance(parts.main))
     }
 
-    /// Whether a reserve outlasts some time for certain; `scatter`: its variance so far, tokens^2.
+    /// Returns whether a reserve outlasts some time for certain; `scatter`: its variance so far,
+    /// tokens^2.
     pub fn spares(&self, parts: Parts, reserve: f64, scatter: f64, seconds: f64) -> bool {
         let (drain, variance) = self.reserve_loss(parts);
         reserve - (drain * seconds).max(0.0) > SURE * (scatter + variance * seconds).sqrt()
@@ -186,7 +188,7 @@ impl NearCap {
         self.paths.iter().map(|path| (path.most - depth).max(0.0)).sum::<f64>() / WALKS as f64
     }
 
-    /// What waits is a backlog by now: it grows by its drift.
+    /// Returns whether the waiting requests are a backlog by now, which grows by its drift.
     pub fn is_a_line(&self, walk: &Walk, seconds: f64) -> bool {
         let mean = self.paths.iter().filter_map(|path| path.waiting).sum::<f64>() / WALKS as f64;
         walk.drift > 0.0 && (mean + walk.drift * seconds) * walk.drift / walk.spread > OLD
@@ -197,7 +199,7 @@ impl NearCap {
         let steps = (LOOKS_IN_ALL / parts_so_far.max(1)).clamp(LEAST_LOOKS, LOOKS);
         let step_s = seconds / steps as f64;
         let (drain, variance) = walk.reserve_loss(parts);
-        // What is put back into the reserve meanwhile takes its part of the clumps.
+        // Tokens that return to the reserve meanwhile take their part of the clumps.
         let share = (drain / walk.overflow(parts.main)).clamp(0.0, 1.0) / steps as f64;
         // A request needs its own tokens too before it starts.
         let depth = (parts.main - walk.cost).max(0.0);
@@ -249,8 +251,8 @@ fn lowest(from: f64, to: f64, variance: f64, exponential: f64) -> f64 {
     0.5 * (from + to - ((from - to) * (from - to) + 2.0 * variance * exponential).sqrt())
 }
 
-/// Whether a bridge between two points so far above a level may reach it: the lowest is below with
-/// the probability exp(-2 x from x to / variance), which the table ends at.
+/// Returns whether a bridge between two points may reach a level that far below them: the lowest
+/// point is below with the probability exp(-2 x from x to / variance), at which the table ends.
 #[inline]
 fn crosses(from: f64, to: f64, variance: f64) -> bool {
     from <= 0.0 || to <= 0.0 || 2.0 * from * to < 9.1 * variance

@@ -239,7 +239,7 @@ impl RunRecorder {
         summary.see_balance(end_s, row.balance_percent);
         summary.see_instance_balance([row.instance_io_balance_percent, row.instance_byte_balance_percent]);
         if row.throttled_s > 0.0 {
-            // What is still in flight at the end of a row was let go long ago unless the row was
+            // Requests in flight at the end of a row were let go long ago unless the row was
             // throttled throughout.
             let over = row.throttled_s < row.duration_s * 0.999 && self.waited_until < self.row_end;
             summary.recovered_at_s = over.then_some(self.waited_until.as_secs_f64().min(end_s));

@@ -30,7 +30,7 @@ pub struct DemandCandidate {
     pub instance: Option<usize>,
 }
 
-/// What the candidates have in common.
+/// Terms that the candidates share.
 #[derive(Clone, Debug)]
 pub struct DemandSearch<'a> {
     /// Demand.
@@ -49,7 +49,7 @@ pub struct DemandSearch<'a> {
     pub prune_above: f64,
 }
 
-/// What came of one candidate.
+/// Result of one candidate.
 #[derive(Clone, Debug)]
 pub enum DemandOutcome {
     /// Simulated.
@@ -74,8 +74,8 @@ type OutcomeKey = (SharedKey, Cycle, BucketsKey);
 /// Outcomes that are kept of one load: more than a plan looks at; some 1 KiB each.
 const MAX_OUTCOMES: usize = 16_384;
 
-/// What is known of one load: how storages count it, and what came of the buckets that were
-/// simulated. It goes with that load and no other.
+/// Memory of one load: the demand as storages count it, and the results of the buckets that were
+/// simulated. It belongs to that load and no other.
 #[derive(Default)]
 pub struct SearchMemory {
     shared: Mutex<HashMap<SharedKey, Arc<SharedLoad>>>,

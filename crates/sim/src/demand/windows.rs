@@ -26,7 +26,8 @@ pub const SLOT_S: f64 = 60.0;
 /// Recordings keep time to about a percent: five points of 59.9 s are five minutes.
 const NEARLY: f64 = 0.99;
 
-/// How many slots a point of that length is cut into; 1 for those that share one.
+/// Returns the number of slots into which a point of that length is cut; 1 for points that share a
+/// slot.
 #[inline]
 pub(crate) fn pieces(duration_s: f64) -> usize {
     if duration_s <= SLOT_S / NEARLY {
@@ -138,11 +139,11 @@ struct Busy {
     more: f64,
     wait_sum_ms: f64,
     longest_ms: f64,
-    /// Where its waits begin; they end where the next one's begin.
+    /// Index of its first wait; its waits end at the first of the next.
     first: usize,
 }
 
-/// What a storage's requests waited, by slot.
+/// Waits of a storage's requests, by slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BusySlots {
     busy: Vec<Busy>,
@@ -185,7 +186,7 @@ impl Worst {
 }
 
 impl BusySlots {
-    /// Whether something waited.
+    /// Returns whether something waited.
     pub fn any(&self) -> bool {
         !self.busy.is_empty()
     }
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn a_window_is_five_minutes_and_begins_every_minute() {
         assert_eq!(spans(&[60.0; 7]), [(0.0, 300.0), (60.0, 360.0), (120.0, 420.0)]);
-        // The same demand in other points.
+        // Equal demand in other points has equal windows.
         assert_eq!(spans(&[420.0]), spans(&[60.0; 7]));
         assert_eq!(spans(&[1.0; 420]), spans(&[60.0; 7]));
         assert_eq!(spans(&[59.9; 7]).len(), 3);

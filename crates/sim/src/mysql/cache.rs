@@ -12,8 +12,8 @@
 //! A hit on a page of the old part moves it only when the page was read a while ago
 //! (innodb_old_blocks_time): [`Cache::held_back`].
 //!
-//! Where it is known which touches change a page ([`Cache::dirtied`]), each cohort also knows how
-//! much of it is clean: a page that leaves is dirty when the touch that brought it changed it, or
+//! Cohorts also hold their clean amount, if it is known which touches change a page
+//! ([`Cache::dirtied`]): a page that leaves is dirty when the touch that brought it changed it, or
 //! one since, unless the flush list has written it.
 //!
 //! Pages of a class are alike, so the list is a row of cohorts, each with an amount of every class,
@@ -96,13 +96,13 @@ pub struct Written {
 }
 
 impl Written {
-    /// Of a transaction, where this is of `tx`.
+    /// Returns the amounts of one transaction, if these are of `tx`.
     pub(super) fn per(&self, tx: f64) -> Written {
         Written { evicted_first: self.evicted_first / tx, evicted_later: self.evicted_later / tx, flushed: self.flushed / tx }
     }
 }
 
-/// What a number of transactions did, in pages.
+/// Effects of a number of transactions, in pages.
 #[derive(Clone, Debug, Default)]
 pub struct Moved {
     /// Pages read.
@@ -111,9 +111,9 @@ pub struct Moved {
     pub evicted_first: f64,
     /// Pages evicted that were read later.
     pub evicted_later: f64,
-    /// The same two, each class times its weight ([`Cache::weighted`]).
+    /// Pages of `evicted_first`, each class times its weight ([`Cache::weighted`]).
     pub weighted_first: f64,
-    /// Read later, weighted.
+    /// Pages of `evicted_later`, weighted alike.
     pub weighted_later: f64,
     /// By window of [`Cache::dirtied`].
     pub written: Vec<Written>,
@@ -248,7 +248,8 @@ impl Cache {
         self
     }
 
-    /// How many windows are followed; 0 where it is not known which touches change a page.
+    /// Returns the number of windows that are followed; 0 if it is not known which touches change a
+    /// page.
     pub fn window_count(&self) -> usize {
         self.changing.as_ref().map_or(0, |changing| changing.cleaned.len())
     }
@@ -261,7 +262,7 @@ impl Cache {
         Some((1.0 - clean / self.page_count().max(1e-300)).clamp(0.0, 1.0))
     }
 
-    /// Whether anything has been evicted: the cache is full.
+    /// Returns whether anything has been evicted: the cache is full.
     pub fn is_full(&self) -> bool {
         self.evicting
     }
@@ -271,7 +272,7 @@ impl Cache {
         self.capacity
     }
 
-    /// How many pages it holds.
+    /// Returns the number of pages in the cache.
     pub fn page_count(&self) -> f64 {
         total(&self.young) + total(&self.old)
     }

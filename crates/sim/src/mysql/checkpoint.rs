@@ -22,9 +22,9 @@
 //!   so that clients wait for the device alone.
 //!
 //! A flush in one go takes the oldest pages of one pool instance after the other, by fewer cleaners
-//! than there are instances (4 of 8), so that the oldest change of all moves on when it ends. How a
-//! device is shared meanwhile: it serves in proportion to what is asked of it, by the cleaner as
-//! much as it can do, by the clients what they do by themselves.
+//! than there are instances (4 of 8), so that the oldest change of all moves on when it ends. A
+//! device is shared meanwhile in proportion to the demand on it: the cleaner's is as much as it can
+//! do, the clients' what they do by themselves.
 //!
 //! The ceiling is that of the flush list alone. Dirty pages that are evicted (`At::evicted_dirty`)
 //! and those written at the limit are beyond it.
@@ -32,10 +32,11 @@
 use super::database::{CheckpointLaw, Database, PageWrites};
 use super::settings::at_least;
 
-/// Of a redo log the part that its server uses: 9/10 twice (log_calc_max_ages of MySQL 5.7 and 8.0;
+/// Part of a redo log that its server uses: 9/10 twice (log_calc_max_ages of MySQL 5.7 and 8.0;
 /// log_t::set_capacity of MariaDB).
 pub(super) const USED: f64 = 0.9 * 0.9;
-/// Of that, the age from which pages are flushed ahead (LOG_POOL_PREFLUSH_RATIO_ASYNC of both).
+/// Age, as a share of that part, from which pages are flushed ahead (LOG_POOL_PREFLUSH_RATIO_ASYNC
+/// of both).
 pub(super) const ASYNC: f64 = 7.0 / 8.0;
 /// The age at which they must be (LOG_POOL_PREFLUSH_RATIO_SYNC of MySQL).
 const SYNC: f64 = 15.0 / 16.0;
@@ -52,8 +53,8 @@ const SMALLEST: f64 = 0.1;
 const MOST_FLUSHES: usize = 64;
 
 impl CheckpointLaw {
-    /// The law of a server. That MariaDB before 10.5 stops like MySQL 5.7 is a guess, and that
-    /// MySQL from 8.0 uses as much of its log.
+    /// Returns the law of a server. Two parts are guesses: MariaDB before 10.5 stops like MySQL
+    /// 5.7, and MySQL from 8.0 uses as much of its log.
     pub fn of(flavor: &str, version: &str) -> CheckpointLaw {
         let ceiling_share = CEILING * ASYNC * USED;
         if flavor == "mariadb" && at_least(version, [10, 5, 0]) {
@@ -66,7 +67,7 @@ impl CheckpointLaw {
     }
 }
 
-/// How clients and a synchronous flush share a device.
+/// Division of a device between clients and a synchronous flush.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sharing {
     /// Pages a second that the device writes while clients wait.
@@ -75,7 +76,7 @@ pub(crate) struct Sharing {
     pub share: f64,
 }
 
-/// What synchronous flushes took of a step.
+/// Part of a step that synchronous flushes took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Stopped {
     /// Time in which clients waited, s.
@@ -150,7 +151,7 @@ impl Flush {
 pub(crate) struct CheckpointAge {
     /// Transactions whose redo lies between ceiling and limit; none: the log never fills.
     room_tx: Option<f64>,
-    /// The same from the limit to where clients wait.
+    /// Transactions from the limit to the age at which clients wait.
     ahead_tx: f64,
     stop_s: f64,
     /// Pages of the flush list that the ceiling kept from being written.
@@ -163,7 +164,7 @@ pub(crate) struct CheckpointAge {
 }
 
 impl CheckpointAge {
-    /// Of a database; `settled`: it has been under this load for long.
+    /// Makes the age of a database; `settled`: it has been under this load for long.
     pub fn new(database: &Database, settled: bool) -> CheckpointAge {
         let (law, log) = (database.checkpoint, &database.log);
         let log_tx = law.and(log.redo_capacity_bytes).map(|bytes| bytes / log.redo_bytes_per_tx).filter(|tx| tx.is_finite());
@@ -178,7 +179,7 @@ impl CheckpointAge {
         }
     }
 
-    /// Whether a log that fills stops its clients.
+    /// Returns whether a log that fills stops its clients.
     pub fn stops_clients(&self) -> bool {
         self.room_tx.is_some() && self.stop_s > 0.0
     }
@@ -326,7 +327,7 @@ impl CheckpointAge {
     }
 
     fn follow(&mut self, tps: f64, seconds: f64) {
-        // As the server averages its redo: over some innodb_flushing_avg_loops seconds.
+        // Redo is averaged as the server does: over some innodb_flushing_avg_loops seconds.
         let follows = 1.0 - libm::pow(0.9, seconds);
         self.mean_tps = if self.mean_tps > 0.0 { self.mean_tps + follows * (tps - self.mean_tps) } else { tps };
     }
@@ -352,7 +353,7 @@ mod tests {
         CheckpointAge::new(&database, false)
     }
 
-    /// What the device writes in a flush for which clients wait from its begin.
+    /// Returns the rate of a flush for which clients wait from its begin.
     fn alone(write_rate: f64) -> Sharing {
         Sharing { write_rate, share: 1.0 }
     }
@@ -372,7 +373,7 @@ mod tests {
         mean_tps: f64,
     }
 
-    /// What a second of the list goes by.
+    /// Law that a second of the list follows.
     struct ListLaw {
         room_tx: f64,
         ahead_tx: f64,
@@ -437,8 +438,8 @@ mod tests {
     /// Random loads on random logs against the flush list page by page. A stop of the reference is
     /// off by a tick at both ends and a page: 3 ms of half a second or more, of which the errors at
     /// begin and end mostly cancel. The last stop may begin in another tick: a tenth of a second.
-    /// Where clients go on during a flush, whether they come to wait may hang on such a tick: the
-    /// last flush counts as a whole, three seconds, and the others by a fiftieth.
+    /// If clients go on during a flush, such a tick may decide about their wait: the last flush
+    /// counts as a whole, three seconds, and the others by a fiftieth.
     #[test]
     fn stops_are_those_of_a_flush_list_page_by_page() {
         let mut chance = ChaCha8Rng::seed_from_u64(25);
@@ -515,8 +516,8 @@ mod tests {
         assert!(stops.contains(&1.0));
     }
 
-    /// Where the ceiling is not reached the log never fills, and what is written is what was due,
-    /// to the bit.
+    /// Below the ceiling the log never fills, and the pages written are those that were due, to the
+    /// bit.
     #[test]
     fn below_the_ceiling_nothing_is_late() {
         let writes = PageWrites { flush_limit_per_s: 2_000.0, background_per_s: 100.0, ..PageWrites::none() };

@@ -29,15 +29,15 @@
 //! - By age (`af_get_pct_for_lsn`): io_capacity_max x (100 x age / asynchronous age)^1.5 / 750 from
 //!   innodb_adaptive_flushing_lwm on.
 //! - MariaDB from 10.5 has no low water of dirty pages; from that of the age on it writes what
-//!   keeps the age there, up to io_capacity_max. That it does not let the age grow with what it has
-//!   to write is not from its source, but seen: 12.2.2 with a redo log of 32 GiB wrote no page
+//!   keeps the age there, up to io_capacity_max. The source code does not say that the age stays
+//!   the same whatever it has to write, but runs do: 12.2.2 with a redo log of 32 GiB wrote no page
 //!   until a tenth of that was filled, then at once 8,000 to 16,000 a second (published runs of
-//!   2026). Where it has just begun, or the volume is full, it is slower: 10.11 let the age grow to
-//!   half of a small log within a minute (a lab, 2026-11-28). io_capacity_max is a limit of a round,
-//!   of which there is one a second while nothing wakes it. Once the pool is full, readers that need
-//!   free pages wake it (`buf_pool_t::page_cleaner_wakeup`), and the limit holds no longer: 12.2.2
-//!   with 20,000 wrote 28,900 pages a second for an hour, as many a transaction as at a third of the
-//!   rate (published runs of 2026).
+//!   2026). A start or a full volume makes it slower: 10.11 let the age grow to half of a small log
+//!   within a minute (a lab, 2026-11-28). io_capacity_max is a limit of a round, of which there is
+//!   one a second while nothing wakes it. Once the pool is full, readers that need free pages wake
+//!   it (`buf_pool_t::page_cleaner_wakeup`), and the limit holds no longer: 12.2.2 with 20,000
+//!   wrote 28,900 pages a second for an hour, as many a transaction as at a third of the rate
+//!   (published runs of 2026).
 
 use super::checkpoint::{ASYNC, USED};
 use super::database::{Database, PageCleaner, PageWrites, UNLIMITED};
@@ -52,8 +52,8 @@ const MOST_DIRTY_BEFORE: f64 = 0.75;
 const LOW_WATER: f64 = 0.10;
 /// Default of innodb_adaptive_flushing_lwm of all, a share of the redo log.
 const REDO_LOW_WATER: f64 = 0.10;
-/// Of a redo log what that is a share of: less a tenth (`log_t::set_capacity` of MariaDB; taken to
-/// be so in MySQL).
+/// Part of a redo log of which the age is a share: all but a tenth (`log_t::set_capacity` of
+/// MariaDB; taken to be so in MySQL).
 const OF_REDO: f64 = 0.9;
 /// One percent is added to innodb_max_dirty_pages_pct (`af_get_pct_for_dirty`).
 const ADDED: f64 = 0.01;
@@ -84,8 +84,8 @@ impl PageCleaner {
         }
     }
 
-    /// Whether flushing by age may write more than io_capacity_max a second; `evicting`: the pool
-    /// is full.
+    /// Returns whether flushing by age may write more than io_capacity_max a second; `evicting`:
+    /// the pool is full.
     fn exceeds_ceiling(&self, evicting: bool) -> bool {
         self.holds_age && evicting
     }
@@ -167,9 +167,10 @@ impl DirtyPages {
         }
     }
 
-    /// Between the windows `a_tx` of this and `b_tx` of `other`, in the middle of their logarithms.
-    /// Of pages that are changed alike `1 / dirty pages` is linear in `1 / window`, and so is one
-    /// over what is evicted dirty; what is written in a window is as the dirty pages are.
+    /// Interpolates between the windows `a_tx` of this and `b_tx` of `other`, in the middle of
+    /// their logarithms. For pages that are changed alike `1 / dirty pages` is linear in `1 /
+    /// window`, and so is one over the pages evicted dirty; the pages written in a window are in
+    /// proportion to the dirty pages.
     fn halfway(&self, a_tx: f64, other: &DirtyPages, b_tx: f64) -> (DirtyPages, f64) {
         let ratio = (b_tx / a_tx).sqrt();
         let share = ratio / (1.0 + ratio);
@@ -184,7 +185,7 @@ impl DirtyPages {
     }
 }
 
-/// What the cleaner goes by.
+/// Rate that the cleaner follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CleanerPace {
     /// Transactions a second; 0: not known yet, so that the cleaner is not counted.
@@ -194,7 +195,7 @@ pub struct CleanerPace {
 }
 
 impl CleanerPace {
-    /// Of a server that has done `tps` for long.
+    /// Returns the pace of a server that has done `tps` for long.
     pub fn settled(tps: f64) -> CleanerPace {
         CleanerPace { tps, taken_up: 1.0 }
     }
@@ -222,15 +223,16 @@ impl Database {
         self.dirtying.as_ref().map_or(1.0, |dirtying| self.writes.flush_per_tx / dirtying.flush_per_tx.max(1e-12))
     }
 
-    /// Whether the page cleaner's own rule decides how long pages stay dirty, so that a factor on
-    /// what is flushed is one on what it asks for: the pages of a window are what was changed in
-    /// it. At its low water, which a slow volume holds it at, the factor then changes nothing.
+    /// Returns whether the page cleaner's own rule decides how long pages stay dirty, so that a
+    /// factor on the flushed pages is a factor on its demand: the pages of a window are those that
+    /// were changed in it. At its low water, which a slow volume holds it at, the factor then
+    /// changes nothing.
     pub(super) fn is_asked_by_rule(&self) -> bool {
         self.dirtying.is_some() && self.cleaner.as_ref().is_some_and(|cleaner| !cleaner.holds_age)
     }
 
-    /// Its page writes, without the ceiling of the flush list where the page cleaner is not held to
-    /// it; `evicting`: the pool is full.
+    /// Returns the page writes, without the ceiling of the flush list if the page cleaner is not
+    /// held to it; `evicting`: the pool is full.
     pub(crate) fn page_writes(&self, evicting: bool) -> PageWrites {
         let free = self.cleaner.as_ref().is_some_and(|cleaner| cleaner.exceeds_ceiling(evicting));
         PageWrites { flush_limit_per_s: if free { UNLIMITED } else { self.writes.flush_limit_per_s }, ..self.writes }
@@ -247,7 +249,7 @@ fn redo_share_per_tx(database: &Database) -> f64 {
 #[derive(Clone, Debug)]
 pub(super) struct Cleaning {
     cleaner: PageCleaner,
-    /// What it is asked for over its own rule.
+    /// Demand on the cleaner over its own rule.
     asked_over_rule: f64,
     pool_pages: f64,
     redo_share_per_tx: f64,
@@ -257,7 +259,8 @@ pub(super) struct Cleaning {
 }
 
 impl Cleaning {
-    /// Of a database in a pool of `pool_pages`; none where it has no cleaner, or one window alone.
+    /// Makes the cleaning of a database in a pool of `pool_pages`; none without a cleaner, or with
+    /// one window alone.
     pub fn of(database: &Database, pool_pages: f64, windows_tx: Vec<f64>) -> Option<Cleaning> {
         let cleaner = database.cleaner.filter(|_| windows_tx.len() > 1)?;
         let asked_over_rule = if database.is_asked_by_rule() { database.flushed_over_usual() } else { 1.0 };

@@ -43,7 +43,7 @@ use std::cmp::Reverse;
 
 /// A run of more I/Os and transactions is refused: it would compute for many minutes.
 const MOST_EVENTS: f64 = 2e9;
-/// How often a long run tells how far it is, in events.
+/// Events between two calls of the progress function.
 const PROGRESS_EVERY: u64 = 1 << 20;
 
 /// Runs a scenario I/O by I/O; a row every `step_s`. The scenario's seed (none: 0) decides every
@@ -79,7 +79,7 @@ pub fn run(scenario: &Scenario<'_>, progress: Progress<'_>) -> Result<ClientsRun
     Ok(sim.finish_run())
 }
 
-/// How many I/Os and transactions a run could come to at most, from caps, clients and arrivals.
+/// Refuses a run that caps, clients and arrivals let come to too many I/Os or transactions.
 fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
     let database = scenario.database;
     let cap = |limits: &headrace_catalog::VolumeLimits| {

@@ -1,4 +1,4 @@
-//! What statements take of a server, as counted on real ones: `data/mysql/standards.csv`.
+//! Costs of statements on a server, as counted on real ones: `data/mysql/standards.csv`.
 //!
 //! The table is made by `benchmarks/standards`: processor time of the server's process, redo or WAL
 //! and binary log, of every script of sysbench and of TPROC-C, taken apart into statements. To it
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 const TABLE: &str = include_str!("../../../../data/mysql/standards.csv");
 const FILE: &str = "data/mysql/standards.csv";
 
-/// Whose server it is. Percona's counts as MySQL.
+/// Flavor of a server. Percona Server counts as MySQL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Flavor {
@@ -25,7 +25,7 @@ pub enum Flavor {
 }
 
 impl Flavor {
-    /// Its name as releases and runs have it.
+    /// Returns the name that releases and runs have.
     pub fn name(self) -> &'static str {
         match self {
             Flavor::Mysql => "mysql",
@@ -34,7 +34,7 @@ impl Flavor {
     }
 }
 
-/// Where the clients run.
+/// Host of the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientHost {
@@ -48,7 +48,7 @@ pub enum ClientHost {
     Region,
 }
 
-/// What a statement takes besides its [`Cost`].
+/// Cost of a statement besides its [`Cost`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RoundTrip {
     /// Processor time on the server's host, ms on a core of the table's speed.
@@ -67,7 +67,7 @@ pub(super) struct RoundTrip {
 const SWITCH_MS: f64 = 0.0038;
 
 impl RoundTrip {
-    /// That of clients there.
+    /// Returns the round trip of clients there.
     pub const fn of(host: ClientHost) -> RoundTrip {
         match host {
             // sysbench's own 0.010, and 0.003 of TCP over the loopback address

@@ -34,10 +34,10 @@ pub struct PageWrites {
     /// Share of dirty pages among those evicted that were read while the cache filled: the page
     /// cleaner had not written them back.
     pub first_dirty: f64,
-    /// The same for pages read later.
+    /// Share of dirty pages among those evicted that were read later, with the cache full.
     pub later_dirty: f64,
-    /// How much the share of dirty pages among those evicted rises for rarely touched pages: it
-    /// goes with (touches of a page / mean over all pages)^-slope. 0: it is the same for all.
+    /// Rise of the share of dirty pages among those evicted for rarely touched pages: it is in
+    /// proportion to (touches of a page / mean over all pages)^-slope. 0: it is the same for all.
     pub dirty_slope: f64,
     /// Pages a second the page cleaner writes at any load, once the cache is full
     /// (innodb_io_capacity).
@@ -48,7 +48,7 @@ pub struct PageWrites {
     pub doublewrite: bool,
 }
 
-/// What a commit appends.
+/// Bytes and flushes of a commit's logs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
@@ -70,9 +70,9 @@ pub struct Log {
     pub redo_capacity_bytes: Option<f64>,
 }
 
-/// How pages become dirty and clean again, where a benchmark's tables tell it by class. Without it
-/// the dirty shares of [`PageWrites`] are what they say; with it they are factors on what follows
-/// from here, and 1 by themselves.
+/// Rules by which pages become dirty and clean again, if a benchmark's tables tell it by class.
+/// Without them the dirty shares of [`PageWrites`] hold; with them these are factors on the shares
+/// that follow from here, 1 by default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dirtying {
@@ -120,7 +120,7 @@ impl PageCleaner {
     }
 }
 
-/// What a server does when its redo log fills. Shares are of the whole log.
+/// Behavior of a server whose redo log fills. Shares are of the whole log.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointLaw {
@@ -148,7 +148,7 @@ pub struct Compaction {
     pub first_tx: f64,
     /// Bytes one reads and writes, over the transactions of a period.
     pub read_bytes_per_tx: f64,
-    /// The same for writes (flushes of memtables included).
+    /// Bytes one writes, over the transactions of a period (flushes of memtables included).
     pub write_bytes_per_tx: f64,
     /// Bytes a second it moves at most, reads and writes together.
     pub rate_bytes_s: f64,
@@ -157,7 +157,7 @@ pub struct Compaction {
     pub profile: Vec<f64>,
 }
 
-/// Where compaction is on its way through the transactions.
+/// Position of compaction on its way through the transactions.
 #[derive(Clone, Debug)]
 pub(crate) struct CompactionClock {
     next_tx: f64,
@@ -202,8 +202,8 @@ pub struct Clients {
     /// Processor time of a transaction without its I/Os, ms of one virtual CPU that shares its core
     /// with another at work; a core by itself needs less (`interval::SECOND_THREAD`).
     pub cpu_ms: f64,
-    /// How sharply throughput turns from the storage's caps to what clients and processors allow:
-    /// X = (sum of X_i^-p)^(-1/p).
+    /// Exponent p of the transition of the throughput from the storage's caps to the rates that
+    /// clients and processors allow: X = (sum of X_i^-p)^(-1/p).
     pub sharpness: f64,
     /// 95th percentile of response times over their mean.
     pub p95_over_mean: f64,
@@ -265,8 +265,8 @@ impl Noise {
     }
 }
 
-/// What the physics leaves unexplained in the run that was measured: I/Os per transaction, measured
-/// over modelled, and how response times are spread. Points are sorted; ends hold.
+/// Part of the measured run that the physics leaves unexplained: I/Os per transaction, measured
+/// over modelled, and the spread of response times. Points are sorted; ends hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoShape {
@@ -304,7 +304,7 @@ pub struct Database {
     pub read_bytes: f64,
     /// Bytes one of them takes in the cache.
     pub cached_bytes: f64,
-    /// How often pages are touched.
+    /// Classes of pages by the rate of their touches.
     pub popularity: Popularity,
     /// Reads of the stock of the last orders, which are not in the popularity: they do not stay the
     /// same. None: the benchmark has none (files before it was kept).
@@ -322,7 +322,7 @@ pub struct Database {
     pub read_ahead_share: f64,
     /// Page writes.
     pub writes: PageWrites,
-    /// How pages become dirty, where it is known by class.
+    /// Rules by which pages become dirty, if known by class.
     #[serde(default)]
     pub dirtying: Option<Dirtying>,
     /// The page cleaner, of effect with `dirtying`; none: a changed page is written once in its
@@ -331,7 +331,7 @@ pub struct Database {
     pub cleaner: Option<PageCleaner>,
     /// Redo, WAL, binary log.
     pub log: Log,
-    /// What the server does when its redo log fills; none: it never does (files before it was
+    /// Behavior of the server when its redo log fills; none: it never fills (files before it was
     /// kept).
     #[serde(default)]
     pub checkpoint: Option<CheckpointLaw>,
@@ -347,12 +347,12 @@ pub struct Database {
     pub noise: Noise,
     /// Left unexplained.
     pub shape: IoShape,
-    /// How many times faster the local disk of the run wrote than the catalog takes one to of which
-    /// it has no figure; none: the run was on other storage, or the disk is in the catalog.
+    /// Speed at which the local disk of the run wrote, over that which the catalog assumes for a
+    /// disk without a figure; none: the run was on other storage, or the disk is in the catalog.
     #[serde(default)]
     pub local_disk: Option<f64>,
-    /// How many times as many reads it had for each write as the catalog's guess; none: as many
-    /// (files before it was kept).
+    /// Reads for each write of the local disk, over those of the catalog's guess; none: 1 (files
+    /// before it was kept).
     #[serde(default)]
     pub local_disk_reads: Option<f64>,
     /// Mean time of a page read on it with nothing to wait for, ms; none: the catalog's guess
@@ -377,8 +377,8 @@ pub(crate) const MOST_REDO_BYTES: f64 = 1e15;
 pub(crate) const UNLIMITED: f64 = 1e9;
 
 impl Log {
-    /// Commits of a transaction. Where they are not known: none of one that logs nothing, else one,
-    /// or as many as its syncs need at three each (full durability).
+    /// Returns the commits of a transaction. If they are not known: none of a transaction that logs
+    /// nothing, else one, or as many as its syncs need at three each (full durability).
     pub fn commits(&self) -> f64 {
         let guessed = if self.redo_bytes_per_tx + self.binlog_bytes_per_tx > 0.0 { (self.syncs_per_commit / 3.0).max(1.0) } else { 0.0 };
         self.commits_per_tx.unwrap_or(guessed)
@@ -444,8 +444,8 @@ impl Database {
         fixed
     }
 
-    /// How many times faster than the catalog's guess a local disk without a figure writes and
-    /// reads.
+    /// Returns the speeds of writes and of reads of a local disk without a figure, over the
+    /// catalog's guess.
     pub fn local_disk_speeds(&self) -> (f64, f64) {
         let writes = self.local_disk.unwrap_or(1.0);
         (writes, writes * self.local_disk_reads.unwrap_or(1.0))

@@ -27,7 +27,8 @@ impl Flow {
         (to.iops, to.bytes_s) = (to.iops + units.max(count), to.bytes_s + total);
     }
 
-    /// As an instance sees it, with this number of I/Os for each read and each write.
+    /// Returns the flow that an instance sees, with this number of I/Os for each read and each
+    /// write.
     pub fn copied(&self, (reads, writes): (f64, f64)) -> Flow {
         let mut flow = *self;
         let m = &mut flow.measured;
@@ -60,7 +61,7 @@ impl Flow {
     }
 }
 
-/// How a device counts, and how long its own latency is.
+/// Rules by which a device counts, and its own latency.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceCounting {
     counting: Counting,
@@ -92,7 +93,7 @@ impl DeviceCounting {
     }
 }
 
-/// Where a database's I/O goes.
+/// Devices that a database's I/O goes to.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     pub data: DeviceCounting,

@@ -7,13 +7,13 @@
 //!   waiting for the kind    = a m u / (1 - u),  u = (1 - 1 / clients) a m / rows
 //! ```
 //!
-//! `a` is the mean number of rows of a kind that a running transaction has locked, so that how long
-//! it runs, and what it waits for meanwhile, does not matter: only the m that run load storage and
-//! processors. Each row is a server with a queue in a closed system, solved by mean values: who
-//! comes finds what the others leave (Reiser and Lavenberg 1980, with Schweitzer's share). Where a
-//! transaction locks one row from its begin to its end this is exact: m = clients x rows / (rows +
-//! clients - 1). Deadlocks are left out, and that a row is locked while its transaction waits for
-//! the next.
+//! `a` is the mean number of rows of a kind that a running transaction has locked, so that the
+//! length of its run, and its waits meanwhile, do not matter: only the m that run load storage and
+//! processors. Each row is a server with a queue in a closed system, solved by mean values: a
+//! transaction that comes finds the queue that the others leave (Reiser and Lavenberg 1980, with
+//! Schweitzer's share). This is exact if a transaction locks one row from its begin to its end: m =
+//! clients x rows / (rows + clients - 1). Left out are deadlocks, and the time for which a row is
+//! locked while its transaction waits for the next.
 
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct HotRows {
     pub rows: f64,
     /// Mean number of them that a transaction has locked while it works.
     pub at_work: f64,
-    /// The same while it commits.
+    /// Mean rows of the kind that a running transaction has locked while it commits.
     pub at_commit: f64,
 }
 
@@ -142,8 +142,8 @@ mod tests {
     }
 
     /// Transactions of exponential length drawn one by one: half of them lock a row of a few when
-    /// they begin, four fifths then one of the many, and let go of both at their end. That the
-    /// first is locked while they wait for the second is left out of the law: its rows are locked
+    /// they begin, four fifths then one of the many, and let go of both at their end. The law
+    /// leaves out that the first stays locked while they wait for the second: its rows are locked
     /// longer by the share that waits, u / (1 - u) of the second kind, and at most as many fewer
     /// run. Runs of 200,000 transactions: 1 % of chance.
     #[test]
@@ -162,7 +162,7 @@ mod tests {
         let mut chance = ChaCha8Rng::seed_from_u64(25);
         let mut draw = || (chance.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let mut queues: [Vec<std::collections::VecDeque<usize>>; 2] = rows.map(|rows| vec![Default::default(); rows]);
-        // What a client locks, the kind it is about to lock, and when it ends.
+        // Rows that a client has locked, the kind it is about to lock, and the time of its end.
         let mut picks = vec![[None, None]; clients];
         let mut ends = vec![f64::INFINITY; clients];
         let mut ready: Vec<(usize, usize)> = Vec::new();

@@ -48,7 +48,8 @@ const MOST_FOLLOWS: f64 = 0.4;
 /// Coefficient of variation from which the scatter is no longer drawn from a normal distribution:
 /// its tail would reach below zero.
 const NORMAL_UP_TO: f64 = 0.15;
-/// Where fewer of the clients than this share run, rows that they wait for hold them (chosen).
+/// Share of the clients that run, below which the rows that they wait for are the bottleneck
+/// (chosen).
 const MOSTLY_RUNNING: f64 = 0.5;
 /// Open loads near what rows allow wait as at this share of it.
 const MOST_BUSY_ROWS: f64 = 0.999;
@@ -93,10 +94,10 @@ pub enum Start {
 pub struct Scenario<'a> {
     /// The database.
     pub database: &'a Database,
-    /// Its cache, followed from a cold start.
+    /// Cache of the database, followed from a cold start.
     pub warm_up: &'a WarmUp,
-    /// The data device. Its instance is not used: it is given separately, because data and log
-    /// share it.
+    /// The data device. The instance in it is not used: it is given separately, because data and
+    /// log share it.
     pub data: &'a Setup,
     /// The device of redo and binary log; none: with the data.
     pub log: Option<&'a Setup>,
@@ -104,7 +105,7 @@ pub struct Scenario<'a> {
     pub instance: Option<&'a InstanceLimits>,
     /// Virtual CPUs the server may use; none: those of the instance.
     pub vcpus: Option<u32>,
-    /// What asks.
+    /// Clients or arrivals.
     pub load: TransactionLoad,
     /// State of the cache.
     pub start: Start,
@@ -163,7 +164,7 @@ pub struct Second {
     pub balance_percent: Option<f64>,
     /// Lowest burst bucket of the instance, percent.
     pub instance_balance_percent: Option<f64>,
-    /// What binds.
+    /// Bottleneck of the second.
     #[serde(skip)]
     pub binding: Binding,
     /// Share of the cache in use.
@@ -187,11 +188,11 @@ pub struct Second {
 pub struct Course<'a> {
     /// The database.
     pub database: &'a Database,
-    /// Its cache, followed from a cold start.
+    /// Cache of the database, followed from a cold start.
     pub warm_up: &'a WarmUp,
     /// Processors; none: they never bind.
     pub processors: Option<Processors>,
-    /// What asks.
+    /// Clients or arrivals.
     pub load: &'a TransactionLoad,
     /// State of the cache.
     pub start: Start,
@@ -206,7 +207,7 @@ pub struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    /// That of a scenario.
+    /// Returns the course of a scenario.
     pub(crate) fn of(scenario: &'a Scenario<'_>) -> Course<'a> {
         Course {
             database: scenario.database,
@@ -228,8 +229,8 @@ pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(),
     run_checked(scenario, each)
 }
 
-/// Of the time of a transaction with nothing to wait for, at the start of a scenario, that of its
-/// commit.
+/// Returns the commit's share of the time of a transaction with nothing to wait for, at the start
+/// of a scenario.
 pub(crate) fn commit_share(scenario: &Scenario<'_>) -> f64 {
     let state = ScenarioState::new(&Course::of(scenario), Devices::new(scenario, Path::default()));
     let at = scenario.warm_up.at(scenario.start_tx(), &mut 0);
@@ -241,7 +242,7 @@ pub(crate) fn run_checked(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)
     run_on(&Course::of(scenario), Devices::new(scenario, Path::default()), each)
 }
 
-/// Runs a course on what serves its I/O. Its database was checked.
+/// Runs a course on a backend that serves its I/O. The database must have been checked.
 pub(crate) fn run_on(course: &Course<'_>, backend: impl Backend, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     check(course)?;
     let mut state = ScenarioState::new(course, backend);
@@ -401,7 +402,7 @@ struct Transaction {
 
 struct ScenarioState<B> {
     devices: B,
-    /// As they are alone on the processors.
+    /// Clients as they behave alone on the processors.
     clients: Clients,
     spread: ResponseSpread,
     contention: Contention,
@@ -499,7 +500,7 @@ impl<B: Backend> ScenarioState<B> {
         self.tx += tps * seconds;
         self.before = (running_tps, running_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (running_tps - self.pace) } else { running_tps };
-        // As below, a second without an answer must not give an infinite response time.
+        // A second without an answer must not give an infinite response time.
         let response_s = running_s / (1.0 - lost_share).max(0.25);
         let written_per_tx = written + (background + stopped.pages / seconds) / tps.max(1e-9);
         let running_pages = running_tps * running_s * written_per_tx;
@@ -526,12 +527,11 @@ impl<B: Backend> ScenarioState<B> {
         }
     }
 
-    /// How sharply the storage's cap takes over from the clients, where they wait for this share of
-    /// the I/O.
+    /// Returns the exponent of the transition from the clients' rate to the storage's cap, if
+    /// clients wait for this share of the I/O.
     ///
-    /// Clients feel a cap before they reach it by the queue in front of what they wait for. Where
-    /// the age of a redo log is followed, its pages wait in their stead: the more of them, the
-    /// sharper.
+    /// Clients feel a cap before they reach it by the queue in front of what they wait for. If the
+    /// age of a redo log is followed, its pages wait in their stead: the more of them, the sharper.
     fn sharpness(&self, waited_for: f64) -> f64 {
         if self.checkpoint.stops_clients() {
             self.clients.sharpness * (WAITED_FOR / waited_for.max(1e-9)).clamp(1.0, MOST_SHARPENED)
@@ -540,8 +540,8 @@ impl<B: Backend> ScenarioState<B> {
         }
     }
 
-    /// What the page cleaner goes by `since_s` seconds after the start; nothing where there is
-    /// none.
+    /// Returns the pace that the page cleaner follows `since_s` seconds after the start; nothing
+    /// without a cleaner.
     fn cleaner_pace(&mut self, scenario: &Course<'_>, since_s: f64) -> CleanerPace {
         if scenario.database.cleaner.is_none() {
             return CleanerPace::settled(0.0);
@@ -659,7 +659,7 @@ impl<B: Backend> ScenarioState<B> {
         database.log.syncs_per_commit * self.devices.log_write_ms() + database.log.commits() * self.devices.commit_ms()
     }
 
-    /// Of a transaction that takes `unloaded_s`, the share of its commits.
+    /// Returns the share of commits in a transaction that takes `unloaded_s`.
     fn commit_share(&self, database: &Database, unloaded_s: f64) -> f64 {
         if unloaded_s > 0.0 {
             self.commit_ms(database) / 1e3 / unloaded_s
@@ -690,8 +690,8 @@ impl<B: Backend> ScenarioState<B> {
     }
 }
 
-/// How a synchronous flush shares the devices with clients that by themselves do `tps` transactions
-/// of that I/O; `page`: that of a page written.
+/// Returns the division of the devices between a synchronous flush and clients that by themselves
+/// do `tps` transactions of that I/O; `page`: I/O of a page written.
 fn share_device(devices: &impl Backend, ((data, log), tps): (&(Flow, Flow), f64), page: &Flow, always: &Flow, seconds: f64) -> Sharing {
     let write_rate = devices.max_rate((page, &Flow::default()), always, seconds).0;
     let alone = devices.max_rate((data, log), always, seconds).0;

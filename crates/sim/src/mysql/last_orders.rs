@@ -10,7 +10,7 @@
 //!        window
 //! ```
 //!
-//! How many of the twenty are the run's own follows from transactions alone, whatever cache and
+//! The number of the run's own among the twenty follows from transactions alone, whatever cache and
 //! storage are. An LSM tree writes changed rows together, so that the blocks of own orders are few
 //! and stay cached (taken so: 2,000 rows a warehouse are one percent of its data). MyRocks only:
 //! with the same reads InnoDB's runs of one pool told less of another one.
@@ -34,7 +34,7 @@ pub struct LastOrders {
     pub share: f64,
     /// Rows of the last orders in a page of it, on average.
     pub rows_per_page: f64,
-    /// How many pages of it a transaction looks at.
+    /// Pages of the stock that a transaction touches.
     pub touches_per_tx: f64,
     /// Transactions in which a district gets as many orders as are looked at, on average.
     pub window_tx: f64,

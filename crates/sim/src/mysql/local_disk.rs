@@ -1,5 +1,5 @@
-//! How fast a local disk is before a run tells, of which the catalog has no figure: by its kind and
-//! by what the database does to it.
+//! Estimates the speed of a local disk without a figure in the catalog, before a run tells: by its
+//! kind and by the load of the database.
 //!
 //! ```text
 //!   data sheets of drives of its kind -> pages read and written at random, bytes in sequence a second
@@ -39,7 +39,7 @@ const HALF_STEP: f64 = 0.13;
 const MOST_SATA_SPARED_GB: f64 = 1.05 * 1_600.0;
 const MOST_SATA_GB: f64 = 1.05 * 7_680.0;
 
-/// What a local disk is.
+/// Kind of a local disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskKind {
@@ -68,7 +68,7 @@ struct Sheet {
     sequential_writes: f64,
 }
 
-/// What is known of a local disk under a load.
+/// Facts about a local disk under a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LocalDisk {
     /// [`Database::local_disk`]: how many times faster than the catalog's guess it writes.
@@ -211,9 +211,10 @@ struct Drive {
 }
 
 impl Drive {
-    /// What such a drive of `gb` does. At random it moves as many bytes a second in pages as in the
-    /// requests of data sheets, and not more than in sequence. Random writes go with the dies that
-    /// write at the same time; reads and sequences end at controller and interface.
+    /// Returns the figures of such a drive of `gb`. At random it moves as many bytes a second in
+    /// pages as in the requests of data sheets, and not more than in sequence. Random writes go
+    /// with the dies that write at the same time; reads and sequences end at controller and
+    /// interface.
     fn sheet_at(&self, gb: f64) -> Sheet {
         let at_random = |iops: f64, most: f64| libm::log((iops * SHEET_BYTES).min(most));
         Sheet {
@@ -224,9 +225,9 @@ impl Drive {
     }
 }
 
-/// Whether drives of this size leave a quarter of their flash free, which garbage collection needs
-/// for random writes: makers sell 2^k TB of flash as 0.8 of it then (1.6 TB, 3.2 TB), and as 0.96
-/// or all of it where they do not (1.92 TB, 2 TB).
+/// Returns whether drives of this size leave a quarter of their flash free, which garbage
+/// collection needs for random writes: makers sell 2^k TB of flash as 0.8 of it then (1.6 TB, 3.2
+/// TB), and as 0.96 or all of it where they do not (1.92 TB, 2 TB).
 fn has_spare(gb: f64) -> bool {
     let octaves = libm::log2(gb / SPARED_GB);
     (octaves - libm::round(octaves)).abs() < HALF_STEP
@@ -268,11 +269,11 @@ mod tests {
         Oltp { script, tables: 10, table_size: 10_000_000, cache_gib: Some(4.0), redo_gib: Some(4.0), ..Oltp::default() }.database().unwrap()
     }
 
-    /// Pages written at random by the table, by hand, in thousands of 4 KiB. Of 960 GB without much
-    /// spare flash: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95, 6,239 pages; NVMe (81.5/2 x
-    /// 50/1.92 x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages; both alike
-    /// 7,526. With it, of 3.2 TB, which is not made behind SATA: (56/1.6 x 180/3.2 x 310/3.2 x
-    /// 350/3.2 x 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235,
+    /// Pages written at random by the table, by hand, in thousands of 4 KiB. Drives of 960 GB
+    /// without much spare flash: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95, 6,239 pages; NVMe
+    /// (81.5/2 x 50/1.92 x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages; both
+    /// alike 7,526. With it, of 3.2 TB, which is not made behind SATA: (56/1.6 x 180/3.2 x 310/3.2
+    /// x 350/3.2 x 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235,
     /// sqrt((0.294^2 + 0.235^2) / 2 + 0.188^2) = 0.326, and 0.526.
     #[test]
     fn drives_of_a_kind_and_size_have_a_middle() {
@@ -318,7 +319,7 @@ mod tests {
         let disk = local_disk(&oltp(Script::OltpPointSelect), 4.0 * GIB, (Some(DiskKind::NvmeSsd), 1_920.0), None, day()).unwrap();
         let (sheet, _) = sheet_of(Some(DiskKind::NvmeSsd), 1_920.0).unwrap();
         let capped = setup.limits[0].reads.unwrap().throughput_bytes_s as f64 * disk.writes * disk.reads;
-        // Of the guess the IOPS bind before the bytes, by less than a percent.
+        // The guess's IOPS bind before its bytes, by less than a percent.
         assert!((capped / sheet.random_reads.exp() - 1.0).abs() < 0.01, "{capped}");
     }
 

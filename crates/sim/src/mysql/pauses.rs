@@ -9,7 +9,7 @@ const TX_PER_PAUSE: f64 = 2_000.0;
 /// From this pool on they were not seen, GiB (docs/semantics.md).
 const PAUSES_BELOW_GIB: f64 = 0.5;
 
-/// What pauses take of a run beyond those of its calibration.
+/// Share of a run that pauses take, beyond those of its calibration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pauses {
     /// Share of its time.

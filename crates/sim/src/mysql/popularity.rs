@@ -1,4 +1,4 @@
-//! How often pages are touched.
+//! Popularity of pages: the rate of their touches.
 //!
 //! Pages of like popularity form a class; a transaction touches each page of a class with the same
 //! small mean. From a cold start the pages touched by n transactions are then
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageClass {
-    /// How many.
+    /// Number of pages.
     pub pages: f64,
     /// Mean touches of one such page by one transaction.
     pub touches_per_tx: f64,
@@ -40,8 +40,8 @@ impl Popularity {
         self.classes.iter().map(|class| class.pages * -libm::expm1(-class.touches_per_tx * tx)).sum()
     }
 
-    /// How many new pages the next transaction touches after `tx` of them: reads per transaction of
-    /// a cold cache that is not full.
+    /// Returns the new pages that the next transaction touches after `tx` of them: reads per
+    /// transaction of a cold cache that is not full.
     pub fn first_touches_per_tx(&self, tx: f64) -> f64 {
         self.classes.iter().map(|class| class.pages * class.touches_per_tx * libm::exp(-class.touches_per_tx * tx)).sum()
     }
@@ -66,9 +66,9 @@ impl Popularity {
         high
     }
 
-    /// Of the pages a settled cache of `capacity` pages evicts, the share that the touch that
-    /// brought them changed; `changed` is that chance by class. None where it evicts none. What
-    /// InnoDB evicts was mostly touched once: a page touched again after a second
+    /// Returns, among the pages that a settled cache of `capacity` pages evicts, the share that the
+    /// touch that brought them changed; `changed` is that chance by class. None if it evicts none.
+    /// Pages that InnoDB evicts were mostly touched once: a page touched again after a second
     /// (innodb_old_blocks_time) goes to the young end.
     pub fn evicted_dirty(&self, changed: &[f64], capacity: f64) -> Option<f64> {
         let stay = self.stay_tx(capacity);

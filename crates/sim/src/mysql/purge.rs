@@ -5,7 +5,7 @@
 //!                         └──── behind ────► purge wants it again
 //! ```
 //!
-//! How long a page stays is a number of transactions, how far purge is behind a server with clients
+//! The stay of a page is a number of transactions, the delay of purge behind a server with clients
 //! is a time. So a cache of minutes has none of these reads, one of a second has the more the
 //! faster its clients are.
 
@@ -16,7 +16,7 @@ use super::warmup::WarmUp;
 /// and index entries that are marked as deleted; not the entries that are new. 5 of 7 pages in
 /// sysbench's writes.
 pub const PURGED: f64 = 0.7;
-/// How far it is behind clients, s (exponential). MariaDB 10.11.19 under `oltp_read_write` with
+/// Delay of purge behind clients, s (exponential). MariaDB 10.11.19 under `oltp_read_write` with
 /// even accesses in a pool of 64 MiB read 23.2, 23.4, 24.0, 24.3 and 24.6 pages a transaction at
 /// 41, 64, 110, 147 and 175 transactions a second (lab, 2026-11-28, 21 runs of 12 to 34 s), which
 /// differ as these 0.25 s say, to 0.1; `oltp_read_only` read 15.8 and 15.5 at 127 and 256. Behind
@@ -71,7 +71,7 @@ pub fn purged_at(database: &Database, from: (f64, f64), to: (f64, f64), changed:
 /// The share that is purge's and what is left of the reads settle within 1e-3 in as many rounds:
 /// each moves them by a fifth of what the one before did at most (0.7 x e^-0.94 x 0.94 / 1.27).
 const ROUNDS: usize = 4;
-/// What [`Database::check`] lets a shape be.
+/// Bounds that [`Database::check`] sets to a shape.
 const LEAST_SHAPE: f64 = 0.05;
 const MOST_SHAPE: f64 = 20.0;
 
@@ -115,7 +115,7 @@ mod tests {
         assert!(factor(&database, at(1.0), (1e4 * cache_bytes, 400.0), 1.0) <= 1.0);
     }
 
-    /// What was measured goes back to itself over any other cache and rate.
+    /// A measured figure goes back to itself over any other cache and rate.
     #[test]
     fn it_goes_back_the_way_it_came() {
         let (database, cache_bytes) = small();

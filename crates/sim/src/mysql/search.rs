@@ -2,8 +2,8 @@
 //!
 //! The cache is followed once per cache size and shared by every candidate that has it. A warm
 //! cache on volumes without credits does not change any more, so that a few steps stand for a day;
-//! credits and compaction are followed through the hours. What counts is the worst hour, not the
-//! mean: a volume that bursts through the morning and crawls afterwards sustains the crawl.
+//! credits and compaction are followed through the hours. The worst hour counts, not the mean: a
+//! volume that bursts through the morning and crawls afterwards sustains the crawl.
 //!
 //! ```text
 //!  tps |-----------.                       first look: credits as at the start. What it gives is a bound, since credits only fall
@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is sustained is the lowest mean over so long, s.
+/// Length of the means whose lowest is sustained, s.
 pub const SUSTAINED_S: f64 = 3_600.0;
 /// The first look: enough steps for commits to have found how many share a log write (each step
 /// halves what is left of the difference, or better).
@@ -53,12 +53,12 @@ const AT_REST: f64 = 1e-4;
 /// A balance below this share of full is dry, percent.
 const DRY_PERCENT: f64 = 0.1;
 
-/// What runs a server: an instance of one's own, or a class of a service.
+/// Host of a server: an instance of one's own, or a class of a service.
 #[derive(Clone, Debug)]
 pub struct ServerHost {
     /// Service and option.
     pub deployment: Deployment,
-    /// What the instance or class gives.
+    /// Limits, processors and memory of the instance or class.
     pub class: ServiceClass,
 }
 
@@ -81,7 +81,7 @@ pub struct DatabaseCandidate {
     pub cache: usize,
 }
 
-/// What the candidates have in common.
+/// Terms that the candidates share.
 #[derive(Clone, Debug)]
 pub struct DatabaseSearch<'a> {
     /// The database.
@@ -94,7 +94,7 @@ pub struct DatabaseSearch<'a> {
     pub caches: &'a [f64],
     /// Day of limits.
     pub as_of: NaiveDate,
-    /// What asks for transactions.
+    /// Clients or arrivals.
     pub load: TransactionLoad,
     /// State of the cache at the start.
     pub start: Start,
@@ -109,7 +109,7 @@ pub struct DatabaseSearch<'a> {
     pub least_tps: f64,
 }
 
-/// What a candidate came to. Rates are those of its worst hour.
+/// Result of a candidate. Rates are those of its worst hour.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Figures {
     /// Transactions a second, lowest mean over an hour (over all of a shorter run).
@@ -120,13 +120,13 @@ pub struct Figures {
     pub tps_p5: f64,
     /// Median of response times, highest mean over an hour, ms.
     pub p50_ms: f64,
-    /// The same of their 95th percentile.
+    /// 95th percentile of response times in the worst hour, ms.
     pub p95_ms: f64,
-    /// The same of their 99th percentile.
+    /// 99th percentile of response times in the worst hour, ms.
     pub p99_ms: f64,
     /// Longest wait of a transaction for its turn (open loads), s.
     pub backlog_s: f64,
-    /// What binds in the worst hour.
+    /// Bottleneck of the worst hour.
     #[serde(skip)]
     pub binding: Binding,
     /// Lowest credit balance of a volume or burst bucket of the instance, percent; none without
@@ -144,7 +144,7 @@ pub struct Figures {
     pub cached_share: f64,
 }
 
-/// What came of one candidate.
+/// Result of one candidate.
 #[derive(Clone, Debug)]
 pub enum DatabaseOutcome {
     /// Followed.
@@ -195,7 +195,7 @@ pub fn evaluate(
     search.database.check()?;
     check(search, candidates)?;
     let plain = World::new(search.database.clone(), search, candidates, warm_ups, false);
-    // What Aurora cannot run is said of each of its candidates.
+    // A database that Aurora cannot run refuses each of its candidates with the reason.
     let logged = log_only(search.database).map(|database| World::new(database, search, candidates, warm_ups, true));
     let hosts = search.judged_hosts();
     let mut outcomes = Vec::with_capacity(candidates.len());
@@ -413,7 +413,7 @@ fn merging_s(merging: &Compaction, tps: f64) -> f64 {
     (SUSTAINED_S + MERGING_PERIODS * merging.period_tx / tps.max(1e-3)).min(MERGING_S)
 }
 
-/// Whether a balance falls, or has fallen, and so may bind later.
+/// Returns whether a balance falls, or has fallen, and so may bind later.
 fn spends_credits(seconds: &[Second]) -> bool {
     let falls = |of: fn(&Second) -> Option<f64>| seconds.iter().any(|second| of(second).is_some_and(|percent| percent < 100.0 - 1e-9));
     falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)

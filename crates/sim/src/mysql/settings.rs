@@ -1,4 +1,4 @@
-//! What server settings and memory do to a database.
+//! Applies server settings and memory to a database.
 //!
 //! Used by calibrations (what a run's settings decide outright), by the advice (what another
 //! setting would bring), by proofs (the same data behind another cache), by the planner and the
@@ -17,8 +17,8 @@ pub const CACHE_SHARE: f64 = 0.75;
 
 /// Left to the operating system, connections and everything else, GiB; half of a memory below twice
 /// that. With [`CACHE_SHARE`] this is MySQL's table without its jump from 50 to 75 % at 4 GiB: up
-/// to 4 GiB a half, from 8 GiB on three quarters, in between all but 2 GiB. That 2 GiB do between 4
-/// and 8 is a guess.
+/// to 4 GiB a half, from 8 GiB on three quarters, in between all but 2 GiB. The 2 GiB between 4 and
+/// 8 are a guess.
 const LEFT_GIB: f64 = 2.0;
 
 /// Share of a redo log filled before pages must be written. Guess: between adaptive flushing's
@@ -35,7 +35,7 @@ const MOST_PAGES_PER_S: f64 = 1e6;
 /// Pages a second that no device reaches: as good as no limit.
 const NO_LIMIT_PER_S: f64 = 1e9;
 
-/// Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11:
+/// Most of a pool that holds data: control blocks and hashes take a hundredth (MariaDB 10.11:
 /// Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
 const MOST_USABLE: f64 = 0.99;
 /// Pages that a pool keeps whatever is wanted free: BUF_LRU_MIN_LEN (buf0lru.h of both flavours).
@@ -54,7 +54,7 @@ pub fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     (memory_gib * share.unwrap_or(CACHE_SHARE)).min(memory_gib - reserved).max(0.0)
 }
 
-/// Whether a version, such as 8.0.27, is at least `least`; parts it does not have are 0.
+/// Returns whether a version, such as 8.0.27, is at least `least`; parts it does not have are 0.
 pub fn at_least(version: &str, least: [u32; 3]) -> bool {
     let parts: Vec<u32> = version.split('.').map_while(|part| part.parse().ok()).collect();
     (0..3).map(|i| parts.get(i).copied().unwrap_or(0)).ge(least)
@@ -124,7 +124,7 @@ pub struct ServerSettings {
     /// innodb_flush_log_at_trx_commit or rocksdb_flush_log_at_trx_commit. With one of the three
     /// that decide syncs given, the others are 1, as the database writes, and 1.
     pub flush_log_at_trx_commit: Option<u8>,
-    /// Whether a binary log is written; its bytes are the database's.
+    /// True if a binary log is written; its bytes are the database's.
     pub log_bin: Option<bool>,
     /// sync_binlog: commits per sync; 0 never.
     pub sync_binlog: Option<u32>,
@@ -260,10 +260,10 @@ impl ServerSettings {
     }
 }
 
-/// Of the changed pages that pass through the old part of a cache's list, the share that leaves it
-/// before their redo is about to be overwritten: pages are written once in the window of a log of
-/// `redo_bytes`, and stay as long as a page without a further touch does. 256 MiB turn over many
-/// times meanwhile, so that the flush list has written nearly all; 30 GiB do not.
+/// Returns the share of changed pages that leave the old part of a cache's list before their redo
+/// is about to be overwritten: pages are written once in the window of a log of `redo_bytes`, and
+/// stay as long as a page without a further touch does. 256 MiB turn over many times meanwhile, so
+/// that the flush list has written nearly all; 30 GiB do not.
 pub(crate) fn unwritten_share(database: &Database, redo_bytes: f64, cache_bytes: f64) -> f64 {
     if database.log.redo_bytes_per_tx <= 0.0 {
         return 1.0;
@@ -304,7 +304,7 @@ fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
 /// does when its redo log fills, and with what a call logs there (`data/mysql/standards.csv`).
 ///
 /// Processor time stays as it was measured: between the flavors of the table it differs by more
-/// than between those of published runs. Where the flavors are the same, nothing changes.
+/// than between those of published runs. With equal flavors nothing changes.
 ///
 /// # Errors
 /// A table that cannot be read.
@@ -328,7 +328,7 @@ pub fn on_flavor(database: &Database, from: Flavor, to: (Flavor, &str)) -> Resul
 
 /// The database, calibrated with a cache of `from_bytes`, behind one of `to_bytes`. InnoDB only.
 ///
-/// What of a pool holds no data is mostly a number of pages, kept free for reads to come
+/// The part of a pool without data is mostly a number of pages, kept free for reads to come
 /// (innodb_lru_scan_depth: 1,000 to 1,536 pages of MariaDB 10.11, pools of 128 MiB to 1 GiB), so
 /// that a smaller pool loses a larger share of itself.
 ///

@@ -85,9 +85,9 @@ pub fn tpcc_from(engine: StorageEngine, warehouses: f64, host: Option<ClientHost
     Ok(database)
 }
 
-/// What a transaction appends besides `redo_bytes_per_tx`, as in the published runs these figures
-/// come from: redo synced at every commit, the binary log almost never (`sync_binlog = 10000`,
-/// their README). Of a server with other settings: [`super::settings::ServerSettings`].
+/// Returns the log that a transaction appends besides `redo_bytes_per_tx`, as in the published runs
+/// these figures come from: redo synced at every commit, the binary log almost never (`sync_binlog
+/// = 10000`, their README). A server with other settings: [`super::settings::ServerSettings`].
 fn log_of(redo_bytes_per_tx: f64) -> Log {
     Log {
         redo_bytes_per_tx,
@@ -129,7 +129,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
             doublewrite: true,
         },
         // 12 KiB a transaction on m5, the flushing of pages left out: redo and the row images of
-        // the binlog. How they share them is a guess.
+        // the binlog. Their division between the two is a guess.
         dirtying: None,
         cleaner: None,
         log: log_of(9_000.0),

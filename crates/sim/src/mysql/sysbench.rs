@@ -35,8 +35,8 @@ const MOST_CLASSES: usize = 24;
 
 /// InnoDB page, bytes (innodb_page_size).
 const PAGE_BYTES: f64 = 16_384.0;
-/// Of which hold records: less file header 38, page header 56, infimum and supremum 26, their
-/// directory slots 4, trailer 8 (InnoDB COMPACT format).
+/// Part of a page that holds records: less file header 38, page header 56, infimum and supremum 26,
+/// their directory slots 4, trailer 8 (InnoDB COMPACT format).
 const PAGE_ROOM: f64 = PAGE_BYTES - 132.0;
 /// Left free when rows come in key order: 1/16 of the page (dev.mysql.com, "The Physical Structure
 /// of an InnoDB Index": 15/16 full).
@@ -53,7 +53,7 @@ const INDEX_FILL: f64 = 0.85;
 /// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less
 /// shared prefixes. Guess.
 const ROCKS_ROW_BYTES: f64 = 199.0;
-/// The same for an entry of the secondary index.
+/// Bytes of an entry of the secondary index in MyRocks.
 const ROCKS_ENTRY_BYTES: f64 = 17.0;
 /// Block and its compressed size. Guess: 2:1 (sbtest's digits compress well).
 const ROCKS_BLOCK_BYTES: f64 = 16_384.0;
@@ -75,14 +75,14 @@ pub(super) const USABLE_SHARE: f64 = 0.96;
 /// Share of the list behind the midpoint: innodb_old_blocks_pct, 37.
 pub(super) const OLD_SHARE: f64 = 0.375;
 
-/// How far a parameter of [`Oltp::database`] may be off where nothing was measured.
+/// Spread of a parameter of [`Oltp::database`] if nothing was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The parameter, as the database file names it.
     pub parameter: &'static str,
     /// Standard deviation of its logarithm.
     pub relative_sd: f64,
-    /// Where the width comes from.
+    /// Source of the width.
     pub because: &'static str,
 }
 
@@ -133,7 +133,7 @@ pub enum Script {
     SelectRandomRanges,
 }
 
-/// Statements of a transaction. Whatever is not given is as the script has it.
+/// Statements of a transaction. Options that are not given have the script's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[allow(missing_docs)] // The names are sysbench's own options.
@@ -162,7 +162,7 @@ pub struct Oltp {
     pub statements: Overrides,
     /// Storage engine.
     pub engine: StorageEngine,
-    /// Whose server it is.
+    /// Flavor of the server.
     pub flavor: Flavor,
     /// `--tables`.
     pub tables: u32,
@@ -196,7 +196,7 @@ pub struct Oltp {
     pub cleaner: Option<PageCleaner>,
     /// MyRocks' memtable (write_buffer_size), MiB.
     pub memtable_mib: f64,
-    /// Where the clients are.
+    /// Host of the clients.
     pub client_host: ClientHost,
     /// Round trip of a statement without processor time, ms; none: as from there.
     pub round_trip_ms: Option<f64>,
@@ -280,7 +280,7 @@ impl Statements {
         }
     }
 
-    /// What the writing statements of a transaction and its commits take.
+    /// Returns the cost of the writing statements of a transaction and of its commits.
     fn written(&self, costs: &Costs) -> Result<Cost, SimError> {
         let mut sum = Cost::default();
         for (count, statement) in self.writing().into_iter().chain([(self.commits(), "commit")]) {
@@ -297,7 +297,7 @@ struct PagePart {
     writes_per_tx: f64,
 }
 
-/// What the engine makes of rows.
+/// Layout of rows in the engine's pages.
 struct RowLayout {
     rows_per_page: f64,
     entries_per_page: f64,
@@ -420,7 +420,7 @@ impl Oltp {
             if untouched < 1e-12 {
                 break;
             }
-            // Its class's entries that are not on hotter pages; colder ones are spread over all.
+            // Entries of its class that are not on hotter pages; colder ones are spread over all.
             let hits = mass * untouched / share + colder;
             let written = (by_row * hits + inserted) / pages / tables;
             let class = PageClass { pages: share * pages * tables, touches_per_tx: written + read / pages / tables };

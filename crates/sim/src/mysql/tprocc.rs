@@ -36,11 +36,11 @@ const PAGE_BYTES: f64 = 16_384.0;
 const ROOM: f64 = (PAGE_BYTES - 132.0) * 15.0 / 16.0;
 /// Fill of index pages whose entries come in no order: ln 2 (Yao 1978).
 const INDEX_FILL: f64 = core::f64::consts::LN_2;
-/// Of a row besides its columns: header 5, transaction id 6, roll pointer 7, its 1/4 to 1/8 of a
-/// 2-byte directory slot; a byte of length for each column that varies is in the rows below.
+/// Bytes of a row besides its columns: header 5, transaction id 6, roll pointer 7, its 1/4 to 1/8
+/// of a 2-byte directory slot; a byte of length for each column that varies is in the rows below.
 const ROW_EXTRA: f64 = 5.0 + 6.0 + 7.0 + 2.0 / 6.0;
 
-/// Of 23 calls: new orders and payments; each of the others.
+/// Share of each call among 23: new orders and payments; each of the others.
 pub(super) const OFTEN: f64 = 10.0 / 23.0;
 pub(super) const SELDOM: f64 = 1.0 / 23.0;
 /// Statements that HammerDB's script sends for a call: new order and payment set a variable, call
@@ -85,7 +85,7 @@ const OF_PAYMENT: f64 = 7.0 + BY_NAME;
 const OF_ORDER_STATUS: f64 = 2.0 + BY_NAME;
 const OF_DELIVERY: f64 = 7.0 * DISTRICTS;
 const OF_STOCK_LEVEL: f64 = 2.0;
-/// Of a new order the statements before the district's row is locked, of a payment those before its
+/// Statements of a new order before the district's row is locked, and of a payment before its
 /// second lock; the warehouse's is its first.
 const BEFORE_DISTRICT: (f64, f64) = (1.0, 2.0);
 /// Calls that commit: order states and stock levels write nothing.
@@ -114,9 +114,9 @@ pub struct Tprocc {
     pub redo_gib: Option<f64>,
     /// Buffer pool in which pages flushed are worked out, GiB; none: half of the pages touched fit.
     pub cache_gib: Option<f64>,
-    /// Whose server it is.
+    /// Flavor of the server.
     pub flavor: Flavor,
-    /// Where the clients are.
+    /// Host of the clients.
     pub client_host: ClientHost,
     /// innodb_flush_log_at_trx_commit: 0, 1 or 2; 3 in MariaDB.
     pub flush_log_at_trx_commit: u8,
@@ -157,7 +157,7 @@ struct Part {
 }
 
 impl Tprocc {
-    /// Touches by table. Of all warehouses together.
+    /// Returns the touches by table, for all warehouses together.
     fn parts(&self) -> Vec<Part> {
         let pages = |(rows, bytes): (f64, f64)| self.warehouses * rows / (ROOM / (bytes + ROW_EXTRA)).floor();
         let index = |(rows, bytes): (f64, f64)| self.warehouses * rows * bytes / (PAGE_BYTES - 132.0) / INDEX_FILL;

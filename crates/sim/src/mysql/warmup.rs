@@ -55,7 +55,7 @@ pub struct At {
 #[derive(Clone, Debug)]
 pub struct WarmUp {
     points: Vec<At>,
-    /// How the dirty pages of each point follow from the page cleaner, where that is known.
+    /// Rule by which the dirty pages of each point follow from the page cleaner, if it is known.
     cleaning: Option<Cleaning>,
     /// Transactions at which the cache is full; none when the data fits.
     pub full_at_tx: Option<f64>,
@@ -154,8 +154,8 @@ impl WarmUp {
         }
     }
 
-    /// Transactions at the end of the curve: from there on nothing changes. Where a warm run
-    /// stands.
+    /// Returns the transactions at the end of the curve, from which on nothing changes: the state
+    /// of a warm run.
     pub fn settled_tx(&self) -> f64 {
         self.points.last().map_or(0.0, |point| point.tx)
     }
@@ -265,7 +265,7 @@ impl Stock {
     }
 }
 
-/// What a window makes of dirty pages, times how far the parameters are off what they stand for.
+/// Returns the dirty pages of a window, times the factor of the parameters over their usual values.
 fn dirty_pages(database: &Database, cache: &Cache, window: usize, reads: f64, written: Written) -> DirtyPages {
     let writes = &database.writes;
     let flushed_by = if database.is_asked_by_rule() { 1.0 } else { database.flushed_over_usual() };

@@ -113,8 +113,8 @@ impl Bench {
         self.run().summary.applier_tps
     }
 
-    /// The same I/O by I/O over `seconds`, the first of them left out: queues and saved seconds of
-    /// caps; and what was counted.
+    /// Returns the rate I/O by I/O over `seconds`, the first of them left out: queues and saved
+    /// seconds of caps; and the counters.
     pub fn events(&self, seconds: u32, left_out: usize) -> (f64, ReplicaEvents) {
         let outcome = self.with(|scenario| run_events(scenario, &vec![50_000.0; seconds as usize], seconds, 7).unwrap());
         let rest = &outcome.applied[left_out..];

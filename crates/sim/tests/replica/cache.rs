@@ -111,8 +111,8 @@ fn a_quick_applier_in_a_small_cache_reads_more() {
     assert!(quick > 1.15 * slow, "{quick} {slow}");
 }
 
-/// Purge comes half a batch behind. Where pages leave before, it reads them again: nobody waits for
-/// it, but the volume has them to do.
+/// Purge comes half a batch behind. Pages that leave before are read again: nobody waits for it,
+/// but the volume has them to do.
 #[test]
 fn purge_reads_what_has_left() {
     let at = |purge_batch: u32, cache: f64| {

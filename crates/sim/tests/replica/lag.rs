@@ -59,7 +59,8 @@ fn nothing_passes_a_large_transaction() {
         let large = LargeTransaction { at_s: 20.0, source_s: 30.0, apply_s: 40.0 };
         let run = Bench { tps: vec![100.0; 200], large: vec![large], ..Bench::new() }.workers(mode, workers).run();
         let peak = run.summary.peak_lag_s;
-        // What began on the source at 20 s is applied at 90 s; other transactions wait meanwhile.
+        // A transaction that began on the source at 20 s is applied at 90 s; other transactions
+        // wait meanwhile.
         assert!((69.0..72.0).contains(&peak), "{peak}");
         assert!(run.rows.iter().any(|row| row.binding == ReplicaBinding::Large));
         // It has caught up: 4,000 waiting at some 300 a second more than come.
@@ -84,12 +85,12 @@ fn the_rate_falls_when_credits_are_gone() {
 
 /// One configuration in both forms.
 ///
-/// Tolerance: the interval form joins limits by X = (sum of X_i^-4)^(-1/4). Where a second limit is
-/// r times the lowest that takes 1 - (1 + r^-4)^(-1/4) away: 16 % at r = 1, 1.5 % at 2. Single
-/// requests come between these and the hard minimum, so each form may be off the other by what the
-/// second limit takes; flushes, workers and devices each count. To it come three standard errors of
-/// the number applied (of a renewal process whose times vary by cv), and 7 % for the formula of
-/// commits in order (two numbers for all shapes of distributions).
+/// Tolerance: the interval form joins limits by X = (sum of X_i^-4)^(-1/4). A second limit of r
+/// times the lowest takes 1 - (1 + r^-4)^(-1/4) away: 16 % at r = 1, 1.5 % at 2. Single requests
+/// come between these and the hard minimum, so the forms may differ by the part that the second
+/// limit takes; flushes, workers and devices each count. To it come three standard errors of the
+/// number applied (of a renewal process whose times vary by cv), and 7 % for the formula of commits
+/// in order (two numbers for all shapes of distributions).
 fn forms_agree(bench: &mut Bench, seconds: u32, name: &str) {
     let (_, events) = bench.events(seconds, 4);
     bench.applier.service_cv = (events.rows_s.1 / events.rows_s.0).min(5.0);
@@ -142,7 +143,7 @@ fn both_forms_have_the_same_lag() {
     // The rates differ by up to 3 % and the backlog by that of the rate: lag = T (1 - mu / lambda).
     let slack = 0.03 * run.summary.applier_tps / (600.0 - run.summary.applier_tps);
     assert!((ratio - 1.0).abs() < slack + 0.02, "{ratio} {slack}");
-    // The same seed, the same end.
+    // Equal seeds have equal ends.
     let again = bench.with(|scenario| run_events(scenario, &bench.tps, 30, 5).unwrap());
     assert_eq!(events, again);
 }

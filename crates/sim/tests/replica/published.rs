@@ -64,8 +64,8 @@ fn sigmod_table_4_shape() {
 /// from 1.10 can: the ten hours, and that one more flush (sync_binlog = 1) is too much.
 #[test]
 fn rds_forum_case_follows_from_the_ratio() {
-    // As the thread's replica: one thread, no binary log, gp2 of 900 GiB; rows so large that it
-    // does 1.10 times the load.
+    // Settings of the thread's replica: one thread, no binary log, gp2 of 900 GiB; rows so large
+    // that it does 1.10 times the load.
     let mut bench = Bench { data: Setup::resolve("gp2:900", None, "2018-10-01".parse().unwrap()).unwrap(), step_s: 10.0, ..Bench::new() };
     bench.settings = ReplicaSettings::of_version("mysql", "5.6.41").unwrap();
     bench.tps = vec![1.0; 10];
@@ -93,8 +93,8 @@ fn group_replication_and_galera_by_appliers() {
     let table = values("group");
     let value = |system: &str, workers: u32| table.iter().find(|row| row.0 == system && row.2 == workers).unwrap().3;
     let alone = value("source alone", 0);
-    // What is in the commit was found on the lab. Its 16 workers would fit 0.6 a little better; 0.5 was
-    // kept because 0.6 misses the row of Galera.
+    // The share in the commit was measured on the lab. The lab's 16 workers would fit 0.6 a little
+    // better; 0.5 was kept because 0.6 misses the row of Galera.
     let in_commit = Applier::of_source(&Bench::new().database, None).commit_cpu_share;
     // Durable, with a binary log of its own (MySQL 8.0.18).
     let settings = ReplicaSettings::of_version("mysql", "8.0.18").unwrap();

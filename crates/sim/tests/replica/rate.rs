@@ -125,7 +125,7 @@ fn more_iops_do_not_help_one_thread() {
 fn overlapping_commits_help_in_cache_and_hardly_with_misses() {
     let rate = |mode, workers, cache: f64| {
         let mut bench = Bench { cache: cache * MIB, ..Bench::new() }.workers(mode, workers);
-        // As calibrated there: 1 / 448 s without flushes, 4.1 ms of them.
+        // Calibrated values of that run: 1 / 448 s without flushes, 4.1 ms of them.
         (bench.applier.cpu_ms, bench.applier.flush_factor) = (2.2, 2.1);
         bench.rate()
     };
@@ -239,7 +239,7 @@ fn pipeline(clients: usize, away_ms: f64, flush_ms: f64, network_ms: f64, after_
 fn groups_wait_for_the_network_in_turn() {
     for (clients, away_ms, network_ms) in [(1, 3.0, 10.0), (2, 3.0, 10.0), (4, 3.0, 10.0), (16, 3.0, 0.3), (16, 3.0, 10.0), (16, 7.0, 40.0), (64, 3.0, 40.0)] {
         let semi = waiting(&[network_ms]);
-        // What the source does where commits wait for the network side by side.
+        // Rate of the source if commits wait for the network side by side.
         let tps = pipeline(clients, away_ms, 2.0, network_ms, false);
         let both = [WaitPoint::AfterSync, WaitPoint::AfterCommit].map(|wait_point| {
             let predicted = SemiSync { wait_point, ..semi.clone() }.price(0.0).rate(clients as f64, tps, 2.0);

@@ -8,9 +8,9 @@ struct Case {
     name: &'static str,
     binding: &'static str,
     bench: fn() -> Bench,
-    /// What halves the named cost, or doubles the named limit.
+    /// Change that halves the named cost, or doubles the named limit.
     relieve: fn(&mut Bench),
-    /// What changes another thing as much.
+    /// Change of another cost or limit by as much.
     other: fn(&mut Bench),
 }
 

@@ -88,8 +88,8 @@ def advise_host(
     tree = open_tree(None if root is None else Path(root))
     if tree.live and datadir is not None and not Path(datadir).exists():
         raise InputError(f"--datadir {datadir}", "is not on this machine", SOURCE, "Name the folder of the data.")
-    facts, asked = HostFacts(tree, datadir), _asked(storage, as_of)
-    readings = (*device_readings(facts, asked), *system_readings(facts, asked))
+    facts, question = HostFacts(tree, datadir), _asked(storage, as_of)
+    readings = (*device_readings(facts, question), *system_readings(facts, question))
     order = list(host_checks())
     ordered = tuple(sorted(readings, key=lambda reading: order.index(reading.check)))
     return HostAdvice(facts.name, str(root or "/"), facts.datadir, ordered, tuple(_notes(facts, ordered)))

@@ -21,20 +21,20 @@ FILE_SYSTEMS = ("xfs", "ext4")
 KERNEL_TIMEOUT = "nvme_core.io_timeout"
 
 
-def device_readings(facts: HostFacts, asked: HostQuestion) -> Iterator[HostReading]:
+def device_readings(facts: HostFacts, question: HostQuestion) -> Iterator[HostReading]:
     """Yields every check of this file, in the order of the table."""
     for name in ("scheduler", "readahead", "max_sectors", "nr_requests"):
         if not facts.disks:
             yield HostReading(name, "", UNREAD, "", "no disk is in /sys/block")
         for disk in facts.disks:
-            yield _queue(name, facts, disk, asked)
+            yield _queue(name, facts, disk, question)
     yield _timeout(facts)
     yield from _file_system(facts)
     yield from _alignment(facts)
     yield from _arrays(facts)
 
 
-def _queue(name: str, facts: HostFacts, disk: str, asked: HostQuestion) -> HostReading:
+def _queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> HostReading:
     attribute = {"readahead": "read_ahead_kb", "max_sectors": "max_sectors_kb"}.get(name, name)
     text = facts.tree.read(f"/sys/block/{disk}/queue/{attribute}")
     if text is None:
@@ -45,7 +45,7 @@ def _queue(name: str, facts: HostFacts, disk: str, asked: HostQuestion) -> HostR
     if value is None:
         return HostReading(name, disk, UNREAD, text, "is not a number")
     unit = "" if name == "nr_requests" else " KiB"
-    advised_value, note = _advise_queue(name, facts, disk, value, asked)
+    advised_value, note = _advise_queue(name, facts, disk, value, question)
     if advised_value is None:
         return HostReading(name, disk, FINE, f"{value:,}{unit}", note)
     return HostReading(
@@ -53,11 +53,11 @@ def _queue(name: str, facts: HostFacts, disk: str, asked: HostQuestion) -> HostR
     )
 
 
-def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, asked: HostQuestion) -> tuple[int | None, str]:
+def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, question: HostQuestion) -> tuple[int | None, str]:
     """Returns the value that it should have (None where it may stay) and a note."""
     check = host_checks()[name]
     if name == "readahead":
-        if asked.hdd:
+        if question.hdd:
             return (None if value >= ST1_READAHEAD_KIB else ST1_READAHEAD_KIB), "the volume is a hard disk type"
         most = int(check.most or 0)
         return (None if value <= most else most), ""
@@ -68,9 +68,9 @@ def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, asked: Hos
             return None, f"the device takes no more than {hardware} KiB"
         return (None if value >= least else least), ""
     least = int(check.least or 0)
-    if asked.iops:
+    if question.iops:
         # Little's law says how many are under way at once; twice, since they come in bursts.
-        least = max(least, math.ceil(2 * asked.iops * LATENCY_MS / 1e3))
+        least = max(least, math.ceil(2 * question.iops * LATENCY_MS / 1e3))
     return (None if value >= least else least), ""
 
 

@@ -19,10 +19,10 @@ CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter")
 SYS_ADMIN = 21
 
 
-def system_readings(facts: HostFacts, asked: HostQuestion) -> Iterator[HostReading]:
+def system_readings(facts: HostFacts, question: HostQuestion) -> Iterator[HostReading]:
     """Yields every check of this file, in the order of the table."""
     yield _number("swappiness", facts, "/proc/sys/vm/swappiness", "vm.swappiness", "1")
-    yield _dirty(facts, asked)
+    yield _dirty(facts, question)
     yield _huge_pages(facts)
     yield from _nodes(facts)
     yield _aio(facts)
@@ -51,15 +51,15 @@ def _number(check: str, facts: HostFacts, path: str, key: str, advised_value: st
     return HostReading(check, "", FINE if fine else FINDING, f"{value:,}", "", settings)
 
 
-def _dirty(facts: HostFacts, asked: HostQuestion) -> HostReading:
+def _dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
     at = "/proc/sys/vm"
     names = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
     bytes_, _, ratio, background = (facts.tree.number(f"{at}/{name}") for name in names)
     if bytes_:
-        second = None if asked.mib_s is None else asked.mib_s * MIB
+        second = None if question.mib_s is None else question.mib_s * MIB
         large = second is not None and bytes_ > DIRTY_SECONDS * second
         note = "" if second is None else f"{bytes_ / second:.1f} s of the volume"
-        settings = _dirty_settings(asked) if large else ()
+        settings = _dirty_settings(question) if large else ()
         return HostReading("dirty", "", FINDING if large else FINE, f"{bytes_ / MIB:,.0f} MiB", note, settings)
     if ratio is None or background is None:
         return _unread("dirty", facts, f"{at}/dirty_ratio")
@@ -69,21 +69,21 @@ def _dirty(facts: HostFacts, asked: HostQuestion) -> HostReading:
     note = ""
     if memory is not None:
         dirty_bytes = memory * ratio / 100
-        waits = "" if asked.mib_s is None else f", {dirty_bytes / (asked.mib_s * MIB):,.0f} s of the volume"
+        waits = "" if question.mib_s is None else f", {dirty_bytes / (question.mib_s * MIB):,.0f} s of the volume"
         note = f"{ratio} % of memory are {dirty_bytes / GIB:,.1f} GiB{waits}"
     value = f"{background} % and {ratio} %"
-    return HostReading("dirty", "", FINE if fine else FINDING, value, note, () if fine else _dirty_settings(asked))
+    return HostReading("dirty", "", FINE if fine else FINDING, value, note, () if fine else _dirty_settings(question))
 
 
 # Seconds of the volume's MiB/s that may wait to be written before it is a finding (a judgement).
 DIRTY_SECONDS = 5.0
 
 
-def _dirty_settings(asked: HostQuestion) -> tuple[KernelSetting, ...]:
-    if asked.mib_s is None:
+def _dirty_settings(question: HostQuestion) -> tuple[KernelSetting, ...]:
+    if question.mib_s is None:
         pairs = (("vm.dirty_background_ratio", BACKGROUND_PERCENT), ("vm.dirty_ratio", DIRTY_PERCENT))
     else:
-        second = int(asked.mib_s * MIB)
+        second = int(question.mib_s * MIB)
         pairs = (("vm.dirty_background_bytes", second // 2), ("vm.dirty_bytes", second))
     return tuple(KernelSetting("sysctl", key, str(value)) for key, value in pairs)
 
@@ -177,8 +177,8 @@ def _interrupts(facts: HostFacts) -> HostReading:
     text = facts.tree.read("/proc/interrupts")
     if text is None:
         return _unread("irq", facts, "/proc/interrupts")
-    ours = [line for line in text.splitlines() if re.search(r"\b(?:eth|ens|enp|ena|ixgbe)[\w-]*-?Tx|-TxRx", line)]
-    numbers = [line.split(":")[0].strip() for line in ours]
+    lines = [line for line in text.splitlines() if re.search(r"\b(?:eth|ens|enp|ena|ixgbe)[\w-]*-?Tx|-TxRx", line)]
+    numbers = [line.split(":")[0].strip() for line in lines]
     masks = {facts.tree.read(f"/proc/irq/{number}/smp_affinity_list") for number in numbers if number.isdigit()}
     masks.discard(None)
     if not masks:

@@ -1,6 +1,6 @@
 """Rules: from a situation to a value and its reason, one function for each parameter.
 
-What they say in general stands in parameters.toml.
+Their general texts stand in parameters.toml.
 """
 
 from headrace.advice.rules.io import HOST, IO

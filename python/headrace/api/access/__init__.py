@@ -1,4 +1,4 @@
-"""Who may do what.
+"""Decides whether a caller may do what a request asks for.
 
 signature   Signature Version 4: who sent a request, and that nobody changed it
 keys        key pairs of the lab and their policies, in files that root alone reads

@@ -17,7 +17,7 @@ PATTERNS = 1024
 FOR_ALL, FOR_ANY = "ForAllValues", "ForAnyValue"
 
 Holds = Callable[[str, str], bool]
-# What conditions are held against, by the names of their keys.
+# Values that conditions are compared with, by the names of their keys.
 Context = Mapping[str, str | list[str]]
 
 # The value of a variable is literal, even if it has wildcards: they are written as characters

@@ -19,7 +19,7 @@ from headrace.api.errors import AwsError
 from headrace.api.protocol.wire import Incoming
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-# How far the date of a request may be from now (IAM guide: 15 minutes).
+# Most difference between a request's date and now (IAM guide: 15 minutes).
 WINDOW = timedelta(minutes=15)
 # The longest that a presigned request may be good for, in seconds (IAM guide: 7 days).
 LONGEST_S = 604_800

@@ -18,7 +18,7 @@ from headrace.api.handling import ApiRequest, Members, serves
 PAGE = (5, 1000)
 # EC2's code of the state (EC2 API reference, InstanceState).
 RUNNING = {"Code": 16, "Name": "running"}
-# Where EC2 has the root volume of an instance; the lab takes it for the machine's own disk.
+# Device of the root volume of an instance on EC2; the lab takes it for the machine's own disk.
 ROOT_DEVICE = "/dev/xvda"
 
 

@@ -18,7 +18,7 @@ SERVICES = ("ec2", "cloudwatch", "kms", "sts", "ebs")
 MODELS = files("headrace.api") / "models"
 
 
-# What a pruned model says, in botocore's words; `packaging/prune_models.py` writes it.
+# Types of a pruned service model, in botocore's words; `packaging/prune_models.py` writes it.
 class ShapeReference(TypedDict, total=False):
     """A use of a shape: its name, and the place and the names of the value."""
 
@@ -115,7 +115,7 @@ class ShapeMember:
 
 
 class ModelShape:
-    """A shape of the model. Its parts are looked up when they are first needed: shapes may contain
+    """A shape of the model. Parts are looked up when they are first needed: shapes may contain
     themselves."""
 
     def __init__(self, service: ServiceModel, name: str, facts: ShapeFacts) -> None:

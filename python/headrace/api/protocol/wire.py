@@ -72,7 +72,7 @@ class Format(ABC):
         return served
 
     def _not_served(self) -> AwsError:
-        """Returns UnsupportedOperation for a call that AWS has and the lab does not. Its status is
+        """Returns UnsupportedOperation for a call that AWS has and the lab does not. The status is
         never 5xx: clients would try again."""
         if self.action in self.service.others:
             why = refused_operations().get((self.service.name, self.action), "the lab does not serve it")

@@ -29,7 +29,7 @@ from headrace.lab.client import Lab
 from headrace.lab.exporter import connected
 from headrace.lab.place import READY_S, Place
 
-# How often the files of the keys are looked at.
+# Interval at which the supervisor checks the files of the keys for changes, s.
 LOOK_S = 0.5
 # The wait before a worker that died is started again grows from the first to the second of these.
 RESTART_S = (0.1, 5.0)

@@ -267,14 +267,16 @@ def _findings(
         allowed=allowed,
         note=note,
     )
-    for what, key, ours, bar, late in (
+    for what, key, measured_ms, bar, late in (
         ("p50", "p50_ms", measured.p50_ms, P50_PERCENT, late_ms[0]),
         ("p99", "p99_ms", measured.p99_ms, P99_PERCENT, late_ms[1]),
         ("p99.9", "p999_ms", measured.p999_ms, None, 0.0),
     ):
         model_ms = float(np.mean(rows[key].to_numpy()))
         allowed = None if bar is None else bar + 100.0 * late / model_ms
-        yield _finding(case, what, "ms", specified=None, model=model_ms, measured=ours, allowed=allowed, note=note)
+        yield _finding(
+            case, what, "ms", specified=None, model=model_ms, measured=measured_ms, allowed=allowed, note=note
+        )
 
 
 def _finding(

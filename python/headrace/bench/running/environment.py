@@ -18,8 +18,8 @@ BUSY_SHARE = 0.10
 
 
 def capture() -> dict:
-    """Reads kernel, distribution, processors, memory, governor, container, headrace itself. What
-    cannot be read is None."""
+    """Reads kernel, distribution, processors, memory, governor, container, headrace itself. A
+    figure that cannot be read is None."""
     info = _key_values("/proc/cpuinfo", ":")
     memory = _key_values("/proc/meminfo", ":").get("MemTotal", "0").split()[0]
     return {

@@ -40,7 +40,7 @@ def write(
 ) -> str | None:
     """Writes RUN.toml and its files into `folder`; `run`: the document of the run.
 
-    Where something is missing for one, nothing is written, and the text says what it is. Raises
+    If something is missing for a file, nothing is written, and the text says what it is. Raises
     CouldNotRun.
     """
     table = benchmark.described()

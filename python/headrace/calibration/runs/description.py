@@ -1,6 +1,6 @@
 """RUN.toml: its keys and their rules.
 
-What comes out has passed every rule that needs no measured file.
+A description that comes out has passed every rule that needs no measured file.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _Counter = Literal[(*COMMITS, *WRITES, *READS)]
 
 
 class _Columns(DocumentTable):
-    """What the columns of the benchmark's CSV are called."""
+    """Names of the columns of the benchmark's CSV."""
 
     t_s: _ColumnName | None = None
     time: _ColumnName | None = None

@@ -102,8 +102,8 @@ def _note_description(described: Description) -> list[RunFinding]:
 
 @dataclass
 class _Read:
-    """What the transactions were read from: files.`key`, its rows, and the server's samples where
-    they are those."""
+    """Transactions of a run as they were read: files.`key`, its rows, and the server's samples if
+    the rows come from those."""
 
     key: str
     recording: Recording

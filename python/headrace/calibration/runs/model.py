@@ -34,15 +34,14 @@ SERIES_COLUMNS = {
 }
 
 
-# What a local disk is of which the catalog has no figure, and where clients run, as the core names
-# them.
+# Local disks without a figure in the catalog, and places of the clients, by the core's names.
 LOCAL_DISKS = ("sata-ssd", "nvme-ssd")
 CLIENT_HOSTS = ("same", "network", "region")
 
 
 @dataclass(frozen=True)
 class BenchmarkLoad:
-    """What the clients did.
+    """Load of the benchmark's clients.
 
     `scale`: warehouses (hammerdb-tprocc; of each table set: sysbench-tpcc) or rows per table
     (sysbench-oltp).
@@ -63,7 +62,7 @@ class BenchmarkLoad:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunFacts:
-    """What RUN.toml says of a run, checked: see `Run` for the units."""
+    """Checked contents of RUN.toml: see `Run` for the units."""
 
     name: str
     engine: str

@@ -1,4 +1,4 @@
-"""What the series of a run shows: stalls, outliers, whether the caches warmed up; and the run in
+"""Reads stalls, outliers and warming caches off the series of a run, and describes the run in
 sentences.
 """
 
@@ -21,7 +21,8 @@ STALL_SHARE = 0.10  # a tenth of the usual; a guess
 # chance.
 OUTLIER_SIGMAS = 6.0
 SIGMA_OF_MAD = 1.4826  # of a normal distribution
-# Where the deviations nearly vanish: counting noise (variance = mean) and 2 % of the level.
+# Least standard deviation for bins whose deviations nearly vanish: counting noise (variance = mean)
+# and 2 % of the level.
 LEAST_SIGMA_SHARE = 0.02
 SHOWN = 5  # places named in a sentence
 # Less than this of the run's median is not a slow start: a cold buffer pool's first second does 2
@@ -47,8 +48,8 @@ def mark_rows(series: pl.DataFrame) -> pl.DataFrame:
     mad = pl.col("_away").rolling_median(WINDOW_ROWS, center=True, min_samples=1) * SIGMA_OF_MAD
     noise = (pl.col("_median") / pl.col("duration_s")).sqrt()
     series = series.with_columns(pl.max_horizontal(mad, noise, LEAST_SIGMA_SHARE * pl.col("_median")).alias("_sigma"))
-    # Of a stall longer than half the window the median itself is 0: then next to nothing of what
-    # the whole run does.
+    # During a stall longer than half the window the median itself is 0, so the rate is compared
+    # with that of the whole run too.
     usual = pl.col("tps").filter(~pl.col("suspect")).median()
     still = (pl.col("tps") < STALL_SHARE * pl.col("_median")) | (pl.col("tps") < STANDSTILL_SHARE * usual)
     stall = still & ~pl.col("suspect")  # clients that left do not stall
@@ -123,7 +124,7 @@ def check_start(
         return
     fall, how = _measure_fall(good, described, length_s)
     if fall is None:
-        findings.append(RunFinding("start", f"Whether the start was {described.start} cannot be told: {how}"))
+        findings.append(RunFinding("start", f"A {described.start} start cannot be confirmed: {how}"))
     elif described.start == "cold" and fall < WARMING:
         text = f'start = "cold", but {how} {_describe_change(fall)}: it was warm, or its cache filled in the first moments.'
         findings.append(RunFinding("start", text, 0.0))

@@ -29,7 +29,7 @@ def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
     rows.clock_at_zero_s = status.series.begin_s
     columns = status.series.columns
     counted = [columns[f"{name}_per_s"] for name in counters]
-    asked = columns.get("questions_per_s") or [None] * len(status.where)
+    counter_names = columns.get("questions_per_s") or [None] * len(status.where)
     taken = -1
     for index, (start, duration) in enumerate(zip(status.series.start_s, status.series.duration_s, strict=True)):
         place = round(start / rows.interval_s)
@@ -38,7 +38,7 @@ def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
         if place <= taken or duration > 1.5 * rows.interval_s or len(rates) < len(counted):
             continue
         taken = place
-        tps, queries = sum(rates), asked[index]
+        tps, queries = sum(rates), counter_names[index]
         rows.where.append(status.where[index])
         rows.t_s.append((place + 1) * rows.interval_s)
         rows.threads.append(math.nan)
@@ -69,7 +69,7 @@ def _choose_interval(recording: Recording, status: Status) -> float:
 
 
 def _choose_counters(
-    recording: Recording, status: Status, asked: tuple[str, ...] | None
+    recording: Recording, status: Status, counter_names: tuple[str, ...] | None
 ) -> tuple[tuple[str, ...], list[RunFinding]]:
     """Chooses the counters whose sum are the transactions, and says why. Raises InputError."""
     totals = {
@@ -77,13 +77,15 @@ def _choose_counters(
         for name in (*COMMITS, *WRITES, *READS)
         if f"{name}_per_s" in status.series.columns
     }
-    if asked is not None:
-        missing = [name for name in asked if name not in totals]
+    if counter_names is not None:
+        missing = [name for name in counter_names if name not in totals]
         if missing:
             hint = f"There are: {', '.join(totals) or 'none'}."
             raise recording.bad("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
-        return asked, [
-            RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")
+        return counter_names, [
+            RunFinding(
+                "transactions", f"{recording.name}: a transaction is one of {', '.join(counter_names)}, as described."
+            )
         ]
     if not totals:
         rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"

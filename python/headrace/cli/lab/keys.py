@@ -159,8 +159,8 @@ def export(
 ) -> None:
     """Write a key to a file, for another lab.
 
-    Who has the file can read whatever the key protects: keep it where backups of secrets lie, and
-    not with the snapshots.
+    A person with the file can read all that the key protects: keep it where backups of secrets lie,
+    and not with the snapshots.
     """
     check_free(file)
     with place.open() as lab:
@@ -220,7 +220,7 @@ def state(
     """Enable a key, disable it, or delete it after some days.
 
     A disabled key opens nothing more, but volumes that are attached go on until they are detached.
-    What a deleted key encrypted is lost; `disabled` cancels a deletion that is pending.
+    Data that a deleted key encrypted are lost; `disabled` cancels a deletion that is pending.
     """
     if days is not None and state != "pending-deletion":
         raise InputError(f"--days with {state}", "belongs to pending-deletion", HELP, "Leave it out.")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  headrace lab doctor                               what this machine lacks
+  headrace lab doctor                               check this machine for a lab
   sudo $(command -v headrace) lab up --instance m5.2xlarge        all volumes share its EBS limits
   headrace lab status
   sudo $(command -v headrace) lab init                            then: aws --profile headrace ec2 describe-volumes
@@ -108,7 +108,7 @@ def up(
 ) -> None:
     """Start the lab, and wait until it answers.
 
-    Where the lab is up and its AWS endpoint has ended, the endpoint is started again.
+    If the lab is up and its AWS endpoint has ended, the endpoint is started again.
     """
     settings = lab_client.Settings(instance, as_of, time_scale, metrics_port, group, api_port, snapshot_store)
     if foreground:
@@ -195,8 +195,8 @@ def _settings(answer: LabStatus, api_url: str | None) -> list[tuple[str, object]
 
 @app.command()
 def doctor(place: LabPlace, output: OutputOption = "table") -> None:
-    """Look at what this machine lacks for a lab and for benchmarks; exit code 1 when something that
-    a lab needs is missing."""
+    """Check whether this machine can run a lab and benchmarks; exit code 1 when something that a
+    lab needs is missing."""
     checks = lab_doctor.examine(place.data_dir, place.socket)
     names = {check.what for check in checks}
     checks += [_check_tool(tool) for tool in machine.tools() if tool.tool not in names]

@@ -186,7 +186,7 @@ def copy(
 ) -> None:
     """Copy a snapshot of this lab or of another one.
 
-    Of an encrypted snapshot of another lab, that lab has the key: name the lab, not its store.
+    The key of an encrypted snapshot is in its own lab: name the lab, not its store.
     """
     if lab_dir is not None:
         if store is not None or region is not None:

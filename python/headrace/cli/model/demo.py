@@ -77,7 +77,7 @@ def _plan_settings(region: str) -> PlanSettings:
 
 
 def _show_plan(plan: Plan, database: TransactionWorkload, settings: PlanSettings, report: Path) -> None:
-    show("2. Which volume meets the goal, and at what cost", "")
+    show("2. The volume that meets the goal, and its cost", "")
     show_plan(plan, "table")
     write_report(report, plan, database, settings)
     show("", f"3. The page with charts is {report.resolve()}")

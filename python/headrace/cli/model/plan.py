@@ -67,7 +67,7 @@ Credits are judged in the settled day: the recording repeated until they come ba
 
 --on compares services. A class of RDS and Aurora is db. and the instance's name. RDS lays out its volumes itself and
 sells gp3 in two steps: the search finds which side of 400 GiB is cheaper. Aurora is billed at the rate the goals ask for.
-What has no price in the tables is left out and named. Services are ranked by their bill alone, whatever a failover
+A class without a price in the tables is left out and named. Services are ranked by their bill alone, whatever a failover
 takes and a lost zone costs: --goal zone-loss (nothing is lost with a zone) and --goal failover_s<=120 ask for it.
 
 Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], on an instance INSTANCE/STORAGE, with a log volume

@@ -36,7 +36,7 @@ class ReplicaOptions:
 
     replica: Annotated[str | None, storage_option("Put a replica on this storage: its rate and its lag.")] = None
     replica_log_storage: Annotated[
-        str | None, storage_option("The replica's volume of their own for redo and binlog.")
+        str | None, storage_option("Separate volume for the replica's redo and binary log.")
     ] = None
     relay_storage: Annotated[str | None, storage_option("The replica's volume of its own for the relay log.")] = None
     replica_instance: Annotated[str | None, instance_option("The replica's EC2 type. Default: the source's.")] = None

@@ -52,9 +52,9 @@ class ModelOptions:
 
     no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.")] = False
     no_saved_second: Annotated[
-        bool, flag("--no-saved-second", "Begin without the second of IOPS that a rested volume has saved.")
+        bool, flag("--no-saved-second", "Start with an empty one-second bucket of IOPS; a rested volume has it full.")
     ] = False
-    no_holds: Annotated[bool, flag("--no-holds", "Leave stalls of single I/Os out of the latency.")] = False
+    no_holds: Annotated[bool, flag("--no-holds", "Ignore stalls of single I/Os in the latency.")] = False
     xen: Annotated[bool, flag("--xen", "Deliver 2.5 % over the nominal rate, as measured on Xen instances.")] = False
     snapshot_gib: Annotated[float | None, option("GIB", "The volume was made from a snapshot of this much data.")] = (
         None

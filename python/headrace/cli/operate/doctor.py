@@ -88,7 +88,7 @@ def doctor(
     ] = False,
     region: Region = "us-east-1",
 ) -> None:
-    """Say what binds a server now, whether it is felt, and what to do about it."""
+    """Find what limits a server now, whether clients feel it, and what to do about it."""
     if target is None:
         if not trusted_advisor:
             raise InputError(

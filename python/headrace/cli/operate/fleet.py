@@ -119,9 +119,7 @@ def plan(
     p99_ms: Annotated[
         float, option("MS", "No advice whose I/O p99 is above this and above today's.", "--p99-ms")
     ] = 5.0,
-    headroom: Annotated[
-        float, option("PERCENT", "Growth that is carried without throttling: what means of minutes hide.")
-    ] = 30.0,
+    headroom: Annotated[float, option("PERCENT", "Spare capacity, because means of minutes hide bursts.")] = 30.0,
     least_days: Annotated[float, option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
     exclude: Annotated[list[str] | None, option("LIST", "Volume types not to advise: st1,sc1.")] = None,
     fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,

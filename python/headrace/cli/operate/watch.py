@@ -59,7 +59,7 @@ class AlarmOptions:
     """Receivers of a message when a finding lasts."""
 
     alarm: Annotated[
-        bool, flag("--alarm", "No screen: a line when a finding has held for 60 s, and when it was away for 180 s.")
+        bool, flag("--alarm", "No screen: a line when a finding fires (after 60 s) and when it clears (after 180 s).")
     ] = False
     command: Annotated[
         str | None, option("COMMAND", "Run it for each such event, without a shell; its values are in the environment.")

@@ -70,7 +70,7 @@ def advise(
     ] = None,
     server_version: Annotated[str | None, option("VERSION", VERSION)] = None,
     engine: Annotated[Engine | None, choice("Default: the workload's, else innodb.")] = None,
-    log_storage: Annotated[str | None, storage_option("A volume of their own for redo, binlog and relay log.")] = None,
+    log_storage: Annotated[str | None, storage_option("Separate volume for redo, binary and relay log.")] = None,
     log_dir: Annotated[str | None, option("PATH", "The folder where that volume is mounted.")] = None,
     tmp_dir: Annotated[str | None, option("PATH", "A folder on local disks for temporary tables.")] = None,
     workload: Annotated[str | None, option("FILE", WORKLOAD)] = None,

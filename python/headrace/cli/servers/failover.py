@@ -111,8 +111,8 @@ class ChoiceOptions:
     alone: Annotated[
         Alone,
         choice(
-            "When no replica is left to acknowledge what the new source commits: take writes all the same, so that"
-            " its own loss loses commits (it is said before and after), or stay down."
+            "Decision for a new source without a replica that acknowledges: serve writes, so that its own loss loses"
+            " commits (announced before and after), or refuse them."
         ),
     ] = "serve"
 

@@ -271,7 +271,7 @@ def _print_group(members: Sequence[GroupMember], output: Output) -> None:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") -> None:
-    """Become the server's client, logged in. Words after NAME are passed to the client: -e 'SHOW
+    """Open a SQL session on the server. Words after NAME are passed to the client: -e 'SHOW
     STATUS'."""
     with place.open() as lab:
         words = servers.client_command(servers.find(lab, name), tuple(context.args))

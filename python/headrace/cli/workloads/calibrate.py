@@ -99,11 +99,11 @@ def calibrate(
     ] = None,
     replicas: ReplicaRuns,
     keeping: KeepOptions,
-    check: Annotated[bool, flag("--check", "Score instead: predict every run from the others.")] = False,
+    check: Annotated[bool, flag("--check", "Cross-validate instead: predict each run from the others.")] = False,
     from_one: Annotated[bool, flag("--from-one", "With --check: predict every run from each other one alone.")] = False,
 ) -> None:
-    """Identify a database from measured runs: what its transactions demand of any storage, and how
-    surely."""
+    """Fit a database model to measured runs: the demand of its transactions on any storage, with
+    its uncertainty."""
     if from_one and not check:
         raise InputError("--from-one", "belongs to --check", SOURCE, "Add --check.")
     if check and (keeping.to is not None or keeping.name is not None):

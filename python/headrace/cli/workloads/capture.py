@@ -63,7 +63,7 @@ def capture(
     storage: Annotated[str | None, storage_option("The server's data volumes, like gp3:500:6000.")] = None,
     seconds: Annotated[float, option("S", "Seconds to watch: 10 s to 7 days.")] = 600.0,
     device: Annotated[list[str] | None, option("D", DEVICE)] = None,
-    log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
+    log_storage: Annotated[str | None, storage_option("Separate volume for redo log and binary log.")] = None,
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
     as_of: AsOfText = None,
     workload: Annotated[

@@ -1,8 +1,8 @@
 """Lag over time, measured: a paced load begins, ends, and the replica catches up.
 
 The source and the replica are looked at side by side, several times a second. A replica that is at
-the source's position of some moment lags by the time since then: the age of its GTID. That is one
-clock, needs no writes of its own, and is right while nothing is applied.
+the source's position of some moment lags by the time since then: the age of its GTID. This is a
+single clock, needs no writes of its own, and is right while nothing is applied.
 """
 
 from __future__ import annotations

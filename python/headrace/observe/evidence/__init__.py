@@ -1,4 +1,5 @@
-"""What is known of a server, its volumes and its host: ticks, whatever gave them (decision 0018).
+"""Collects evidence of a server, its volumes and its host as ticks, alike from every source
+(decision 0018).
 
 model     Tick (an interval), Evidence (frames of them), the facts of volumes, server and source
 limits    the limits that hold for a storage on its instance

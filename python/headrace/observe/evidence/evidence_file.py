@@ -1,4 +1,4 @@
-"""Evidence as a file: a line of JSON with the facts, then a line a tick. What the doctor read can
+"""Evidence as a file: a line of JSON with the facts, then a line a tick. The doctor's evidence can
 so be judged again elsewhere, with the same answer."""
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ READER_THREADS = 1
 def of_recording(
     loaded: LoadedRecording, options: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
 ) -> Evidence:
-    """Returns the evidence in a recording of one device, with its demand. Where `options` name no
+    """Returns the evidence in a recording of one device, with its demand. If `options` name no
     device it is the one that clearly does most, or one that waits where that one does not. Raises
     InputError."""
     workload = loaded.workload(options)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 AFTER_S = 0.25  # past a whole second of the wall, when the daemon has written its row
 # Clocks of two machines may differ by this much before it is said, s: NTP keeps them far closer.
 CLOCKS_APART_S = 2.0
-# What is asked of the lab at the start: seconds for rates and credits at once, minutes for the
-# hour before them.
+# Rows of the lab that are read at the start: the last 90 s for rates and credits at once, and
+# minutes for the hour before them.
 PAST_S, PAST_MINUTES_S = 90, int(HOUR_S)
 FACTS_EVERY_S = 10.0  # how often volumes are asked whether they are another by now
 

@@ -1,4 +1,5 @@
-"""What is known of a server and its volumes over a stretch of time: a value, whatever gave it.
+"""Evidence of a server and its volumes over a stretch of time, as values of the same form from
+every source.
 
 A `Tick` is one interval (a second live, a report of a file); `Evidence` is many of them as frames.
 Every figure may be missing: then it is None in a tick and null in a frame, and a column that no
@@ -31,11 +32,11 @@ VOLUME_COLUMNS = (
     "balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent", "flush_iops", "errors_per_s",
     "stalled",
 )  # fmt: skip
-# Of a server. `*_per_s` are rates; `threads_running` without the reader itself; `lock_waiters`,
-# `data_waiters`, `log_waiters`, `binlog_waiters` are threads' worth of waiting (seconds a second);
-# `server_cpus` processors' worth of its process; `logged_per_s` transactions that wrote to the
-# binary log, `writing_per_s` those that wrote at most, by the statements; `reading_s` the time over
-# which the rates are, where it is not the interval's; shares 0 to 1.
+# Columns of a server. `*_per_s` are rates; `threads_running` without the reader itself;
+# `lock_waiters`, `data_waiters`, `log_waiters`, `binlog_waiters` are threads' worth of waiting
+# (seconds a second); `server_cpus` processors' worth of its process; `logged_per_s` transactions
+# that wrote to the binary log, `writing_per_s` an upper bound of them from the statements;
+# `reading_s` the time over which the rates are, if it is not the interval's; shares 0 to 1.
 SERVER_COLUMNS = (
     "tps", "questions_per_s", "pool_reads_per_s", "pool_requests_per_s", "data_reads_per_s", "data_read_bytes_per_s", "data_writes_per_s",
     "fsyncs_per_s", "log_fsyncs_per_s", "log_bytes_per_s", "pages_flushed_per_s", "log_waits_per_s",
@@ -44,8 +45,9 @@ SERVER_COLUMNS = (
     "pending_reads", "pending_writes", "pending_fsyncs", "sent_bytes_per_s", "uptime_s", "server_cpus",
     "binlog_bytes_per_s", "logged_per_s", "writing_per_s", "reading_s",
 )  # fmt: skip
-# Of the host: processors' worth (`nice_cpus`: of `user_cpus`, what yields to everything else), and
-# the shares of time in which something waited for processors or for I/O (PSI).
+# Columns of the host: processors' worth (`nice_cpus`: the part of `user_cpus` that yields to all
+# other processes), and the shares of time in which something waited for processors or for I/O
+# (PSI).
 HOST_COLUMNS = (
     "user_cpus", "nice_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus", "load1",
     "memory_available_bytes", "psi_cpu_share", "psi_io_share", "psi_io_full_share",

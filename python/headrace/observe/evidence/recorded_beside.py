@@ -1,4 +1,4 @@
-"""What a recording has besides the device that is judged: the members of an array each, and the
+"""Reads the rest of a recording besides the device that is judged: each member of an array, and the
 host's processors."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB server says of itself, one statement a second over one connection."""
+"""Reads the counters of a MySQL or MariaDB server, one statement a second over one connection."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RECORDED_VARIABLES += (
 )
 LONGEST = 80  # characters of a value; longer ones are paths and lists
 STATUS = "SHOW GLOBAL STATUS"
-# The same with the waits: one statement, so one question a second.
+# Status and waits in one statement, so one question a second.
 BOTH = (
     "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM {schema}.{table} UNION ALL SELECT EVENT_NAME, SUM_TIMER_WAIT FROM "
     "performance_schema.events_waits_summary_global_by_event_name WHERE EVENT_NAME IN ({names})"

@@ -1,4 +1,4 @@
-"""What ticks come from: one interface for what is live, what a service keeps, and what was recorded
+"""Sources of ticks: one interface to live servers, to services that keep metrics, and to recordings
 (decision 0018)."""
 
 from __future__ import annotations

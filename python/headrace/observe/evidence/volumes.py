@@ -1,5 +1,5 @@
-"""What volumes say of themselves: the lab's rows of seconds, the statistics page of a volume of
-EBS, and where there is neither, the kernel's counters."""
+"""Reads the statistics of volumes: the lab's rows of seconds, the statistics page of a volume of
+EBS, and without either the kernel's counters."""
 
 from __future__ import annotations
 

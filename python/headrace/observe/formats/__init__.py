@@ -43,9 +43,9 @@ SERVICES = ("prometheus:", "aws:")  # what keeps recordings, before its address 
 class ReadOptions:
     """Options with which a recording is read, besides what it says itself. `format`: one of
     FORMATS. `read_kib`, `write_kib`: sizes assumed of one I/O where the tool counts none (vmstat
-    only). `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used. Of a service
-    (`prometheus:...`, `aws:...`): the `span` that it is asked for (None: 14 days), `step_s` between
-    points and the `device`, where only one is wanted; `progress` is told the share that is
+    only). `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used. For a
+    service (`prometheus:...`, `aws:...`): the `span` that it is asked for (None: 14 days), `step_s`
+    between points and the `device`, where only one is wanted; `progress` is told the share that is
     there."""
 
     format: str = "auto"

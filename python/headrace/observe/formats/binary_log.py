@@ -34,8 +34,8 @@ DOC = "docs/guide/calibrate-a-replica.md"
 MYSQL_BODY = struct.Struct("<B16sqBqq")
 MARIADB_BODY = struct.Struct("<QIB")
 COMMIT_ID = struct.Struct("<Q")
-# What is read of a GTID event's body, bytes: the largest, MySQL's with a tag, takes some 160 (16 of
-# its UUID in up to 2 each, a tag of 32 letters, numbers of up to 9).
+# Bytes read of a GTID event's body: the largest, MySQL's with a tag, takes some 160 (16 of its UUID
+# in up to 2 each, a tag of 32 letters, numbers of up to 9).
 GTID_BYTES = 256
 # A flag of MariaDB's GTID event, and the kind of clock of MySQL's: see above.
 FL_GROUP_COMMIT_ID, LOGICAL_CLOCK = 2, 2

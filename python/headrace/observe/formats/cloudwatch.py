@@ -1,11 +1,11 @@
 """CloudWatch exports of an EBS volume or an RDS instance: `get-metric-data` and
 `get-metric-statistics` JSON, and CSV.
 
-Of a volume four metrics are needed, each as Sum over its period (EBS user guide, "CloudWatch
-metrics for Amazon EBS"): a sum over the period divided by its length is the mean rate. Of an
-instance the same four as Average: they are rates already (RDS user guide, "Amazon CloudWatch
-metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are there. A time
-marks the start of its period and is UTC unless it says otherwise.
+Four metrics of a volume are needed, each as Sum over its period (EBS user guide, "CloudWatch
+metrics for Amazon EBS"): a sum over the period divided by its length is the mean rate. For an
+instance they are the same four as Average, which are rates already (RDS user guide, "Amazon
+CloudWatch metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are
+there. A time marks the start of its period and is UTC unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -353,13 +353,13 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
         raise recording.bad(rows[0][0], ",".join(rows[0][1]), "no heading and then lines that begin with a time", hint)
     width = len(rows[first][1])
     about: list[list[str]] = [[] for _ in range(width)]
-    asked: dict[int, tuple[int, str]] = {}
+    statistics_at: dict[int, tuple[int, str]] = {}
     for number, cells in rows[:first]:
         kind = cells[0].lower()
         for at in range(1, min(width, len(cells))):
             about[at].append(cells[at])
             if kind == "statistic" and cells[at]:
-                asked[at] = (number, cells[at])
+                statistics_at[at] = (number, cells[at])
             if kind == "period" and cells[at]:
                 periods.append(recording.number(number, "period", cells[at].lower().replace("seconds", "").strip()))
     named = []
@@ -367,8 +367,8 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
         metrics = {metric_in(text) for text in about[at]} - {None}
         if len(metrics) == 1:
             named.append((at, metrics.pop(), volume_in(*about[at])))
-            if at in asked:
-                _check_statistic(recording, asked[at][0], named[-1][1], asked[at][1])
+            if at in statistics_at:
+                _check_statistic(recording, statistics_at[at][0], named[-1][1], statistics_at[at][1])
 
     def line(number: int, cells: list[str]) -> None:
         if len(cells) != width:

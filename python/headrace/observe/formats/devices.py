@@ -418,9 +418,9 @@ def _mean(values: tuple, weights: list[float]) -> float | None:
 # --- time -----------------------------------------------------------------------------------------
 
 
-def _interval(recording: Recording, readings: Readings, asked: float | None) -> float:
-    if asked is not None:
-        asked = check_number("interval_s", asked, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
+def _interval(recording: Recording, readings: Readings, given_s: float | None) -> float:
+    if given_s is not None:
+        given_s = check_number("interval_s", given_s, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
     stamps = [report.stamp for report in readings.reports if report.stamp is not None]
     if len(stamps) < len(readings.reports):
         spacing_s = readings.interval_s
@@ -428,7 +428,7 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         _check_order(recording, readings, stamps)
         steps = [b.epoch_s - a.epoch_s for a, b in pairwise(stamps)]
         spacing_s = readings.interval_s or (statistics.median_low(steps) if steps else None)
-    if spacing_s is None and asked is None:
+    if spacing_s is None and given_s is None:
         rule = f"this {readings.tool} file does not say how many seconds lie between its reports"
         without, timed = (
             ("vmstat 10", "vmstat -t 10") if readings.tool == "vmstat" else ("iostat -x 10", "iostat -xt 10")
@@ -437,12 +437,12 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         raise recording.bad("", "no interval", rule, hint)
     if (
         spacing_s is not None
-        and asked is not None
-        and abs(spacing_s - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2)
+        and given_s is not None
+        and abs(spacing_s - given_s) > max(STAMP_SLACK_SHARE * given_s, STAMP_SLACK_S / 2)
     ):
         hint = "Leave the interval out."
-        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {spacing_s:g} s apart", hint)
-    interval_s = asked or spacing_s or 0.0
+        raise recording.bad("", f"interval {given_s:g} s", f"the file's reports are {spacing_s:g} s apart", hint)
+    interval_s = given_s or spacing_s or 0.0
     if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
         hint = "Longer means hide every burst: record again, at a minute or less."
@@ -528,10 +528,12 @@ def _stamped_late_s(readings: Readings, interval_s: float) -> float:
     return interval_s if readings.stamped_at == "end" else 0.0
 
 
-def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | None) -> tuple[str | None, str | None]:
+def _clock_start(
+    readings: Readings, interval_s: float, given_start: str | datetime | None
+) -> tuple[str | None, str | None]:
     """Returns when the recording began, and the zone of that clock; None for what is not known."""
-    if asked is not None:
-        text = asked.isoformat() if isinstance(asked, datetime) else str(asked)
+    if given_start is not None:
+        text = given_start.isoformat() if isinstance(given_start, datetime) else str(given_start)
         stamp = parse_iso(text)
         if stamp is None:
             raise InputError(f"start = {clip(text)!r}", "must be a date and time like 2025-11-21T10:00:00", "ISO 8601")

@@ -3,8 +3,8 @@
 Such a file is a row of records, each behind its length (UnsignedVarInt32), each one an
 ExportMetricsServiceRequest with summaries: count, sum, and the smallest and largest as quantiles 0
 and 1. OpenTelemetry 0.7 differs from 1.0 in one thing that matters here: its data points have
-labels (field 1) and no attributes (field 7). Which of the two a record is, it says itself. Needs
-the extra `otlp`.
+labels (field 1) and no attributes (field 7). Each record says which of the two it is. Needs the
+extra `otlp`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class StreamPoint(msgspec.Struct):
     value: StreamValue
     account_id: str = ""
     unit: str = ""
-    # As far as the format tells it: OpenTelemetry has both ends, JSON the start alone.
+    # Seconds of the point's period, None if the format has only its start: OpenTelemetry has both
+    # ends, JSON the start alone.
     period_s: float | None = None
 
 

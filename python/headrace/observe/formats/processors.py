@@ -1,8 +1,8 @@
 """The processors in a recording of disks: iostat's avg-cpu, vmstat's us, sy, id, wa and st, and the
 table of sar -u next to that of sar -d.
 
-What cannot be read here is left out: the recording is of disks, and its readers refuse what is
-damaged.
+Lines that cannot be read here are left out: the recording is of disks, and its readers refuse what
+is damaged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.observe.formats.json_text import load_json
 from headrace.observe.recording import Recording
 
 COUNT = re.compile(r"\((\d+) CPU\)")
-# As each tool calls them, in the order of `ProcessorShares`.
+# Columns of each tool, in the order of `ProcessorShares`.
 IOSTAT = ("%user", "%nice", "%system", "%iowait", "%steal", "%idle")
 JSON = ("user", "nice", "system", "iowait", "steal", "idle")
 VMSTAT = ("us", None, "sy", "wa", "st", "id")

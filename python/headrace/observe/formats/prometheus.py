@@ -44,8 +44,9 @@ DISK = {
 CPU = ("node_cpu_seconds_total", "node_cpu")
 INFO = "node_disk_info"
 STATUS = "mysql_global_status_"
-# What mysqld_exporter makes of these names of SHOW GLOBAL STATUS (collector/global_status.go): the
-# metric without STATUS, its label, and the name that the label's value completes.
+# Metrics of mysqld_exporter that hold several names of SHOW GLOBAL STATUS
+# (collector/global_status.go): the metric without STATUS, its label, and the name that the label's
+# value completes.
 SPLIT = {
     "commands_total": ("command", "com_{}"),
     "handlers_total": ("handler", "handler_{}"),
@@ -74,8 +75,8 @@ HOST_LABELS = ("node_name", "instance", "hostname", "host")  # PMM names the nod
 # that failed makes two distances, and costs nothing but the grain: the counters tell the mean of
 # both. Ours.
 GAP_DISTANCES = 2.5
-# How far the grid may reach beyond the first and last sample, as a share of the interval: scrapes
-# come a little early or late. Ours.
+# Share of the interval by which the grid may reach beyond the first and last sample: scrapes come a
+# little early or late. Ours.
 END_SHARE = 0.3
 # Series and samples that a file has at most: a host of 64 disks and processors over two weeks of
 # minutes has some 1,000 and 20 million; ours.
@@ -514,7 +515,7 @@ def _status_name(counter: _Counter) -> str | None:
 def _server(
     recording: Recording, status: list[_Counter], disks: list[_Counter], edges: np.ndarray
 ) -> list[ServerSample]:
-    """Returns readings of the server's status at the samples nearest to the grid. Of several
+    """Returns readings of the server's status at the samples nearest to the grid. Among several
     servers the one on the host of the disks; none where that is not clear."""
     servers = sorted({counter.host for counter in status})
     if not servers:

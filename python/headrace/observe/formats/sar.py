@@ -1,7 +1,7 @@
 """`sar -d` as text, and `sadf -d` (CSV) and `sadf -j` (JSON) of the same record.
 
 sar keeps I/Os of a device in one figure (tps) and only the bytes apart, so reads and writes are
-parted by their bytes: one mean size for both. That keeps I/Os and bytes exact and only the share of
+parted by their bytes: one mean size for both. This keeps I/Os and bytes exact and only the share of
 reads uncertain.
 """
 

@@ -1,6 +1,6 @@
 """`vmstat` of Linux (procps): KiB read and written a second for the whole host.
 
-vmstat counts no I/Os, so their sizes must be assumed. Its first report is the mean since boot and
+vmstat counts no I/Os, so their sizes must be assumed. The first report is the mean since boot and
 is left out. The header comes again every screen; a restart shows as a header that comes too early.
 """
 

@@ -1,4 +1,4 @@
-"""What a live server does, second by second, read without disturbing it.
+"""Samples a live server second by second, without disturbing it.
 
 record    a capture from beginning to end: RUN.toml and its files
 profile   what the server is: version, engine, cache, settings, size of its data

@@ -1,5 +1,5 @@
-"""What performance_schema knows of transactions and of how long statements take: read at the
-beginning and at the end, the difference is the capture's.
+"""Reads transactions and the latency of statements from performance_schema: read at the beginning
+and at the end, the difference is the capture's.
 
 No server keeps a histogram of transactions. MySQL since 8.0 keeps one of all statements; MariaDB
 none.

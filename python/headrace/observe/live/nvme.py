@@ -38,7 +38,7 @@ COUNTERS = (
     "ec2_instance_ebs_performance_exceeded_tp",
     "volume_queue_length",
 )
-# Where the histograms begin, and how many bins each has room for (data/nvme_log_page_d0.csv).
+# Offsets of the histograms in the page, and the most bins of each (data/nvme_log_page_d0.csv).
 HISTOGRAMS = {"read_io_latency_histogram": 512, "write_io_latency_histogram": 2056}
 MOST_BINS = 64
 

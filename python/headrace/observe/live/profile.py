@@ -1,5 +1,5 @@
-"""What a server is: version, engine, cache, settings, the size of its data; and what the account
-may see.
+"""Reads the profile of a server: version, engine, cache, settings, the size of its data, and the
+rights of the account.
 
 Everything here is read once, with SELECT and SHOW only, in a session that is set to read only.
 """

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 DOC = "docs/reference/capture.md"
 LEAST_S, MOST_S = 10.0, 7 * 86_400.0  # ours: ten samples, a week
 DESCRIPTION, STATUS, DISK = "RUN.toml", "status.csv", "disk.csv"
-# Which engine does the work.
+# Counters of rows by engine: the engine whose counters grow most does the work.
 ROWS = {
     "innodb": ("innodb_rows_read", "innodb_rows_inserted", "innodb_rows_updated", "innodb_rows_deleted"),
     "myrocks": ("rocksdb_rows_read", "rocksdb_rows_inserted", "rocksdb_rows_updated", "rocksdb_rows_deleted"),
 }
-# What `headrace doctor FOLDER` looks at besides.
+# Further counters that `headrace doctor FOLDER` reads.
 LOOKED_AT = (
     "innodb_row_lock_time", "innodb_row_lock_current_waits", "innodb_log_waits", "innodb_buffer_pool_wait_free",
     "innodb_buffer_pool_read_requests", "innodb_buffer_pool_pages_flushed", "innodb_checkpoint_max_age",

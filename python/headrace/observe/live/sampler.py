@@ -1,8 +1,9 @@
 """Counters once a second: the server's, the disks', the host's; and the lab's rows of volumes.
 
 Each source has a thread of its own on one grid of whole seconds (of the wall clock), so a server
-that answers late does not move the disks. What cannot be read any more ends with a note; the others
-go on. All figures are cumulative, as the source has them; `Samples.rates` makes differences.
+that answers late does not move the disks. A source that cannot be read any more ends with a note;
+the others go on. All figures are cumulative, as the source has them; `Samples.rates` makes
+differences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was sampled: cumulative counters and levels, and their differences as one frame of
+"""Samples of a server: cumulative counters and levels, and their differences as one frame of
 per-second figures.
 """
 
@@ -71,11 +71,11 @@ class Samples:
         Null where a sample is missing, or a counter started over.
 
         `t_s` (start of the row, from the first sample of any source), `t_unix`, `duration_s`
-        (nominal). Of the server `NAME_per_s` for counters and `NAME` (end of the row) for levels.
-        Of the disks, all together, and with several also each (`read_iops:loop3`): read_iops,
+        (nominal). For the server `NAME_per_s` for counters and `NAME` (end of the row) for levels.
+        For the disks, all together, and with several also each (`read_iops:loop3`): read_iops,
         write_iops (as a volume counts them: run_files/counters.py), flush_iops, read_mib_s,
         write_mib_s, queue (mean requests under way), busy (share of the time), read_wait_ms,
-        write_wait_ms (mean of requests). Of the host user_cpus, system_cpus, iowait_cpus,
+        write_wait_ms (mean of requests). For the host user_cpus, system_cpus, iowait_cpus,
         idle_cpus, steal_cpus (processors' worth), load1, memory_available_bytes.
         """
         step = self.interval_s

@@ -34,9 +34,9 @@ PREFIX = "aws:"
 DOC = "docs/reference/import-formats.md, CloudWatch"
 EXAMPLE = "aws:vol-0123456789abcdef0 or aws:db-NAME"
 LIMITS = CallLimits(connect_s=5.0, answer_s=20.0)  # guesses: a page of CloudWatch takes a second
-# How long points of a period are kept: those of a minute 15 days, of five minutes 63, of an hour
-# 455 (API_GetMetricStatistics, Period). A request that begins earlier gets none at all, and the
-# clock of AWS is not ours: ten minutes less.
+# Age up to which CloudWatch keeps points, s, by period: points of a minute 15 days, of five minutes
+# 63, of an hour 455 (API_GetMetricStatistics, Period). A request that begins earlier gets no points
+# at all, and AWS's clock may differ from this machine's: ten minutes less.
 CLOCK_S = 600
 RETENTION_S = tuple(
     (period, days * DAY_S - CLOCK_S) for period, days in ((MINUTE_S, 15), (5 * MINUTE_S, 63), (HOUR_S, 455))
@@ -55,7 +55,7 @@ _RESOURCE = re.compile(r"db-[A-Z0-9]{20,40}\Z", re.ASCII)  # DbiResourceId
 
 Clients = Callable[[str], AwsClient]
 Points = dict[str, dict[float, float]]  # by metric: value by the beginning of its period
-# What a volume publishes of what the formats read, and CloudWatch's checks of it.
+# Metrics of a volume: those that the formats read, and CloudWatch's checks of the volume.
 VOLUME_METRICS = (*EBS.needed, *(name for name in BESIDE if name.startswith(("Volume", "Burst"))), *CHECKS)
 
 
@@ -158,7 +158,7 @@ class VolumePoints:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user must know of the volumes."""
+        """Returns the notes of all volumes, for the user."""
         return tuple(note for volume in self.described.values() for note in volume.notes)
 
 
@@ -243,10 +243,10 @@ def _described_database(rds: AwsClient, name: str) -> AwsAnswer:
     called db-NAME, or one of this resource id. Raises InputError."""
     match = _DATABASE.match(name)
     assert match is not None  # names_of has checked it
-    asked: list[AwsAnswer] = [{"DBInstanceIdentifier": match["name"]}, {"DBInstanceIdentifier": name}]
+    attempts: list[AwsAnswer] = [{"DBInstanceIdentifier": match["name"]}, {"DBInstanceIdentifier": name}]
     if _RESOURCE.match(name):
-        asked.insert(0, {"Filters": [{"Name": "dbi-resource-id", "Values": [name]}]})
-    for arguments in asked:
+        attempts.insert(0, {"Filters": [{"Name": "dbi-resource-id", "Values": [name]}]})
+    for arguments in attempts:
         try:
             instances = call(name, "rds:DescribeDBInstances", rds.describe_db_instances, **arguments)["DBInstances"]
         except InputError as error:
@@ -284,7 +284,7 @@ def _storage_of(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
         with core_errors():
             storage = core.rds_storage(text)["array"]
     except InputError as error:
-        notes.append(f"Its storage {text} is not known here: {error.rule}")
+        notes.append(f"The storage {text} of the instance is not known here: {error.rule}")
         return VolumeDescription(name, None, instance_type)
     if instance.get("MultiAZ"):
         notes.append(

@@ -2,10 +2,10 @@
 
     prometheus:http://HOST:9090?instance=db1:9100
 
-What stands behind the ? are labels that select the host; an instance without its port stands for
-all exporters of that host. Asked are range queries in slices of at most 11,000 points, which is
-what Prometheus answers at most. Their values are the newest samples before each step, so the times
-of the samples are asked as well, and put in the place of the steps.
+Labels behind the ? select the host; an instance without its port stands for all exporters of that
+host. Asked are range queries in slices of at most 11,000 points, which is what Prometheus answers
+at most. Their values are the newest samples before each step, so the times of the samples are asked
+as well, and put in the place of the steps.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ LEAST_STEP_S = 1.0
 LOOK_POINTS, LOOK_S, LONG_LOOK_S = 2_000, 600, 7_200
 SHOWN = 12  # hosts of a refusal
 READS = ("node_disk_reads_completed_total", "node_disk_reads_completed")
-# What the evidence of a server is made of (operate/evidence/counters.py), as mysqld_exporter has
-# it.
+# Metrics that the evidence of a server is made of (observe/evidence/counters.py), by
+# mysqld_exporter's names.
 SERVER = (
     *INNODB.values(), *SPLIT, *WHOLE, "questions", "uptime", "threads_running", "threads_connected", "innodb_data_fsyncs",
     "innodb_os_log_fsyncs", "innodb_os_log_written", "innodb_buffer_pool_reads", "innodb_buffer_pool_read_requests",
@@ -328,8 +328,8 @@ class _Plan:
         processors."""
         if not self.disks:
             return []
-        ours = {labels["__name__"] for labels in self.disks}
-        newer = READS[0] in ours
+        metrics = {labels["__name__"] for labels in self.disks}
+        newer = READS[0] in metrics
         names = [name for name in DISK if name.endswith("_total") == newer]
         selector = self._select_disks()
         times = f"timestamp({READS[0] if newer else READS[1]}{selector})"

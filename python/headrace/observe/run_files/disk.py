@@ -1,4 +1,4 @@
-"""What the disks and processors did during the benchmark: reports of iostat or vmstat.
+"""Reads what the disks and processors did during the benchmark from reports of iostat or vmstat.
 
 iostat has the I/Os and bytes of a device, vmstat the bytes of the whole host. The importers read
 the files. Both print how busy the processors were: vmstat us, sy, id, wa, st (and gu) in percent of

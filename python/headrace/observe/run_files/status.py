@@ -25,7 +25,7 @@ from headrace.observe.run_files.align import even_interval
 from headrace.observe.run_files.sysbench import MAX_ROWS
 from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_off, wide_intervals
 
-# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status
+# Counters of which each may count transactions (MySQL 9 and MariaDB 12 manuals, Server Status
 # Variables).
 COUNTER_ROWS = read_rows("headrace.observe.run_files", "status.csv")
 COMMITS, WRITES, READS = (
@@ -36,8 +36,8 @@ COMMITS, WRITES, READS = (
 RATES, LEVELS = (
     tuple(row["counter"] for row in COUNTER_ROWS if row["kind"] == counter_kind) for counter_kind in ("rate", "level")
 )
-# Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from
-# 10.5.
+# Both ends of the checkpoint's age, for servers without a counter of the age itself: MySQL from
+# 8.0.30, MariaDB from 10.5.
 CHECKPOINT_ENDS = (
     ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
     ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
@@ -306,7 +306,7 @@ def _times(
     recording: Recording,
     samples: StatusSamples,
     relative: bool,
-    asked: float | None,
+    given_s: float | None,
     span_s: float | None,
     row_s: float,
     findings: list[RunFinding],
@@ -325,8 +325,8 @@ def _times(
         raise recording.bad(where, "a sample without a time", "others of this file have one", hint, DOC)
     elif len(samples.t_s) == count:
         times = samples.t_s
-    elif asked is not None:
-        times = [index * asked for index in range(count)]
+    elif given_s is not None:
+        times = [index * given_s for index in range(count)]
     elif len(uptime) == count and all(b >= a for a, b in pairwise(uptime)) and uptime[-1] > uptime[0]:
         mean = (uptime[-1] - uptime[0]) / (count - 1)
         even = [index * mean for index in range(count)]

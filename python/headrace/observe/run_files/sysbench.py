@@ -249,15 +249,15 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
 def _csv_columns(recording: Recording, line: int, header: list[str], columns: dict[str, str]) -> dict[str, int]:
     place = {}
     for ours in ("time", *CSV_NAMES):
-        theirs = columns.get(ours, ours)
-        if header.count(theirs) > 1:
-            raise recording.bad(line, f"column {clip(theirs, 40)}", "is there twice", "Name each column once.", DOC)
-        if theirs in header:
-            place[ours] = header.index(theirs)
+        column = columns.get(ours, ours)
+        if header.count(column) > 1:
+            raise recording.bad(line, f"column {clip(column, 40)}", "is there twice", "Name each column once.", DOC)
+        if column in header:
+            place[ours] = header.index(column)
         elif ours in columns:
             rule = f"files.columns says {ours} is called so"
-            hint = did_you_mean(theirs, header) or f"There are: {clip(', '.join(header), 200)}."
-            raise recording.bad(line, f"no column {clip(theirs, 40)}", rule, hint, DOC)
+            hint = did_you_mean(column, header) or f"There are: {clip(', '.join(header), 200)}."
+            raise recording.bad(line, f"no column {clip(column, 40)}", rule, hint, DOC)
     if "tps" not in place:
         tool = guess(recording.text)
         what = f"looks like {tool}" if tool else f"no column tps in the header: {clip(', '.join(header))}"
@@ -300,16 +300,16 @@ def _csv_row(
 # --- one time axis --------------------------------------------------------------------------------
 
 
-def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
+def _one_axis(recording: Recording, rows: Rows, given_s: float | None) -> None:
     """Even steps, with gaps where rows are missing; sets `interval_s`. Doubled rows are dropped."""
     steps = [b - a for a, b in pairwise(rows.t_s) if b > a]
     if not steps:
         hint = "Is the right column named in files.columns?"
         raise recording.bad("", "t_s never rises", "it counts the seconds since the start", hint, DOC)
     interval = statistics.median_low(steps)
-    if asked is not None and abs(asked - interval) > 0.1 * asked:
+    if given_s is not None and abs(given_s - interval) > 0.1 * given_s:
         hint = "Leave it out."
-        raise recording.bad("", f"files.interval_s = {asked:g}", f"the rows are {interval:g} s apart", hint, DOC)
+        raise recording.bad("", f"files.interval_s = {given_s:g}", f"the rows are {interval:g} s apart", hint, DOC)
     if not MIN_POINT_S <= interval <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
         hint = "t_s is in seconds."

@@ -1,4 +1,4 @@
-"""Who is told of an episode: a command without a shell, or a webhook.
+"""Actions on an episode of an alarm: a command without a shell, or a webhook.
 
 Both get the event as JSON, the command on its standard input and each value in its environment.
 Both have their time, and then are left; a failure is said and stops nothing.
@@ -145,7 +145,7 @@ def webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
         raise InputError(_place(url), "has a password in it, which process lists show", DOC, hint)
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)) or not host:
         rule = "must be https, or http on this machine (127.0.0.1, ::1, localhost)"
-        raise InputError(_place(url), rule, DOC, "What is sent says how your storage does.")
+        raise InputError(_place(url), rule, DOC, "The event describes your storage: nobody else may read it.")
     return AlarmWebhook(url, None if secret_file is None else _secret(Path(secret_file)))
 
 

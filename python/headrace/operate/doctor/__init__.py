@@ -1,4 +1,5 @@
-"""What binds this server now, whether it is felt, what lifting it would bring, and what is next.
+"""Judges which limit binds a server now, what clients feel of it, what lifting it would bring, and
+which limit is next.
 
 diagnosis         from evidence to a diagnosis; recorded: the same of a recording of a device
 thresholds        the table of all thresholds, each with its source and test

@@ -1,6 +1,6 @@
-"""What was wrong before the window that is judged: CloudWatch is asked for 14 days, and a
-verdict is of the newest two minutes. Each stretch before is judged alike, and named with its
-clock times. Stretches in which nothing shows that could make a verdict are passed over.
+"""Finds stretches that would have had a verdict before the window that is judged: CloudWatch is
+asked for 14 days, but a verdict is of the newest two minutes. Each earlier stretch is judged alike,
+and named with its clock times. Stretches without a sign of trouble are passed over.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What acquits storage: locks, processors, the network, a cold cache, somebody else's reads. Looked
-at before anything else."""
+"""Finds causes other than storage: locks, processors, the network, a cold cache, reads by other
+programs. They are judged before anything else."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
     if free is None or uptime is None or not row.holds(t, **figures):
         return None
     left_s = free / (server.filled / server.seconds) if server.seconds else 0.0
-    # What its reads take of all the time that clients have.
+    # Share of the clients' time that reads take.
     weight = (server.felt_read or 0.0) * min(1.0, server.running / max(server.connected, 1.0))
     return row.finding(
         felt=server.felt,
@@ -127,7 +127,7 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
     if server is not None and server.running < t.little_running:
         return None
     felt = server.felt if server else None
-    # What clients spend neither in I/O nor in locks.
+    # Share of the clients' time that is neither I/O nor locks.
     rest = max(0.0, 1.0 - (felt or 0.0) - ((server.locks or 0.0) if server else 0.0))
     queued = _queued(signals, rest, t)
     enough = busy >= t.processor_share or by_server >= t.server_processor_share or steal >= t.steal_share

@@ -16,8 +16,9 @@ from headrace.operate.doctor.verdicts import table
 MOST_FINDINGS = 3  # a reader takes in no more; the rest stands behind --all
 # Order of those that say the same of storage: how it is known.
 BASES = ("felt", "seen", "inferred", "server", "coming", "")
-# What explains a demand that is there: it goes before the limit that the demand meets.
-# A setting that costs less of the transactions than this does not come first while others are.
+# Verdicts that explain the demand itself: they go before the limit that the demand meets. A setting
+# that costs a smaller share of the transactions than LEAST_WEIGHT does not come first while there
+# are others.
 LEAST_WEIGHT = 0.005
 EXPLAINS = ("cold-cache", "backup")
 

@@ -1,4 +1,4 @@
-"""What the doctor says, as values."""
+"""Findings and diagnoses of the doctor, as values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERDICTS: tuple[Verdict, ...] = (
 # Verdicts that say that storage is to blame, and those with which a command ends with 0.
 OF_STORAGE = ("binds", "touched", "degraded", "will bind")
 CALM = ("fine", "not storage", "touched")
-# How it is known, best first.
+# Evidence that a verdict rests on, best first.
 Basis = Literal["felt", "seen", "inferred", "coming", "server", ""]
 
 

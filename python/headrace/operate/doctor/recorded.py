@@ -227,5 +227,5 @@ def _advised(entry: Finding, evidence: Evidence, bound: list[BoundWindow], couns
             else change_of_volume(seen, entry.subject, factor, counsel.region, counsel.as_of)
         )
     except HeadraceError as error:
-        return replace(entry, words=f"{entry.words} What to change is not known: {why(error)}.")
+        return replace(entry, words=f"{entry.words} The change to make is not known: {why(error)}.")
     return entry if change is None else replace(entry, remedies=(change.remedy,))

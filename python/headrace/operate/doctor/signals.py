@@ -349,8 +349,8 @@ def model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: s
     return ModelLatency(read_p50, read_p99, write_p50, write_p99)
 
 
-# Where nobody said what the storage is, its latency is held against that of gp3, which most volumes
-# are.
+# Type whose latency stands in for that of a volume whose storage is not named: most volumes are
+# gp3.
 UNNAMED = "gp3:500"
 
 
@@ -543,7 +543,7 @@ def _host(evidence: Evidence) -> HostSignals:
         return None if value is None or not vcpus else value / vcpus
 
     user, nice, system = (mean(rows, name) for name in ("user_cpus", "nice_cpus", "system_cpus"))
-    # What yields to everything else takes nothing from a server.
+    # Processes with a nice value yield to the server, so they are not counted.
     busy = None if user is None or system is None else max(0.0, user - (nice or 0.0)) + system
     server = mean(evidence.server, "server_cpus") if evidence.server.height else None
     return HostSignals(share(busy), share(mean(rows, "steal_cpus")), share(server), mean(rows, "psi_cpu_share"), vcpus)

@@ -6,11 +6,11 @@ EBS is blamed last, when nothing else can explain it:
 - A burst at a limit makes requests wait while the mean of a point is far below the limit. In a
   point of which a share `b` is such a burst, the rate is at least `b` times the limit, and the
   device is busy for at most `b` and the time that the other requests take by themselves. A device
-  that was busy for longer than that had no such burst (see `rules_out_bursts`).
-- The first read of a block that still lies in a snapshot is slow, and writes are not. Where a tool
-  has one latency for both, blocks become fewer as they are read, so the latency falls. A burst at a
-  limit slows the writes that come while it lasts: writes that it slowed by less than half of what
-  reads say were in no burst (see `_writes_rule_out_bursts`).
+  that was busy for longer than that had no such burst (see `rules_out_bursts`). - The first read of
+  a block that still lies in a snapshot is slow, and writes are not. If a tool has one latency for
+  both, blocks become fewer as they are read, so the latency falls. A burst at a limit slows the
+  writes that come while it lasts: writes that it slowed by less than half of what reads say were in
+  no burst (see `_writes_rule_out_bursts`).
 - A member is told by the others, which have the same load and are quick.
 """
 
@@ -35,13 +35,13 @@ WAYS = ("read", "write")
 # the stretch: a volume that was just attached had none. A guess.
 CALM_POINTS, CALM_LOAD = 2, 0.3
 LITTLE_READING = 0.05  # share of I/Os that are reads, below which cold blocks explain nothing; a guess
-# Of a device that has stalled: the least requests that wait, and the most that are answered a
-# second, far below any limit of a volume.
+# Signs of a device that has stalled: the least queue (requests), and the most requests
+# answered a second, far below any limit of a volume.
 STALLED_QUEUE, STALLED_IOPS = 1.0, 0.01
 SHORT_STRETCH = 4  # points, below which a fall of latency does not show
-# Of the wait that a burst of reads means for writes at least, the share below which there was none:
-# somewhat fewer writes may come while reads burst. That wait is only seen where it is as long as
-# this share of a write's usual latency. Guesses.
+# Bursts of reads make writes wait. QUICK_WRITES: share of the expected wait below which writes did
+# not wait; a margin, for fewer writes may come while reads burst. SEEN_WAIT: the wait shows only if
+# it is at least this share of a write's usual latency. Guesses.
 QUICK_WRITES, SEEN_WAIT = 0.5, 0.5
 
 
@@ -267,7 +267,7 @@ def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
         if name == "volume-credits" and has_credits:
             continue  # a window of spent credits is told as one
         if name.endswith("credits"):
-            # What is above the baseline has some left.
+            # A rate above the baseline means that credits remain, so credits do not bind.
             share = pl.when(share <= 1.05).then(share).otherwise(0.0)
         shares.append(share)
     return rows.select(pl.max_horizontal(shares or [pl.lit(0.0)]).alias("use"))["use"]

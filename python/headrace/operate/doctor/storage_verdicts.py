@@ -384,7 +384,7 @@ def _coming(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
     if refill is None or demand <= refill:
         return []
     left_s, row = now / 100 * limits.credits / (demand - refill), table()["coming"]
-    # What has fallen in less than a window, as if it had gone on for one.
+    # Fall of the balance over a whole window, percent; extrapolated if the rows cover less.
     fall = (first - now) / min(1.0, volume.seconds / t.window_s) if volume.seconds else None
     if not row.holds(t, balance_percent=now, fall_percent=fall, empty_in_s=left_s):
         return []

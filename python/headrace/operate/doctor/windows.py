@@ -30,8 +30,8 @@ from headrace.workload.censored import KNOWN_IOPS, KNOWN_MIB_S
 from headrace.workload.observed import CensoredWindow
 
 NAMES = {"iops": "volume-iops", "mib_s": "volume-throughput", "credits": "volume-credits"}
-# Of a window without a storage that is named: a device that was idle for a part of each point is
-# not at a limit all the time (a guess).
+# Most idle time, percent, of a point at the limit of a window without a named storage: a device
+# that was idle for longer is not at a limit (a guess).
 NEVER_IDLE_PERCENT = 90.0
 EDGES = 5  # points of a window from which on its first and last are left out: they may be half of it
 LEAST_RUN = 3  # points at the rate of a limit: two alike may be chance (workload/censored.py)

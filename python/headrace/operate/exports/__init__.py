@@ -1,4 +1,5 @@
-"""What is watched for other programs: Prometheus, OpenTelemetry, Grafana, alert rules.
+"""Exports metrics of watched targets to other programs: Prometheus, OpenTelemetry, Grafana, alert
+rules.
 
 table       the metrics and their names (metrics.csv)
 samples     the samples of each metric, from moments

@@ -1,5 +1,5 @@
-"""The same metrics for a collector of OpenTelemetry, over HTTP by its own exporter. Needs the extra
-`otlp`.
+"""Sends the same metrics to a collector of OpenTelemetry, over HTTP by OpenTelemetry's own
+exporter. Needs the extra `otlp`.
 """
 
 from __future__ import annotations

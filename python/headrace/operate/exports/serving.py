@@ -19,7 +19,7 @@ from headrace.operate.watching.opening import opened
 
 DOC = "docs/guide/exports.md"
 DEFAULT_LISTEN = "127.0.0.1:9481"
-# How often the text is written anew, s: Prometheus scrapes every 15 by default.
+# Interval at which the text is written anew, s: Prometheus scrapes every 15 s by default.
 WRITE_S = 5.0
 # A target that was lost is tried again after this, s.
 AGAIN_S = 5.0

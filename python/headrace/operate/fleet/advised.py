@@ -1,5 +1,5 @@
-"""What the answers mean in money and in changes: the bills at what is paid, and the changes that
-are carried out."""
+"""Computes the savings and changes of a fleet's answers: bills at the prices that are paid, and the
+modifications to carry out."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def read_answers(path: Path) -> list[VolumeAnswer]:
 
 
 def repriced(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[VolumeAnswer]:
-    """Returns the answers with bills at these prices, those worth most first. What no longer saves
-    stays as it is."""
+    """Returns the answers with bills at these prices, those worth most first. A change that no
+    longer saves is left out."""
     groups: dict[tuple[str, str], list[VolumeAnswer]] = {}
     for answer in answers:
         groups.setdefault((answer.region, answer.account), []).append(answer)

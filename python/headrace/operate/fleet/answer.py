@@ -1,4 +1,4 @@
-"""What is answered for each volume of a fleet, and the settings that an answer follows from."""
+"""Answer for each volume of a fleet, and the settings that it follows from."""
 
 from __future__ import annotations
 

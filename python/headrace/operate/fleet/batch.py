@@ -168,7 +168,7 @@ class _Batch:
         self.instances = [case.device.members[0].instance_type or None for case in devices]
         for case, instance in zip(devices, self.instances, strict=True):
             case.clients = waiting_clients(case.history, case.today, instance, settings.as_of)
-        # What was given is compared with today's storage; what is asked for may be more.
+        # Today's storage is judged with the demand as recorded; candidates with the raised one.
         self.given = _demands([case.history.columns for case in devices])
         closed = any(case.clients is not None for case in devices)
         self.demands = _demands([raised(case.history, case.clients) for case in devices]) if closed else self.given
@@ -304,23 +304,25 @@ class _Batch:
         if not (count := self.settings.fortnights):
             return
         drawn = [self.devices[index].history.fortnights(count, self.settings.seed) for index in advised]
-        asked = [(index, storage, draw) for index, storage, draw in zip(advised, storages, drawn, strict=True) if draw]
-        if not asked:
+        questions = [
+            (index, storage, draw) for index, storage, draw in zip(advised, storages, drawn, strict=True) if draw
+        ]
+        if not questions:
             return
         with core_errors():
             missing = self.demands.missing_draws(
-                [index for index, *_ in asked],
-                [storage for _, storage, _ in asked],
-                [self.instances[index] for index, *_ in asked],
-                [self.devices[index].bound_ms * (1 + SLACK) for index, *_ in asked],
+                [index for index, *_ in questions],
+                [storage for _, storage, _ in questions],
+                [self.instances[index] for index, *_ in questions],
+                [self.devices[index].bound_ms * (1 + SLACK) for index, *_ in questions],
                 THROTTLED_S,
-                [days for *_, (days, _) in asked],
-                [levels for *_, (_, levels) in asked],
-                [self.devices[index].history.per_day for index, *_ in asked],
+                [days for *_, (days, _) in questions],
+                [levels for *_, (_, levels) in questions],
+                [self.devices[index].history.per_day for index, *_ in questions],
                 FORTNIGHT_DAYS,
                 as_of=self.settings.as_of,
             )
-        for (index, *_), failed in zip(asked, missing, strict=True):
+        for (index, *_), failed in zip(questions, missing, strict=True):
             self.devices[index].risk = failed / count
 
     def _advised_storage(self, case: _Case) -> str:

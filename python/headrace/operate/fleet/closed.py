@@ -26,8 +26,8 @@ WAITS_FACTOR = 2.0
 LEAST_QUEUE = 1.0
 # Periods that must show it: an hour of five minutes, as for the checks (`selfcheck`); ours.
 LEAST_PERIODS = 12
-# What is asked beyond what a limit gave is not known: the margin that the planner takes for points
-# at a limit (`OpenWorkload.uncensored`), a guess there as here.
+# Factor on the demand at a limit, whose excess is not recorded: the margin that the planner takes
+# for points at a limit (`OpenWorkload.uncensored`), a guess there as here.
 MARGIN = 1.25
 SIMULATED_S = 300.0  # a period of CloudWatch
 # The best of the periods at a limit gives the limit: the others met it for a part of the time.

@@ -1,11 +1,11 @@
-"""What volumes cost a month: at list prices, or at what the Cost and Usage Report says was paid.
+"""Computes what volumes cost a month: at list prices, or at the rates of a Cost and Usage Report.
 
 A report (CUR 2.0, Parquet or CSV) tells rates, not bills: its rows are hours of one month, with a
 volume that was made or changed in the middle of it. So what was paid for a GiB, an IOPS and a MiB/s
 is read from it, and the bill of a whole month, of today's volume and of a wanted one alike, is made
 with these rates by the rules of the catalog. Each item of a volume type has its own rate: a GiB of
-gp3 tells nothing of its IOPS, nor of io2. Where the report has no row of an item, its list price is
-taken, and that is told. The search for what to advise and the bills are made with the same table.
+gp3 tells nothing of its IOPS, nor of io2. If the report has no row of an item, its list price is
+taken, with a note. The search for what to advise and the bills are made with the same table.
 
 Discounts that the report states as rows are taken off; credits, refunds, fees and tax are not part
 of a rate: they end, or follow it. They are told.
@@ -45,8 +45,8 @@ NEEDED = {
     "line_item_unblended_cost": pl.Float64,
 }
 WISHED = {"line_item_usage_account_id": pl.String, "line_item_currency_code": pl.String}
-# What is paid after discounts, where the account has some (SOURCE): summed over usage and discounts
-# it is the invoice, so it takes the place of the unblended cost of both.
+# Cost after discounts, if the account has some (SOURCE): summed over usage and discounts it is the
+# invoice, so it takes the place of the unblended cost of both.
 NET = "line_item_net_unblended_cost"
 # Types of line items (SOURCE, line_item_line_item_type): what is used, what is taken off it.
 USAGE = ("Usage", "DiscountedUsage", "SavingsPlanCoveredUsage")
@@ -63,8 +63,7 @@ COMPONENTS = {
     "VolumeP-Throughput": "throughput",
     "VolumeIOUsage": "million_ios",
 }
-# How many of the catalog's units are one unit of the report: throughput is billed in GiB/s, I/Os
-# one by one.
+# Catalog units in a unit of the report: throughput is billed in GiB/s, I/Os singly.
 UNITS = {"throughput": 1024.0, "million_ios": 1e-6}
 TIERS = {"": 0, "tier1": 0, "tier2": 1, "tier3": 2}  # which step of the price, lowest first
 # Items in words, in the order in which they are told.
@@ -202,7 +201,7 @@ class FleetPrices:
         assert self.report is not None
         here = [rate for of, rate in self.report.rates if of == region]
         own = _rates(rate for rate in here if rate.account == account)
-        # What another account of the report pays for an item is nearer than its list price.
+        # Rates of another account in the report are nearer to this account's than list prices are.
         paid = _rates(here) | own
         source = f"Cost and Usage Report of {self.report.month}"
         steps = _steps(listed["items"])
@@ -307,7 +306,7 @@ class _Report:
         is_usage = pl.col("line_item_line_item_type").is_in(USAGE)
         amount = pl.col("line_item_usage_amount").filter(is_usage).sum()
         keys = ["line_item_resource_id", "line_item_usage_account_id", "line_item_usage_type"]
-        # Where usage has a net cost, its discounts are in it.
+        # A net cost of usage already contains its discounts.
         net = (is_usage & pl.col(NET).is_not_null()).any().over(keys)
         cost = pl.when(net).then(pl.col(NET).fill_null(0.0)).otherwise("line_item_unblended_cost")
         used = used.with_columns(cost.alias("line_item_unblended_cost"))

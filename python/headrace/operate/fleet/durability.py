@@ -1,5 +1,5 @@
-"""What a change does to the chance that the data survive: AWS's published figures through the
-layout."""
+"""Computes by how much a change raises or lowers the chance that data survive: AWS's published
+figures, applied to the layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CloudWatch saw of a device, as the demand of an array or a volume over time."""
+"""Demand of an array or a volume over time, from CloudWatch's points of a device."""
 
 from __future__ import annotations
 
@@ -258,7 +258,8 @@ def _uncensored(history: DeviceHistory) -> DeviceHistory:
     columns = history.columns
     waiting = np.nan_to_num(history.queue)
     given = history.given_iops * history.grain_s
-    # What leaves the queue was asked before: it is taken off where it is answered.
+    # Requests are counted when they are answered; those answered from the queue arrived before, so
+    # the demand is the answered requests and the growth of the queue.
     more = np.diff(waiting, prepend=0.0)
     near = history.censored | np.roll(history.censored, 1)
     with np.errstate(divide="ignore", invalid="ignore"):

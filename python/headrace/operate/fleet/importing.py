@@ -2,7 +2,7 @@
 
 get-metric-data pages (JSON) and CSV exports are read by the readers of `workload import`; metric
 streams (JSON, a line a point, or OpenTelemetry; plain or gzip) point by point; Parquet of streams
-or of an earlier import by its columns. What is read is spilled into parts by volume, so that memory
+or of an earlier import by its columns. Points are spilled into parts by volume, so that memory
 holds one part, not the fleet. Points that come twice count once; the last one read counts.
 
 A format may tell the period of a point (an earlier import, OpenTelemetry, CSV), and so may a page;
@@ -47,7 +47,8 @@ MS_PER_S = 1_000.0
 # Seconds since 1970 of 2006-01-01, the year in which EC2 began, and of 2100-01-01, ours: what lies
 # outside is in another unit.
 EARLIEST_S, LATEST_S = 1_136_073_600.0, 4_102_444_800.0
-# As CloudWatch and OpenTelemetry (UCUM) name bytes; without a unit it is CloudWatch's own.
+# Units of bytes in CloudWatch and in OpenTelemetry (UCUM); a point without a unit is CloudWatch's
+# own.
 BYTES = {"Bytes", "By", "None", ""}
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
 HEAD = 4_096  # bytes from which a file's form is seen; ours: the first point of a stream is shorter
@@ -195,7 +196,8 @@ def _read_any(target: str, spill: _Spill, notes: list[str], hints: RecordingHint
         return
     file = Path(target)
     if target == STDIN:
-        # Its first bytes say what it is, and some forms are read in parts: it is put into a file.
+        # The form is seen from the first bytes, and some forms are read in parts, so the input goes
+        # into a file first.
         file = spill.folder / "standard input"
         with file.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
@@ -296,16 +298,16 @@ def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
 def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bool:
     """Takes the series of pages in; False where one is of no volume or of no time, which the slow
     reader says better."""
-    ours = [metric_series for metric_series in series if metric_series.metric in METRICS]
+    known_series = [metric_series for metric_series in series if metric_series.metric in METRICS]
     if any(
         not metric_series.volume or metric_series.t_unix.min() < EARLIEST_S or metric_series.t_unix.max() > LATEST_S
-        for metric_series in ours
+        for metric_series in known_series
     ):
         return False
-    if not ours:
+    if not known_series:
         return True
     periods = _periods_of_series(
-        file, [metric_series for metric_series in ours if metric_series.metric in SUMMED], spill
+        file, [metric_series for metric_series in known_series if metric_series.metric in SUMMED], spill
     )
     spill.flush()
     columns: dict[str, Callable[[MetricSeries], object]] = {
@@ -315,7 +317,7 @@ def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bo
         "period_s": lambda metric_series: periods.get(metric_series.volume),
     }
     of_part: dict[int, list[MetricSeries]] = {}
-    for metric_series in ours:
+    for metric_series in known_series:
         of_part.setdefault(spill.part_of(metric_series.volume), []).append(metric_series)
     for number, own in of_part.items():
         values = np.concatenate([metric_series.values for metric_series in own])
@@ -441,9 +443,9 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
             spill.add_frame(measured)
         return
     columns = _stream_columns(name, names)
-    ours = (pl.col("namespace") == NAMESPACE) & pl.col("metric_name").is_in(list(METRICS))
+    is_volume = (pl.col("namespace") == NAMESPACE) & pl.col("metric_name").is_in(list(METRICS))
     for rows in _slices(name, lazy, POINTS_AT_ONCE):
-        frame = rows.filter(ours).select(**columns).select(list(SPILLED)).drop_nulls(["volume"])
+        frame = rows.filter(is_volume).select(**columns).select(list(SPILLED)).drop_nulls(["volume"])
         wrong = frame.filter(~pl.col("value").is_finite() | (pl.col("value") < 0) | (pl.col("value") > MOST_VALUE))
         if wrong.height:
             first = wrong.row(0, named=True)

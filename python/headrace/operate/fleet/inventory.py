@@ -9,9 +9,10 @@
         ...
 
 Files come in any order and any number: pages, regions and accounts are put together, and what a
-file holds is seen from its keys. What AWS cannot have written is refused; what is only strange
-(a type that the catalog does not know, figures beyond its limits) is a remark of the volume, so one
-volume never stops a fleet. Volumes of RDS are not in these files: AWS does not list them.
+file holds is seen from its keys. A value that AWS cannot have written is refused; what is only
+strange (a type that the catalog does not know, figures beyond its limits) is a remark of the
+volume, so one volume never stops a fleet. Volumes of RDS are not in these files: AWS does not list
+them.
 """
 
 from __future__ import annotations
@@ -268,7 +269,8 @@ class _Event(_Aws):
     cloud_trail_event: str = "{}"
 
 
-# What a file holds, by the key that says so; the other keys are of files given by mistake.
+# Classes of the files of an inventory, by the key that each file has; _MISTAKES: keys of files that
+# are given by mistake.
 _KINDS = {
     "Volumes": _Volume,
     "Reservations": _Reservation,
@@ -425,8 +427,8 @@ class _Reader:
             return
         try:
             event = json.loads(record.cloud_trail_event)
-            asked = (event.get("requestParameters") or {}).get("ModifyVolumeRequest") or {}
-            volume, at = asked.get("VolumeId"), event.get("eventTime")
+            request = (event.get("requestParameters") or {}).get("ModifyVolumeRequest") or {}
+            volume, at = request.get("VolumeId"), event.get("eventTime")
         except (ValueError, AttributeError):
             raise recording.bad(where, record.cloud_trail_event, "is not an event of CloudTrail in JSON") from None
         if volume and at and not event.get("errorCode"):

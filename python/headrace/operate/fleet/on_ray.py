@@ -25,8 +25,8 @@ DOC = "docs/guide/fleet-changes.md"
 # Tasks under way for each processor of the cluster: one runs, one is there when it ends. More would
 # only hold memory.
 IN_FLIGHT = 2
-# How often a batch is begun again when its worker dies. Ray's own default is 3; spot instances go
-# in numbers.
+# Attempts to run a batch again after its worker died. Ray's own default is 3; spot instances are
+# taken away many at a time.
 RETRIES = 10
 CONNECT_S = 10.0  # for a cluster in another network; ours
 # A task has one processor: threads of its own would stand in each other's way.

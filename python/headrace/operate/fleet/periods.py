@@ -121,7 +121,7 @@ def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
         return wide.rename({metric: column for metric, (column, _) in METRICS.items() if metric in wide.columns})
     whole = np.unique(keys)
     places = np.searchsorted(whole, keys)
-    # Which row tells the index of each place: all that do tell the same.
+    # Row of the index of each place; several rows of a place have equal values, so any will do.
     row_of = np.empty(len(whole), dtype=np.int64)
     row_of[places] = np.arange(len(keys))
     values, metrics = rows["value"].to_numpy(), rows["metric"].to_physical().to_numpy()

@@ -163,8 +163,8 @@ def _rests_on(inventory: FleetInventory, points: Path, settings: FleetSettings) 
     another question."""
     about = points.stat()
     # Another version or catalog may answer otherwise, and other columns cannot stand below these.
-    ours = (__version__, core.newest_date(), list(SCHEMA))
-    whole = msgspec.json.encode((ours, inventory, settings, about.st_size, about.st_mtime_ns))
+    release = (__version__, core.newest_date(), list(SCHEMA))
+    whole = msgspec.json.encode((release, inventory, settings, about.st_size, about.st_mtime_ns))
     return hashlib.sha256(whole).hexdigest()
 
 

@@ -6,8 +6,8 @@
     iops_exceeded, throughput_exceeded                    0 or 1
     account                                               of a metric stream, else ""
 
-What was not published is NaN. Rows of a volume lie together, so that a fleet larger than the memory
-is read part by part.
+Points that were not published are NaN. Rows of a volume lie together, so that a fleet larger than
+the memory is read part by part.
 """
 
 from __future__ import annotations

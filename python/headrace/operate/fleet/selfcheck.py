@@ -1,12 +1,13 @@
-"""Is the volume modelled? What it did yesterday, simulated, against what CloudWatch saw.
+"""Checks whether the model holds for a volume: its recorded demand, simulated on its storage,
+against CloudWatch's points.
 
-Advice rests on a simulation of another storage. Where the simulation of the *present* storage
+Advice rests on a simulation of another storage. If the simulation of the *present* storage
 disagrees with the recording, the inventory, the points or the model are wrong for this volume, and
 no advice is given. Bounds of the balance: the specification of this check; the others are ours.
 
-Where clients waited at a limit, the recording is compared with a closed load of as many (`closed`):
-the queue of an open simulation grows without end there. What was not published says nothing,
-for or against.
+If clients waited at a limit, the recording is compared with a closed load of as many (`closed`):
+the queue of an open simulation grows without end there. Points that were not published count
+neither for nor against.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Where the credits are now, of the volumes and of the instance, and what a demand makes of them.
+"""Credit balances of the volumes and of the instance now, and how a demand changes them.
 
 EBS keeps the credits of a volume and those of an instance apart (BurstBalance; EBSIOBalance% and
 EBSByteBalance%), and a recording of a volume tells the first only. A simulation begins with both at
-one percentage. Where they differ, the volumes are simulated without the instance and the instance
-with volumes that do not hold it back, each from its own balance, and what ends first counts: exact
-up to the first end, unless the instance's highest rate is below that of the volumes, where it errs
+one percentage. If they differ, the volumes are simulated without the instance and the instance with
+volumes that do not hold it back, each from its own balance, and what ends first counts: exact up to
+the first end, unless the instance's highest rate is below that of the volumes, where it errs
 towards an earlier end.
 """
 
@@ -84,7 +84,8 @@ def balances_now(
         )
     burst = None
     if bursts:
-        # What was recorded has passed the volumes: theirs do not hold it back a second time.
+        # The recorded demand has already passed the volumes' limits, so they do not hold it back
+        # again.
         host = simulate(workload, without_credits(storage), form="interval", instance=instance, as_of=as_of)
         burst = _at_end(host.rows, *INSTANCE)
     if given is not None or recorded is None:

@@ -251,8 +251,8 @@ def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndar
 def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Callable[[int], tuple[int, np.ndarray]]:
     """Returns what makes a future `day` of a drawn number: (day it is taken from, its slots).
 
-    Where few days are like it (its weekday, a weekend), it has their usual shape and the deviation
-    of any day from its own like: three days alone would make three futures.
+    If few days are like it (its weekday, a weekend), it has their usual shape and the deviation of
+    any day from its own like: three days alone would make three futures.
     """
     every = np.arange(len(days))
     weekday = (first.weekday() + every) % 7 if dated else np.zeros(len(days), dtype=int)

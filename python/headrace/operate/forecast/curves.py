@@ -1,10 +1,10 @@
 """Shapes of growth: a line, a bend, and growth by a factor; fitted robustly, and compared.
 
-A figure a day, or its logarithm. What grows by the same factor each day is a line in logarithms;
-what grows by the same amount is one in the figures themselves. Both are tried, and a parabola, and
-each has the chance that the days give it: by the Bayesian information criterion of residuals with
-the Laplace distribution, which odd days do not rule (Schwarz 1978; weights of models: Raftery
-1995).
+A figure a day, or its logarithm. A figure that grows by the same factor each day is a line in
+logarithms; one that grows by the same amount is one in the figures themselves. Both are tried, and
+a parabola, and each has the chance that the days give it: by the Bayesian information criterion of
+residuals with the Laplace distribution, which odd days do not rule (Schwarz 1978; weights of
+models: Raftery 1995).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from scipy.stats import theilslopes
 LINE, BEND, FACTOR, AMOUNT = "line", "bend", "factor", "amount"
 # Free parameters of each.
 PARAMETERS = {LINE: 2, BEND: 3, FACTOR: 2, AMOUNT: 2}
-# How much more often growth is straight than bent, before the days are asked; ours.
+# Weights of the shapes of growth before the days are fitted: straight growth is thrice as likely as
+# bent. A guess.
 PRIOR = {LINE: 3.0, BEND: 1.0, FACTOR: 1.0, AMOUNT: 1.0}
 LEAST_CHANCE = 0.05  # of a kind that is still reckoned with; ours
 MOST_LIKENESS = 0.9  # of a day to the day before; keeps the number of days that count finite

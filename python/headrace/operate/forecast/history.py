@@ -69,7 +69,7 @@ def history_of(workload: OpenWorkload) -> DemandHistory:
     """Returns the demand of a recording in slots of five minutes; the ends that fill no slot are
     left out.
 
-    What the volume could not deliver is raised to the least that was asked
+    Demand that the volume could not deliver is raised to the least that was there
     (`OpenWorkload.uncensored` with a margin of 1). Raises InputError for a recording shorter than
     an hour.
     """

@@ -33,7 +33,7 @@ from headrace.workload import OpenWorkload
 BALANCE, SPACE, BUSY = "credit balance (%)", "used space (GiB)", "busy rate (x the limit)"
 # Some thousand forecasts of twenty lines of 200 bytes. Ours.
 MOST_BYTES = 64 * 1024 * 1024
-# How a line that was kept begins: a damaged one is known by it.
+# Beginning of each line of the ledger, by which a damaged line is told from a line of another file.
 LINE_BEGINS = b'{"of":"'
 # A promise about a moment is held against a figure at most this far from it.
 NEAREST = timedelta(minutes=5)
@@ -159,7 +159,7 @@ def _decoded(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
     lines = content.split(b"\n")
     decoded = [_promise(line) for line in lines]
     promises = [promise for promise in decoded if promise is not None]
-    # What follows the last line end was cut off by a crash: nobody need be told.
+    # Bytes after the last line end were cut off by a crash; no warning is needed.
     damaged = [number for number, promise in enumerate(decoded[:-1], 1) if promise is None]
     foreign = [
         number

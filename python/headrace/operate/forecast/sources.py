@@ -58,8 +58,8 @@ def demand_of(target: str, options: SourceOptions = DEFAULT_OPTIONS) -> Recorded
 
 
 def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | None]:
-    """Returns demand, storage and instance as `demand_of`. What was not published counts as no I/O:
-    a volume that nobody uses, or that is detached, publishes nothing."""
+    """Returns demand, storage and instance as `demand_of`. A missing point counts as no I/O: a
+    volume that nobody uses, or that is detached, publishes nothing."""
     if len(evidence.volumes) != 1:
         rule = f"has {len(evidence.volumes)} volumes; a forecast is about one"
         names = ", ".join(volume.facts.name for volume in evidence.volumes)

@@ -1,10 +1,10 @@
 """A robust trend of daily figures, straight or curved, with its interval; or none.
 
 Theil-Sen: the median of the slopes between all pairs of days, which a quarter of odd days cannot
-move (Theil 1950, Sen 1968; scipy.stats.theilslopes). Its interval comes from resampling the
+move (Theil 1950, Sen 1968; scipy.stats.theilslopes). The interval comes from resampling the
 residuals in blocks of days, which keeps weeks and saw teeth together (moving-block bootstrap,
-Kuensch 1989). Whether it is straight is asked of the days (`curves`); where they cannot tell, the
-interval holds both.
+Kuensch 1989). The days decide whether it is straight (`curves`); if they cannot tell, the interval
+holds both.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from scipy.stats import theilslopes
 
 from headrace.operate.forecast.curves import FACTOR, LEAST_FIGURE, LINE, GrowthShape, chances_of, fitted
 
-# Days that a trend rests on: two whole weeks (the specification of this forecast). Where a sudden
-# change leaves fewer behind it, there is none.
+# Days that a trend rests on: two whole weeks (the specification of this forecast). A sudden change
+# that leaves fewer behind it leaves no trend.
 LEAST_DAYS = 14
 WEEK = 7  # days: loads of businesses repeat by it
 # Blocks are a quarter of the history, so that saw teeth longer than a week stay whole: a guess, as
@@ -141,7 +141,8 @@ def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logari
         fitted(kind, days, _possible(kind, line + noise))
         for noise, kind in zip(resampled, _turns(chances), strict=True)
     )
-    # How growth that slows down goes on is not in the days: between its rest and no more slowing.
+    # The days do not say how growth that slows down goes on: half of the shapes come to rest, and
+    # half stop slowing.
     shapes = tuple(replace(shape, rests=number % 2 == 0) for number, shape in enumerate(shapes))
     slopes = np.array([shape.per_day for shape in shapes])
     low, _, high = np.percentile(slopes, SHOWN)

@@ -48,8 +48,7 @@ def to_server(
     settings: Mapping[str, str | None] | None = None,
     progress: Progress = lambda share, what: None,
 ) -> Server:
-    """Makes a new server of the lab from a set of one. Its blocks are loaded when they are first
-    used.
+    """Makes a new server of the lab from a set of one. Blocks are loaded when they are first used.
 
     It has an identity of its own (server_id, and MySQL's server_uuid), and does not replicate by
     itself: a copy of a replica would take the replica's place at its source.

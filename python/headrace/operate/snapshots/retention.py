@@ -1,4 +1,4 @@
-"""Which sets go and which stay; and runs on a schedule."""
+"""Retention of snapshot sets, and runs on a schedule."""
 
 from __future__ import annotations
 

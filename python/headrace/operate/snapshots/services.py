@@ -1,4 +1,4 @@
-"""Where volumes and snapshots are: the lab's daemon, or EC2."""
+"""Service that has the volumes and snapshots: the lab's daemon, or EC2."""
 
 from __future__ import annotations
 

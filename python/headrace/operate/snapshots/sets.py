@@ -1,6 +1,6 @@
 """Snapshot sets: the snapshots of a server's volumes of one moment, known by their tags alone.
 
-What is known before the snapshots are asked for goes into the one call that makes them; the tag
+Tags whose values are there before the snapshots go into the one call that makes them; the tag
 `headrace:finished` comes last, when the freeze and the lock are known to have held. So a set whose
 maker was killed in between is seen for what it is.
 """
@@ -35,7 +35,7 @@ LONG_TAGS = 20
 # at how far clocks of its parts may be apart.
 SAME_TIME_S = 1.0
 
-# What tags hold as JSON: any release may have written it, and anybody may have changed it.
+# JSON of a tag: any release may have written it, and anybody may have changed it.
 TagDocument = dict[str, Any]
 
 

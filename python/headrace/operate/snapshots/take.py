@@ -2,9 +2,9 @@
 
     watchdog, lock, position, sync, freeze, ONE call, thaw, unlock, tags
 
-Whatever happens, nothing stays frozen or locked: the watchdog thaws when this process ends, however
-it ends, and at its deadline; the server drops the locks when the connection ends, and when it was
-not used for too long. A set whose freeze or lock did not hold to the end is deleted again.
+Nothing stays frozen or locked in any case: the watchdog thaws when this process ends, however it
+ends, and at its deadline; the server drops the locks when the connection ends, and when it was not
+used for too long. A set whose freeze or lock did not hold to the end is deleted again.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, positio
         sets.VERSION: facts.version[: sets.VALUE_CHARACTERS],
     }
     tags |= sets.long_tags(sets.VOLUMES, ",".join(prepared.volumes))
-    # Where a set of GTIDs is longer than tags can be, the server itself still has it.
+    # A set of GTIDs that is too long for tags can still be read from the restored server.
     for key, text in ((sets.GTID, position.gtid), (sets.REPLICA_GTID, position.replica_gtid)):
         tags |= sets.long_tags(key, text) if sets.fits(text) else {key: "too long for tags"}
     if position.text:

@@ -1,4 +1,4 @@
-"""What a snapshot is taken of: a server of the lab, or one on this EC2 instance."""
+"""Target of a snapshot: a server of the lab, or a server on this EC2 instance."""
 
 from __future__ import annotations
 

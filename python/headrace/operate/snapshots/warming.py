@@ -17,12 +17,13 @@ from pathlib import Path
 
 from headrace.servers import Server
 
-# What EBS loads at a time, bytes (EBS direct API: blocks of a snapshot have 512 KiB).
+# Bytes that EBS loads at a time (EBS direct API: blocks of a snapshot have 512 KiB).
 BLOCK_BYTES = 512 << 10
-# As many reads at once as a gp3 volume takes before they queue up: a guess.
+# Concurrent reads that a gp3 volume takes before they queue up: a guess.
 THREADS = 16
-# Of InnoDB: bytes of a page where the server does not say, and where a tablespace has its number
-# (MySQL "InnoDB Row Format", FIL_PAGE_ARCH_LOG_NO_OR_SPACE_ID at byte 34 of each page).
+# InnoDB's bytes of a page unless the server says otherwise, and the offset of the tablespace's
+# number in a page (MySQL "InnoDB Row Format", FIL_PAGE_ARCH_LOG_NO_OR_SPACE_ID at byte 34 of each
+# page).
 PAGE_BYTES, SPACE_AT = 16 << 10, 34
 # The list of cached pages of a server with a large cache: 8 million pages of some 15 characters.
 MAX_DUMP_BYTES = 128 << 20

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.operate.watching.moment import Moment
 
-# How far back the arrows go, s.
+# Time span that the arrows cover, s.
 REACH_S = 3_600.0
 
 

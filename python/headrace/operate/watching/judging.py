@@ -73,7 +73,7 @@ class Judge:
     def _credits(self, moment: Moment, exact: bool) -> Iterator[LiveVerdict]:
         """Yields verdicts on balances that are empty or soon will be, the first of them first."""
         felt = _mean(self._felt)
-        # Where nobody counts how long requests waited, credits that are gone bind.
+        # Empty credits only touch if waits are counted or too short to be felt; else they bind.
         gone = "touched" if exact or (felt is not None and felt < THRESHOLDS.felt_share) else "binds"
         for where, time_to_empty in moment.emptying:
             if time_to_empty.seconds <= THRESHOLDS.coming_s:

@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-# What is large and used for files only: 25 MB and 20 MB, measured with polars 1 and numpy 2.
+# Large libraries that only files need: 25 MB and 20 MB, measured with polars 1 and numpy 2.
 HEAVY = ("polars", "numpy")
 
 

@@ -24,7 +24,7 @@ STEPS = {"left": 10.0, "right": -10.0, "up": 300.0, "down": -300.0}
 HOUR_S = 3_600.0
 # The message on what a key did stays for this long, s.
 MESSAGE_S = 10.0
-# How often the screen looks by itself whether it must say something, s.
+# Interval at which the screen checks whether it has to show a message, s.
 LOOK_S = 5.0
 
 

@@ -1,7 +1,7 @@
-"""What is known of a target at one moment: of its volumes, its instance, its server and replicas.
+"""Figures of a target at one moment: of its volumes, its instance, its server and replicas.
 
-Plain values, which the screen shows, `--output jsonl` prints, exports write and alarms judge. What
-could not be had is None, and a note says why; it is never 0.
+Plain values, which the screen shows, `--output jsonl` prints, exports write and alarms judge. A
+missing figure is None, and a note says why; it is never 0.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from headrace.operate.watching.screen import Line
 # ECMA-48 and xterm's control sequences: the other buffer, the cursor, clearing.
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
 HOME, TO_LINE, CLEAR_LINE = "\x1b[H", "\x1b[{};1H", "\x1b[K"
-# What arrows send, by xterm's two modes.
+# Bytes that the arrow keys send, by xterm's two modes.
 ARROWS = {
     start + letter: name
     for start in (b"\x1b[", b"\x1bO")

@@ -1,1 +1,1 @@
-"""What can be bought besides volumes of one's own: RDS and Aurora as candidates; durability."""
+"""Offers of the market besides EBS volumes on EC2: RDS and Aurora as candidates; durability."""

@@ -1,5 +1,5 @@
-"""What a plan says of services: what each deployment comes to, when Aurora's I/O-Optimized pays,
-and the comparison of then and now."""
+"""Answers a plan for services: the best choice of each deployment, the rate from which Aurora's
+I/O-Optimized pays, and the comparison of then and now."""
 
 from __future__ import annotations
 

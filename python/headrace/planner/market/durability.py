@@ -1,5 +1,5 @@
-"""How probable it is to lose the data: published failure rates through the layout, and through the
-copies that a service keeps (copies.csv)."""
+"""Computes the probability of losing the data: published failure rates through the layout, and
+through the copies that a service keeps (copies.csv)."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def figures_of(directory: Directory, candidate: Candidate, service: str) -> tupl
 
 @dataclass(frozen=True)
 class Copies:
-    """What a service keeps of the data: the number of `copies`, lost with `lost_with` of them;
-    `repair`: of a year, until one is made anew; `afr_percent`: assumed of a copy, None: that of its
-    volumes. `words`: where that stands and what of it is assumed."""
+    """Copies of the data that a service keeps: `copies` of them, lost with `lost_with` of them;
+    `repair`: years until a lost copy is replaced; `afr_percent`: assumed of a copy, None: that of
+    its volumes. `words`: the source, and what is assumed."""
 
     copies: int
     lost_with: int

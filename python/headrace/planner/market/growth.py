@@ -25,9 +25,9 @@ MIB_A_GIB = GIB // MIB
 
 @dataclass(frozen=True)
 class StorageGrowth(Document):
-    """What becomes of storage that data fill. `steps`: hour and GiB allocated after it, of each
-    step of autoscaling; `stopped_h`: when the server is stopped for want of space, None: not in the
-    time looked at; `hours`: that time."""
+    """Growth of storage under its data. `steps`: hour and GiB allocated after it, of each step of
+    autoscaling; `stopped_h`: hour at which the server is stopped for want of space, None: not
+    within `hours`; `hours`: length of the time that was simulated."""
 
     allocated_gib: float
     used_gib: float

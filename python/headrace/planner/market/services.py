@@ -5,8 +5,8 @@
     Aurora   one space without axes: storage grows with the data, and its price depends on what is
              read and logged
 
-A host is a class (`db.r6g.xlarge`) of one deployment (`rds:multi-az`). What has no price is left
-out and named, never guessed.
+A host is a class (`db.r6g.xlarge`) of one deployment (`rds:multi-az`). A class without a price is
+left out and named, never guessed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What becomes of a database when its server or its zone is lost: how long a failover takes, and
-how much is lost with a zone (data/managed: figures of each service, with source and date)."""
+"""Computes how long a failover takes after a loss of the server or of its zone, and how much data
+is lost with a zone (data/managed: figures of each service, with source and date)."""
 
 from __future__ import annotations
 

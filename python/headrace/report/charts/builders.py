@@ -20,8 +20,8 @@ from headrace.report.words import start_of
 MOST_POINTS = 720
 # Each tick by itself (k, M); the built-in axis format would write 0 as "0k".
 SHORT = "abs(datum.value) < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
-# How far an axis goes above the highest value (chosen by eye): a line at a limit must not lie on
-# the frame.
+# Top of an axis as a multiple of the highest value (chosen by eye): a line at a limit must not lie
+# on the frame.
 ABOVE = 1.06
 PERCENT = [0, 100 * ABOVE]
 # From this ratio of the highest to the lowest value on, an axis has powers of ten (chosen by eye).
@@ -33,7 +33,7 @@ NINES = {2: "p50", 10: "p90", 20: "p95", 100: "p99", 1_000: "p99.9", 10_000: "p9
 MOST_NINES = float(max(NINES))
 alt.data_transformers.disable_max_rows()
 
-# What altair makes of layers: with a property set it says no more than this.
+# Types of altair's layers: with a property set, altair declares no narrower type.
 Drawing = alt.LayerChart | alt.FacetChart
 Channel = TypeVar("Channel", alt.X, alt.Y)
 Orient = Literal["top", "bottom", "right"]  # of a legend

@@ -143,7 +143,7 @@ def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
             marks.mark_text(align="left", dx=4, baseline="top").encode(x="mean:Q", y=alt.value(2), text="text:N")
         )
     drawn = alt.layer(*layers).properties(width=style.WIDTH, height=DENSITY_HEIGHT)
-    return style.configured(drawn.properties(title="How often each throughput occurred"))
+    return style.configured(drawn.properties(title="Seconds at each throughput"))
 
 
 def percentiles(parts: list[Labelled]) -> Drawing | None:

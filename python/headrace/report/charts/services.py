@@ -15,7 +15,7 @@ from headrace.report.charts.builders import SHORT
 if TYPE_CHECKING:
     from headrace.simulation.services import ServiceComparison
 
-# What a bill is made of, and its colours: with names they are told apart in any legend.
+# Parts of a bill, each with a colour and a name in the legend.
 KINDS = ("server", "storage", "IOPS and MiB/s", "I/O requests", "snapshots")
 
 

@@ -24,7 +24,7 @@ FAMILY_COLOURS = {
     "sc1": "#B8A800", "standard": "#8C8C8C", "instance-store": "#7A5195",
 }  # fmt: skip
 OTHER_FAMILY = "#8C8C8C"
-# Of what has no colour of its own, in this order.
+# Colours for series without a colour of their own, in this order.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#8C8C8C")
 
 # Of the parts of a bill, which are neither published nor simulated nor measured.

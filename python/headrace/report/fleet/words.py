@@ -36,8 +36,7 @@ REASONS = columns(("count", "why"), number=("count",), prose=("why",))
 SHOWN = 20  # rows of each table on a terminal; ours, a screen
 MOST_ROWS = 500  # of each table; a page of ten thousand opens slowly, and Parquet has them all
 NAMED = 2  # names or ids of a group that are shown; ours
-# How the reason of a change begins that only says what holds for each: the goals, which other
-# columns have in figures.
+# Beginning of a reason that only repeats the goals, whose figures stand in other columns.
 PLAIN_WHY = "still "
 RISK = (
     "Risk: the share of resampled two-week periods in which the advised storage would throttle or miss the p99 goal. A change "
@@ -46,11 +45,11 @@ RISK = (
 # Titles of the tables, in the order in which they are shown.
 TITLES = {
     "unused": "Unused: delete them",
-    "grow": "Too small: what needs more",
-    "change": "What saves, the most first",
-    "less durable": "What saves, and makes the data less sure",
+    "grow": "Too small: enlarge them",
+    "change": "Savings, the largest first",
+    "less durable": "Savings that make the data less sure",
 }
-# Of one, and of several; what money goes with it.
+# Words for a group of one device, words for several, and the money at stake.
 VERDICTS = {
     "unused": ("is unused", "are unused", "deleting saves {usd} USD a month"),
     "grow": ("is too small", "are too small", "{usd} USD more a month"),
@@ -139,7 +138,7 @@ def head(answers: Sequence, prices: str) -> list[str]:
             if saved
         ]
         if shares:
-            lines.append(f"Of {usd(sum(usd_today))} USD a month for volumes that were judged, {', and '.join(shares)}.")
+            lines.append(f"Volumes that were judged cost {usd(sum(usd_today))} USD a month; {', and '.join(shares)}.")
     lines.append(f"Prices: {prices}. {RISK}")
     grains = sorted({answer.grain_s for answer in answers if answer.grain_s})
     if grains and grains[-1] > 60:
@@ -284,7 +283,7 @@ def _cards(answers: Sequence) -> Iterator[Card]:
         figure = f"{usd(saved_usd(answers, 'unused'))} USD"
         yield Card("Deleting what is unused saves a month", figure, f"Nobody uses {counted(count, 'device')}.", "good")
     if count := len(of_verdict(answers, "grow")):
-        more = f"What {'it needs' if count == 1 else 'they need'} costs {usd(-saved_usd(answers, 'grow'))} USD more a month."
+        more = f"Large enough, {'it costs' if count == 1 else 'they cost'} {usd(-saved_usd(answers, 'grow'))} USD more a month."
         yield Card("Too small", counted(count, "device"), more, "warn")
 
 
@@ -332,9 +331,7 @@ def _page_tables(answers: Sequence) -> list[Block]:
         blocks += [Table(BOUND, bound[:MOST_ROWS], place="page"), *_cut(len(bound))]
     blocks.append(Heading("Advice withheld", "page"))
     if withheld := withheld_rows(answers):
-        words = (
-            "A volume is first predicted as it is. Where that fails, or too little is known of it, it gets no advice."
-        )
+        words = "A volume is first predicted as it is. If that fails, or too little is known of it, it gets no advice."
         blocks += [Sentence(words, place="page"), Table(REASONS, reasons(answers)[:MOST_ROWS], place="page")]
         blocks += [Table(WITHHELD, withheld[:MOST_ROWS], place="page"), *_cut(len(withheld))]
     else:

@@ -33,7 +33,7 @@ POLICY = (
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 )
 MOST_CHOICES = 40  # a table that a reader still looks through
-# How far a slider goes from where the plan stands, times and parts.
+# Ends of a slider: the plan's value times this, and divided by it.
 REACH = 4.0
 IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)

@@ -57,7 +57,7 @@ def view_of(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
         blocks += [Heading("Windows at a limit"), table]
     missing = [f"Missing: {text}." for text in diagnosis.missing]
     rests = [f"{diagnosis.span_s:,.0f} s, {diagnosis.grain}.", f"Clock: {diagnosis.clock}.", *missing]
-    blocks.append(Fold("What this rests on", [Items([*rests, *diagnosis.notes])]))
+    blocks.append(Fold("Evidence", [Items([*rests, *diagnosis.notes])]))
     where = f"Doctor of {diagnosis.target}, {', '.join(diagnosis.storage)}: {diagnosis.verdict}"
     return View(title, where, list(_cards(diagnosis)), blocks)
 

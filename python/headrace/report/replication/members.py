@@ -20,7 +20,7 @@ CSV = (
     "delay_s", "filters", "semi_sync", "problems",
 )  # fmt: skip
 LAG_COLUMNS = ("replica", "source", "lag s", "backlog", "received, not applied", "applied/s", "state")
-# What the loss of the source would mean, by the level of the guarantee.
+# Consequence of the loss of the source, by the level of the guarantee.
 GUARANTEES = {
     "kept": "no acknowledged commit is lost with the source, as long as",
     "async": "commits may be lost with the source",
@@ -127,7 +127,7 @@ def view_of(
     elif unknown:
         blocks += [Heading("If the source is lost"), Sentence(f"The guarantee is not known: {unknown}")]
     if warnings:
-        blocks += [Heading("What will cause trouble later"), Items(warnings)]
+        blocks += [Heading("Warnings"), Items(warnings)]
     return View(title, followers if problems else "", list(_cards(readings, guarantee)), blocks)
 
 

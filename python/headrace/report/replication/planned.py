@@ -66,7 +66,7 @@ def _room(plan: ReplicaPlan) -> str:
             f", {logged.binlog_gib:,} of binary logs ({number(logged.days)} {'day' if logged.days == 1 else 'days'})"
         )
     return (
-        f"Its data volume holds {plan.needed_gib:,} GiB: {number(plan.data_gib)} of data, {logs}, and "
+        f"The replica's data volume holds {plan.needed_gib:,} GiB: {number(plan.data_gib)} of data, {logs}, and "
         f"{number(plan.free_percent)} % free."
     )
 

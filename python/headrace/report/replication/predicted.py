@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.simulation.replica import ReplicaOutcome, ReplicaPrediction
 
 SCHEMA = "headrace-replica-prediction/1"
-# What holds an applier back, in words; the keys are the core's.
+# Bottlenecks of an applier in words; the keys are the core's.
 BINDINGS = {
     "none": "nothing: it keeps up",
     "reads": "reads of pages that are not in its cache",
@@ -35,7 +35,7 @@ BINDINGS = {
     "receive": "the receive thread's flushes of the relay log",
     "large-transaction": "a transaction that nothing passes",
 }
-# What to do about it.
+# Changes that lift a bottleneck, by the same keys.
 REMEDIES = {
     "reads": "a larger cache, a volume with shorter latency, or more workers; more IOPS do not shorten a read",
     "page-writes": "a larger cache, or more free pages kept ready (innodb_lru_scan_depth)",
@@ -122,7 +122,7 @@ def verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) -> str:
     shares = sorted(((share, name) for name, share in summary["shares"].items() if share >= LEAST_SHARE), reverse=True)
     parts = ", ".join(f"{name} {percent(share)}" for share, name in shares)
     binding = summary["binding"]
-    text = f"What its rate is made of: {parts}."
+    text = f"Shares of the cost of a transaction: {parts}."
     if summary["dependency_lever"] >= LEAST_SHARE or summary["worker_lever"] >= LEAST_SHARE:
         more = {name: summary["if_halved"][name] for name in ("dependencies", "workers")}
         text += (

@@ -159,4 +159,4 @@ def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
         yield Sentence(words, place="terminal")
     yield Fold("Bills of a month", [Table(BILL, bill_rows(part))])
     yield Fold("Then and now", [Table(THEN_NOW, then_and_now(part))])
-    yield Fold("What storage there lives by, and what each service cannot do", [Items(rule_lines(part))])
+    yield Fold("Rules of each service's storage, and limitations of each service", [Items(rule_lines(part))])

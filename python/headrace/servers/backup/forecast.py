@@ -56,12 +56,12 @@ def volume_seconds(
     offered = n / OFFERED_MIB_S
     # Long enough for 1 MiB/s, the slowest volume.
     rest = n * 2
-    ours = (OFFERED_MIB_S, 0.0)
+    rates = (OFFERED_MIB_S, 0.0)
     load = {
         "kind": "open",
         "duration_s": [offered, rest],
-        "reads_per_s": [0.0, 0.0] if write else list(ours),
-        "writes_per_s": list(ours) if write else [0.0, 0.0],
+        "reads_per_s": [0.0, 0.0] if write else list(rates),
+        "writes_per_s": list(rates) if write else [0.0, 0.0],
         "read_bytes": [0.0, 0.0] if write else [float(MIB)] * 2,
         "write_bytes": [float(MIB)] * 2 if write else [0.0, 0.0],
         "sequential_read_share": 1.0,

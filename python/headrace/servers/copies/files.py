@@ -23,7 +23,7 @@ BLOCK, AHEAD, FLUSH_EVERY = 1 << 20, 8 << 20, 64 << 20  # bytes; an I/O of EBS i
 
 class FileCopy(CopyMethod):
     """Shuts the server down, copies its files into existing folders, and starts it again whatever
-    happens. Its GTIDs are those of the copy: a server that is started on it tells them."""
+    happens. A server that is started on the copy tells its GTIDs."""
 
     form = "files"
 

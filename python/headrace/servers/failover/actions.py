@@ -1,4 +1,4 @@
-"""What each step of a plan does. Every action may be repeated: it brings about a state."""
+"""Carries out the steps of a plan. Every action may be repeated: it brings about a state."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from headrace.servers.topology.threads import leave_source, stop_applying, stop_
 if TYPE_CHECKING:
     import pymysql
 
-# How long one attempt to stop the writes waits for statements that run, s: the least that
+# Time that one attempt to stop the writes waits for statements that run, s: the least that
 # lock_wait_timeout takes. Whoever wants to write waits as long, so an attempt that fails is given
 # up and made again a moment later.
 ATTEMPT_S = 1
@@ -45,7 +45,7 @@ LONG_WRITERS = (
     f" WHERE p.command = 'Query' AND p.time > {LONG_S} AND t.trx_rows_modified > 0"
     " AND p.user NOT IN ('system user', 'event_scheduler')"
 )
-# Of a replica that cannot be started without a loss.
+# Warning for a replica that cannot be started without a loss.
 STAYS = (
     "stays stopped: MariaDB would throw away what it received and has not applied (MDEV-4698); once its source is back, "
     "START SLAVE fetches that anew"
@@ -90,11 +90,11 @@ class Closing:
         stopped."""
         return [f"{words} (for {age} s)" for age, words in ask(self.connection, LONG_WRITERS)]
 
-    def stop(self, say: Callable[[str], None], ours: Collection[int] = ()) -> GtidSet:
+    def stop(self, say: Callable[[str], None], own_ids: Collection[int] = ()) -> GtidSet:
         """Makes the server read-only, and returns what it has executed. Connections with SUPER are
         not stopped by read_only: they, and clients inside a statement, are killed at once, the
-        others meanwhile in the background; `ours`, ids of connections, stay. Raises CouldNotRun if
-        statements are in the way; then it takes writes again."""
+        others meanwhile in the background; connections with an id in `own_ids` stay. Raises
+        CouldNotRun if statements are in the way; then it takes writes again."""
         dialect = self.state.dialect
         for attempts_left in range(ATTEMPTS - 1, -1, -1):
             self.began_s = self.surroundings.now_s()
@@ -116,7 +116,7 @@ class Closing:
             self.surroundings.sleep(BETWEEN_S)
         at_once, later = [], []
         for number, command, user, busy in ask(self.connection, CLIENTS):
-            if command not in KEEP and number not in ours:
+            if command not in KEEP and number not in own_ids:
                 (at_once if busy or user in self._bypassing else later).append(int(number))
         _kill(self.connection, at_once)
         executed, *_ = executed_of(self.connection, dialect)
@@ -226,9 +226,9 @@ def follow(
     source_options: SourceOf | None = None,
     most: GtidSet | None = None,
 ) -> None:
-    """Makes a server a read-only replica of another, by GTID. What it received from an earlier
-    source and has not applied is deleted: the new source has it, or the plan lists it as missing.
-    `most`: raises CouldNotRun if it has received anything else."""
+    """Makes a server a read-only replica of another, by GTID. Transactions that it received from an
+    earlier source and has not applied are deleted: the new source has it, or the plan lists it as
+    missing. `most`: raises CouldNotRun if it has received anything else."""
     if source_options is None:
         with contextlib.closing(source.connected(CHANGE_S)) as above:
             source_options = source_of(source, host, above)
@@ -252,8 +252,8 @@ def follow(
     name = state.channels[0].name if state.channels else ""
     # An authority that a user set signs for all of their servers; Headrace's is that of one source.
     authority = state.channels[0].ssl_ca if state.channels else ""
-    theirs = bool(authority) and source_options.ssl_ca is None and not accounts.is_ours(authority)
-    source_options = replace(source_options, channel=name, delay_s=delay, keeps_ca=theirs)
+    is_foreign = bool(authority) and source_options.ssl_ca is None and not accounts.is_ours(authority)
+    source_options = replace(source_options, channel=name, delay_s=delay, keeps_ca=is_foreign)
     # A dead source is recognized by its silence: the servers' default of 60 s is too long a wait.
     timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
     statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
@@ -262,7 +262,7 @@ def follow(
 
 
 def follow_again(host: AddressHost, connection: pymysql.Connection, source: AddressHost) -> None:
-    """Follows a source that it followed before. Its relay log is kept if it still has that channel
+    """Follows a source that it followed before. The relay log is kept if it still has that channel
     and its threads can be started without deleting it; else it is fetched again."""
     state = observe(connection, host.name)
     statements, stopped = to_start(state)

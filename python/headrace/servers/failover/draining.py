@@ -17,16 +17,16 @@ from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands
 from headrace.servers.failover.planning.members import GUIDE, Seen
 from headrace.servers.failover.planning.progress import AnyEvent, Hurried, Noted, Unhurried
 
-# How long a replica may need for what it has not applied when the writes of a switchover are
-# stopped, s: wished for, and enough after some time (guesses; half of the second that the writes
-# may be out).
+# Time that a replica needs to apply its relay log, s, at which a switchover stops the writes: at
+# best NEAR_S; after WISHED_FOR_S of waiting, NEAR_ENOUGH_S (guesses; half of the second for which
+# the writes may be out).
 NEAR_S, NEAR_ENOUGH_S, WISHED_FOR_S = 0.05, 0.5, 3.0
 LOOK_S = 0.1  # between two looks at how near it is, a guess
 # It comes nearer when that time is shorter by a tenth than it ever was; when it has not become so
 # for this long, s, it stands (guesses).
 NEARER, STANDS_S = 0.9, 5.0
 MOMENT_S = 0.1  # a replica that needs no longer to apply what it has is left as it is, a guess
-# How long one question for the wait takes, so that progress and errors show.
+# Length of one query for the wait, s, so that progress and errors show meanwhile.
 WAIT_S = 1.0
 TOLD_S = 1.0  # between two words of how far behind it is, a guess
 

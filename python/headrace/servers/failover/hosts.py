@@ -1,4 +1,4 @@
-"""How to reach, fence and reconfigure each server of a cluster.
+"""Reaches, fences and reconfigures each server of a cluster.
 
 AddressHost   any server, by its address: by SQL only
 LabHost       a server of the lab: its process can be killed, its volumes detached
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from headrace.servers.server import Server
 
-# How long a killed process is waited for, s (a guess: one without I/O under way goes in
-# milliseconds, one on a paused volume not at all, and neither answers anybody any more).
+# Wait for a killed process to end, s (a guess: without I/O under way it ends in milliseconds, on a
+# paused volume it does not end, and in neither case does it answer anybody any more).
 KILLED_S = 0.1
 ENDED_S = 30.0  # the same of one that is to be started anew: a volume's pause may be over soon
 GONE_S = 5.0  # how long one that was killed may take until its volume can be taken from it, a guess
@@ -69,7 +69,7 @@ class AddressHost:
 
     @property
     def fence_s(self) -> float:
-        """How long a fence takes, s."""
+        """Time that a fence takes, s."""
         return 0.0
 
     @property

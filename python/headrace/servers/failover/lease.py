@@ -20,7 +20,8 @@ LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
 HELD_S = 86_400  # how long it is held without a word, s: a day, longer than any drain
 
-# How long one who was killed may go on holding it, s: its server has yet to see that it is gone.
+# Time for which a lock may outlive its killed holder, s: the server has yet to notice the closed
+# connection.
 LAST_S = 0.5
 
 

@@ -51,7 +51,8 @@ UNPRIVILEGED = (DENIED_DATABASE, 1142, 1143, 1227, 1370)
 # The account of the probe, not the server: rights, password, expired.
 PROBE_ITSELF = (*DENIED, *EXPIRED, *UNPRIVILEGED)
 READ_ONLY = (1290, 1836, 3100)  # the server runs with --read-only, in its three forms
-# What the list of processes says of a write that waits for something failover does not mend.
+# States in the list of processes of a write that waits for a lock, which a failover does not
+# resolve.
 LOCKS = ("global read lock", "commit lock", "backup lock", "metadata lock", "Waiting for backup")
 SEMI_SYNC = "semi-sync ACK"
 LOGIN = "cannot log in as "
@@ -136,7 +137,7 @@ class Observer:
 
     def _is_deaf(self, name: str, connection: pymysql.Connection, state: ServerState) -> bool:
         """Returns whether a replica has had no sign of life for some heartbeats: what it received,
-        and the number of heartbeats, did not change. That shows a dead host within three seconds;
+        and the number of heartbeats, did not change. This shows a dead host within three seconds;
         the receive thread itself notices it only after the timeout of its network."""
         if not state.channels:
             return False

@@ -1,9 +1,8 @@
 """Rejoins the old source: read-only, without its extra transactions, as a replica of the new
 source.
 
-Its extra transactions are written to a file before anything is done about them. MariaDB is
-started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged
-(MDEV-33465).
+Extra transactions are written to a file before anything is done about them. MariaDB is started with
+init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged (MDEV-33465).
 """
 
 from __future__ import annotations
@@ -288,9 +287,9 @@ def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
 
 def _common(old: Seen, new: Seen) -> GtidSet:
     """Returns the common transactions: where their histories diverge."""
-    mine, theirs = required(old), required(new)
-    if mine.flavor == "mysql":
-        return mine.executed.minus(mine.executed.minus(theirs.executed))
+    needed_old, needed_new = required(old), required(new)
+    if needed_old.flavor == "mysql":
+        return needed_old.executed.minus(needed_old.executed.minus(needed_new.executed))
     parts = []
     for domain in sorted({key[0] for key in old.wrote}):
         shared = [

@@ -31,12 +31,12 @@ READERS = {"mariadb": ("mariadb-binlog", "mysqlbinlog"), "mysql": ("mysqlbinlog"
 CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
 # A guess: a tail is what a replica had not received, seconds of writes.
 APPLY_S = 600.0
-# What a reader says of a file whose end a crash cut off: all before it has been read.
+# Errors of a reader at the end of a file that a crash cut off: all before it has been read.
 CUT_OFF = re.compile(
     r"read error|corrupted|truncated|unexpected|event read|Could not read entry|Error in Log_event", re.I
 )
-# What mariadb-binlog says where a log has no transaction beyond the position that it is to begin at
-# (seen with 10.11.19: it compares numbers within a domain): all that there is has been read.
+# Error of mariadb-binlog for a log without a transaction beyond the start position (seen with
+# 10.11.19: it compares numbers within a domain): everything has been read.
 NOTHING_BEYOND = re.compile(r"Binary logs never reached expected GTID state")
 # Statements that no reverse exists for; row events are comments or BINLOG statements here.
 DDL = re.compile(rb"(?:CREATE|ALTER|DROP|TRUNCATE|RENAME|GRANT|REVOKE)\b", re.I)

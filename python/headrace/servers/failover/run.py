@@ -1,7 +1,7 @@
 """One run of a failover or switchover: a stage, an observation of all servers, and the next stage.
 
-A run holds what ends with this program: connections, accounts, the client that is sent first. What
-has to outlive it is an event of the journal, written before and after each step; so the same
+A run holds what ends with this program: connections, accounts, the client that is sent first. Facts
+that have to outlive it are events of the journal, written before and after each step; so the same
 command resumes a run that was cut off anywhere.
 """
 
@@ -95,7 +95,7 @@ class ChangeRun:
 
     @property
     def progress(self) -> Progress:
-        """What has become of the change, by the journal."""
+        """Progress of the change, by the journal."""
         progress = self.journal.history.progress
         assert progress is not None, "a run begins with an event and ends with one"
         return progress
@@ -172,8 +172,8 @@ class ChangeRun:
         source, kind = self.progress.source, self.progress.kind
         fenced = source in self.observer.fenced
         if self.gone is not None:
-            # Its replicas are stopped, so it does not matter any more whether it comes back; and a
-            # query of a dead host takes a second.
+            # Replicas of the source are stopped, so it does not matter any more whether the source
+            # comes back; and a query of a dead host takes a second.
             others = self.observer.look([name for name in self.hosts if name != source])
             seen = others | {source: replace(self.gone, fence="done") if fenced else self.gone}
         elif kind == "failover" and self.progress.decision is None and not fenced:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pymysql
 
 RUNNING = "SELECT event_schema, event_name, definer FROM information_schema.events WHERE status = 'ENABLED'"
-# Of a replica: those that its source may have run.
+# Query for the events of a replica that its source may have run.
 ASLEEP = "SELECT event_schema, event_name FROM information_schema.events WHERE status LIKE '%SIDE%DISABLED'"
 DEFINER = re.compile(r"(.*)@([^@]*)", re.DOTALL)
 

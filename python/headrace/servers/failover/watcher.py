@@ -35,8 +35,8 @@ from headrace.servers.failover.surroundings import Stop
 EVERY_S = 0.5
 # Looks in a row without an answer, with no replica receiving: one may be chance (a guess).
 SILENT_LOOKS = 2
-# How long writes may fail while the server answers, s, counted from the first write without an
-# answer (a guess: a volume that fails over inside AWS pauses for seconds, and a longer wait is a
+# Time for which writes may fail while the server answers, s, counted from the first write without
+# an answer (a guess: a volume that fails over inside AWS pauses for seconds, and a longer wait is a
 # longer outage). Two writes have to fail.
 STALLED_S = 2.5
 # The least deadline of a write, s (a guess: a write that works on a busy machine).

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     import pymysql
 
 PREPARE = "--prepare-source restarts it with what it needs"
-# What a source is restarted with. As shipped a crash of MariaDB's machine loses what was not yet
-# written of its binary log (sync_binlog 0), and replicas then have transactions that it has not.
+# Settings with which a source is restarted. With MariaDB's defaults a crash of the machine loses
+# the unwritten end of the binary log (sync_binlog 0), and replicas then have transactions that the
+# source has not.
 SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
     "mariadb": {
         "log-bin": "ON",
@@ -129,9 +130,9 @@ def _of_channel(channel: Channel) -> Iterator[str]:
         yield f"applies nothing: {with_advice(channel.apply_error) or 'stopped'}"
 
 
-# What to do about an error that stops a replica: what may stand in its text (a number with a colon
-# is the error's), and advice. Numbers and texts: MySQL Error Message Reference and MariaDB Error
-# Codes, read 2026-11-23. The first that stands in the text counts.
+# Advice on errors that stop a replica: texts of an error (a number with a colon is the error's),
+# and the advice. Numbers and texts: MySQL Error Message Reference and MariaDB Error Codes, read
+# 2026-11-23. The first row with a text in the error counts.
 KNOWN_ERRORS = (
     *(
         (row["signs"].lower().split("|"), row["advice"])
@@ -232,14 +233,14 @@ PARENT = (
 def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> list[str]:
     """Lists, in words, tables that make replication slow or wrong. A query that takes too long is
     given up, which the list says."""
-    asked = [(WITHOUT_KEY, KEYLESS), (NOT_TRANSACTIONAL, UNSAFE)]
+    queries = [(WITHOUT_KEY, KEYLESS), (NOT_TRANSACTIONAL, UNSAFE)]
     if state.flavor == "mysql":
-        asked.append((PARENTS, PARENT))
+        queries.append((PARENTS, PARENT))
     descriptions = []
     limit = f"max_statement_time = {LOOK_S}" if state.flavor == "mariadb" else f"max_execution_time = {LOOK_S * 1000}"
     try:
         ask(connection, f"SET SESSION {limit}")
-        for query, words in asked:
+        for query, words in queries:
             names = [f"{schema}.{table}" for schema, table in ask(connection, query)]
             if names:
                 more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""

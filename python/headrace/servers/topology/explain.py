@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headrace.mysql.state import ServerState
 
-# Where the figures are from: MariaDB 10.11 and MySQL 9.7 on two cores of a shared machine.
+# Origin of the figures: MariaDB 10.11 and MySQL 9.7 on two cores of a shared machine.
 LAB = "gp3 of a lab, 2026-11"
 
 

@@ -48,7 +48,7 @@ MOST_DELAY_S = 2**31 - 1  # both flavors
 # Settings of a source that are its own affair: a replica of a replica has not its filters.
 OWN = re.compile(r"(loose-)?rpl-semi-sync|(super-)?read-only$|.*replicate-|.*-parallel-|replica-preserve")
 FIRST_SERVER_ID = 101  # of a replica; users number theirs from 1
-# How long a replica may take until nothing is wrong with it, s, and between two looks: it connects
+# Time that a replica may take until nothing is wrong with it, and between two looks, s: it connects
 # and takes part in semi-sync within a second (guesses).
 SETTLE_S, SETTLE_LOOK_S = 5.0, 0.2
 # A server that is started to be looked at: nothing is received, applied or written on it.
@@ -60,7 +60,7 @@ LOOKED_AT: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class Following:
-    """How a new replica follows. `position`: gtid, file, or a file and offset; `seed` None: the
+    """Settings of a new replica. `position`: gtid, file, or a file and offset; `seed` None: the
     best for its flavor. `delay_s`: intended delay. `prepare_source`: the source may be restarted
     with settings that it lacks."""
 
@@ -224,9 +224,7 @@ def _check_room(kind: str, record: Record, source: Server) -> None:
     storage = Storage.parse(record.storage)
     if needs > storage.usable_gib << 30:
         rule = f"has {storage.usable_gib} GiB, and the data of {source.name} take {needs / 2**30:.2f} GiB"
-        raise InputError(
-            f"{record.name}: --storage {record.storage}", rule, GUIDE, f"As its source has: {source.storage}."
-        )
+        raise InputError(f"{record.name}: --storage {record.storage}", rule, GUIDE, f"The source has {source.storage}.")
 
 
 def _check_before(source: Server, following: Following) -> None:

@@ -105,13 +105,13 @@ def cells(options: LabOptions) -> list[Cell]:
     return all_cells
 
 
-def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
+def simulate(session: Session, needed_cells: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
     """Simulates the databases calibrated on the published hours, shrunk to this size, on this
     machine's processors."""
     simulated = {}
     assert session.here is not None  # its servers' processors are measured first
     share = warehouses(session.options) / WAREHOUSES
-    for cell in asked:
+    for cell in needed_cells:
         with parts.part(SIMULATE_S, f"simulating {cell.words}"):
             database = session.here.applied(calibrated(cell.key[0]).grown(share).database)
             simulated[cell.key] = simulate_cell(cell, database, session.here, DAY, form="interval")
@@ -194,7 +194,7 @@ def width(values: pl.Series) -> float:
 def _judge_spread(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     top = points[-1]
     widths = {engine: width(measured[engine, top].measured()["tps"]) for engine in ENGINES}
-    theirs = {engine: width(simulated[engine, top].rows["tps"]) for engine in ENGINES}
+    simulated_widths = {engine: width(simulated[engine, top].rows["tps"]) for engine in ENGINES}
 
     def list_widths(of: dict[str, float]) -> str:
         return ", ".join(f"{NAMES[engine]} {in_percent(of[engine])}" for engine in ENGINES)
@@ -209,7 +209,7 @@ def _judge_spread(measured: dict, simulated: dict, points: tuple[int, ...]) -> V
     answer = f"{list_widths(widths)}; {wider:.2f} times as wide in tps"
     note = f"5th to 95th percentile of {n} seconds, over the mean; known to {in_percent(clear)}"
     verdict = agree(f"MyRocks varies more at {top:,} IOPS", "a lot of variance", answer, model.ARTICLE, within, note)
-    return replace(verdict, simulated=list_widths(theirs))
+    return replace(verdict, simulated=list_widths(simulated_widths))
 
 
 def _describe_scale(options: LabOptions):
@@ -249,9 +249,9 @@ def _draw_charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> li
             series.append(ChartSeries(f"{name}, published (5,000 warehouses, 36 vCPUs)", "published", there, means))
         rows = []
         for iops in points:
-            ours, theirs = simulated[engine, iops].rows["tps"], measured[engine, iops].measured()["tps"]
-            rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "simulated", *model.density(ours.to_list())))
-            rows.append(ChartSeries(f"{iops:,} IOPS, measured", "measured", *model.density(theirs.to_list())))
+            model_rows, lab_rows = simulated[engine, iops].rows["tps"], measured[engine, iops].measured()["tps"]
+            rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "simulated", *model.density(model_rows.to_list())))
+            rows.append(ChartSeries(f"{iops:,} IOPS, measured", "measured", *model.density(lab_rows.to_list())))
             if run := published_runs.get((engine, iops)):
                 marks = (run.p5, run.p50, run.p95)
                 rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "published", marks, (0.0, 0.0, 0.0)))
@@ -262,9 +262,11 @@ def _draw_charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> li
     top = points[-1]
     seconds = []
     for engine, name in NAMES.items():
-        ours, theirs = simulated[engine, top].rows, measured[engine, top].measured()
-        seconds.append(ChartSeries(f"{name}, simulated", "simulated", tuple(ours["t_s"]), tuple(ours["tps"])))
-        t_s = tuple(theirs["t_s"] - theirs["t_s"][0])
-        seconds.append(ChartSeries(f"{name}, measured", "measured", t_s, tuple(theirs["tps"])))
+        model_rows, lab_rows = simulated[engine, top].rows, measured[engine, top].measured()
+        seconds.append(
+            ChartSeries(f"{name}, simulated", "simulated", tuple(model_rows["t_s"]), tuple(model_rows["tps"]))
+        )
+        t_s = tuple(lab_rows["t_s"] - lab_rows["t_s"][0])
+        seconds.append(ChartSeries(f"{name}, measured", "measured", t_s, tuple(lab_rows["tps"])))
     charts.append(ChartData(f"Second by second at {top:,} IOPS", "curves", "time (s)", "tps", tuple(seconds)))
     return charts

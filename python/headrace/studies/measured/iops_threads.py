@@ -83,7 +83,7 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     loads = tuple(dict.fromkeys(key[0] for key in measured))
     threads = tuple(dict.fromkeys(key[2] for key in measured))
     low, high = min(model.VOLUMES), max(model.VOLUMES)
-    theirs = model.table()
+    article = model.table()
     all_verdicts = []
     for load in loads:
         pairs = [
@@ -93,7 +93,7 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
                 simulated,
                 (load, high, n),
                 (load, low, n),
-                theirs[load, high, n] / theirs[load, low, n],
+                article[load, high, n] / article[load, low, n],
             )
             for n in threads
         ]
@@ -108,10 +108,10 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
         )
         what = f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads"
         all_verdicts.append(verdicts.ratio(what, pairs[-1], 1.0, most, model.ARTICLE, why))
-    published = {key: theirs[key] for key in measured}
-    ours = {key: cell.tps for key, cell in simulated.items()}
+    published = {key: article[key] for key in measured}
+    simulated_tps = {key: cell.tps for key, cell in simulated.items()}
     what, why = "all cells in the published order", "the published machine has 8 vCPUs, so its loads top out elsewhere"
-    all_verdicts.append(verdicts.order(what, published, ours, measured, model.ARTICLE, ORDER, why))
+    all_verdicts.append(verdicts.order(what, published, simulated_tps, measured, model.ARTICLE, ORDER, why))
     all_verdicts.append(
         verdicts.against_model("the simulation against what was measured", simulated, measured, model.ARTICLE)
     )

@@ -22,8 +22,8 @@ DAY = model.AS_OF
 ENGINES: tuple[str, ...] = ()
 FILES_ONLY = True
 
-# 16 GB in 128 files published. What matters is that requests do not meet: a hundredth has 10,000
-# places for 16 of them.
+# 16 GB in 128 files published. Requests must not meet: a hundredth has 10,000 places for 16 of
+# them.
 AUTO_SCALE, LEAST_GIB = 1 / 100, 0.0625
 FILES = 16  # sysbench's default is 128 for 16 GB
 MOST_THREADS, ONE = max(model.THREADS), min(model.THREADS)
@@ -48,15 +48,15 @@ def data_gib(options: LabOptions) -> float:
 
 def cells(options: LabOptions) -> list[Cell]:
     """Returns the cells of storages by modes, at 16 threads and, if a claim asks, at one."""
-    asked = [
+    cells = [
         (array, mode, threads)
         for array in model.ARRAYS
         for mode in (QUICK_MODES if options.quick else model.MODES)
         for threads in ((MOST_THREADS, ONE) if (array, mode) in WITH_ONE else (MOST_THREADS,))
     ]
-    seconds = seconds_each(options.time_s, 10.0, len(asked), FILES_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(options.time_s, 10.0, len(cells), FILES_CELL_S + WARMUP_S, *SECONDS)
     all_cells = []
-    for array, mode, threads in asked:
+    for array, mode, threads in cells:
         load = SysbenchFileio(MODES[mode], size_gib=size_gib(options), files=FILES, rw_ratio=1.5)
         words = f"{array} ({model.ARRAYS[array]}), {mode}, {threads} threads"
         all_cells.append(
@@ -74,11 +74,11 @@ def cells(options: LabOptions) -> list[Cell]:
     return all_cells
 
 
-def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
+def simulate(session: Session, cells: list[Cell], parts: Parts) -> dict[tuple, SimulatedCell]:
     """Simulates the same cells in the per-I/O form, without the saved second: the warm-up spends
     it."""
     simulated = {}
-    for cell in asked:
+    for cell in cells:
         array, mode, threads = cell.key
         jobs, depth = (1, threads) if mode.startswith("seq") else (threads, 1)
         load = ClosedWorkload(
@@ -156,21 +156,21 @@ def _judge_direction(
     """Judges a claim: it holds when it does, within doubt, in every measured mode that it names;
     None if none of them was measured."""
     better, worse = (_key(row[name]) for name in ("better", "worse"))
-    asked = [
+    judged_modes = [
         mode
         for mode in row["modes"].split()
         if mode in modes and (better[0], mode, better[1]) in measured and (worse[0], mode, worse[1]) in measured
     ]
-    if not asked:
+    if not judged_modes:
         return None
     least = {"clearly": model.CLEARLY, "worse": 1.0 + model.SAME, "not-better": 1.0 - model.SAME}[row["strength"]]
-    ratios, ours, failing, excused = [], [], [], []
-    for mode in asked:
+    ratios, ratio_words, failing, excused = [], [], [], []
+    for mode in judged_modes:
         a, b = (measured[name, mode, threads] for name, threads in (better, worse))
         c, d = (simulated[name, mode, threads] for name, threads in (better, worse))
         ratio, doubt = a.tps / b.tps, verdicts.doubt(a, b)
         ratios.append(f"{mode} {ratio:.2f} x")
-        ours.append(f"{mode} {c.tps / d.tps:.2f} x")
+        ratio_words.append(f"{mode} {c.tps / d.tps:.2f} x")
         # "Worse" is more than alike; the others have their margin in `least`, and doubt is added to
         # it.
         if ratio < 1.0 + doubt if row["strength"] == "worse" else ratio * (1.0 + doubt) < least:
@@ -193,7 +193,7 @@ def _judge_direction(
         None,
         source,
         note,
-        ", ".join(ours),
+        ", ".join(ratio_words),
     )
 
 

@@ -113,9 +113,9 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
     own servers."""
     facts = machine.identity("mariadb")
     busiest = pairs[-1]
-    theirs = model.source(model.BUSIEST)
-    applier = {workers: model.replica(theirs, workers).summary["applier_tps"] for workers in (0, WORKERS)}
-    verdicts = [_runs_away(pairs, theirs.tps, applier[0]), _judge_workers(busiest, applier)]
+    busiest_source = model.source(model.BUSIEST)
+    applier = {workers: model.replica(busiest_source, workers).summary["applier_tps"] for workers in (0, WORKERS)}
+    verdicts = [_runs_away(pairs, busiest_source.tps, applier[0]), _judge_workers(busiest, applier)]
     if len(pairs) > 1:
         verdicts.append(_judge_load(pairs))
     rows = [
@@ -197,5 +197,5 @@ def _draw_chart(pairs: tuple[LoadRates, ...]) -> ChartData:
         for workers, drained in pair.applied.items()
     )
     return ChartData(
-        "What replicas applied", "curves", "seconds since it began to apply", "transactions applied", series
+        "Transactions applied by replicas", "curves", "seconds since it began to apply", "transactions applied", series
     )

@@ -79,7 +79,7 @@ def first_and_last(rows: pl.DataFrame) -> tuple[float, float]:
 def result(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """Judges how far throughput falls at first, and whether it comes back."""
     measured = {kind: first_and_last(runs[kind,].measured()) for kind in KINDS}
-    ours = {kind: first_and_last(simulated[kind,].rows) for kind in KINDS}
+    simulated_ends = {kind: first_and_last(simulated[kind,].rows) for kind in KINDS}
     rows = rows_of(session.options)
     scale = tables.scale(
         "restored_volume",
@@ -92,12 +92,16 @@ def result(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tu
     )
     shown = [scale, tables.runs(runs, simulated)]
     charts = [_draw_chart(runs, simulated)]
-    return session.result(STUDY, _judge_phases(measured, ours), shown, charts, [*base.texts("restored_volume")], runs)
+    return session.result(
+        STUDY, _judge_phases(measured, simulated_ends), shown, charts, [*base.texts("restored_volume")], runs
+    )
 
 
-def _judge_phases(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[float, float]]) -> list[Verdict]:
-    slower, simulated = (_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, ours))
-    back, back_simulated = (_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, ours))
+def _judge_phases(
+    measured: dict[str, tuple[float, float]], simulated_ends: dict[str, tuple[float, float]]
+) -> list[Verdict]:
+    slower, simulated = (_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, simulated_ends))
+    back, back_simulated = (_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, simulated_ends))
     touch = figures("restored_volume")["first_touch_ms"]
     return [
         agree(
@@ -138,8 +142,12 @@ def _draw_chart(runs: dict[tuple, MeasuredCell], simulated: dict[tuple, Simulate
     def panel(title: str, unit: str, column: str) -> ChartData:
         lines = []
         for kind in KINDS:
-            rows, theirs = runs[kind,].measured(), simulated[kind,].rows
-            lines.append(ChartSeries(f"{kind}, simulated", "simulated", tuple(theirs["t_s"]), tuple(theirs[column])))
+            rows, simulated_rows = runs[kind,].measured(), simulated[kind,].rows
+            lines.append(
+                ChartSeries(
+                    f"{kind}, simulated", "simulated", tuple(simulated_rows["t_s"]), tuple(simulated_rows[column])
+                )
+            )
             lines.append(
                 ChartSeries(f"{kind}, measured", "measured", tuple(rows["t_s"] - rows["t_s"][0]), tuple(rows[column]))
             )

@@ -37,13 +37,13 @@ LAB_S, LOAD_S_PER_GIB = 3.0, 60.0
 
 @dataclass(frozen=True)
 class LabOptions:
-    """How a study runs on the lab. Raises InputError.
+    """Options of a study on the lab. Raises InputError.
 
-    `scale`: data and cache as a share of the published ones, None: what fits the time. `minutes`:
-    about how long all of it may take, None: 10 (quick: 3). `quick`: the fewest cells that answer
-    the question. `resume`: complete runs of the store with the same configuration are not repeated.
-    `store`: of runs, None: the default one. `work`: where the lab's files go, None: the system's
-    folder of temporary files. `seed`: of the clients.
+    `scale`: data and cache as a share of the published ones, None: as large as the time allows.
+    `minutes`: time of the whole study, about, None: 10 (quick: 3). `quick`: the fewest cells that
+    answer the question. `resume`: complete runs of the store with the same configuration are not
+    repeated. `store`: the store of runs, None: the default one. `work`: folder of the lab's files,
+    None: the system's folder of temporary files. `seed`: the seed of the clients.
     """
 
     scale: float | None = None

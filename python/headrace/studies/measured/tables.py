@@ -21,11 +21,11 @@ def runs(
     run's id."""
     rows = []
     for key, measurement in cells.items():
-        cell, ours = measurement.cell, (simulated or {}).get(key)
-        error = None if ours is None or not measurement.tps else 100.0 * (ours.tps / measurement.tps - 1.0)
+        cell, simulation = measurement.cell, (simulated or {}).get(key)
+        error = None if simulation is None or not measurement.tps else 100.0 * (simulation.tps / measurement.tps - 1.0)
         summary = measurement.record.summary
         measured = (
-            None if ours is None else ours.tps,
+            None if simulation is None else simulation.tps,
             measurement.tps,
             100 * measurement.relative,
             error,

@@ -71,7 +71,7 @@ def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str
         advised = tuned_settings(
             storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version
         )
-        # The same pool as the paper's tuned server, so that the rest is what differs.
+        # Buffer pool of the paper's tuned server, so that only the other settings differ.
         return dict(advised) | COMMON | {"innodb_buffer_pool_size": f"{all_of_it}M"}
     pool, redo = model.SERVERS[server]
     pool_mib = all_of_it if server == "tuned" else max(LEAST_POOL_MIB, round(pool * scale / MIB))
@@ -114,9 +114,9 @@ def cells(options: LabOptions) -> list[Cell]:
 
 def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """Compares the ratio on each volume with table 4's."""
-    theirs = figures("whitepaper_2017")
+    paper = figures("whitepaper_2017")
     storages = tuple(dict.fromkeys(storage for _, storage in measured))
-    published = theirs["tuned_tps"].value / theirs["default_tps"].value
+    published = paper["tuned_tps"].value / paper["default_tps"].value
     all_verdicts = []
     for storage in storages:
         tuned, default, advice = (("tuned", storage), ("default", storage), ("advice", storage))
@@ -183,20 +183,20 @@ def _tabulate_settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
 
 
 def _draw_charts(measured: dict, simulated: dict, storages: tuple) -> list[ChartData]:
-    theirs = figures("whitepaper_2017")
+    paper = figures("whitepaper_2017")
     charts = []
     for storage in storages:
         names = tuple(server for server, place in measured if place == storage)
         published_servers = tuple(name for name in names if name in model.SERVERS)
         series = (
-            *by_role(published_servers, published=[theirs[f"{name}_tps"].value for name in published_servers]),
+            *by_role(published_servers, published=[paper[f"{name}_tps"].value for name in published_servers]),
             *tables.series(names, [(name, storage) for name in names], measured, simulated),
         )
         title = f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale"
         charts.append(ChartData(title, "bar", "server", "tps", series))
         ratios = by_role(
             ("tuned over default",),
-            published=(theirs["tuned_tps"].value / theirs["default_tps"].value,),
+            published=(paper["tuned_tps"].value / paper["default_tps"].value,),
             simulated=(simulated["tuned", storage].tps / simulated["default", storage].tps,),
             measured=(measured["tuned", storage].tps / measured["default", storage].tps,),
         )

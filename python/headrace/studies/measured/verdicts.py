@@ -91,7 +91,7 @@ def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note:
             else ""
         )
     )
-    ours = f"{sum(comparison.simulated > 1.0 for comparison in pairs)} of {len(pairs)}" if pairs else None
+    agreeing = f"{sum(comparison.simulated > 1.0 for comparison in pairs)} of {len(pairs)}" if pairs else None
     most = max((comparison.doubt for comparison in pairs), default=0.0)
     doubt_note = f"alike: within {in_percent(most, 1)} at most (two standard errors of each run, {in_percent(REPEAT)} between repetitions)"
     return Verdict(
@@ -104,7 +104,7 @@ def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note:
         None,
         source,
         f"{note}; {doubt_note}" if note else doubt_note,
-        ours,
+        agreeing,
     )
 
 
@@ -133,10 +133,10 @@ def order(
     same, comparable = concordant(
         published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b])
     )
-    ours = None
+    agreeing = None
     if simulated is not None:
         agree, of = concordant(published, simulated, lambda a, b: 0.0)
-        ours = f"{agree} of {of} pairs ({in_percent(agree / of)})" if of else "no pairs"
+        agreeing = f"{agree} of {of} pairs ({in_percent(agree / of)})" if of else "no pairs"
     answer = f"{same} of {comparable} pairs ({in_percent(same / comparable)})" if comparable else "no pairs"
     return Verdict(
         what,
@@ -148,7 +148,7 @@ def order(
         None,
         source,
         f"at least {in_percent(least)} asked: {why}",
-        ours,
+        agreeing,
     )
 
 
@@ -156,15 +156,15 @@ Key = TypeVar("Key")
 
 
 def concordant(
-    published: Mapping[Key, float], ours: Mapping[Key, float], apart: Callable[[Key, Key], float]
+    published: Mapping[Key, float], tps_by_key: Mapping[Key, float], apart: Callable[[Key, Key], float]
 ) -> tuple[int, int]:
     """Counts the pairs of keys in the published order, and the pairs that are distinguishable in
     both. `apart(a, b)`: the share by which two of ours must differ."""
     same = comparable = 0
-    for a, b in combinations([key for key in published if key in ours], 2):
-        if published[a] == published[b] or not min(ours[a], ours[b]) > 0:
+    for a, b in combinations([key for key in published if key in tps_by_key], 2):
+        if published[a] == published[b] or not min(tps_by_key[a], tps_by_key[b]) > 0:
             continue
-        ratio_ours = ours[a] / ours[b]
+        ratio_ours = tps_by_key[a] / tps_by_key[b]
         if abs(math.log(ratio_ours)) <= math.log1p(apart(a, b)):
             continue
         comparable += 1

@@ -51,13 +51,13 @@ def looked_at(name: str, place: Path, **more):
 
 def states(found) -> dict[str, set[str]]:
     told: dict[str, set[str]] = {}
-    for one in found.readings:
-        told.setdefault(one.check, set()).add(one.state)
+    for reading in found.readings:
+        told.setdefault(reading.check, set()).add(reading.state)
     return told
 
 
 def findings(found) -> set[str]:
-    return {one.check for one in found.findings}
+    return {finding.check for finding in found.findings}
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -66,8 +66,8 @@ def findings(found) -> set[str]:
 def test_the_table_has_28_checks_with_sources_and_days():
     checks = host_checks().values()
     assert len(checks) == 28
-    for one in checks:
-        assert one.source and one.as_of == "2026-11-22" and one.why and one.target
+    for check in checks:
+        assert check.source and check.as_of == "2026-11-22" and check.why and check.target
     # Checks whose source was read; the rest name the page to look at.
     assert {one.id for one in checks if one.confirmed} == {"io_timeout", "barrier", "raid_chunk", "rps", "rfs"}
     outdated = {one.id for one in checks if one.outdated_because}
@@ -83,28 +83,28 @@ def test_every_check_answers_on_every_tree(name, tmp_path):
 
 
 def test_debian_12(tmp_path):
-    found = looked_at("debian-12", tmp_path)
-    assert findings(found) == {"swappiness", "dirty", "aio"}
-    told = states(found)
+    diagnosis = looked_at("debian-12", tmp_path)
+    assert findings(diagnosis) == {"swappiness", "dirty", "aio"}
+    told = states(diagnosis)
     for check in ("scheduler", "io_timeout", "barrier", "thp", "rps", "rfs", "irq", "align", "discard", "nofile"):
         assert told[check] == {"fine"}, check
     # The boot loader's small partition holds no data; the root's discard is not the data's.
     assert told["io_uring"] == {"does not apply"} and told["space"] == told["nvme_stats"] == {"not readable"}
-    assert "Debian GNU/Linux 12" in found.host and "6.1.0-18" in found.host
+    assert "Debian GNU/Linux 12" in diagnosis.host and "6.1.0-18" in diagnosis.host
 
 
 def test_amazon_linux_2023_with_an_array(tmp_path):
-    found = looked_at("al2023", tmp_path)
-    assert findings(found) == {"swappiness", "dirty", "aio"}
-    assert states(found)["raid_chunk"] == states(found)["raid_fs"] == {"fine"}
-    assert any("md0 stands on nvme1n1, nvme2n1, nvme3n1, nvme4n1" in note for note in found.notes)
+    diagnosis = looked_at("al2023", tmp_path)
+    assert findings(diagnosis) == {"swappiness", "dirty", "aio"}
+    assert states(diagnosis)["raid_chunk"] == states(diagnosis)["raid_fs"] == {"fine"}
+    assert any("md0 stands on nvme1n1, nvme2n1, nvme3n1, nvme4n1" in note for note in diagnosis.notes)
     (tmp_path / "sys/block/md0/md/chunk_size").write_text("524288\n")
     again = advise_host(tmp_path, datadir="/data")
     assert "raid_fs" in findings(again) and "raid_chunk" not in findings(again)
 
 
 def test_ubuntu_as_the_whitepaper_had_it(tmp_path):
-    found = looked_at("ubuntu-24.04", tmp_path)
+    diagnosis = looked_at("ubuntu-24.04", tmp_path)
     wanted = {
         "readahead",
         "barrier",
@@ -117,23 +117,23 @@ def test_ubuntu_as_the_whitepaper_had_it(tmp_path):
         "nofile",
     }
     # The server of this host is mysqld, which does not use io_uring.
-    assert states(found)["io_uring"] == {"does not apply"}
-    assert findings(found) == wanted | {"clock", "irq", "rfs"}
+    assert states(diagnosis)["io_uring"] == {"does not apply"}
+    assert findings(diagnosis) == wanted | {"clock", "irq", "rfs"}
     # Two queues for 32 processors: there steering helps, as it did for the whitepaper's client.
-    assert states(found)["rps"] == {"fine"} and states(found)["io_timeout"] == {"does not apply"}
-    rfs = next(one for one in found.readings if one.check == "rfs")
+    assert states(diagnosis)["rps"] == {"fine"} and states(diagnosis)["io_timeout"] == {"does not apply"}
+    rfs = next(reading for reading in diagnosis.readings if reading.check == "rfs")
     assert "32,768" in rfs.value and "8,192" in rfs.value
 
 
 def test_rhel_9_on_device_mapper(tmp_path):
-    found = looked_at("rhel-9", tmp_path, storage="gp3:500:6000:250")
+    diagnosis = looked_at("rhel-9", tmp_path, storage="gp3:500:6000:250")
     # 63 requests are enough: 2 x 6,000 IOPS x 1 ms = 12.
-    assert findings(found) == {"readahead", "io_timeout", "align", "dirty", "thp", "rps", "governor"}
-    assert any("dm-1 stands on nvme1n1" in note for note in found.notes)
+    assert findings(diagnosis) == {"readahead", "io_timeout", "align", "dirty", "thp", "rps", "governor"}
+    assert any("dm-1 stands on nvme1n1" in note for note in diagnosis.notes)
     # 40 % of 65,000,000 KiB are 24.8 GiB; at 250 MiB/s 102 s.
-    dirty = next(one for one in found.readings if one.check == "dirty")
+    dirty = next(reading for reading in diagnosis.readings if reading.check == "dirty")
     assert "24.8 GiB" in dirty.note and "102 s" in dirty.note
-    assert [(one.key, one.value) for one in dirty.settings] == [
+    assert [(setting.key, setting.value) for setting in dirty.settings] == [
         ("vm.dirty_background_bytes", str(125 * 1024**2)),
         ("vm.dirty_bytes", str(250 * 1024**2)),
     ]
@@ -145,7 +145,7 @@ def test_figures_follow_the_volume(tmp_path):
     assert "nr_requests" in findings(advise_host(tmp_path, storage="io1:2000:64000"))
     # st1 wants what SSD types do not.
     hdd = advise_host(tmp_path, storage="st1:1000")
-    readahead = next(one for one in hdd.findings if one.check == "readahead")
+    readahead = next(finding for finding in hdd.findings if finding.check == "readahead")
     assert readahead.settings[0].value == "1024"
 
 
@@ -156,17 +156,17 @@ def test_files_set_right_what_was_found(tmp_path):
     """Each line written back into the tree: nothing that a file can carry is found again."""
     for name in NAMES:
         place = tmp_path / name
-        found = looked_at(name, place)
-        for line in found.to_file("sysctl").splitlines():
+        diagnosis = looked_at(name, place)
+        for line in diagnosis.to_file("sysctl").splitlines():
             if line and not line.startswith("#"):
                 key, _, value = line.partition(" = ")
                 path = place / "proc/sys" / key.replace(".", "/")
                 path.write_text(value + "\n")
-        for one in found.findings:
-            for setting in one.settings:
-                if setting.kind == "udev" and one.check not in ("rps", "rfs"):
-                    (place / "sys/block" / one.subject / setting.key).write_text(
-                        f"[{setting.value}]" if one.check == "scheduler" else setting.value
+        for finding in diagnosis.findings:
+            for setting in finding.settings:
+                if setting.kind == "udev" and finding.check not in ("rps", "rfs"):
+                    (place / "sys/block" / finding.subject / setting.key).write_text(
+                        f"[{setting.value}]" if finding.check == "scheduler" else setting.value
                     )
                 elif setting.kind == "udev":
                     (place / "sys/class/net" / setting.match / setting.key).write_text(setting.value)
@@ -205,11 +205,11 @@ def test_flows_fit_their_table_or_are_off(processors, entries, counts, fine, the
     table = tmp_path / "proc/sys/net/core/rps_sock_flow_entries"
     table.write_text(f"{entries}\n")
     (tmp_path / "sys/devices/system/cpu/online").write_text(f"{processors}\n")
-    found = advise_host(tmp_path)
-    assert states(found)["rfs"] == {"fine" if fine else "finding"}
+    advice = advise_host(tmp_path)
+    assert states(advice)["rfs"] == {"fine" if fine else "finding"}
     if fine:
         return
-    reading = next(one for one in found.findings if one.check == "rfs")
+    reading = next(finding for finding in advice.findings if finding.check == "rfs")
     for setting in reading.settings:
         place = table if setting.kind == "sysctl" else tmp_path / "sys/class/net/ens5" / setting.key
         place.write_text(setting.value)
@@ -239,13 +239,13 @@ def test_what_can_lose_data_is_told_first(tmp_path):
 
 
 def test_forms_of_files(tmp_path):
-    found = looked_at("ubuntu-24.04", tmp_path)
-    udev = found.to_file("udev")
+    diagnosis = looked_at("ubuntu-24.04", tmp_path)
+    udev = diagnosis.to_file("udev")
     assert 'KERNEL=="xvd[a-z]*", ATTR{queue/read_ahead_kb}="128"' in udev
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(found.to_file("tuned"))
+    parser.read_string(diagnosis.to_file("tuned"))
     assert parser["sysctl"]["vm.swappiness"] == "1" and "clocksource=tsc" in parser["bootloader"]["cmdline_headrace"]
-    sysctl = found.to_file("sysctl")
+    sysctl = diagnosis.to_file("sysctl")
     assert "vm.swappiness = 1\n" in sysctl and "Risk: safe" in sysctl
     # A setting that a file cannot carry is named in it.
     assert "Not in this file: Write barriers" in sysctl and "Not in this file: Swapping" in udev
@@ -255,7 +255,7 @@ def test_long_masks_of_steering(tmp_path):
     """40 processors and one queue: two groups of 32 bits, the higher first."""
     grow("debian-12", tmp_path)
     (tmp_path / "sys/devices/system/cpu/online").write_text("0-39\n")
-    rps = next(one for one in advise_host(tmp_path).findings if one.check == "rps")
+    rps = next(finding for finding in advise_host(tmp_path).findings if finding.check == "rps")
     assert rps.settings[0].value == "ff,ffffffff"
 
 
@@ -308,7 +308,7 @@ def test_a_link_of_the_tree_that_starts_at_its_root_stays_inside(tmp_path):
     swappiness = tmp_path / "proc/sys/vm/swappiness"
     swappiness.unlink()
     swappiness.symlink_to("/proc/sys/vm/dirty_background_ratio")  # 10 in the tree, whatever this machine has
-    one = next(one for one in advise_host(tmp_path).readings if one.check == "swappiness")
+    one = next(reading for reading in advise_host(tmp_path).readings if reading.check == "swappiness")
     assert one.value == "10"
 
 
@@ -317,19 +317,19 @@ def test_missing_sys_fifos_and_nonsense_are_not_readable(tmp_path):
     place.mkdir(parents=True)
     os.mkfifo(place / "swappiness")  # would hang whoever opens it
     (place / "dirty_ratio").write_text("lots\n")
-    found = advise_host(tmp_path)
-    assert any("no /sys" in note for note in found.notes) and not found.findings
+    advice = advise_host(tmp_path)
+    assert any("no /sys" in note for note in advice.notes) and not advice.findings
     assert {"swappiness", "dirty", "scheduler", "fs"} <= {
-        check for check, told in states(found).items() if told == {"not readable"}
+        check for check, told in states(advice).items() if told == {"not readable"}
     }
 
 
 def test_containers_say_so(tmp_path):
     grow("debian-12", tmp_path)
     (tmp_path / "proc/self/mountinfo").write_text("24 1 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/x\n")
-    found = advise_host(tmp_path)
-    assert any("container" in note for note in found.notes)
-    assert states(found)["barrier"] == {"not readable"}
+    advice = advise_host(tmp_path)
+    assert any("container" in note for note in advice.notes)
+    assert states(advice)["barrier"] == {"not readable"}
 
 
 def test_folder_and_tarball_say_the_same(tmp_path):
@@ -421,9 +421,9 @@ def test_the_kernel_sees_no_write(tmp_path):
 
 
 def test_this_host_as_it_is():
-    found = advise_host()
-    assert set(states(found)) == set(host_checks())
-    assert {one.state for one in found.readings} & {"fine", "finding"}
+    advice = advise_host()
+    assert set(states(advice)) == set(host_checks())
+    assert {reading.state for reading in advice.readings} & {"fine", "finding"}
 
 
 def test_a_folder_of_data_that_is_not_here(tmp_path, monkeypatch):

@@ -279,7 +279,7 @@ def test_the_limits_of_a_log_device_are_its_own(monkeypatch):
     data, log = holding("gp3:500:16000", None, None), holding("gp3:20", None, None)
     for known in (log, None):
         made = DeviceVolumes(["/dev/nvme1n1", "/dev/nvme2n1"], data, _no_page, "nvme2n1", known)
-        roles = {one.name: (one.role, one.limits) for one in made.facts()}
+        roles = {fact.name: (fact.role, fact.limits) for fact in made.facts()}
         assert roles == {"nvme1n1": ("data", data), "nvme2n1": ("log", known)}
         made.read()
         assert set(next(iter(made.read().values()))) == {"nvme1n1", "nvme2n1"}
@@ -353,9 +353,9 @@ def test_cloudwatch_every_page_and_what_it_says():
         and row["read_ms"] == pytest.approx(480 / 18_000 * 1e3)
         and row["over_volume_iops"] == 1.0
     )
-    told = diagnose(found)
-    assert (told.verdict, told.findings[0].subject) == ("binds", "volume-credits")
-    assert any("blind below about half" in text for text in told.missing)
+    diagnosis = diagnose(found)
+    assert (diagnosis.verdict, diagnosis.findings[0].subject) == ("binds", "volume-credits")
+    assert any("blind below about half" in text for text in diagnosis.missing)
 
 
 @pytest.mark.parametrize(("late", "rows"), [(2, 8), (5, 5), (6, 10)])
@@ -371,14 +371,14 @@ def test_what_bound_earlier_in_the_hour_is_told_with_its_clock_times():
     over = {START + 60 * minute: float(10 <= minute < 30 and minute != 20) for minute in range(60)}
     points = {"VolumeReadOps": minutes(6_000.0, 60), "VolumeIOPSExceededCheck": over, "BurstBalance": minutes(90.0, 60)}
     points |= {"VolumeTotalReadTime": minutes(6.0, 60)}
-    told = diagnose(aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points)))
-    assert told.verdict == "fine" and (told.span_s, told.judged_s) == (3_600.0, 120.0)
-    (one,) = told.earlier
+    diagnosis = diagnose(aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points)))
+    assert diagnosis.verdict == "fine" and (diagnosis.span_s, diagnosis.judged_s) == (3_600.0, 120.0)
+    (one,) = diagnosis.earlier
     assert (one.verdict, one.subject, one.volume) == ("binds", "volume-iops", "vol-1")
     assert (one.from_unix, one.to_unix) == (START + 600, START + 1_800)
     clock = [datetime.fromtimestamp(START + at, UTC).strftime("%H:%M") for at in (600, 1_800)]
     assert f"{clock[0]} to {clock[1]} UTC" in one.words
-    text = "\n".join(lines(told))
+    text = "\n".join(lines(diagnosis))
     assert f"Earlier: {one.words}." in text and "Judged: the newest 120 s." in text
 
 
@@ -402,20 +402,20 @@ def test_an_idle_minute_has_no_latency():
 
 @pytest.mark.parametrize("name", ["seen.jsonl", "seen.jsonl.gz"])
 def test_a_recording_gives_the_same_answer(tmp_path, name):
-    made = evidence({"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0}, {"tps": 30.0})
-    evidence_file.save(made, tmp_path / name)
+    collected = evidence({"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0}, {"tps": 30.0})
+    evidence_file.save(collected, tmp_path / name)
     again = evidence_of(str(tmp_path / name))
-    assert again.demand is None and again.ticks() == made.ticks() and again.facts == made.facts
-    assert diagnose(again).to_dict() == diagnose(made).to_dict()
+    assert again.demand is None and again.ticks() == collected.ticks() and again.facts == collected.facts
+    assert diagnose(again).to_dict() == diagnose(collected).to_dict()
 
 
 def test_a_recording_that_is_cut(tmp_path):
-    made = evidence()
-    evidence_file.save(made, tmp_path / "a.jsonl")
+    collected = evidence()
+    evidence_file.save(collected, tmp_path / "a.jsonl")
     text = (tmp_path / "a.jsonl").read_bytes()
     (tmp_path / "b.jsonl").write_bytes(text[:-20])
     recorded = evidence_of(str(tmp_path / "b.jsonl"))
-    assert len(recorded.ticks()) == len(made.ticks()) - 1 and any("cut off" in note for note in recorded.notes)
+    assert len(recorded.ticks()) == len(collected.ticks()) - 1 and any("cut off" in note for note in recorded.notes)
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(text)[:-30])
     with pytest.raises(InputError, match="cut off"):
         evidence_of(str(tmp_path / "c.jsonl.gz"))

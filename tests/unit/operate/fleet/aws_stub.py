@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A stand-in for the AWS CLI, as far as change_volumes.sh asks it: volumes in a JSON file, one modification of each at a
-time, time that passes with each look. What it was asked to do it writes down.
+"""A stand-in for the AWS CLI, as far as change_volumes.sh asks it: volumes in a JSON file, one
+modification of each at a time, time that passes with each look. It writes down the requests that it
+got.
 
 AWS_STUB names the file: {"volumes": {ID: [type, GiB, IOPS, MiB/s, state]}, "modifications": {ID: {...}}, "calls": [...]};
 "fail" there has the error for a volume; "late" for how many looks after a change it shows what was before.

@@ -51,8 +51,8 @@ def headrace(capsys, folder: Path, *typed: str) -> tuple[int, str, str]:
         code = main(["fleet", *typed])
     finally:
         os.chdir(before)
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 PLAN = ("plan", "points.parquet", "--inventory", "volumes.json", "--fortnights", "0")

@@ -61,7 +61,7 @@ def array(level: str, members: int) -> FleetDevice:
 )
 def test_what_was_asked_of_an_array_is_not_what_its_members_did(level, members, reads, writes, asked):
     device = array(level, members)
-    found = history_of(device, {one.id: points(one.id, reads, writes) for one in device.members}, 7)
+    found = history_of(device, {member.id: points(member.id, reads, writes) for member in device.members}, 7)
     columns = found.columns
     assert (columns["reads_per_s"][0], columns["writes_per_s"][0]) == pytest.approx(asked)
     assert columns["write_bytes"][0] == pytest.approx(16_384)
@@ -180,10 +180,10 @@ def test_points_of_two_periods_are_not_taken_for_one(tmp_path):
 
 def test_holes_are_no_other_period(tmp_path):
     whole = page(BEGIN, 300.0, 400, 600.0)
-    for one in whole["MetricDataResults"]:
+    for metric_data_result in whole["MetricDataResults"]:
         kept = [place for place in range(400) if place % 7 and not 100 < place < 160]
-        one["Timestamps"] = [one["Timestamps"][place] for place in kept]
-        one["Values"] = [one["Values"][place] for place in kept]
+        metric_data_result["Timestamps"] = [metric_data_result["Timestamps"][place] for place in kept]
+        metric_data_result["Values"] = [metric_data_result["Values"][place] for place in kept]
     rows = pl.read_parquet(imported(tmp_path, "holes", whole))
     assert set(rows["period_s"]) == {300.0}
 

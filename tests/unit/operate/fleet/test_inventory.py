@@ -23,7 +23,7 @@ def volume(name: str, **more: Any) -> dict[str, Any]:
 
 
 def attached(*instances: str, device: str = "/dev/sdf") -> dict[str, Any]:
-    return {"Attachments": [{"InstanceId": one, "Device": device, "State": "attached"} for one in instances]}
+    return {"Attachments": [{"InstanceId": instance, "Device": device, "State": "attached"} for instance in instances]}
 
 
 def tagged(**tags: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def write(folder: Path, name: str, *documents: Any) -> Path:
 
 
 def test_what_aws_says_of_a_volume(tmp_path):
-    shown = volume(
+    new_volume = volume(
         "vol-1", Encrypted=True, SnapshotId="", **attached("i-1", device="/dev/xvda"), **tagged(Name="db", team="a b")
     )
     changed = {
@@ -57,7 +57,7 @@ def test_what_aws_says_of_a_volume(tmp_path):
     files = [
         write(tmp_path, "m.json", {"VolumesModifications": [changed]}),
         write(tmp_path, "i.json", {"Reservations": [reservation("i-1")]}),
-        write(tmp_path, "v.json", {"Volumes": [shown]}),
+        write(tmp_path, "v.json", {"Volumes": [new_volume]}),
     ]
     [one] = read_inventory(files).volumes
     assert (one.id, one.name, one.notation, one.region, one.account) == (
@@ -84,11 +84,13 @@ def test_any_order_and_cut_of_pages_is_one_inventory(tmp_path):
             write(tmp_path, f"{seed}-{at}.json", *some) for at, some in enumerate((pages[:2], pages[2:3], pages[3:]))
         ]
         chance.shuffle(files)
-        found = read_inventory([*files, files[0]])  # a file given twice is once
-        assert [(one.id, one.size_gib) for one in found.volumes] == sorted(
+        inventory = read_inventory([*files, files[0]])  # a file given twice is once
+        assert [(one.id, one.size_gib) for one in inventory.volumes] == sorted(
             (one["VolumeId"], one["Size"]) for one in volumes
         )
-        assert all(found.volume(one["VolumeId"]) is not None for one in volumes) and found.volume("vol-x") is None
+        assert (
+            all(inventory.volume(one["VolumeId"]) is not None for one in volumes) and inventory.volume("vol-x") is None
+        )
 
 
 def test_members_of_an_array_are_one_device():
@@ -99,7 +101,9 @@ def test_members_of_an_array_are_one_device():
         volume("vol-4", **attached("i-1")),
     ]
     found = inventory_json(shown)
-    assert {one.key: ([member.id for member in one.members], one.storage().text) for one in found.devices()} == {
+    assert {
+        device.key: ([member.id for member in device.members], device.storage().text) for device in found.devices()
+    } == {
         "i-1/db1:0": (["vol-1", "vol-3"], "raid1:2xgp3:500:3000:125"),
         "i-2/db1:0": (["vol-2"], "gp3:500:3000:125"),
         "vol-4": (["vol-4"], "gp3:500:3000:125"),
@@ -177,7 +181,7 @@ def test_changes_that_cloudtrail_kept_are_counted_once(tmp_path):
     ]
     documents = {"VolumesModifications": [changed]}, {"Events": [*events, {"EventName": "CreateVolume"}]}
     [one] = read_inventory([write(tmp_path, "all.json", {"Volumes": [volume("vol-1")]}, *documents)]).volumes
-    assert [known.started.hour for known in one.modifications] == [1, 9] and one.modifying == ""
+    assert [modification.started.hour for modification in one.modifications] == [1, 9] and one.modifying == ""
 
 
 def test_regions_of_zones():

@@ -48,7 +48,7 @@ def answers():
 
 
 def test_advice_is_the_planners_own_in_place_row():
-    changed = [one for one in answers() if one.verdict == "change"]
+    changed = [answer for answer in answers() if answer.verdict == "change"]
     assert len(changed) >= VOLUMES / 4
     # A volume at a limit gets no less of what it is short of, which the planner does not know.
     changed = [one for one in changed if not one.censored_share and not one.today_throttled_min]
@@ -73,7 +73,7 @@ def test_advice_is_the_planners_own_in_place_row():
 
 def test_what_is_advised_carries_the_demand_per_io():
     """Every request simulated over the busiest hours: nothing waits for a limit, and the p99 holds."""
-    changed = ranked([one for one in answers() if one.verdict == "change"])[: max(3, VOLUMES // 20)]
+    changed = ranked([answer for answer in answers() if answer.verdict == "change"])[: max(3, VOLUMES // 20)]
     for one in changed:
         asked = fleet().demand[one.key]
         busiest = int(np.argmax(np.convolve(asked[1] + asked[2], np.ones(6), "valid")))
@@ -92,14 +92,14 @@ def test_what_is_advised_carries_the_demand_per_io():
 
 def test_nothing_shrinks_and_no_limited_volume_gets_less_of_what_it_is_short_of():
     devices = {device.key: device for device in fleet().devices}
-    for one in answers():
-        if not one.proposed:
+    for answer in answers():
+        if not answer.proposed:
             continue
-        assert int(one.proposed.split(":")[1]) >= int(one.today.split(":")[1])
-        assert (one.verdict == "grow") == (one.saves_usd < max(0.5, 0.02 * one.usd_today))
-        if one.censored_share:
-            short_of = history_of(devices[one.key], fleet().points, 7).short_of(one.today, None)
-            assert any(short_of) and not weaker(one.proposed, one.today, None, short_of)
+        assert int(answer.proposed.split(":")[1]) >= int(answer.today.split(":")[1])
+        assert (answer.verdict == "grow") == (answer.saves_usd < max(0.5, 0.02 * answer.usd_today))
+        if answer.censored_share:
+            short_of = history_of(devices[answer.key], fleet().points, 7).short_of(answer.today, None)
+            assert any(short_of) and not weaker(answer.proposed, answer.today, None, short_of)
 
 
 def test_an_answer_does_not_depend_on_its_batch():
@@ -121,16 +121,18 @@ def test_answers_survive_their_table():
 
 
 def test_honest_volumes_are_believed():
-    withheld = [one for one in answers() if one.verdict == "withheld"]
+    withheld = [answer for answer in answers() if answer.verdict == "withheld"]
     assert len(withheld) <= 0.05 * VOLUMES, [one.why for one in withheld]  # O12 of the specification
 
 
 def test_lying_inventories_are_found():
     """gp2 volumes whose credits moved, said to be of another size: their balance is another."""
     moved = [
-        one
-        for one in fleet().inventory.volumes
-        if one.type == "gp2" and one.size_gib <= 1_000 and (fleet().points[one.id]["balance_percent"] < 90).sum() > 12
+        volume
+        for volume in fleet().inventory.volumes
+        if volume.type == "gp2"
+        and volume.size_gib <= 1_000
+        and (fleet().points[volume.id]["balance_percent"] < 90).sum() > 12
     ]
     lies = []
     for one in moved:
@@ -154,19 +156,19 @@ def test_scrambled_points_are_found():
     """Points of a volume whose credits moved, in another order: the balance does not follow."""
     draw = random.Random(3)
     scrambled = {}
-    for one in fleet().inventory.volumes:
-        rows = fleet().points[one.id]
+    for volume in fleet().inventory.volumes:
+        rows = fleet().points[volume.id]
         # A volume whose credits are always gone gives one rate all day: in any order the same.
-        if one.type == "gp2" and (rows["balance_percent"] < 80).sum() > 48 and rows["balance_percent"].median() > 0:
+        if volume.type == "gp2" and (rows["balance_percent"] < 80).sum() > 48 and rows["balance_percent"].median() > 0:
             order = list(range(rows.height))
             draw.shuffle(order)
             ios = rows.select("read_ops", "write_ops", "read_bytes", "write_bytes")[order]
-            scrambled[one.id] = rows.with_columns(ios)
+            scrambled[volume.id] = rows.with_columns(ios)
     if not scrambled:
         pytest.skip("no volume of this fleet has spent many credits: FLEET=100 has some")
     devices = [device for device in fleet().devices if device.key in scrambled]
-    found = answer_batch(devices, scrambled, QUICK)
-    assert sum(one.verdict == "withheld" for one in found) >= 0.95 * len(found), [one.why for one in found]
+    answers = answer_batch(devices, scrambled, QUICK)
+    assert sum(one.verdict == "withheld" for one in answers) >= 0.95 * len(answers), [one.why for one in answers]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_an_instance_that_is_not_known_stops_its_own_volume_only():
     ]
     devices = inventory_json(described_at, [{"OwnerId": "1", "Instances": instances}]).devices()
     idle = pl.lit(0.0).alias("read_ops"), pl.lit(0.0).alias("write_ops"), pl.lit(100.0).alias("balance_percent")
-    points = {one.key: fleet().points[one.key].with_columns(*idle) for one in devices}
+    points = {device.key: fleet().points[device.key].with_columns(*idle) for device in devices}
     known, unknown = answer_batch(devices, points, QUICK)
     assert unknown.verdict == "withheld" and "zz9.large" in unknown.why
     assert known == answer_batch(devices[:1], points, QUICK)[0] and known.verdict != "withheld"
@@ -215,9 +217,9 @@ def test_points_of_volumes_that_the_inventory_does_not_name(tmp_path):
     points, told = tmp_path / "points.parquet", []
     ids = [device.key for device in fleet().devices[:3]]
     write_points(points, [fleet().points[key] for key in sorted(ids)])
-    known = inventory_json([described(one, 100) for one in fleet().inventory.volumes if one.id in ids[:2]])
+    known = inventory_json([described(volume, 100) for volume in fleet().inventory.volumes if volume.id in ids[:2]])
     answers = plan_fleet(known, points, QUICK, tmp_path / "a.parquet", note=told.append)
-    assert [one.key for one in answers] == sorted(ids[:2]) and told == [
+    assert [answer.key for answer in answers] == sorted(ids[:2]) and told == [
         f"Points of volumes that are not in the inventory were left out: {ids[2]}."
     ]
     other = inventory_json([described(fleet().inventory.volumes[9], 100)])
@@ -253,7 +255,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatc
     points = tmp_path / "points.parquet"
     write_points(points, fleet().points.values())
     whole = plan_fleet(fleet().inventory, points, QUICK, tmp_path / "whole.parquet")
-    assert [one.key for one in whole] == sorted(one.id for one in fleet().inventory.volumes)
+    assert [one.key for one in whole] == sorted(volume.id for volume in fleet().inventory.volumes)
     asked = []
 
     def stopped(batches, *rest):
@@ -353,7 +355,7 @@ def stream(rows: pl.DataFrame) -> list[str]:
 
 
 def test_a_stream_in_any_order_with_repeated_lines_gives_the_points(tmp_path):
-    wanted = {one: fleet().points[one].head(40) for one in list(fleet().points)[:3]}
+    wanted = {point: fleet().points[point].head(40) for point in list(fleet().points)[:3]}
     lines = [line for rows in wanted.values() for line in stream(rows)]
     lines += lines[::7]
     random.Random(1).shuffle(lines)
@@ -468,7 +470,7 @@ def test_members_of_an_array_are_one_device():
         pl.lit(float("nan")).alias("balance_percent"), pl.lit(0.0).alias("iops_exceeded"), pl.lit(0.0).alias("queue"),
         *(pl.lit(value).alias(name) for name, value in (("read_ops", 3e4), ("write_ops", 3e4), ("read_bytes", 5e8), ("write_bytes", 5e8))),
     )  # fmt: skip
-    (answer,) = answer_batch([device], {one.id: rows for one in device.members}, QUICK)
+    (answer,) = answer_batch([device], {member.id: rows for member in device.members}, QUICK)
     assert answer.today == "2xgp2:500" and answer.proposed == "2xgp3:500" and len(answer.volumes) == 2
 
 
@@ -490,5 +492,5 @@ def test_answers_are_printed_as_lines(tmp_path):
         assert ran.exit_code == 0, ran.stderr
         printed[output] = ran.stdout
     lines = [json.loads(line) for line in printed["jsonl"].splitlines()]
-    by_key = {one["key"]: one for one in json.loads(printed["json"])}
+    by_key = {load["key"]: load for load in json.loads(printed["json"])}
     assert len(lines) == 3 and {one["key"]: one for one in lines} == by_key

@@ -11,11 +11,11 @@ from seeded_fleet import seeded_fleet
 def test_rules_are_scored_on_the_fortnight_they_did_not_see():
     fleet = seeded_fleet(12, seed=4, days=28)
     scores, bill = compare(fleet)
-    found = {one.rule: one for one in scores}
+    found = {score.rule: score for score in scores}
     assert set(found) == {"today", "maxima", "average", "gp2 to gp3", "headrace"}
     assert found["today"].changed == 0 and found["headrace"].fail <= found["today"].fail
     # gp2 costs 0.10 and gp3 0.08 a GiB-month in us-east-1 (data/prices_volumes.csv).
-    gp2 = [one.size_gib for one in fleet.inventory.volumes if one.type == "gp2"]
+    gp2 = [volume.size_gib for volume in fleet.inventory.volumes if volume.type == "gp2"]
     assert found["gp2 to gp3"].changed == len(gp2)
     assert found["gp2 to gp3"].saves_usd == pytest.approx(0.02 * sum(gp2))
     # The average is never above the largest rate, so its rule never pays more.

@@ -38,7 +38,7 @@ class Fleet:
     def __init__(self, folder: Path, changes: list[VolumeChange], **settings) -> None:
         self.folder, self.changes = folder, changes
         self.file = folder / "aws.json"
-        volumes = {one.volume_id: row(one.before) for one in changes}
+        volumes = {change.volume_id: row(change.before) for change in changes}
         self.set({"volumes": volumes, "modifications": {}, "calls": [], "account": MINE})
         [scripts] = patch_scripts(changes, **settings)
         for name, text in (("patch", scripts.patch), ("rollback", scripts.rollback)):
@@ -143,7 +143,7 @@ def test_a_dry_run_prints_commands_that_can_be_pasted(tmp_path):
 
 
 def starts(*hours: float) -> tuple[datetime, ...]:
-    return tuple(datetime.now(UTC) - timedelta(hours=one) for one in hours)
+    return tuple(datetime.now(UTC) - timedelta(hours=hour) for hour in hours)
 
 
 # Troubles of vol-1 when the script runs, and the message; vol-2 is changed all the same.
@@ -161,8 +161,8 @@ def test_what_is_refused_leaves_the_others(tmp_path, case):
     parts, said = REFUSED[case]
     fleet = Fleet(tmp_path, [change("vol-1"), change("vol-2")])
     fleet.update(**parts)
-    found = fleet.run(code=1)
-    assert f"vol-1: REFUSED, {said}" in found and "1 changed, 0 as planned already, 1 refused, of 2" in found
+    result = fleet.run(code=1)
+    assert f"vol-1: REFUSED, {said}" in result and "1 changed, 0 as planned already, 1 refused, of 2" in result
     assert fleet.shown()["vol-2"] == ["gp3", 500, 3000, 125]
 
 
@@ -171,9 +171,9 @@ def test_the_fifth_modification_within_24_hours(tmp_path, hours):
     """The plan knows four starts; those within 24 hours count, and four are what EC2 takes."""
     assert modification_limit(None) == (4, 24) and modification_limit("2024-01-01") == (1, 6)
     fleet = Fleet(tmp_path, [change("vol-1", modification_starts=starts(*hours))])
-    within = sum(one < 24 for one in hours)
-    found = fleet.run(code=int(within >= 4))
-    assert ("REFUSED, it was modified 4 times within 24 hours" in found) == (within >= 4)
+    within = sum(hour < 24 for hour in hours)
+    result = fleet.run(code=int(within >= 4))
+    assert ("REFUSED, it was modified 4 times within 24 hours" in result) == (within >= 4)
     assert len(fleet.state["calls"]) == int(within < 4)
 
 

@@ -119,9 +119,9 @@ def test_modules_in_folders_here_and_elsewhere(tmp_path):
     far = {"address": "module.far", "resources": [resource("vol-2", "module.far.aws_ebs_volume.data", io1)]}
     (tmp_path / "main.tf").write_text(text)
     changes = [change(volume, io1, GP2) for volume in ("vol-1", "vol-2")]
-    found = terraform_patch(state(tmp_path, [], [near, far]), tmp_path, changes)
-    assert found.diff.startswith("--- a/modules/db/volumes.tf\n") and "-  iops = 9000" in found.diff
-    assert [note.what for note in found.notes] == [
+    patch = terraform_patch(state(tmp_path, [], [near, far]), tmp_path, changes)
+    assert patch.diff.startswith("--- a/modules/db/volumes.tf\n") and "-  iops = 9000" in patch.diff
+    assert [note.what for note in patch.notes] == [
         "module far comes from terraform-aws-modules/x/aws: change it there."
     ]
 
@@ -261,15 +261,15 @@ def two_calls(folder: Path) -> tuple[list[dict], VolumeSetting]:
 def test_two_calls_of_a_module_change_together_or_not_at_all(tmp_path):
     """The advice was for one: the files of its module are those of the other as well."""
     modules, before = two_calls(tmp_path)
-    found = terraform_patch(state(tmp_path, [], modules), tmp_path, [change("vol-1", before, GP3)])
-    assert found.diff == "" and found.written == ()
-    assert "1 of its 2 instances change" in found.notes[0].what
+    patch = terraform_patch(state(tmp_path, [], modules), tmp_path, [change("vol-1", before, GP3)])
+    assert patch.diff == "" and patch.written == ()
+    assert "1 of its 2 instances change" in patch.notes[0].what
     both = [change(volume, before, GP3) for volume in ("vol-1", "vol-2")]
-    found = terraform_patch(state(tmp_path, [], modules), tmp_path, both)
-    assert set(found.written) == {"vol-1", "vol-2"} and found.diff.count("+  iops = 3000") == 1
+    patch = terraform_patch(state(tmp_path, [], modules), tmp_path, both)
+    assert set(patch.written) == {"vol-1", "vol-2"} and patch.diff.count("+  iops = 3000") == 1
     apart = [both[0], change("vol-2", before, VolumeSetting("gp3", 500, 6000, 250))]
-    found = terraform_patch(state(tmp_path, [], modules), tmp_path, apart)
-    assert found.diff == "" and "change differently" in found.notes[0].what
+    patch = terraform_patch(state(tmp_path, [], modules), tmp_path, apart)
+    assert patch.diff == "" and "change differently" in patch.notes[0].what
 
 
 def test_a_module_outside_the_root_is_changed_from_the_folder_above_both(tmp_path):
@@ -279,11 +279,11 @@ def test_a_module_outside_the_root_is_changed_from_the_folder_above_both(tmp_pat
     (inner / "main.tf").write_text('resource "aws_ebs_volume" "data" {\n  type = "gp2"\n  size = 500\n}\n')
     (root / "main.tf").write_text('module "db" {\n  source = "../../modules/db"\n}\n')
     module = {"address": "module.db", "resources": [resource("vol-1", "module.db.aws_ebs_volume.data", GP2)]}
-    found = terraform_patch(state(tmp_path, [], [module]), root, [change("vol-1", GP2, GP3)])
-    assert found.diff.startswith(f"# Apply in {tmp_path}: git apply, or patch -p1.\n--- a/modules/db/main.tf\n")
-    assert found.notes[0].what == f"Apply the diff in {tmp_path}: it changes files outside {root}."
+    patch = terraform_patch(state(tmp_path, [], [module]), root, [change("vol-1", GP2, GP3)])
+    assert patch.diff.startswith(f"# Apply in {tmp_path}: git apply, or patch -p1.\n--- a/modules/db/main.tf\n")
+    assert patch.notes[0].what == f"Apply the diff in {tmp_path}: it changes files outside {root}."
     for words in (["patch", "-p1"], ["git", "apply", "-R"]):
-        done = subprocess.run(words, cwd=tmp_path, input=found.diff.encode(), capture_output=True, timeout=30)
+        done = subprocess.run(words, cwd=tmp_path, input=patch.diff.encode(), capture_output=True, timeout=30)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
     assert '"gp2"' in (inner / "main.tf").read_text()
 
@@ -304,7 +304,7 @@ def test_a_module_that_cannot_be_read_stops_no_other(tmp_path):
         file.write('module "c" {\n  source = "./modules/broken"\n}\n')
     other = {"address": "module.c", "resources": [resource("vol-3", "module.c.aws_ebs_volume.data", GP2)]}
     both = [change(volume, before, GP3) for volume in ("vol-1", "vol-2")]
-    found = terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, both)
-    assert set(found.written) == {"vol-1", "vol-2"}
+    patch = terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, both)
+    assert set(patch.written) == {"vol-1", "vol-2"}
     with pytest.raises(HeadraceError, match="not HCL"):
         terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, [change("vol-3", before, GP3)])

@@ -85,21 +85,21 @@ LIST = {
 def list_usd(text: str) -> float:
     """A bill by hand; of io2 up to 32,000 IOPS."""
     total = 0.0
-    for one in Storage.parse(text).members:
-        gib, iops, free_iops, mib_s, free_mib_s = LIST[one.type]
-        total += gib * one.size_gib + iops * max(0, (one.iops or 0) - free_iops)
-        total += mib_s * max(0, (one.mib_s or 0) - free_mib_s)
+    for member in Storage.parse(text).members:
+        gib, iops, free_iops, mib_s, free_mib_s = LIST[member.type]
+        total += gib * member.size_gib + iops * max(0, (member.iops or 0) - free_iops)
+        total += mib_s * max(0, (member.mib_s or 0) - free_mib_s)
     return total
 
 
 def test_savings_are_right_to_the_cent(judged):
-    for one in judged.answers:
-        if one.usd_today is None:
+    for answer in judged.answers:
+        if answer.usd_today is None:
             continue
-        assert one.usd_today == pytest.approx(list_usd(one.today), abs=0.005), one  # half a cent
-        then = list_usd(one.proposed) if one.proposed else 0.0
-        if one.proposed or one.verdict == "unused":
-            assert one.saves_usd == pytest.approx(list_usd(one.today) - then, abs=0.005), one
+        assert answer.usd_today == pytest.approx(list_usd(answer.today), abs=0.005), answer  # half a cent
+        then = list_usd(answer.proposed) if answer.proposed else 0.0
+        if answer.proposed or answer.verdict == "unused":
+            assert answer.saves_usd == pytest.approx(list_usd(answer.today) - then, abs=0.005), answer
 
 
 def test_volumes_at_their_limit_say_what_waits_and_get_more(judged):
@@ -115,11 +115,11 @@ def test_a_metric_that_is_not_there_is_named(judged):
     lacking = [judged.of_volume[one.id] for one in judged.made if one.group == "lacks a metric"]
     assert all(one.why.endswith("has points, but none of VolumeWriteBytes") for one in lacking), lacking
     assert any("has no VolumeWriteBytes" in note for note in judged.notes)
-    assert not any("CloudWatch's checks" in one.why for one in judged.answers)
+    assert not any("CloudWatch's checks" in answer.why for answer in judged.answers)
 
 
 def test_unused_volumes_come_first_and_the_less_durable_last(judged):
-    verdicts = [one.verdict for one in judged.answers]
+    verdicts = [answer.verdict for answer in judged.answers]
     unused = verdicts.count("unused")
     assert verdicts[:unused] == ["unused"] * unused and unused == sum(one.right == ("unused",) for one in judged.made)
     durable = [bool(one.durability) for one in judged.answers if one.verdict == "change"]
@@ -137,7 +137,7 @@ def test_an_instance_that_binds_is_named(judged):
 
 def test_equal_changes_are_one_row_with_names(judged):
     groups = words.groups_of(judged.answers, "change")
-    alike = [one for one in groups if one.first.today == "gp2:1000"]
+    alike = [group for group in groups if group.first.today == "gp2:1000"]
     count = sum(one.group == "over gp2" for one in judged.made)
     assert len(alike) == 1 and len(alike[0].answers) == count
     (row,) = words.rows(alike)

@@ -150,9 +150,9 @@ def test_saw_teeth_that_grow_are_full_when_they_are():
         used = 200 + daily * every + tooth * ((every + phase) % period) / period + draw.normal(0, daily, len(every))
         limit = used[days - 1] + daily * draw.uniform(10, 120)
         came = float(np.argmax(used[days:] >= limit)) + 1
-        made = space_ahead(SpaceHistory(MONDAY, used[:days]), limit)
-        near += abs(made.days[1] - came) <= 0.15 * came
-        held += made.days[0] <= came <= made.days[2]
+        outlook = space_ahead(SpaceHistory(MONDAY, used[:days]), limit)
+        near += abs(outlook.days[1] - came) <= 0.15 * came
+        held += outlook.days[0] <= came <= outlook.days[2]
     # O6 of the specification: 90 of 100 within 15 %; a dozen may have two beyond it.
     assert near >= min(0.9 * HISTORIES, HISTORIES - 2)
     assert held >= 0.6 * HISTORIES
@@ -193,15 +193,15 @@ def test_intervals_hold_what_came():
         draw = np.random.default_rng(900 + seed)
         iops, cut = business(seed, 31), 21 * 288 + int(draw.integers(0, 288 * 7))
         load, balance = recording(iops[:cut]), float(draw.uniform(20, 100))
-        made = credits_ahead(load, history_of(load), "gp2:400", balance_percent=balance, runs=60, seed=seed)
+        outlook = credits_ahead(load, history_of(load), "gp2:400", balance_percent=balance, runs=60, seed=seed)
         came = simulate(recording(iops[cut : cut + 864]), "gp2:400", form="interval", start_balance=balance)
         balances = came.rows["balance_percent"].to_numpy()
-        for mark in made.marks:
+        for mark in outlook.marks:
             real = balances[int(mark.hours) * 12 - 1]
             if 0 < real < 100:  # a balance that is full or gone is no achievement
                 held, due = held + (mark.low <= real <= mark.high), due + 1
-        errors.append(abs(made.marks[0].middle - balances[11]))
-        never_wrong += made.share_empty == 0 and came.summary["credits_empty_at_s"] is not None
+        errors.append(abs(outlook.marks[0].middle - balances[11]))
+        never_wrong += outlook.share_empty == 0 and came.summary["credits_empty_at_s"] is not None
     # O5 of the specification: 80 % intervals hold 70 to 90 %, the balance an hour ahead within 10
     # points in the median, "never" wrong at most twice in 100. A dozen starts spread by 7 points.
     assert held / due >= 0.65
@@ -212,8 +212,8 @@ def test_intervals_hold_what_came():
 def test_a_recorded_balance_is_where_it_begins():
     iops = business(3, 5)
     load = recording(iops, balance_percent=np.linspace(90, 42, len(iops)))
-    made = credits_ahead(load, history_of(load), "gp2:400", runs=5, hours=1)
-    assert (made.balance_percent, made.balance_source) == (42.0, "recorded")
+    outlook = credits_ahead(load, history_of(load), "gp2:400", runs=5, hours=1)
+    assert (outlook.balance_percent, outlook.balance_source) == (42.0, "recorded")
 
 
 def throughput(columns: dict) -> OpenWorkload:
@@ -235,34 +235,34 @@ def test_a_balance_of_the_volume_says_nothing_of_the_instance(recorded, given, b
     # difference of 1,800 s; a day of 340 x 256 KiB leaves a quarter of it, which lasts for 8 h. The
     # volume's bucket gains all the while (1,500 IOPS of gp2:500).
     load = throughput({} if recorded is None else {"balance_percent": np.full(5 * 288, recorded)})
-    made = credits_ahead(
+    outlook = credits_ahead(
         load, history_of(load), "gp2:500", instance="m5.large", balance_percent=given, runs=2, hours=24
     )
     depth, drain = (593.75e6 - 81.25e6) * 1_800, 340 * 262_144 - 81.25e6
     left = depth - 86_400 * drain
-    assert made.balance_percent == begins
-    assert made.instance_percent == pytest.approx(100 * left / depth, abs=0.1)
-    assert made.share_empty == 1
-    assert made.empty_after_h[1] == pytest.approx(left / drain / 3_600, rel=0.01)
-    assert made.soon.seconds == pytest.approx(left / drain, rel=0.01)
+    assert outlook.balance_percent == begins
+    assert outlook.instance_percent == pytest.approx(100 * left / depth, abs=0.1)
+    assert outlook.share_empty == 1
+    assert outlook.empty_after_h[1] == pytest.approx(left / drain / 3_600, rel=0.01)
+    assert outlook.soon.seconds == pytest.approx(left / drain, rel=0.01)
     # The promise is about the volumes' balance, which a recording tells later.
-    assert made.marks[0].middle == pytest.approx(min(100, begins + 100 * 3_600 * 1_160 / 5.4e6), abs=0.1)
+    assert outlook.marks[0].middle == pytest.approx(min(100, begins + 100 * 3_600 * 1_160 / 5.4e6), abs=0.1)
 
 
 def test_the_volume_ends_before_the_instance_where_its_balance_is_lower():
     # 5 % of 5.4 million at 2,500 - 1,500 IOPS: 270 s, and the 3 s that a rested volume has saved.
     load = recording(np.full(4 * 288, 2_500.0), balance_percent=np.full(4 * 288, 5.0))
-    made = credits_ahead(load, history_of(load), "gp2:500", instance="m5.large", runs=2, hours=6)
-    assert made.soon.seconds == pytest.approx(270, abs=4) and made.instance_percent == 100
-    assert made.empty_after_h[1] == pytest.approx(270 / 3_600, abs=4 / 3_600)
+    outlook = credits_ahead(load, history_of(load), "gp2:500", instance="m5.large", runs=2, hours=6)
+    assert outlook.soon.seconds == pytest.approx(270, abs=4) and outlook.instance_percent == 100
+    assert outlook.empty_after_h[1] == pytest.approx(270 / 3_600, abs=4 / 3_600)
 
 
 def test_a_balance_given_of_a_storage_without_credits_is_refused():
     load = throughput({})
     with pytest.raises(InputError, match="no credits of its own"):
         credits_ahead(load, history_of(load), "gp3:500", instance="m5.large", balance_percent=50.0, runs=2)
-    made = credits_ahead(load, history_of(load), "gp3:500", instance="m5.large", runs=2, hours=24)
-    assert made.instance_percent is None and made.balance_percent == pytest.approx(26.2, abs=0.1)
+    outlook = credits_ahead(load, history_of(load), "gp3:500", instance="m5.large", runs=2, hours=24)
+    assert outlook.instance_percent is None and outlook.balance_percent == pytest.approx(26.2, abs=0.1)
 
 
 def test_twins_of_volumes_hold_nothing_back():
@@ -276,10 +276,10 @@ def test_an_old_balance_is_followed_on_to_the_end(unknown):
     count = 4 * 288
     known = pl.Series([20.0] * (count - 24) + [unknown] * 24, dtype=pl.Float64)
     load = recording(np.full(count, 800.0), balance_percent=known)
-    made = forecast(load, "gp2:300", runs=2, hours=6)
-    assert made.credits is not None and made.credits.balance_age_s == 7_200
-    assert made.credits.balance_percent == pytest.approx(20 + 100 * 7_200 * 100 / 5.4e6, abs=0.1)
-    assert "recorded 2 h before the end, simulated since" in in_words(made)[1]
+    outlook = forecast(load, "gp2:300", runs=2, hours=6)
+    assert outlook.credits is not None and outlook.credits.balance_age_s == 7_200
+    assert outlook.credits.balance_percent == pytest.approx(20 + 100 * 7_200 * 100 / 5.4e6, abs=0.1)
+    assert "recorded 2 h before the end, simulated since" in in_words(outlook)[1]
 
 
 def test_the_next_minutes_follow_the_mean_of_the_last_minute():
@@ -336,8 +336,8 @@ def test_an_idle_day_is_left_out_of_growth():
 def test_growth_that_cannot_be_said_is_named():
     levels = 1_000 * 1.01 ** np.arange(15)
     levels[[3, 8]] = 0.0
-    made = forecast(recording(np.repeat(levels, 288)), "gp2:400", runs=3, hours=6)
-    assert made.growth == () and any("2 of 15 were idle" in one for one in made.missing)
+    outlook = forecast(recording(np.repeat(levels, 288)), "gp2:400", runs=3, hours=6)
+    assert outlook.growth == () and any("2 of 15 were idle" in one for one in outlook.missing)
 
 
 @pytest.mark.parametrize(
@@ -348,18 +348,18 @@ def test_growth_that_cannot_be_said_is_named():
 def test_a_full_volume_is_a_finding_whatever_the_trend(last_gib, free_inside_gib, full, per_day):
     space = SpaceHistory(MONDAY, last_gib + per_day * np.arange(-20, 1.0))
     quiet = recording(np.full(4 * 288, 100.0))
-    made = forecast(quiet, "gp3:500", runs=1, space=space, free_inside_gib=free_inside_gib)
-    assert made.findings() is full
-    assert any("the volume is full" in line for line in in_words(made)) is full
+    outlook = forecast(quiet, "gp3:500", runs=1, space=space, free_inside_gib=free_inside_gib)
+    assert outlook.findings() is full
+    assert any("the volume is full" in line for line in in_words(outlook)) is full
 
 
 @pytest.mark.parametrize(("iops", "per_day", "met"), [(2_800, 1.0, True), (2_800, 0.99, True), (2_600, 1.0, False)])
 def test_a_limit_that_is_met_now_is_a_finding_whatever_the_trend(iops, per_day, met):
     # 90 % of the 3,000 IOPS of gp3 are 2,700.
     load = recording(np.repeat(iops * per_day ** np.arange(-19, 1.0), 288))
-    made = forecast(load, "gp3:500", runs=1)
-    assert made.findings() is met
-    assert any("it is at the limit now" in line for line in in_words(made)) is met
+    outlook = forecast(load, "gp3:500", runs=1)
+    assert outlook.findings() is met
+    assert any("it is at the limit now" in line for line in in_words(outlook)) is met
 
 
 # --- the ledger -----------------------------------------------------------------------------------
@@ -367,11 +367,11 @@ def test_a_limit_that_is_met_now_is_a_finding_whatever_the_trend(iops, per_day, 
 
 def test_forecasts_are_kept_once_and_scored(tmp_path):
     iops, place = business(3, 45), tmp_path / "data/forecasts.jsonl"
-    made = forecast(recording(iops[: 30 * 288 + 100]), "gp2:400", runs=20)
-    ledger.keep(made.promises(), place)
-    ledger.keep(made.promises(), place)
+    outlook = forecast(recording(iops[: 30 * 288 + 100]), "gp2:400", runs=20)
+    ledger.keep(outlook.promises(), place)
+    ledger.keep(outlook.promises(), place)
     kept = ledger.load(place)
-    assert kept == made.promises() and len({one.quantity for one in kept}) == 3
+    assert kept == outlook.promises() and len({one.quantity for one in kept}) == 3
     place.write_bytes(place.read_bytes() + b'{"of":"cut off by a cra')
     assert ledger.load(place) == kept
     whole = recording(iops)

@@ -89,11 +89,11 @@ def test_random_odd_days_are_no_step_and_lasting_ones_are():
 
 @pytest.fixture(scope="module")
 def made():
-    """Days alike of 21: quiet, and 3,000 IOPS from 8 to 12 o'clock on a gp2:500 (1,500 IOPS). Its
-    5.4 million credits are gone after 5.4e6 / 1,500 s = 1 h, at 09:00. What waits at noon, 3 h x
+    """Days alike of 21: quiet, and 3,000 IOPS from 8 to 12 o'clock on a gp2:500 (1,500 IOPS). The
+    5.4 million credits are gone after 5.4e6 / 1,500 s = 1 h, at 09:00. The queue at noon, 3 h x
     1,500 IOPS, is done at 15:12 with the 1,400 IOPS that are free, and the credits are full an hour
-    later: nothing waits at midnight. Space grows 5 GiB a day from
-    100 GiB: 500 GiB after 80 days, 60 days after the 21st."""
+    later: nothing waits at midnight. Space grows 5 GiB a day from 100 GiB: 500 GiB after 80 days,
+    60 days after the 21st."""
     hour = np.arange(288) // 12
     load = recording(np.tile(np.where((hour >= 8) & (hour < 12), 3_000.0, 100.0), 21), dated=False)
     space = SpaceHistory(MONDAY, 100.0 + 5.0 * np.arange(21))

@@ -58,14 +58,14 @@ def test_a_sudden_change_leaves_no_trend_of_few_days(behind):
     """Nothing is said of growth, nothing is kept of it, and the day of the change is named."""
     draw = np.random.default_rng(behind)
     levels = np.where(np.arange(30) < 30 - behind, 400.0, 1_200.0) * np.exp(draw.normal(0.0, 0.02, 30))
-    made = forecast(recording(levels), "gp3:500", runs=1)
-    assert all(not one.trend.claimed and one.trend.days == behind for one in made.growth)
+    outlook = forecast(recording(levels), "gp3:500", runs=1)
+    assert all(not one.trend.claimed and one.trend.days == behind for one in outlook.growth)
     changed = MONDAY + timedelta(days=30 - behind)
-    told = " ".join(in_words(made))
+    told = " ".join(in_words(outlook))
     assert f"it changed suddenly on {changed:%Y-%m-%d}, and {behind} days behind that are too few" in told
-    assert not [one for one in made.promises() if one.quantity.startswith(ledger.BUSY)]
-    assert all(one["growth_per_30_days"] is None for one in document(made)["growth"])
-    assert all(math.isinf(one.days[1]) for one in made.growth)
+    assert not [promise for promise in outlook.promises() if promise.quantity.startswith(ledger.BUSY)]
+    assert all(one["growth_per_30_days"] is None for one in document(outlook)["growth"])
+    assert all(math.isinf(one.days[1]) for one in outlook.growth)
 
 
 def test_what_is_behind_a_change_is_a_trend_when_it_is_long_enough():
@@ -92,10 +92,10 @@ SHAPES = {
 def test_a_shape_without_noise_is_continued_to_the_day(shape):
     figure, kind = SHAPES[shape]
     every = figure(np.arange(400.0))
-    made = space_ahead(SpaceHistory(MONDAY, every[:35]), 500.0)
-    assert made.trend.kinds[0] == kind
+    outlook = space_ahead(SpaceHistory(MONDAY, every[:35]), 500.0)
+    assert outlook.trend.kinds[0] == kind
     # A parabola by least squares is exact to rounding, which may be a day's fraction beyond the limit.
-    assert made.days[1] == pytest.approx(days_until(every, 35, 500.0), abs=1)
+    assert outlook.days[1] == pytest.approx(days_until(every, 35, 500.0), abs=1)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -109,9 +109,9 @@ def test_intervals_know_of_curves_that_noise_hides(shape):
         every = figure(np.arange(recorded + 1_500.0)) + draw.normal(0.0, 1.0, recorded + 1_500)
         limit = float(every[:recorded].max()) * 1.2
         came = days_until(every, recorded, limit)
-        made = space_ahead(SpaceHistory(MONDAY, every[:recorded]), limit)
-        held += made.days[0] <= came <= made.days[2]
-        errors.append(abs(made.days[1] - came) / came)
+        outlook = space_ahead(SpaceHistory(MONDAY, every[:recorded]), limit)
+        held += outlook.days[0] <= came <= outlook.days[2]
+        errors.append(abs(outlook.days[1] - came) / came)
     # 80 % should; of a dozen histories 8 or fewer do with a chance of 7 %, 6 or fewer of 0.4 %.
     assert held >= 0.55 * HISTORIES, (shape, held)
     assert float(np.median(errors)) <= 0.15, (shape, errors)
@@ -120,10 +120,10 @@ def test_intervals_know_of_curves_that_noise_hides(shape):
 def test_growth_that_slows_down_does_not_turn():
     """An approach to 450 GiB: a parabola would fall again, and say that 430 is never met."""
     every = 300 + 150 * (1 - np.exp(-np.arange(1_500.0) / 40))
-    made = space_ahead(SpaceHistory(MONDAY, every[:45]), 430.0)
+    outlook = space_ahead(SpaceHistory(MONDAY, every[:45]), 430.0)
     came = days_until(every, 45, 430.0)
-    assert made.trend.curved and math.isfinite(made.days[1])
-    assert 0.5 * came <= made.days[1] <= 2.0 * came  # a rest is known from its approach to a factor of 2 only
+    assert outlook.trend.curved and math.isfinite(outlook.days[1])
+    assert 0.5 * came <= outlook.days[1] <= 2.0 * came  # a rest is known from its approach to a factor of 2 only
     assert fitted(BEND, np.arange(-20.0, 1.0), every[:21]).at(np.array([500.0]))[0] > every[20]
 
 
@@ -155,16 +155,16 @@ def test_the_most_is_the_most_and_not_the_last():
 def test_a_volume_that_is_full_once_a_week_is_a_finding():
     day = np.arange(35)
     space = SpaceHistory(MONDAY, 430.0 + 67.5 * ((day + 4) % 7) / 6)
-    made = forecast(recording(np.full(20, 100.0)), "gp3:500", runs=1, space=space)
-    assert made.findings()
-    assert "the volume is full: 497.5 GiB used (on " in " ".join(in_words(made))
+    outlook = forecast(recording(np.full(20, 100.0)), "gp3:500", runs=1, space=space)
+    assert outlook.findings()
+    assert "the volume is full: 497.5 GiB used (on " in " ".join(in_words(outlook))
 
 
 def test_what_was_cleaned_up_is_not_full_any_more():
     """A sudden change for good: what was before it does not count."""
     used = np.where(np.arange(40) < 20, 495.0, 200.0) + np.random.default_rng(3).normal(0.0, 0.5, 40)
-    made = space_ahead(SpaceHistory(MONDAY, used), 500.0)
-    assert not made.full and made.used_gib < 205
+    outlook = space_ahead(SpaceHistory(MONDAY, used), 500.0)
+    assert not outlook.full and outlook.used_gib < 205
 
 
 # --- the ledger -----------------------------------------------------------------------------------
@@ -193,16 +193,16 @@ def exported(path, first_day: int, days: int):
 def test_a_volume_is_known_by_its_id_and_scored_by_the_rule_it_was_forecast_by(tmp_path):
     """The credits are gone at midnight and a backlog waits: the forecast begins with both, as the scoring does."""
     load = exported(tmp_path / "credits.json", 0, 10)
-    made = forecast(load, "gp2:300", runs=3, hours=24)
-    assert made.of == "vol-0123456789abcdef0"
+    outlook = forecast(load, "gp2:300", runs=3, hours=24)
+    assert outlook.of == "vol-0123456789abcdef0"
     later = exported(tmp_path / "credits_next.json", 0, 12)
-    assert ledger.known_as(later) == made.of
+    assert ledger.known_as(later) == outlook.of
     history = history_of(later)
-    found = ledger.scores(ledger.known_as(later), "gp2:300", made.promises(), later, history, (), None)
+    found = ledger.scores(ledger.known_as(later), "gp2:300", outlook.promises(), later, history, (), None)
     balances = [one for one in found if one.quantity == ledger.BALANCE]
     assert balances and sum(one.count for one in balances) == 3  # 1, 6 and 24 h ahead
     # Days alike: what came is what was forecast, but for the rounding of points in the first minutes.
-    assert all(one.median_error < 2.0 for one in balances), balances
+    assert all(balance.median_error < 2.0 for balance in balances), balances
 
 
 def test_a_recording_without_a_volume_id_is_known_by_its_name():

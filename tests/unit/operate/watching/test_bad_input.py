@@ -119,10 +119,10 @@ def test_a_mean_that_hides_bursts_is_no_degraded_volume(figures):
         f"over_{name}": None for name in ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")
     }
     volume = none | {"read_iops": 450.0, "write_iops": 0.0, "charged_iops": 450.0, "read_ms": 4.1, "read_p50_ms": None}
-    made = evidence(volume | figures, with_server=False, grain_s=60.0, exact=False, storage="gp2:10")
-    found = diagnose(made)
-    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "bursts")
-    assert "iostat" in found.headline
+    collected = evidence(volume | figures, with_server=False, grain_s=60.0, exact=False, storage="gp2:10")
+    diagnosis = diagnose(collected)
+    assert (diagnosis.verdict, diagnosis.findings[0].subject) == ("cannot tell", "bursts")
+    assert "iostat" in diagnosis.headline
     exact = evidence(volume | {"over_volume_iops": 0.0}, with_server=False, storage="gp2:10")
     assert diagnose(exact).verdict == "degraded", "counted in microseconds there is no doubt"
 
@@ -193,12 +193,12 @@ def test_used_space_over_a_change_of_the_clock(tmp_path):
 
 
 def test_a_window_of_zero_length(tmp_path):
-    made = evidence(seconds=5)
-    begin = made.volumes[0].rows["t_unix"][0]
-    empty = made.between(begin, begin)
-    found = diagnose(empty)
-    assert (found.verdict, found.exit_code) == ("cannot tell", 3) and empty.span_s == 0.0
-    assert diagnose(gathered(made.facts, [])).verdict == "cannot tell"
+    collected = evidence(seconds=5)
+    begin = collected.volumes[0].rows["t_unix"][0]
+    empty = collected.between(begin, begin)
+    diagnosis = diagnose(empty)
+    assert (diagnosis.verdict, diagnosis.exit_code) == ("cannot tell", 3) and empty.span_s == 0.0
+    assert diagnose(gathered(collected.facts, [])).verdict == "cannot tell"
     with pytest.raises(InputError, match="one time only"):
         import_file(cloudwatch(tmp_path / "one.json", {name: lambda _: 1 for name in METRICS}, minutes=1))
 
@@ -213,7 +213,7 @@ class Cloud:
 
     def __init__(self, busy=True, instances=("i-1",)):
         self.busy, self.asked = busy, []
-        at = [{"State": "attached", "InstanceId": one, "Device": "/dev/sdf"} for one in instances]
+        at = [{"State": "attached", "InstanceId": instance, "Device": "/dev/sdf"} for instance in instances]
         self.volume = {"VolumeId": "vol-1", "VolumeType": "io2", "Size": 100, "Iops": 3000, "Attachments": at}
 
     def __call__(self, service):
@@ -226,7 +226,7 @@ class Cloud:
         return {"VolumesModifications": []}
 
     def describe_instances(self, InstanceIds):
-        found = [{"InstanceId": one, "InstanceType": "m5.large"} for one in InstanceIds]
+        found = [{"InstanceId": instance, "InstanceType": "m5.large"} for instance in InstanceIds]
         return {"Reservations": [{"Instances": found}]}
 
     def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
@@ -234,9 +234,9 @@ class Cloud:
         moments = [EndTime - timedelta(minutes=3 - n) for n in range(3)] if self.busy else []
         return {
             "MetricDataResults": [
-                {"Id": one["Id"], "Timestamps": moments, "Values": [600.0] * len(moments)}
-                for one in MetricDataQueries
-                if one["MetricStat"]["Metric"]["MetricName"].endswith(("Ops", "Bytes"))
+                {"Id": metric_data_query["Id"], "Timestamps": moments, "Values": [600.0] * len(moments)}
+                for metric_data_query in MetricDataQueries
+                if metric_data_query["MetricStat"]["Metric"]["MetricName"].endswith(("Ops", "Bytes"))
             ]
         }
 

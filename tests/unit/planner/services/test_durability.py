@@ -1,4 +1,4 @@
-"""What the copies of a service are worth: two of RDS Multi-AZ, three of its cluster, six of Aurora."""
+"""Worth of the copies of a service: two of RDS Multi-AZ, three of its cluster, six of Aurora."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_standby_in_another_zone_is_a_second_copy():
         size_gib=100,
         draws=4,
     )
-    best = {one.deployment: one.best for one in made.services.answers}
+    best = {answer.deployment: answer.best for answer in made.services.answers}
     single, multi = best["rds:single-az"], best["rds:multi-az"]
     assert single.storage == multi.storage == "gp3:400"
     assert single.durability_afr_percent == pytest.approx(0.7976, rel=1e-3)

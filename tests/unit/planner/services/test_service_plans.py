@@ -51,7 +51,7 @@ def test_golden_bills(all_services):
     aurora io-opt.    2 x 1.437 x 730 + 100 x 0.225 = 2,098.02 + 22.50 = 2,120.52
     aurora standard   2 x 1.106 x 730 + 100 x 0.10 = 1,614.76 + 10.00, and 0.20 a million I/Os
     """
-    usd = {one.deployment: one.best and one.best.cost_usd_month for one in all_services.services.answers}
+    usd = {answer.deployment: answer.best and answer.best.cost_usd_month for answer in all_services.services.answers}
     assert round(usd["rds:single-az"], 2) == 743.88
     assert round(usd["rds:multi-az"], 2) == 1_488.49
     assert round(usd["aurora:io-optimized"], 2) == 2_120.52
@@ -63,21 +63,21 @@ def test_golden_bills(all_services):
 def test_prices_of_infracost_come_out():
     """infracost@01c59b17 db_instance_test: db.t3.large on demand 99.28 a month (0.136 x 730), Multi-AZ 198.56; gp2 20 GB 2.30."""
     for service, usd in (("rds:single-az", 99.28), ("rds:multi-az", 198.56)):
-        made = plan(
+        answer = plan(
             steady(reads_per_s=10, writes_per_s=0, size_gib=20), on="rds:single-az", instances=["t3.large"], **BARE
         )
-        assert round(made.recommended.usd("instance"), 2) == 99.28
-        assert made.recommended.storage in ("gp2:20", "gp3:20") and round(made.recommended.usd("data"), 2) == 2.30
+        assert round(answer.recommended.usd("instance"), 2) == 99.28
+        assert answer.recommended.storage in ("gp2:20", "gp3:20") and round(answer.recommended.usd("data"), 2) == 2.30
         bill = core.service_bill(service, "t3.large", "gp2:20", "us-east-1")
         assert round(bill["items"][0]["usd"], 2) == usd
 
 
 def test_every_item_has_a_day_and_a_known_source(all_services):
-    for one in all_services.services.answers:
-        for item in one.best.items if one.best else ():
+    for answer in all_services.services.answers:
+        for item in answer.best.items if answer.best else ():
             assert item["as_of"].startswith("20") and item["source"], item
-        assert one.confidence and one.cannot
-        for fact in (*one.failover_s, *one.lost_s):
+        assert answer.confidence and answer.cannot
+        for fact in (*answer.failover_s, *answer.lost_s):
             assert fact is None or fact["source"]
     assert len(all_services.services.comparison) == 15
 
@@ -122,9 +122,9 @@ def test_io_optimized_breaks_even_at_its_formula(all_services):
 )
 def test_the_step_is_found(size, reads, storage):
     asked = steady(reads_per_s=reads, writes_per_s=0, size_gib=size, read_kib=4.0)
-    made = plan(asked, on="rds", **BARE)
-    assert made.recommended.storage == storage
-    assert round(made.recommended.cost_usd_month, 2) == round(0.115 * int(storage.split(":")[1]), 2)
+    answer = plan(asked, on="rds", **BARE)
+    assert answer.recommended.storage == storage
+    assert round(answer.recommended.cost_usd_month, 2) == round(0.115 * int(storage.split(":")[1]), 2)
     own = plan(asked, on="ec2", exclude=["raid0", "raid10"], **BARE).recommended
     assert own.storage.startswith(f"gp3:{-(-size // 10) * 10}") and own.service == "ec2"
 
@@ -203,11 +203,11 @@ def test_plan_and_predict_agree(deployment):
         made.hosts.append(host)
     storage = "aurora" if deployment.startswith("aurora") else "gp3:500"
     row = made.judge.run_today([(storage, None, made.hosts.index(host))])
-    found = compare(
+    comparison = compare(
         SHOP, "gp3:500", on=[deployment], instance="r7g.2xlarge", cache_gib=host.cache_gib, draws=0, seed=None
     )
-    assert row["tps"][0] == pytest.approx(found.outcomes[0].tps, rel=0.01)
-    assert row["p95_ms"][0] == pytest.approx(found.outcomes[0].p95_ms, rel=0.02)
+    assert row["tps"][0] == pytest.approx(comparison.outcomes[0].tps, rel=0.01)
+    assert row["p95_ms"][0] == pytest.approx(comparison.outcomes[0].p95_ms, rel=0.02)
 
 
 def test_a_standby_costs_latency_and_aurora_is_least_known():
@@ -219,7 +219,7 @@ def test_a_standby_costs_latency_and_aurora_is_least_known():
     storage = {"ec2": "4xgp3:100", "rds:single-az": "gp3:400", "rds:multi-az": "gp3:400", "aurora:standard": "aurora"}
     places = {host.service: place for place, host in enumerate(made.hosts)}
     doubts = made.judge.scenarios.of([(text, None, places[name]) for name, text in storage.items()])
-    width = [one.spread for one in doubts]
+    width = [doubt.spread for doubt in doubts]
     assert width == sorted(width) and len(set(width)) == len(width)
 
 

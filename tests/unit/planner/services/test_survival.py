@@ -25,7 +25,7 @@ def by_bill(shop):
 
 def test_the_recommended_is_in_the_table_and_in_the_bill(by_bill):
     recommended = by_bill.recommended
-    rows = {one.deployment: one for one in by_bill.services.answers}
+    rows = {answer.deployment: answer for answer in by_bill.services.answers}
     assert recommended.service == "ec2"
     assert rows["ec2"].best.storage == recommended.storage
     assert rows["ec2"].best.cost_usd_month == recommended.cost_usd_month
@@ -33,7 +33,9 @@ def test_the_recommended_is_in_the_table_and_in_the_bill(by_bill):
 
 
 def test_no_price_is_not_impossible(by_bill):
-    outcomes = {one.family: one.outcome for one in by_bill.families if one.family.startswith("rds:multi-az-cluster")}
+    outcomes = {
+        family.family: family.outcome for family in by_bill.families if family.family.startswith("rds:multi-az-cluster")
+    }
     assert outcomes == {"rds:multi-az-cluster": "no price"}
 
 
@@ -47,11 +49,11 @@ def test_aurora_says_that_a_reader_is_in_its_bill(by_bill):
 def test_a_lost_zone_and_a_failover_are_goals(shop):
     made = headrace.plan(shop, goals=["tps>=300", "zone-loss", "failover_s<=120"], **ASKED)
     assert made.recommended.service in ("rds:multi-az", "aurora:standard", "aurora:io-optimized")
-    assert all(one.service not in ("ec2", "rds:single-az") for one in made.winners)
+    assert all(winner.service not in ("ec2", "rds:single-az") for winner in made.winners)
     assert made.recommended.metrics["lost_with_zone_s"] == 0.0 and made.recommended.metrics["failover_s"] <= 120.0
-    for one in made.services.answers:
-        if one.deployment in ("ec2", "rds:single-az"):
-            assert not one.best.meets_goals and "zone" in one.why
+    for answer in made.services.answers:
+        if answer.deployment in ("ec2", "rds:single-az"):
+            assert not answer.best.meets_goals and "zone" in answer.why
 
 
 def test_the_name_of_the_goal_is_read():

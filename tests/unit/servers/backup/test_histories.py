@@ -294,7 +294,7 @@ def test_the_tenth_timeline_is_the_last(tmp_path):
     target = open_target(tmp_path / "t")
     for number in (9, 10, 2):
         keep(target, f"a-{number}", "a", A, [mysql_file(*numbers(A, 1, number))], random.Random(number))
-    assert [one.id for one in archive.timelines(target)] == ["a-2", "a-9", "a-10"]
+    assert [timeline.id for timeline in archive.timelines(target)] == ["a-2", "a-9", "a-10"]
 
 
 def test_a_transaction_larger_than_a_piece_is_not_held_in_memory(tmp_path):

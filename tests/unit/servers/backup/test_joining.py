@@ -58,7 +58,7 @@ def test_a_joined_file_has_the_same_bytes_transactions_and_times(log):
     was, now = before.files[0].entries, after.files[0].entries
     assert sum(one.transactions for one in was) == sum(one.transactions for one in now) == LIVE
     assert (now[0].first_us, now[-1].last_gtid) == (was[1].first_us, was[-1].last_gtid)
-    assert pieces.all == [replace(one, stored="") for one in after.files[0].pieces]
+    assert pieces.all == [replace(piece, stored="") for piece in after.files[0].pieces]
     # A reader that listed the pieces before they were joined reads on.
     assert content(target, before) == bytes(file.raw)
 
@@ -109,7 +109,7 @@ def test_a_damaged_joined_piece_is_passed_over_where_the_small_ones_are_there(lo
     (tmp_path / "t" / joined).write_bytes(b"damaged")
     (line,) = archive.timelines(target)
     assert content(target, line) == bytes(file.raw)
-    assert [one.name for one in line.damages] == [joined] and line.damages[0].harmless
+    assert [damage.name for damage in line.damages] == [joined] and line.damages[0].harmless
 
 
 def test_the_number_of_pieces_is_bounded(monkeypatch):

@@ -58,11 +58,11 @@ def test_an_archive_that_was_pruned_is_whole_and_one_whose_first_file_is_gone_is
     target = FolderTarget(tmp_path)
     known = histories(target)
     newest = Backup(base_of("db", OLD, "mysql", f"{OLD}:1-25"), None)
-    wanted = plan([newest], known, time.time(), 1, None)
-    assert {name.split("/")[2] for name in wanted.files} == {"binlog.000001", "binlog.000002"}
-    carry_out(target, wanted, known, None)
-    for one in archive.timelines(target):
-        assert not one.problems and [file.name for file in one.files] == ["binlog.000003"]
+    answer = plan([newest], known, time.time(), 1, None)
+    assert {name.split("/")[2] for name in answer.files} == {"binlog.000001", "binlog.000002"}
+    carry_out(target, answer, known, None)
+    for timeline in archive.timelines(target):
+        assert not timeline.problems and [file.name for file in timeline.files] == ["binlog.000003"]
     for one in archive.timelines(target):
         target.remove(f"binlogs/{one.id}/{archive.PRUNED}")
         (problem,) = (
@@ -145,7 +145,7 @@ def test_a_backup_whose_snapshot_is_locked_stays_whole(tmp_path):
     lab.locks["snap-2"] = {"state": "compliance", "expires_at": "2027-01-01T00:00:00Z"}
     with pytest.raises(CouldNotRun, match=r"snap-2 is locked until 2027-01-01T00:00:00Z \(compliance\)"):
         remove(target, made, lab)
-    assert [one.id for one in backups(target)[0]] == [made.id] and set(lab.tags) == {"snap-1", "snap-2"}
+    assert [backup.id for backup in backups(target)[0]] == [made.id] and set(lab.tags) == {"snap-1", "snap-2"}
     lab.locks["snap-2"]["state"] = "expired"
     remove(target, made, lab)
     assert not lab.tags and target.list() == []
@@ -164,7 +164,7 @@ def test_what_is_locked_is_kept_and_the_others_go(tmp_path):
     wanted = RetentionPlan((), tuple((one, "old") for one in both), ())
     [why] = carry_out(target, wanted, [], lab)
     assert "snap-a is locked" in why and set(lab.tags) == {"snap-a"}
-    assert [one.id for one in backups(target)[0]] == [both[0].id]
+    assert [backup.id for backup in backups(target)[0]] == [both[0].id]
 
 
 def test_a_removal_leaves_no_snapshot_whose_tag_was_taken_off_or_that_is_gone(tmp_path):

@@ -52,9 +52,9 @@ def test_list_shows_parts_and_failed_restores(target, capsys):
     failed = RestoreProof(1.0, 1.0, "", 0, "", "", False, "restore: data.00001: is damaged")
     documents.write_proof(place, whole.id, failed, None)
     assert main(at) == 1
-    told = capsys.readouterr()
-    assert json.loads(told.out)[0]["failed"] == failed.failure and not json.loads(told.out)[0]["proved"]
-    assert f"problem: {whole.id}: its last restore failed: {failed.failure}" in told.err
+    output = capsys.readouterr()
+    assert json.loads(output.out)[0]["failed"] == failed.failure and not json.loads(output.out)[0]["proved"]
+    assert f"problem: {whole.id}: its last restore failed: {failed.failure}" in output.err
 
 
 def test_an_option_and_an_id_that_cannot_be(target, capsys):
@@ -67,5 +67,5 @@ def test_an_option_and_an_id_that_cannot_be(target, capsys):
         (["prune", *at, "--keep", "0"], "--keep"),
     ):
         main(["backup", *words])
-        told = capsys.readouterr()
-        assert says in told.err + told.out, words
+        output = capsys.readouterr()
+        assert says in output.err + output.out, words

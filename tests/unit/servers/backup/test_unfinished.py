@@ -63,7 +63,7 @@ def wanted(spool: Path | None, said: list[str], anew: bool = False) -> copying.B
 
 
 def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
-    """A run in a process of its own that dies before its step `at`. Whether it did."""
+    """Returns whether a run in a process of its own died before its step `at`."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -89,7 +89,7 @@ def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
 
 
 def check_whole(target: FolderTarget) -> int:
-    """Every backup that counts has all its bytes. How many."""
+    """Returns the number of backups that count, each of which has all its bytes."""
     found, _ = manifest.backups(target)
     for one in found:
         assert not checking.check_backup(target, one.id).problems
@@ -108,9 +108,9 @@ def test_killed_at_any_step(tmp_path, spooled):
         died += killed(target, spool, chance.randrange(60))
         check_whole(target)
     assert died > ROUNDS // 4
-    made = copying.run(SOURCE, target, wanted(spool, []))
+    result = copying.run(SOURCE, target, wanted(spool, []))
     found, problems = manifest.backups(target)
-    assert made.id in [one.id for one in found] and not problems
+    assert result.id in [one.id for one in found] and not problems
     check_whole(target)
     assert not list(tmp_path.rglob("*.begun")) and not list(tmp_path.rglob("running"))
     assert spool is None or not [one for one in spool.rglob("*") if one.is_file()]
@@ -136,9 +136,9 @@ def test_what_was_sent_is_not_sent_again(tmp_path, monkeypatch):
     # A file that was altered meanwhile is sent again.
     (altered,) = (tmp_path / "t").rglob("data.00002")
     altered.write_bytes(bytes(100 << 10))
-    made = copying.run(SOURCE, target, wanted(spool, said))
+    result = copying.run(SOURCE, target, wanted(spool, said))
     assert [name.rpartition(".")[2] for name in sent] == ["00001", "00002", "00003", "00002", "00004", "00005", "00006"]
-    assert said[1].startswith(f"goes on with {made.id}") and "2 of its 6 files" in said[2]
+    assert said[1].startswith(f"goes on with {result.id}") and "2 of its 6 files" in said[2]
     assert check_whole(target) == 1
 
 
@@ -147,8 +147,8 @@ def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypa
     assert killed(target, spool, 40), "while it is sent"
     (held,) = unfinished.spooled(FolderTarget(spool), SOURCE, None)
     monkeypatch.setattr(unfinished, "SWEEP_S", -1.0)
-    made = copying.run(SOURCE, target, wanted(spool, said))
-    assert made.id != held.id and any("starts anew" in one for one in said), said
+    result = copying.run(SOURCE, target, wanted(spool, said))
+    assert result.id != held.id and any("starts anew" in one for one in said), said
     monkeypatch.undo()
     monkeypatch.setattr(copying, "PART_BYTES", 100 << 10)
     local = FolderTarget(spool)
@@ -174,12 +174,12 @@ def test_a_living_run_is_left_alone(tmp_path):
 @pytest.mark.parametrize("size", [0, 1, (100 << 10) - 1])
 def test_a_truncated_file_of_a_copy_is_found(tmp_path, size):
     target = FolderTarget(tmp_path / "t")
-    made = copying.run(SOURCE, target, wanted(None, []))
-    os.truncate(tmp_path / "t" / folder_of(made.id) / "data.00004", size)
-    (problem,) = checking.check_backup(target, made.id).problems
+    result = copying.run(SOURCE, target, wanted(None, []))
+    os.truncate(tmp_path / "t" / folder_of(result.id) / "data.00004", size)
+    (problem,) = checking.check_backup(target, result.id).problems
     assert f"has {size:,} bytes and should have 102,400" in problem
     with pytest.raises(InputError, match="is damaged"):
-        list(parts_of(target, made))
+        list(parts_of(target, result))
 
 
 @pytest.mark.parametrize("spooled", [False, True])
@@ -193,9 +193,9 @@ def test_a_whole_backup_stays_where_the_last_steps_fail(tmp_path, monkeypatch, s
     with monkeypatch.context() as patch:
         patch.setattr(FolderTarget, "remove", away if not spooled else FolderTarget.remove)
         patch.setattr(unfinished, "unmark", lambda place, backup: away(place, backup))
-        made = copying.run(SOURCE, target, wanted(spool, said))
+        result = copying.run(SOURCE, target, wanted(spool, said))
     assert check_whole(target) == 1 and not manifest.backups(target)[1]
     monkeypatch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
     later = copying.run(SOURCE, target, wanted(spool, said))
-    assert later.id != made.id and check_whole(target) == 2
+    assert later.id != result.id and check_whole(target) == 2
     assert not list(tmp_path.rglob("running"))

@@ -34,9 +34,9 @@ def test_a_copy_is_the_same(tmp_path, monkeypatch, flush_every):
     files.copy_contents(of, to)
     copies = [one.relative_to(of) for one in of.rglob("*") if one.is_file()]
     assert copies and sorted(copies) == sorted(one.relative_to(to) for one in to.rglob("*") if one.is_file())
-    for one in copies:
-        assert filecmp.cmp(of / one, to / one, shallow=False), one
-        assert (of / one).stat().st_mode == (to / one).stat().st_mode
+    for copy in copies:
+        assert filecmp.cmp(of / copy, to / copy, shallow=False), copy
+        assert (of / copy).stat().st_mode == (to / copy).stat().st_mode
     assert os.readlink(to / "link") == "t0.ibd"
 
 

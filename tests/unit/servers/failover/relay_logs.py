@@ -1,8 +1,8 @@
 """A naive model of one source and its replicas: what a relay log keeps and what it loses.
 
-No networks, no clocks, no servers: transactions are numbers in lists. A source appends to its binary
-log and waits; a replica receives the next transaction into its relay log and acknowledges; its
-applier moves it into its own binary log. What is lost, and when, is the point:
+No networks, no clocks, no servers: transactions are numbers in lists. A source appends to its
+binary log and waits; a replica receives the next transaction into its relay log and acknowledges;
+its applier moves it into its own binary log. The losses and their times are the point:
 
     kill -9 of a server      flushed or not, files stay; MariaDB's relay log goes at the next start
     power cut                what was not flushed goes too; a relay log with sync_relay_log = 1 stays
@@ -290,7 +290,7 @@ class Cluster:
         return members
 
     def look(self) -> dict[str, Seen]:
-        """As the watcher's tick: it looks, writes, and looks at the source again."""
+        """Looks, writes, and looks at the source again, like the watcher's tick."""
         before, began = self.seen(), self.now
         if self.proof is not None:
             self.proof = carried(self.proof, before)

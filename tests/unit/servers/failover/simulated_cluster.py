@@ -93,7 +93,7 @@ class SimulatedCluster:
             self.servers[name].link_changed()
 
     def delay_s(self) -> float:
-        """Of a message between servers."""
+        """Returns the delay of a message between servers, s."""
         return self.chance.uniform(0.0002, 0.001)
 
     def travel_s(self, near: str, far: str) -> float | None:
@@ -157,9 +157,9 @@ class SimulatedCluster:
 
 @dataclass
 class Machine:
-    """Where programs run. `journal`: its lines, and `history` the fold of the first `folded` of them; `busy`: the
-    program that has the journal for itself; `runs`: how many have had it, or have begun anew with a lease that was
-    lost."""
+    """Machine on which programs run. `journal`: its lines, and `history` the fold of the first
+    `folded` of them; `busy`: the program that has the journal for itself; `runs`: how many have had
+    it, or have begun anew with a lease that was lost."""
 
     name: str
     journal: list[str] = field(default_factory=list)
@@ -314,7 +314,7 @@ class SimulatedJournal(Journal):
 
 @dataclass(frozen=True)
 class SimulatedHost(AddressHost):
-    """How a program reaches a server."""
+    """Connection of a program to a server."""
 
     program: Any = None
     server: Any = None

@@ -37,8 +37,9 @@ LOCK_WAIT_S = 1.0
 
 @dataclass
 class Channel:
-    """How a server follows another. `connected`: to which start of the source, 0 for none; `cursor`: place of the next
-    transaction in the source's binary log; `acks`: it takes part in semi-sync since it connected."""
+    """Replication from another server. `connected`: to which start of the source, 0 for none;
+    `cursor`: place of the next transaction in the source's binary log; `acks`: it takes part in
+    semi-sync since it connected."""
 
     source: Server
     relay: list[Transaction] = field(default_factory=list)
@@ -128,7 +129,8 @@ class Server:
         self.notify()
 
     def number(self) -> int:
-        """Of a thread or connection: a server counts them from its start on, so that they return after a restart."""
+        """Returns the number of a new thread or connection: a server counts them from its start on,
+        so that they return after a restart."""
         self.threads += 1
         return self.threads
 
@@ -256,7 +258,7 @@ class Server:
         self.pump()
 
     def disconnect(self) -> None:
-        """Its connection to the source is gone; it tries again."""
+        """Drops the connection to the source, and tries again later."""
         channel = self.channel
         if channel is not None and channel.connected:
             channel.beats += int((self.time.now_s - channel.since_s) / HEARTBEAT_S)
@@ -362,7 +364,7 @@ class Server:
         return self.log_text
 
     def covers(self, text: str) -> bool:
-        """Whether it has executed a set, in its notation."""
+        """Returns whether the server has executed a set, in its notation."""
         if self.flavor == "mariadb":
             last = int(text.rpartition("-")[2]) if text else 0
             return not last or (self.log[-1][1] if self.log else 0) >= last
@@ -595,7 +597,8 @@ STATEMENTS = [
 
 @lru_cache(maxsize=10_000)
 def meaning(text: str) -> tuple[Callable[[Server, Connection, re.Match[str]], Any], re.Match[str]]:
-    """What a statement does, and what it says. Raises AssertionError for one that no server here knows."""
+    """Returns the function that carries out a statement, and the match of its text. Raises
+    AssertionError for a statement that no server here knows."""
     for pattern, act in STATEMENTS:
         if match := pattern.match(text):
             return act, match
@@ -613,7 +616,7 @@ class Connection:
 
     @property
     def closed_there(self) -> bool:
-        """Whether the server has seen its end."""
+        """True if the server has noticed the end of the connection."""
         return self.broken or self.process.killed
 
     def thread_id(self) -> int:

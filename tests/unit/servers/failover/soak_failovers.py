@@ -27,7 +27,7 @@ EVERY_S = 60.0  # between two reports
 
 
 def play_seed(seed: int) -> tuple[str, str]:
-    """How a seed ended, and what did not hold: "" for nothing."""
+    """Returns the end of a seed, and the rule that it broke: "" for none."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # the trace of a seed that fails
             return run(seed)[1], ""

@@ -1,7 +1,7 @@
 """A rule of failover is taken away, and the simulation has to notice it: each of these defects breaks a promise in one
 of its first seeds.
 
-Where a change of the simulation moves the seeds, DEFECT_SEEDS=2000 looks further.
+If a change of the simulation moves the seeds, DEFECT_SEEDS=2000 looks further.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def needed_less_one(proof: members.AckProof) -> int:
     return max(len(proof.ackers), proof.clients) - proof.wait_count
 
 
-# What is taken away: where it stands, and what stands there instead.
+# Defects by name: the object and attribute that are replaced, and the replacement.
 DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the old source is not fenced": [(actions.Fence, "run", fence_in_words)],
     "replicas go on receiving": [(planner, "_revoke", lambda *_: ())],

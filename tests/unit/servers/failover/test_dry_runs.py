@@ -1,7 +1,7 @@
 """Dry runs show what a run does: on the naive model of relay logs, where nothing happens in between,
 every step is foreseen, in its order, and so is the end.
 
-The same seed gives the same run. DRY_RUN_SEEDS=20000 for the soak.
+Equal seeds give equal runs. DRY_RUN_SEEDS=20000 for the soak.
 """
 
 from __future__ import annotations

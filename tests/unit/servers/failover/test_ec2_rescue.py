@@ -1,4 +1,5 @@
-"""Where a binary log is found on a volume of EC2, and what becomes of the volume, without a cloud and a mount."""
+"""A binary log is found on a volume of EC2, and the volume is handed back, without a cloud and a
+mount."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def test_a_volume_comes_and_goes(host, monkeypatch):
         assert [path.name for path in files] == ["binlog.000001", "binlog.000002"] and mounted
     taken = [f"detach {DEAD} by force", "volume_available", f"attach {HERE} /dev/sdg", "volume_in_use"]
     assert client.calls == [*taken, f"detach {HERE}"] and not mounted and not place.exists()
-    # The same when reading it fails.
+    # An error while reading has the same end.
     client = Client()
     with pytest.raises(ZeroDivisionError), dead.binary_logs():
         raise ZeroDivisionError

@@ -24,8 +24,9 @@ def up_to(number: int) -> GtidSet:
 def read_lag(
     lacks: int, written_tps: float, applied_tps: float, server_s: int | None, receive: str = "on", before: int = 0
 ) -> LagReading:
-    """What is shown after two seconds of a source and a replica that lacked `lacks` transactions when
-    the watch began. `before`: how many of the samples came before that, without a backlog."""
+    """Returns the reading after two seconds of a source and a replica that lacked `lacks`
+    transactions when the watch began. `before`: number of samples before that, without a backlog.
+    """
     watch = LagWatch({name: Address("u", name, 1) for name in ("s0", "s1")}, {("s0", 1): "s0"})
     seen = Cluster(1, "mariadb", 1, 1e9, True).seen()
     now, began, has = time.monotonic(), time.monotonic() - LOOK_S, 10_000

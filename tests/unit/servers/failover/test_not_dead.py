@@ -1,5 +1,5 @@
-"""What is said to be dead and is not, what is said to be read and was not: nothing is promoted, thrown
-away or called whole by it."""
+"""Servers that are called dead but are not, and logs that are called read but were not: nothing is
+promoted, thrown away or called whole by it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 relay logs: where the plan says that nothing acknowledged is missing, nothing is; and once a new
 source takes writes, the old one acknowledges none.
 
-The same seed gives the same run; the failing seed is in the assertion. FAILOVER_SEEDS=100000 for the
+Equal seeds give equal runs; the failing seed is in the assertion. FAILOVER_SEEDS=100000 for the
 soak.
 """
 
@@ -70,7 +70,7 @@ def happens(cluster: Cluster, chance: random.Random, faults: bool) -> None:
 
 
 def strike(cluster: Cluster, chance: random.Random) -> None:
-    """What makes the failover necessary."""
+    """Kills the source, or cuts it off, so that a failover is necessary."""
     if chance.random() < 0.5:
         cluster.kill_source()
     else:

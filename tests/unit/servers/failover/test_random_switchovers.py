@@ -3,7 +3,7 @@ the naive model of relay logs: at every moment one server takes writes at most; 
 that was acknowledged is known to as many replicas as it waited for, and to one at least until the new one does (those that
 follow in between fetch it again, and the old source has it too); in the end the new source has all of them.
 
-The same seed gives the same run. SWITCHOVER_SEEDS=100000 for the soak.
+Equal seeds give equal runs. SWITCHOVER_SEEDS=100000 for the soak.
 """
 
 from __future__ import annotations

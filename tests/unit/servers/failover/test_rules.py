@@ -388,7 +388,7 @@ def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     opening = [(2, "semi-sync-source-on", "s1"), (2, "writable", "s1"), (2, "clients", "s1")]
     after = [(2, "leave-source", "s1"), (2, "semi-sync-replica-off", "s1")]
     late = [(2, "repoint", "s2")]
-    # As long as s2 follows the old source it is to follow the new one before that is opened.
+    # A replica that still follows the old source follows the new one before that is opened.
     assert steps_of(simulated) == [*first, *closing, opening[0], *late, *opening[1:], *after]
     assert steps_of(simulated, prepared=Preparation(stay=("s2",))) == [
         *closing,

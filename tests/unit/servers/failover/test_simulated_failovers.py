@@ -1,6 +1,6 @@
-"""Whole failovers and switchovers in virtual time, with the executor, the watcher, the journal and the lease as they
-are: servers die and come back, links are cut, answers are late or never come, and the program is killed anywhere and
-begun again. What has to hold:
+"""Whole failovers and switchovers in virtual time, with the executor, the watcher, the journal and
+the lease as they are: servers die and come back, links are cut, answers are late or never come, and
+the program is killed anywhere and begun again. Rules that have to hold:
 
     no server acknowledges a commit that another one lacks which was opened for writes since
     of two watchers one changes servers at a time
@@ -52,7 +52,7 @@ REASONS = re.compile(
     # accept_loss was not asked for.
     "acknowledged commits may be missing|would lack transactions that another replica received"
     "|was elected, and .* received .* since then"
-    # Where the old source cannot be ended from here.
+    # Refusals if the old source cannot be ended from here.
     "|without semi-sync it needs no replica to acknowledge|without replicas it acknowledges alone"
 )
 Job = Callable[[Program], Outcome]
@@ -151,7 +151,8 @@ def strike_single(cluster: SimulatedCluster, single: Server) -> None:
 
 
 def strike(cluster: SimulatedCluster) -> float:
-    """What makes a failover necessary, in how many seconds; a source that is not fenced may come back by itself."""
+    """Makes a failover necessary; returns in how many seconds; a source that is not fenced may come
+    back by itself."""
     chance, source = cluster.chance, cluster.source
     if not cluster.young and chance.random() < (0.4 if cluster.can_fence else 0.8):
         # It lives on where clients reach it, cut off from all or with one of its replicas.
@@ -348,7 +349,7 @@ def watch(cluster: SimulatedCluster, count: int) -> str:
         cluster.say(f"ended: {result}")
     killed = [program.machine for program, result in zip(programs, results, strict=True) if isinstance(result, Killed)]
     errors = [result for result in results if isinstance(result, HeadraceError)]
-    # Who had no lease may not know why the other one could not go on.
+    # A program without the lease may not know why the other one could not go on.
     result = next(iter((*outcomes, *(error for error in errors if error.value != "the lease"), *errors)), None)
     if not outcomes and (killed or not any(server.up and not server.closed for server in cluster.servers.values())):
         # A person comes, and gives the command once everything is back.
@@ -360,7 +361,7 @@ def watch(cluster: SimulatedCluster, count: int) -> str:
 
 
 def judge(cluster: SimulatedCluster, result: object, kind: str) -> str:
-    """How it ended; what has to hold then."""
+    """Returns the end of a run, and asserts the rules that hold for it."""
     if not isinstance(result, Outcome):
         assert isinstance(result, HeadraceError) and result.rule, result
         judge_refusal(cluster, result, kind)
@@ -395,7 +396,8 @@ def judge_outcome(cluster: SimulatedCluster, result: Outcome, kind: str) -> str:
         above = server.channel and server.channel.source
         # A replica that an earlier switchover moved, and could not move back, was named then.
         behind = above is new or (above is not None and above.channel is not None and above.channel.source is new)
-        # Who was away, or has more than the new source, is for a person; so is the old source after a failover.
+        # Servers that were away, or have more than the new source, are for a person; so is the old
+        # source after a failover.
         away = server is cluster.source if kind != "switchover" else False
         if server.up and server is not new and not away and server.name not in cluster.away:
             assert behind or server.name in result.left_out, f"{server.name} does not follow {new.name}"
@@ -492,8 +494,8 @@ def play_killed(cluster: SimulatedCluster, wish: FailoverWish, lines: int, hidde
 )
 @pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
 def test_killed_before_each_line_of_its_journal(flavor, wish):
-    """Whatever a run had done by then, the next one ends as if nothing had happened, also in the settings with which
-    the servers start later."""
+    """A run after a killed one ends as if nothing had happened, also in the settings with which the
+    servers start later."""
     count = 0
     while play_killed(quiet_cluster(flavor), wish, count):
         count += 1

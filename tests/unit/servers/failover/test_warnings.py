@@ -1,4 +1,4 @@
-"""What `replica status` warns of, and the advice that goes with an error, on states made by hand."""
+"""Warnings of `replica status`, and the advice for an error, on states made by hand."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_the_end_of_a_server_does_to_others(monkeypatch):
     assert ending.consequences(lab, stopped) == []
 
 
-# As MySQL 9.7 and MariaDB 10.11 said them in the device tests, and a part of the advice.
+# Messages of MySQL 9.7 and MariaDB 10.11 in the device tests, and a part of the advice.
 SAID = [
     (
         "2061: error connecting to source 'x@127.0.0.1:1'. This was attempt 1/864000, with a delay of 1 seconds between attempts. Message: Authentication plugin 'caching_sha2_password' reported error: Authentication requires secure connection.",

@@ -1,4 +1,5 @@
-"""What a watch says and when, what it leaves to a person, and which server is the source."""
+"""Messages of a watch and their times, cases for a person, and the server that counts as the
+source."""
 
 from __future__ import annotations
 

@@ -93,18 +93,18 @@ STORAGE_IS_FINE = ("steady", "growth", "processors")
 
 def score(scenario: Scenario, form: Format, seed: int, folder: Path) -> Score:
     """Prints the scenario, asks the doctor, and judges the answer."""
-    said = diagnose(scenario, write(scenario, form, folder, seed))
-    blames = said.verdict == "degraded" and scenario.name not in EBS_IS_GUILTY
+    diagnosis = diagnose(scenario, write(scenario, form, folder, seed))
+    blames = diagnosis.verdict == "degraded" and scenario.name not in EBS_IS_GUILTY
     return Score(
         scenario.name,
         form.name,
         seed,
-        said.verdict,
-        said.findings[0].subject,
-        said.headline,
-        is_right(scenario.name, form, said),
+        diagnosis.verdict,
+        diagnosis.findings[0].subject,
+        diagnosis.headline,
+        is_right(scenario.name, form, diagnosis),
         blames,
-        said.verdict == "fine" and scenario.name not in STORAGE_IS_FINE,
+        diagnosis.verdict == "fine" and scenario.name not in STORAGE_IS_FINE,
     )
 
 

@@ -2,9 +2,9 @@
 
 Each client thinks, asks, waits in line and is served, then thinks again. The queue serves what its
 caps allow in a step: I/Os a second, bytes a second, and buckets of tokens that fill at a baseline
-and empty at the rate served. Where that is less than the clients would ask, all of them wait as
-long as it takes for their number to be right (Little's law, found by bisection): a step is long
-beside such a wait. Nothing here knows the formulas of the project's model.
+and empty at the rate served. If that is less than the clients would ask, all of them wait as long
+as it takes for their number to be right (Little's law, found by bisection): a step is long beside
+such a wait. Nothing here knows the formulas of the project's model.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever changes, a caller that applies what it is told has what is there.
+        /// A caller that applies the changes it is told has the rows that are there.
         #[test]
         fn who_asks_now_and_then_has_what_is_there(steps in prop::collection::vec((0..40u32, any::<bool>(), 0..8u8), 1..300)) {
             let mut changes = Changes::new(7);

@@ -14,8 +14,8 @@ use headrace_model::Cap;
 /// Seconds in a day, after which a bucket is full again, as the model's instance is.
 pub(super) const DAY_S: f64 = 86_400.0;
 
-/// Whether a load is long enough to be repeated day by day: a recording of a day may lack its last
-/// hour.
+/// Returns whether a load is long enough to be repeated day by day: a recording of a day may lack
+/// its last hour.
 pub(super) fn is_a_day(seconds: f64) -> bool {
     seconds >= 23.0 / 24.0 * DAY_S
 }
@@ -39,11 +39,11 @@ pub(super) struct FluidBucket {
     pub(super) need: f64,
     // Tokens of one request of the backlog's head.
     pub(super) cost: f64,
-    // Of credits: lowest and highest level of this time through the load, and when it was lowest.
+    // For credits: lowest and highest level of this time through the load, and when it was lowest.
     pub(super) low: f64,
     pub(super) low_at_s: f64,
     pub(super) high: f64,
-    // Of caps near which requests wait in clumps.
+    // For caps near which requests wait in clumps.
     pub(super) near: Option<Box<NearCap>>,
     // Variance of the level by the clumps of a bucket whose reserve lasts, tokens^2.
     pub(super) scatter: f64,
@@ -118,7 +118,7 @@ impl FluidBucket {
         saved + self.rate * seconds
     }
 
-    /// What waits for it when requests come independently of each other.
+    /// Returns the walk of requests that come independently of each other.
     pub(super) fn walk(&self, point: &Measured) -> Walk {
         self.walk_of(point, self.need)
     }
@@ -140,8 +140,9 @@ impl FluidBucket {
         Walk::new(need, self.rate, need / (read_hits + write_hits).max(1e-9), read_spread + write_spread)
     }
 
-    /// Whether its mean demand alone makes one request in fifty wait, and some ten times as long as
-    /// a clump of five minutes does: neither p99 nor the worst five minutes are those of a clump.
+    /// Returns whether the mean demand alone makes one request in fifty wait, and some ten times as
+    /// long as a clump of five minutes does: neither p99 nor the worst five minutes are those of a
+    /// clump.
     pub(super) fn is_overrun(&self, load: &MeasuredLoad) -> bool {
         let (mut owed, mut late, mut asked) = (-self.depth, 0.0, 0.0);
         let (mut most, mut spread) = (0.0, 0.0);
@@ -159,7 +160,7 @@ impl FluidBucket {
         late > 0.02 * asked && most > 10.0 * (spread * WINDOW_S).sqrt()
     }
 
-    /// Its two parts.
+    /// Returns the main part and the reserve.
     pub(super) fn parts(&self) -> Parts {
         Parts { main: self.main_depth, reserve: self.depth - self.main_depth, refill: RESERVE_REFILL }
     }
@@ -181,7 +182,7 @@ impl FluidBucket {
         };
     }
 
-    /// Whether the bucket is as good as empty.
+    /// Returns whether the bucket is as good as empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.is_empty_at(self.level)
@@ -193,8 +194,8 @@ impl FluidBucket {
     }
 }
 
-/// Makes the buckets of a member that takes `share` of an array's requests. Where reads have caps
-/// of their own, so does what a write of RAID 5 reads.
+/// Makes the buckets of a member that takes `share` of an array's requests. If reads have caps of
+/// their own, these hold for the reads of a RAID 5 write too.
 pub(super) fn member_buckets(limits: &VolumeLimits, rates: Rates, (by, share): (Amplification, f64), setup: &Setup) -> Vec<FluidBucket> {
     let rates = rates.scaled(setup.options.rate_per_mille);
     let saved = setup.options.saved_second;

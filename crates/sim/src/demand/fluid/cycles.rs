@@ -53,16 +53,17 @@ impl Fluid {
         }
     }
 
-    /// Whether credits and backlog are what they were: to a millionth of their depth, and of the
-    /// requests that come.
+    /// Returns whether credits and backlog are as they were: to a millionth of their depth, and of
+    /// the requests that come.
     pub fn is_at(&self, before: &FluidBalances, load: &MeasuredLoad) -> bool {
         let moved = |(bucket, level): (&FluidBucket, &f64)| bucket.is_credits() && (bucket.level - level).abs() > SETTLED_SHARE * bucket.depth;
         let came: f64 = load.points.iter().map(|point| point.iops * point.duration_s).sum();
         (self.backlog() - before.backlog).abs() <= SETTLED_SHARE * came && !self.buckets.iter().zip(&before.levels).any(moved)
     }
 
-    /// Whether the cycle that began at `before` will repeat without settling: more is asked than
-    /// comes back, requests are carried over from cycle to cycle, and the credits are gone.
+    /// Returns whether the cycle that began at `before` will repeat without settling: it asks for
+    /// more than comes back, requests are carried over from cycle to cycle, and the credits are
+    /// gone.
     pub fn is_beyond_help(&self, before: &FluidBalances, load: &MeasuredLoad) -> bool {
         let seconds = load.seconds();
         let mut over = self.buckets.iter().zip(&before.levels).filter(|(bucket, _)| bucket.asked(load) > bucket.gives(seconds, true)).peekable();
@@ -103,10 +104,10 @@ impl Fluid {
         cycles
     }
 
-    /// What the credits that lose most lose in a cycle, percent of their depth.
+    /// Returns the largest loss of credits in a cycle, percent of their depth.
     pub fn loses_percent(&self, load: &MeasuredLoad) -> Option<f64> {
         let seconds = load.seconds();
-        // What an instance's lose is filled up every day.
+        // Credits of an instance are filled up every day.
         let lasting = |bucket: &&FluidBucket| bucket.cap == Cap::VolumeCredits || (bucket.is_credits() && !is_a_day(seconds));
         let loss = |bucket: &FluidBucket| 100.0 * (bucket.asked(load) - bucket.rate * seconds) / bucket.depth;
         self.buckets.iter().filter(lasting).map(loss).filter(|&percent| percent > 0.0).max_by(f64::total_cmp)

@@ -1,5 +1,5 @@
-//! What need not be simulated: points at which all buckets are full and stay so, and storages in
-//! which no point of a load can wait.
+//! Finds work that need not be simulated: points at which all buckets are full and stay so, and
+//! storages on which no point of a load can wait.
 
 use super::bucket::FluidBucket;
 use super::Fluid;
@@ -8,7 +8,7 @@ use crate::demand::near_cap::CLUMPS_FROM;
 use headrace_model::Cap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a bucket takes of each point of a load. Buckets that count alike share it.
+/// Demand of each point of a load on a bucket. Buckets that count alike share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Needs {
     measure: Measure,
@@ -71,7 +71,7 @@ impl NeededLoad {
         self.even_s
     }
 
-    /// What each bucket takes, in their order.
+    /// Returns the demand on each bucket, in their order.
     pub fn needs(&self, fluid: &Fluid) -> Vec<Arc<Needs>> {
         fluid.buckets.iter().map(|bucket| self.of(bucket)).collect()
     }
@@ -88,22 +88,22 @@ impl Fluid {
         self.buckets.iter().map(of).collect()
     }
 
-    /// What a load asks over what a storage can give in that time, every balance spent: above 1 it
-    /// cannot be delivered in full. A bound, without simulating. With `settled` balances count for
-    /// nothing, but for an instance's, which are filled up every day: what a repeated load spends
-    /// must come back.
+    /// Returns the demand of a load over the most that a storage can give in that time, every
+    /// balance spent: above 1 it cannot be delivered in full. A bound, without simulating. With
+    /// `settled` balances count for nothing, but for an instance's, which are filled up every day:
+    /// a repeated load has to win back the credits that it spends.
     pub fn overload_of(&self, load: &NeededLoad, needs: &[Arc<Needs>], settled: bool) -> f64 {
         self.buckets.iter().zip(needs).map(|(bucket, needs)| needs.asked / bucket.gives(load.seconds, settled)).fold(0.0, f64::max)
     }
 
-    /// What a single point asks over what the caps give in it at their best, everything that they
-    /// have saved spent: above 1 requests wait in that point, whatever came before.
+    /// Returns the highest demand of a point over the most that the caps give in it, all their
+    /// savings spent: above 1 requests wait in that point, whatever came before.
     pub fn peak_overload_of(&self, load: &NeededLoad, needs: &[Arc<Needs>]) -> f64 {
         let Some(seconds) = load.even_s else { return self.peak_overload(&load.measured) };
         self.peak_of(seconds, needs.iter().map(|needs| needs.most))
     }
 
-    /// What points of `seconds` ask at most over what caps give in that time at their best.
+    /// Returns the highest demand of points of `seconds` over the most that caps give in that time.
     pub fn peak_of(&self, seconds: f64, most: impl Iterator<Item = f64>) -> f64 {
         let caps = self.buckets.iter().zip(most).filter(|(bucket, _)| !bucket.is_credits());
         caps.map(|(cap, most)| most * seconds / (cap.rate * seconds + cap.depth)).fold(0.0, f64::max)
@@ -116,15 +116,15 @@ impl Fluid {
         load.points.iter().map(asked).fold(0.0, f64::max)
     }
 
-    /// Whether demands up to `most` of each bucket never wait, in whatever order they come: no cap
-    /// is near, and no credits are spent.
+    /// Returns whether demands up to `most` of each bucket never wait, in any order: no cap is
+    /// near, and no credits are spent.
     pub fn is_never_near(&self, most: impl Iterator<Item = f64>) -> bool {
         self.buckets.iter().zip(most).all(|(bucket, most)| most <= bucket.rate * if bucket.is_credits() { 1.0 } else { CLUMPS_FROM })
     }
 
-    /// Whether no request of a load waits, however often it is repeated, as far as that can be seen
-    /// without simulating: no cap is near, and credits that start full last and come back. False
-    /// says nothing.
+    /// Returns whether no request of a load waits, however often it is repeated, as far as that can
+    /// be seen without simulating: no cap is near, and credits that start full last and come back.
+    /// False says nothing.
     pub fn never_waits(&self, load: &NeededLoad, needs: &[Arc<Needs>]) -> bool {
         self.buckets.iter().zip(needs).all(|(bucket, needs)| match bucket.cap {
             Cap::VolumeCredits => needs.most <= bucket.rate || bucket.lasts(load, needs),
@@ -146,7 +146,8 @@ impl Fluid {
         (0u32..).zip(busy).filter(|(_, busy)| *busy).map(|(index, _)| index).collect()
     }
 
-    /// Whether all buckets are full and nothing waits: until the next busy point nothing changes.
+    /// Returns whether all buckets are full and nothing waits: until the next busy point nothing
+    /// changes.
     pub fn is_at_rest(&self) -> bool {
         !self.near && self.backlog.is_empty() && self.clumped.0 <= 0.0 && self.buckets.iter().all(|bucket| bucket.level == bucket.depth)
     }
@@ -158,8 +159,8 @@ impl Fluid {
 }
 
 impl FluidBucket {
-    /// Whether credits that start full are never used up, and full again before a second time
-    /// through the load ends: every later time is then like the second.
+    /// Returns whether credits that start full are never used up, and full again before a second
+    /// time through the load ends: every later time is then like the second.
     fn lasts(&self, load: &NeededLoad, needs: &Needs) -> bool {
         if self.level < self.depth {
             return false;

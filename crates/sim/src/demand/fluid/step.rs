@@ -1,11 +1,11 @@
-//! What one interval came to: requests answered, waits, and when limits made them wait.
+//! Result of one interval: requests answered, waits, and the times at which limits made them wait.
 
 use crate::demand::mixture::Waits;
 use crate::demand::near_cap::WALKS;
 use crate::demand::windows::Served;
 use headrace_model::Cap;
 
-/// What one interval came to.
+/// Result of one interval.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Step {
     pub delivered: f64,

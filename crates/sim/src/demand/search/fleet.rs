@@ -1,11 +1,11 @@
 //! Many volumes, each with its own demand and many storages: the inner loop of a fleet.
 //!
-//! Most questions are decided without a simulation. What the candidates of a volume share is
-//! computed once: the demand in what buckets count, its peaks and its sums, the own latency. From
-//! these follows at once where a point must wait ([`crate::demand::fluid`]'s bounds), where none
-//! can, and where the own latency alone misses a bound. Only what lies between is simulated: over
-//! the points near a limit and those after them until all buckets are full again, and only until
-//! something has waited.
+//! Most questions are decided without a simulation. The shared part of a volume's candidates is
+//! computed once: the demand in what buckets count, its peaks and its sums, the own latency. These
+//! give at once the candidates on which a point must wait ([`crate::demand::fluid`]'s bounds),
+//! those on which none can, and those whose own latency alone misses a bound. Only the candidates
+//! between are simulated: over the points near a limit and those after them until all buckets are
+//! full again, and only until something has waited.
 
 use super::{cycle_of, setup_of, simulated, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
 use crate::demand::cycle::{settle, Cycle};
@@ -32,7 +32,7 @@ pub struct Fleet {
     shared: Vec<Mutex<VolumeCache>>,
 }
 
-/// What was found of one volume's demand.
+/// Intermediate results for one volume's demand.
 #[derive(Default)]
 struct VolumeCache {
     needed: Vec<(AccountedKey, Arc<NeededLoad>)>,
@@ -51,7 +51,7 @@ pub struct FleetQuestion {
     pub factor: f64,
 }
 
-/// What the questions about a fleet have in common; see `DemandSearch`.
+/// Terms that the questions about a fleet share; see `DemandSearch`.
 #[derive(Clone, Debug)]
 pub struct FleetTerms<'a> {
     /// Day of limits.
@@ -60,7 +60,7 @@ pub struct FleetTerms<'a> {
     pub instances: &'a [InstanceLimits],
     /// The first cycle, or the settled one.
     pub cycle: Cycle,
-    /// As in `DemandSearch`.
+    /// Overload from which a candidate is refused without simulation; see `DemandSearch`.
     pub prune_above: f64,
 }
 
@@ -82,7 +82,7 @@ pub struct DayDraws {
     pub per_day: usize,
     /// Days of each recording.
     pub days_each: usize,
-    /// Of all recordings, one after the other: which day, and the factor of its rates.
+    /// Days of all recordings, one after the other: index of the day, and the factor of its rates.
     pub days: Vec<(usize, f64)>,
 }
 
@@ -101,12 +101,12 @@ impl Fleet {
         Ok(Fleet { loads, shared })
     }
 
-    /// How many demands there are.
+    /// Returns the number of demands.
     pub fn len(&self) -> usize {
         self.loads.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no demands.
     pub fn is_empty(&self) -> bool {
         self.loads.is_empty()
     }
@@ -132,7 +132,7 @@ impl Fleet {
         questions.par_iter().map(answer).collect()
     }
 
-    /// Whether storages meet a goal each, settled: what `evaluate` would say, found sooner. A
+    /// Returns whether storages meet a goal each, settled: the answers of `evaluate`, but sooner. A
     /// storage that is not possible, or is asked for more than it can sustain by `prune_above`,
     /// does not.
     pub fn meets(&self, terms: &FleetTerms<'_>, questions: &[(FleetQuestion, FleetGoal)]) -> Vec<bool> {
@@ -146,8 +146,8 @@ impl Fleet {
         questions.par_iter().map(answer).collect()
     }
 
-    /// Of the recordings drawn for each question, how many miss its goal. Refuses days that were
-    /// not recorded.
+    /// Returns for each question the number of drawn recordings that miss its goal. Refuses days
+    /// that were not recorded.
     pub fn missing_draws(&self, terms: &FleetTerms<'_>, questions: &[(FleetQuestion, FleetGoal, DayDraws)]) -> Result<Vec<usize>, SimError> {
         for (question, _, draws) in questions {
             let recorded = self.loads[question.volume].points.len() / draws.per_day.max(1);
@@ -295,10 +295,11 @@ impl Judge<'_> {
     }
 }
 
-/// What is known of all drawn recordings of a volume on a storage without putting them together.
+/// Bounds that hold for all drawn recordings of a volume on a storage, without putting them
+/// together.
 struct DrawBounds {
     fluid: Fluid,
-    /// Of each bucket, the most that each recorded day asks.
+    /// Most that each recorded day asks of each bucket.
     most: Vec<Vec<f64>>,
     /// Length of all points, where they are alike, s.
     even_s: Option<f64>,
@@ -321,7 +322,7 @@ impl DrawBounds {
         DrawBounds { fluid, most, even_s: needed.even_s(), p99_ms: p99_ms[0].max(p99_ms[1]) }
     }
 
-    /// Whether a drawn recording meets the goal; none: it must be simulated.
+    /// Returns whether a drawn recording meets the goal; none: it must be simulated.
     fn meets(&self, goal: FleetGoal, days: &[(usize, f64)]) -> Option<bool> {
         let most: Vec<f64> = self.most.iter().map(|of_day| days.iter().map(|&(day, level)| of_day[day] * level).fold(0.0, f64::max)).collect();
         if self.p99_ms <= goal.p99_ms * SURELY_BELOW && self.fluid.is_never_near(most.iter().map(|most| most * SURELY_ABOVE)) {

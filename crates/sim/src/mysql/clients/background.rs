@@ -124,7 +124,7 @@ pub struct CompactionRuns<'a> {
     clock: CompactionClock,
     /// Bytes that the rate lets it move now.
     credit: f64,
-    /// Where it reads and writes next.
+    /// Offsets of the next read and write, bytes.
     at: [u64; 2],
     pub free: Vec<u32>,
 }

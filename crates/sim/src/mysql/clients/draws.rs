@@ -1,4 +1,4 @@
-//! What the per-I/O form draws: how long transactions are, where their pages lie, when they arrive.
+//! Draws of the per-I/O form: lengths of transactions, places of their pages, times of arrival.
 
 use crate::mysql::interval::{sigma_of_p95, Scenario};
 use headrace_model::chance::{around, exponential, normal_of, unit};
@@ -11,10 +11,10 @@ use rand_core::{RngCore, SeedableRng};
 pub const DOUBLEWRITE_BYTES: u64 = 16 << 20;
 /// One circular log, bytes (chosen likewise).
 pub const LOG_AREA_BYTES: u64 = 64 << 20;
-/// Where pages and sorted files begin on the data device.
+/// Offset of pages and sorted files on the data device, bytes.
 pub const FIRST_PAGE: u64 = DOUBLEWRITE_BYTES + 3 * LOG_AREA_BYTES;
 
-/// What the streams of a seed are for, so that one more draw for one does not change the others.
+/// Purpose of each stream of a seed, so that one more draw for one does not change the others.
 #[derive(Clone, Copy)]
 pub enum Stream {
     Transactions = 1,
@@ -45,7 +45,7 @@ impl Draws {
         Draws { of_tx: stream(scenario, Stream::Transactions), of_place: stream(scenario, Stream::Places), sigma, first_page, places, align }
     }
 
-    /// How much longer than the mean a transaction is.
+    /// Draws the length of a transaction over the mean.
     pub fn length(&mut self) -> f64 {
         let (radius, angle) = (1.0 - unit(&mut self.of_tx), unit(&mut self.of_tx));
         libm::exp(self.sigma * normal_of(radius, angle) - 0.5 * self.sigma * self.sigma)

@@ -13,7 +13,7 @@ const BOUNDS: (u64, u64, u8) = (1_000, 86_400_000_000_000, 3);
 /// Quantiles of response times that are told.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ClientsSummary {
     /// Length, s.
@@ -32,7 +32,7 @@ pub struct ClientsSummary {
     pub data_ios: u64,
     /// Requests answered by the log's own device.
     pub log_ios: u64,
-    /// Of all those: reads of single pages.
+    /// Reads of single pages among them.
     pub page_reads: u64,
     /// Read-ahead runs.
     pub read_ahead_runs: u64,
@@ -72,7 +72,7 @@ pub struct ClientsRun {
 /// I/Os' waits by device (data, log) and cap, ns.
 type Waits = [[u64; Cap::ALL.len()]; 2];
 
-/// What one row counts.
+/// Counters of one row.
 #[derive(Default)]
 struct Counts {
     answered: u64,
@@ -80,8 +80,8 @@ struct Counts {
     units: u64,
     bytes: u64,
     waits: Waits,
-    /// Of transactions, ns: waiting for I/O to start (or for room), for a processor, for the serial
-    /// resource, and all their time.
+    /// Times of transactions, ns: waiting for I/O to start (or for room), for a processor, for the
+    /// serial resource, and all their time.
     io_wait: u64,
     cpu_wait: u64,
     serial_wait: u64,

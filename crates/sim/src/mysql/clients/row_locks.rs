@@ -12,7 +12,7 @@ type Row = (usize, u64);
 #[derive(Clone, Default)]
 struct Locking {
     rows: Vec<Row>,
-    /// How many of them it has asked for.
+    /// Number of rows that it has requested.
     requested: usize,
 }
 
@@ -21,7 +21,7 @@ struct Locking {
 pub(super) struct RowLocks {
     /// Chance that a transaction locks a row of a kind, and rows of the kind.
     kinds: Vec<(f64, f64)>,
-    /// Who has a row, and who waits for it.
+    /// Clients by row: the first has the row, the others wait for it.
     queues: BTreeMap<Row, VecDeque<u32>>,
     clients: Vec<Locking>,
     chance: ChaCha8Rng,

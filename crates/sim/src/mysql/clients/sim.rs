@@ -55,7 +55,7 @@ struct Client {
     reads: u32,
     pages_left: u32,
     runs_left: u32,
-    /// What is read is a run.
+    /// True while the read is one of a run.
     in_run: bool,
     syncs: u8,
     synced: u8,
@@ -77,7 +77,7 @@ const IDLE: Client = Client {
     synced: 0,
 };
 
-/// What a slot of the queue stands for, after the clients' own.
+/// Meaning of a slot of the queue, after the clients' own.
 #[derive(Clone, Copy)]
 enum EventSlot {
     Client(u32),
@@ -157,7 +157,7 @@ struct SynchronousFlush {
     /// Transactions that may still begin during it.
     room_tx: f64,
     waiting_since: Option<Nanos>,
-    /// Of the row, ns.
+    /// Waits of the row, ns.
     waited: u64,
 }
 
@@ -243,7 +243,7 @@ pub struct ClientsSim<'a> {
     stalled: VecDeque<u32>,
     row_locks: RowLocks,
     draws: Draws,
-    /// As they are alone on the processors.
+    /// Clients as they behave alone on the processors.
     behaviour: Clients,
     processors: Option<Servers>,
     /// Processor time of a transaction that its client waits for, on a core by itself, ms; none where
@@ -259,7 +259,7 @@ pub struct ClientsSim<'a> {
     stop: SynchronousFlush,
     /// Transactions a second of the last row in which clients mostly ran.
     pace: f64,
-    /// Of the page cleaner, at the beginning of the row.
+    /// Share of its rate that the page cleaner had taken up at the beginning of the row.
     taken_up: f64,
     compaction: CompactionRuns<'a>,
     /// Arrivals as they come, and again as they are begun: those between the two wait.
@@ -621,8 +621,8 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
-    /// Whether transactions must wait: the page cleaner is too far behind to free pages, or the log
-    /// buffer is full.
+    /// Returns whether transactions must wait: the page cleaner is too far behind to free pages, or
+    /// the log buffer is full.
     #[inline]
     fn is_out_of_room(&self) -> bool {
         let behind = !self.stop.under_way && self.cleaner.behind() > PAGES_BEHIND;

@@ -1,11 +1,12 @@
-//! What the second-by-second form needs of whatever serves a database's I/O, and what can bind.
+//! Interface of the second-by-second form to the storage that serves a database's I/O, and the
+//! limits that can bind.
 
 use crate::mysql::database::Database;
 use crate::mysql::demand::Flow;
 use crate::mysql::warmup::At;
 use headrace_model::Cap;
 
-/// What binds in a step.
+/// Bottleneck of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Binding {
     /// Nothing: the open load is served as it comes.
@@ -15,7 +16,7 @@ pub enum Binding {
     Clients,
     /// The processors.
     Cpu,
-    /// What one transaction at a time can be in: latches.
+    /// Work that only one transaction at a time can be in: latches.
     Contention,
     /// A cap of the data volumes or the instance.
     Data(Cap),
@@ -43,19 +44,19 @@ impl Binding {
     }
 }
 
-/// What serves a database's I/O: volumes (`interval`'s devices), or the storage of a service
-/// (`services`).
+/// Storage that serves a database's I/O: volumes (`interval`'s devices), or the storage of a
+/// service (`services`).
 pub(crate) trait Backend {
     /// Mean latency of a page read with nothing to wait for, ms.
     fn read_ms(&self) -> f64;
-    /// The same of a synchronous log write.
+    /// Mean latency of a synchronous log write with nothing to wait for, ms.
     fn log_write_ms(&self) -> f64;
-    /// Whether I/Os queue for each other before a cap is reached: flash does its reads and writes
-    /// by the same dies, while a volume's buckets let all pass until they are empty.
+    /// Returns whether I/Os queue for each other before a cap is reached: flash does its reads and
+    /// writes by the same dies, while a volume's buckets let all pass until they are empty.
     fn queues(&self) -> bool {
         false
     }
-    /// What a commit waits for beyond its log writes, ms: a standby.
+    /// Wait of a commit beyond its log writes, ms: a standby.
     fn commit_ms(&self) -> f64 {
         0.0
     }
@@ -65,7 +66,7 @@ pub(crate) trait Backend {
     fn of_second(&self, database: &Database, background_pages: f64, compacted: (f64, f64)) -> Flow;
     /// Most transactions a second on top of `always`, and what binds.
     fn max_rate(&self, each: (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding);
-    /// How many times these bytes a second could be moved for compaction.
+    /// Returns the rate at which compaction could move these bytes, over the rate given.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64;
     /// Takes what a step used from the buckets.
     fn charge(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64);
@@ -75,7 +76,7 @@ pub(crate) trait Backend {
     fn instance_percent(&self) -> Option<f64>;
 }
 
-/// What a write and a commit wait for beyond the volume: a standby in another zone.
+/// Waits of a write and of a commit beyond the volume: a standby in another zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Path {
     /// Added to every log write, ms.

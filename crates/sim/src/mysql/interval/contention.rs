@@ -30,17 +30,17 @@
 use crate::mysql::database::Clients;
 use headrace_catalog::InstanceLimits;
 
-/// What the second thread of a core adds to its work: the mean of two figures. Marr et al.
-/// (Hyper-Threading Technology Architecture and Microarchitecture, Intel Technology Journal 2002)
-/// measured 21 % for transactions and up to 30 % for other servers, on the first of them, which
-/// were narrow: 30 %. Lo et al. (An Analysis of Database Workload Performance on Simultaneous
-/// Multithreaded Processors, ISCA 1998; from memory): eight threads of a wide core do three times
-/// the transactions of one, which is 3^(1/3) for each doubling: 44 %.
+/// Gain of a core from its second thread, over the work of one: the mean of two figures. Marr et
+/// al. (Hyper-Threading Technology Architecture and Microarchitecture, Intel Technology Journal
+/// 2002) measured 21 % for transactions and up to 30 % for other servers, on the first of these
+/// processors, which were narrow: 30 %. Lo et al. (An Analysis of Database Workload Performance on
+/// Simultaneous Multithreaded Processors, ISCA 1998; from memory): eight threads of a wide core do
+/// three times the transactions of one, which is 3^(1/3) for each doubling: 44 %.
 pub const SECOND_THREAD: f64 = 0.37;
-/// How much faster a core clocks while it is alone at work than while all of its chip are. Makers'
-/// clocks, from memory: Xeon Gold 6230 3.9 over 2.8 GHz, 6248 3.9 over 3.2, Platinum 8280 4.0 over
-/// 3.3, 8380 3.4 over 3.0, Gold 6338 3.2 over 2.6, Platinum 8480+ 3.8 over 3.0; EPYC 7742 3.4 over
-/// 3.1, 7763 3.5 over 3.1, 9654 3.7 over 3.55. The mean is 1.2, 1.04 to 1.39.
+/// Gain of a core's clock while it is alone at work, over that while all cores of its chip work.
+/// Makers' clocks, from memory: Xeon Gold 6230 3.9 over 2.8 GHz, 6248 3.9 over 3.2, Platinum 8280
+/// 4.0 over 3.3, 8380 3.4 over 3.0, Gold 6338 3.2 over 2.6, Platinum 8480+ 3.8 over 3.0; EPYC 7742
+/// 3.4 over 3.1, 7763 3.5 over 3.1, 9654 3.7 over 3.55. The mean is 1.2, 1.04 to 1.39.
 const ALONE_FASTER: f64 = 0.2;
 /// Threads of a chip of a server. A guess: 20 cores, where 8 to 64 are sold. Fewer virtual CPUs are
 /// a part of one, whose clock the others decide too.
@@ -85,8 +85,8 @@ pub struct Processors {
 
 impl Processors {
     /// Makes the processors of an instance, or `vcpus` of its kind; of no instance with
-    /// `threads_per_core`. Where nothing is known of cores, two virtual CPUs share one. None where
-    /// their number is not known.
+    /// `threads_per_core`. Without facts about cores, two virtual CPUs share one. None where their
+    /// number is not known.
     pub fn of(instance: Option<&InstanceLimits>, vcpus: Option<u32>, threads_per_core: Option<u32>) -> Option<Processors> {
         let threads = vcpus.or(instance.map(|limits| limits.vcpus)).filter(|threads| *threads > 0)?;
         let shared = instance.map_or(threads_per_core, |limits| Some(limits.threads_per_core)) != Some(1);
@@ -222,7 +222,7 @@ impl DiskQueue {
     }
 }
 
-/// How transactions wait for each other on some processors.
+/// Contention of transactions on some processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contention {
     /// Virtual CPUs; infinite where they never bind.
@@ -237,7 +237,7 @@ pub(crate) struct Contention {
     /// resource, whose work is as much slower as all: where 1 / share threads are at work for
     /// clients one of them has it always.
     serial_share: f64,
-    /// Of Sakasegawa's queue: sqrt(2 (threads + 1)).
+    /// Exponent of Sakasegawa's queue: sqrt(2 (threads + 1)).
     exponent: f64,
     /// See [`Clients::handover_share`].
     handover_share: f64,
@@ -246,7 +246,8 @@ pub(crate) struct Contention {
 }
 
 impl Contention {
-    /// Of clients as they are alone on these processors; none: they never bind.
+    /// Makes the contention of clients that behave so alone on these processors; none: they never
+    /// bind.
     pub fn new(clients: &Clients, processors: Option<&Processors>) -> Contention {
         let threads = processors.map_or(f64::INFINITY, |processors| f64::from(processors.threads));
         let of_core_s = |cpu_ms: f64| processors.map_or(core_ms(cpu_ms), |processors| processors.of_core_ms(cpu_ms)) / 1e3;
@@ -290,8 +291,9 @@ impl Contention {
         self.threads * (1.0 - self.lost_by_others) / self.core_s
     }
 
-    /// The same of the serial resource with a number of clients: where one of the threads at work
-    /// has it always. Of more threads than there are, as much more as they would be.
+    /// Returns the most transactions a second of the serial resource with a number of clients: one
+    /// of the threads at work has it always. If that takes more threads than there are, the rate is
+    /// extrapolated to as many.
     pub fn serial_rate(&self, clients: f64) -> f64 {
         if self.serial_share <= 0.0 {
             return f64::INFINITY;
@@ -314,7 +316,7 @@ impl Contention {
         *busy * (1.0 - crowded.slowing(clients) * *busy) / crowded.core_s
     }
 
-    /// The same with the work of a transaction among this number of clients.
+    /// Returns the contention with the work of a transaction among this number of clients.
     fn crowded(&self, clients: f64) -> Contention {
         let more = crowding(self.crowded, clients, self.threads);
         Contention { core_s: self.core_s * more, background_s: self.background_s * more, ..*self }
@@ -352,7 +354,7 @@ impl Contention {
         let (own_share, others) = (self.own_share(), 1.0 - 1.0 / clients);
         let (clients, alone_s) = (clients / own_share, alone_s / own_share);
         let think_s = alone_s - self.core_s;
-        // Of a client on the server's host two threads take turns.
+        // Clients on the server's host have two threads that take turns.
         let handing = self.handover_share * (1.0 - 0.5 * self.threads / clients).max(0.0);
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0) + (self.core_s / alone_s) * handing;
         // The same of the serial resource, with one server.
@@ -397,8 +399,8 @@ impl Contention {
         busy
     }
 
-    /// Where one of the queues alone would put it: its exact root with the queue as long as the
-    /// clients alone would make it, which is below the root of the law.
+    /// Returns the root of one of the queues alone: exact with the queue as long as the clients
+    /// alone would make it, which is below the root of the law.
     fn first_guess(&self, clients: f64, alone_s: f64, most: f64, (slowing, queueing, sharing): (f64, f64, f64)) -> f64 {
         let mut busy = most;
         if queueing > 0.0 {
@@ -649,7 +651,7 @@ mod tests {
         }
     }
 
-    /// What comes out solves n = X R(X), whatever goes in: R is worked out here from X by the words
+    /// The solution fulfils n = X R(X), whatever goes in: R is worked out here from X by the words
     /// of the law, not by the solver's own steps.
     #[test]
     fn clients_are_all_inside_a_transaction() {

@@ -1,6 +1,6 @@
 //! Response times of transactions as a distribution.
 //!
-//! Its mean follows from clients and transactions a second (Little's law). Around it lies a
+//! The mean follows from clients and transactions a second (Little's law). Around it lies a
 //! lognormal distribution: the logarithms of many independent factors add up to a normal one.
 
 use crate::mysql::database::{Clients, Database};
@@ -172,7 +172,8 @@ mod tests {
         assert!(Burst::pages_of(1.0, page_wait_s, 0.0).is_none());
     }
 
-    /// Where no lognormal has it, the order stays and the 95th percentile is what was asked for.
+    /// The order stays for a ratio that no lognormal has, and the 95th percentile is the one that
+    /// was asked for.
     #[test]
     fn longer_tails_than_any_lognormal_keep_their_95th_percentile() {
         for p95 in [3.9, 5.0, 12.0] {

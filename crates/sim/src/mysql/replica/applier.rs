@@ -1,5 +1,5 @@
-//! What the applier of a replica does for a transaction: the parameters that a calibration of a
-//! replica identifies, and what they are taken to be where only the source was measured.
+//! Work of a replica's applier for a transaction: the parameters that a calibration of a replica
+//! identifies, and their assumed values if only the source was measured.
 //!
 //! An applier reads no client's packets, parses and plans nothing and sends no answer, but it finds
 //! and changes every row again. So its page touches are those of the writing statements alone, and
@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 /// did 209 to 220 (Percona-Lab-results/GR-Jan-2020, read 2026-11-22): 0.2 of the time, with flushes
 /// in it.
 const CPU_OF_CLIENT: f64 = 0.2;
-/// The same of sysbench's statements, whose processor time was measured
+/// The share for sysbench's statements, whose processor time was measured
 /// (`data/mysql/standards.csv`). An applier took 0.31 ms for a transaction of oltp_write_only
 /// (MariaDB 10.11, gp3 of the lab, 2026-11-23), for which a client takes 0.43 ms of MariaDB, 0.75
 /// of MySQL and 1.14 of MySQL over a network: 0.7, 0.4 and 0.27. The last, since clients of
 /// replicated servers are on other hosts; a calibration of the replica knows better.
 const CPU_OF_SYSBENCH: f64 = 0.27;
-/// Of the applier's processor time, the share in the commit: binary log, positions, the word to the
-/// next in order. It overlaps with the rows of others and not with the commit of another. MariaDB
-/// 10.11 with all data in its cache (gp3 of the lab, 2026-11-23): groups of 1.76 (4 workers) took
-/// 2.41 ms and of 5.87 (16) 3.47 ms, where the longest stage of one thread's flushes takes 2.13:
-/// 0.16 and 0.23 ms a commit, of 0.31 ms for a transaction without flushes.
+/// Share of the applier's processor time in the commit: binary log, positions, the word to the next
+/// in order. It overlaps with the rows of others and not with the commit of another. MariaDB 10.11
+/// with all data in its cache (gp3 of the lab, 2026-11-23): groups of 1.76 (4 workers) took 2.41 ms
+/// and of 5.87 (16) 3.47 ms, where the longest stage of one thread's flushes takes 2.13: 0.16 and
+/// 0.23 ms a commit, of 0.31 ms for a transaction without flushes.
 const COMMIT_CPU_SHARE: f64 = 0.5;
 /// Bytes of a row event with its table map, and of the events around them (GTID or BEGIN, XID):
 /// sysbench's updates and inserts between them (full row images).
@@ -52,13 +52,13 @@ const UNDO_PAGES: f64 = 2.0;
 /// Coefficient of variation of the time that a transaction's rows take. Guess: a handful of reads
 /// whose latencies vary half as much as their mean, of transactions that differ.
 const SERVICE_CV: f64 = 0.6;
-/// How many transactions in a row have no row in common, so that writesets let them be applied at
-/// once. Guess: far more than workers, as with a large table whose rows are drawn at random.
+/// Transactions in a row that have no row in common, so that writesets let them be applied at once.
+/// Guess: far more than workers, as with a large table whose rows are drawn at random.
 const WRITESET_WIDTH: f64 = 256.0;
 /// Chance that a transaction conflicts with one that is applied at the same time. Guess.
 const CONFLICTS: f64 = 1e-3;
 
-/// What the applier does for a transaction.
+/// Work of the applier for a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Applier {
@@ -76,7 +76,7 @@ pub struct Applier {
     pub events_per_tx: f64,
     /// Time of a log flush of a commit over what the model's synchronous writes take.
     pub flush_factor: f64,
-    /// The same for the relay log's.
+    /// Time of a flush of the relay log over what the model's synchronous writes take.
     pub relay_flush_factor: f64,
     /// Share of evicted dirty pages whose write the applier waits for.
     pub forced_writes: f64,
@@ -90,7 +90,7 @@ pub struct Applier {
     /// COMMIT_ORDER, MariaDB's `cid`); none: from the source's own commits under way.
     #[serde(default)]
     pub commit_order_width: Option<f64>,
-    /// The same by writesets.
+    /// Transactions that writesets let be applied at once.
     pub writeset_width: f64,
     /// Schemas that transactions are spread over: DATABASE applies one at a time in each.
     pub schemas: f64,
@@ -99,12 +99,12 @@ pub struct Applier {
     pub conflicts: f64,
 }
 
-/// How far a parameter may be off where no replica was measured.
+/// Spread of a parameter if no replica was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ApplierSpread {
     /// The parameter, as the workload file names it.
     pub parameter: &'static str,
-    /// What it is, in words.
+    /// Meaning of the parameter, in words.
     pub words: &'static str,
     /// Standard deviation of its logarithm.
     pub relative_sd: f64,
@@ -176,7 +176,7 @@ impl Applier {
         let mut popularity = Popularity { classes };
         let all = source.popularity.touches_per_tx();
         let changed: f64 = source.popularity.classes.iter().zip(&self.written).map(|(class, written)| class.pages * class.touches_per_tx * written).sum();
-        // The same pages are changed by fewer touches: what leaves the cache is dirty more often.
+        // Fewer touches change the same pages, so an evicted page is dirty more often.
         let dirtier = if changed > 0.0 { all / popularity.touches_per_tx() } else { 1.0 };
         if source.engine == StorageEngine::Innodb {
             popularity.classes.push(PageClass { pages: UNDO_PAGES * f64::from(segments), touches_per_tx: 1.0 / f64::from(segments) });
@@ -185,7 +185,7 @@ impl Applier {
         let mut adapted = Database { popularity, last_orders: None, ..source.clone() };
         adapted.writes.first_dirty = (source.writes.first_dirty * dirtier).min(1.0);
         adapted.writes.later_dirty = (source.writes.later_dirty * dirtier).min(1.0);
-        // What the source's run left unexplained is the source's.
+        // The unexplained part of the source's run belongs to the source.
         adapted.shape = super::super::database::IoShape::default();
         adapted
     }

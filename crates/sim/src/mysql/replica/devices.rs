@@ -28,7 +28,7 @@ pub(super) struct ReplicaVolume {
     copies: (f64, f64),
 }
 
-/// Where a replica's files lie.
+/// Devices of a replica's files.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaStorage<'a> {
     /// Data files; and whatever has no volume of its own.
@@ -41,10 +41,9 @@ pub struct ReplicaStorage<'a> {
     pub instance: Option<&'a InstanceLimits>,
 }
 
-/// How far purge is behind, over its batch: it takes one after the other, so half of one on
-/// average. MariaDB 10.11 read 11.5 and 9.7 pages a transaction in 30 MiB, where the appliers miss
-/// 7.1, and 5.1 in 60 MiB (5.0 of the appliers): pages that stayed for 25 and 180 transactions
-/// (lab, 2026-11-23).
+/// Delay of purge in batches: it takes one after the other, so half a batch on average. MariaDB
+/// 10.11 read 11.5 and 9.7 pages a transaction in 30 MiB, where the appliers miss 7.1, and 5.1 in
+/// 60 MiB (5.0 of the appliers): pages that stayed for 25 and 180 transactions (lab, 2026-11-23).
 const PURGE_BEHIND: f64 = 0.5;
 
 /// Threads that purge, each with one read under way: innodb_purge_threads of MariaDB 10.11 (its
@@ -63,7 +62,8 @@ const PURGE_THREADS: f64 = 4.0;
 pub(super) fn purge_reads(database: &Database, settings: &ReplicaSettings, reads: f64, cache_bytes: f64, reading: f64) -> f64 {
     let old = database.old_share * database.cache_pages(cache_bytes);
     let most = PURGE_THREADS * reads / reading.max(1e-12);
-    // Its reads shorten the stay in their turn; each round is nearer, and eight are within 2 %.
+    // Reads of purge shorten the stay in their turn; each round is nearer, and eight are within 2
+    // %.
     (0..8).fold(0.0, |purged: f64, _| {
         let idle = (1.0 - purged / most).max(1e-9);
         let behind = PURGE_BEHIND * f64::from(settings.purge_batch) / idle;
@@ -73,17 +73,17 @@ pub(super) fn purge_reads(database: &Database, settings: &ReplicaSettings, reads
 
 /// A flush that takes longer than the model's is more writes, up to this many times: 4.1 of a
 /// commit were seen on XFS (redo log, binary log, twice the filesystem's log; MariaDB 10.11, lab,
-/// 2026-11-23) where the model has 3. What it takes beyond that is waiting.
+/// 2026-11-23) where the model has 3. The rest of its time is waiting.
 const MOST_WRITES: f64 = 4.1 / 3.0;
 
-/// What a transaction that is applied asks of data and log volumes.
+/// Demand of an applied transaction on data and log volumes.
 pub(super) struct Asked {
     data: Flow,
     log: Flow,
 }
 
-/// What a second asks whatever is applied: pages of the cleaner on the data volume, and what is
-/// received on the relay log's.
+/// Demand of a second whatever is applied: pages of the cleaner on the data volume, and the
+/// received bytes on the relay log's.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Always {
     data: Flow,
@@ -100,7 +100,7 @@ pub(super) type OnVolumes = [Flow; MOST_VOLUMES];
 /// Volumes in the order data, log, relay; one that is not there is the one before.
 pub(super) struct ReplicaDevices {
     volumes: Vec<ReplicaVolume>,
-    /// Which volume has the log, and which the relay log.
+    /// Indexes of the volumes of the log and of the relay log.
     pub log: usize,
     pub relay: usize,
     places: Places,
@@ -139,7 +139,7 @@ impl ReplicaDevices {
         receive_s(applier.events_per_tx, settings.sync_relay_log, flush_s)
     }
 
-    /// What a transaction costs with the cache at `at`, before the devices' limits.
+    /// Returns the costs of a transaction with the cache at `at`, before the devices' limits.
     pub fn costs(&self, database: &Database, applier: &Applier, settings: &ReplicaSettings, at: &At, committing: f64, vcpus: f64) -> ApplierCosts {
         let (sync_s, read_s, write_s) = self.latencies_s();
         let (workers, cpu_s) = (settings.threads(), applier.cpu_ms / 1e3);
@@ -251,7 +251,7 @@ pub(super) fn committing(scenario: &Scenario<'_>, tps: f64, semi_sync_ms: f64) -
     1.0 + tps * (scenario.database.log.syncs_per_commit * place.write_ms + semi_sync_ms) / 1e3
 }
 
-/// What binds where the rate asked for is above what is possible.
+/// Returns the bottleneck at a rate asked for that is above the possible.
 pub(super) fn binding(costs: &ApplierCosts, kept_up: bool) -> ReplicaBinding {
     if kept_up {
         ReplicaBinding::Demand

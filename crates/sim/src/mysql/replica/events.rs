@@ -26,7 +26,7 @@ use rand_core::SeedableRng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Where the logs lie on a volume they share with the data: in front of the pages. Only offsets
+/// Bytes in front of the pages for logs on a volume that they share with the data. Only offsets
 /// depend on it.
 const LOG_AREA: u64 = 64 << 20;
 /// Page writes that may be under way before reads wait for one: as the clients' form
@@ -39,7 +39,7 @@ const BATCH: u32 = 64;
 /// Most transactions of a run: some minutes of computing.
 const MOST_TX: f64 = 2e7;
 
-/// What a run I/O by I/O came to.
+/// Result of a run I/O by I/O.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaEvents {
     /// Transactions applied in each second.

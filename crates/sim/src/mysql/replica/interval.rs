@@ -54,12 +54,12 @@ pub struct ReplicaSecond {
     pub mib_s: f64,
     /// Lowest credit balance of them, percent.
     pub balance_percent: Option<f64>,
-    /// What holds the applier back.
+    /// Bottleneck of the applier.
     #[serde(skip)]
     pub binding: ReplicaBinding,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaSummary {
     /// Transactions a second of the source over its load.
@@ -81,15 +81,15 @@ pub struct ReplicaSummary {
     pub peak_at_s: f64,
     /// From the end of the load until the replica has caught up; none: not in this run.
     pub catch_up_s: Option<f64>,
-    /// What holds the applier back when it has most to do.
+    /// Bottleneck of the applier when it has most to do.
     pub binding: String,
-    /// What holds it back in most steps, of those in which something does.
+    /// Bottleneck of most steps, among those that have one.
     pub usual_binding: &'static str,
     /// Shares by name: of the time and limits that make the rate; together 1.
     pub shares: Vec<(&'static str, f64)>,
-    /// How much of the rate follows the width that the source's marks allow.
+    /// Share of the rate that follows the width that the source's marks allow.
     pub dependency_lever: f64,
-    /// The same of the workers.
+    /// Share of the rate that follows the workers.
     pub worker_lever: f64,
     /// Rate over today's with each cost halved (or its limit doubled), and with twice the width and
     /// twice the workers.
@@ -107,7 +107,7 @@ pub struct ReplicaSummary {
 pub struct ReplicaRun {
     /// A row a step.
     pub rows: Vec<ReplicaSecond>,
-    /// What they come to.
+    /// Summary of the rows.
     pub summary: ReplicaSummary,
 }
 
@@ -186,14 +186,13 @@ pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
     Ok(ReplicaRun { rows, summary })
 }
 
-/// What holds the applier back in most of the steps in which something does; of equals the first by
-/// name.
+/// Returns the bottleneck of most steps that have one; among equals the first by name.
 fn usual_binding(rows: &[ReplicaSecond]) -> &'static str {
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.binding != ReplicaBinding::Demand) {
         *counts.entry(row.binding.name()).or_default() += 1;
     }
-    // Of equal counts the last is the greatest.
+    // Among equal counts `max_by_key` takes the last.
     counts.iter().rev().max_by_key(|(_, count)| **count).map_or(ReplicaBinding::Demand.name(), |(name, _)| name)
 }
 

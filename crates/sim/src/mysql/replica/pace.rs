@@ -1,5 +1,5 @@
-//! What a transaction costs with the cache as it is, how many a second that lets through, and what
-//! they ask of the volumes: each decides on the others.
+//! Computes the costs of a transaction with the cache as it is, the rate that they let through, and
+//! its demand on the volumes: each decides on the others.
 
 use super::super::database::StorageEngine;
 use super::super::warmup::At;

@@ -1,4 +1,4 @@
-//! How many transactions a second an applier gets through, and what holds it back.
+//! Computes the rate of an applier, transactions a second, and its bottleneck.
 //!
 //! ```text
 //!   one thread   1 / (rows + commit)         rows = processor + reads + writes it waits for
@@ -9,17 +9,18 @@
 //!                  the devices' I/Os and bytes, processors, the receive thread
 //! ```
 //!
-//! Everything that costs time is listed once, so that a share is how much of the rate goes when
-//! that one cost grows: a hundredth more of it takes share / 100 away. Of costs and limits together
-//! the shares are 1, since a replica that is twice as slow in everything is twice as slow (Euler's
-//! theorem on functions of degree -1). Width and workers are limits of another kind: their levers
-//! are told apart.
+//! Everything that costs time is listed once, so that a share is the part of the rate that is lost
+//! when that one cost grows: a hundredth more of it takes share / 100 away. The shares of costs and
+//! limits together are 1, since a replica that is twice as slow in everything is twice as slow
+//! (Euler's theorem on functions of degree -1). Width and workers are limits of another kind: their
+//! levers are told apart.
 
 use super::super::interval::weakest_limit;
 use serde::Serialize;
 
-/// How sharply one limit takes over from the next: as for clients (TPC-C runs of 2018). One thread
-/// waits behind the page cleaner's batches, so the same holds: the I/O by I/O form agrees to 5 %.
+/// Exponent of the transition from one limit to the next: as for clients (TPC-C runs of 2018). One
+/// thread waits behind the page cleaner's batches, so the same holds: the I/O by I/O form agrees to
+/// 5 %.
 const SHARPNESS: f64 = 4.0;
 /// In-order commits make workers wait for slower ones before them: the time of rows grows by cv x
 /// (A + A x cv) x ln(workers). From 60,000 gamma-distributed times each of cv 0.3, 0.6, 1 and 2 to
@@ -28,7 +29,7 @@ const ORDER: f64 = 0.3;
 /// A cost is moved by this much to see what it does.
 const NUDGE: f64 = 1e-4;
 
-/// What may hold an applier back.
+/// Bottleneck of an applier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplicaBinding {
@@ -43,9 +44,9 @@ pub enum ReplicaBinding {
     Flushes,
     /// The processor time of one transaction in its worker.
     Processor,
-    /// How many transactions the source's marks let be applied at once.
+    /// The number of transactions that the source's marks let be applied at once.
     Dependencies,
-    /// How many threads apply.
+    /// The number of threads that apply.
     Workers,
     /// A device's I/Os a second, or its credits.
     Iops,
@@ -91,8 +92,8 @@ pub const COSTS: [ReplicaBinding; 8] = [
     ReplicaBinding::Receive,
 ];
 
-/// What a transaction costs an applier, s, and what limits all of them together. Infinite limits do
-/// not bind.
+/// Costs of a transaction for an applier, s, and the limits of all of them together. Infinite
+/// limits do not bind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ApplierCosts {
     /// Processor time of the rows, and of the commit.
@@ -124,7 +125,7 @@ pub struct ApplierCosts {
     pub in_turn: bool,
     /// Transactions a second that the devices' I/Os let through.
     pub iops_rate: f64,
-    /// The same by bytes.
+    /// Transactions a second that the devices' bytes allow.
     pub bytes_rate: f64,
     /// Processors over the time of a transaction on all of them.
     pub cores_rate: f64,
@@ -242,12 +243,14 @@ impl ApplierCosts {
         COSTS.map(|cost| self.share(cost))
     }
 
-    /// How much of the rate follows the width: 1 where twice of it would be twice the rate.
+    /// Returns the share of the rate that follows the width: 1 if twice the width would be twice
+    /// the rate.
     pub fn dependency_lever(&self) -> f64 {
         self.share(ReplicaBinding::Dependencies)
     }
 
-    /// The same of the workers; 0 for a single thread, which no other joins by itself.
+    /// Returns the share of the rate that follows the workers; 0 for a single thread, which no
+    /// other joins by itself.
     pub fn worker_lever(&self) -> f64 {
         if self.workers > 1.0 {
             self.share(ReplicaBinding::Workers)
@@ -256,7 +259,7 @@ impl ApplierCosts {
         }
     }
 
-    /// What holds the applier back most: the width where more than half of the rate follows it,
+    /// Returns the bottleneck of the applier: the width if more than half of the rate follows it,
     /// else the largest share.
     pub fn binding(&self) -> ReplicaBinding {
         if self.dependency_lever() > 0.5 {

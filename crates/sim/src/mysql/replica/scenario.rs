@@ -1,4 +1,4 @@
-//! What a run of a replica is given.
+//! Inputs of a run of a replica.
 
 use super::super::database::Database;
 use super::super::interval::{Scenario, Start};
@@ -13,9 +13,9 @@ use super::settings::ReplicaSettings;
 pub struct LargeTransaction {
     /// When it begins on the source, s.
     pub at_s: f64,
-    /// How long it takes there, s; it is sent when it commits.
+    /// Time that it takes there, s; it is sent when it commits.
     pub source_s: f64,
-    /// How long the replica takes to apply it, s.
+    /// Time that the replica takes to apply it, s.
     pub apply_s: f64,
 }
 
@@ -24,17 +24,17 @@ pub struct LargeTransaction {
 pub struct ReplicaScenario<'a> {
     /// The source: its load and length are the run's load.
     pub source: Scenario<'a>,
-    /// What the applier does for a transaction.
+    /// Work of the applier for a transaction.
     pub applier: &'a Applier,
     /// Settings of the replica.
     pub settings: &'a ReplicaSettings,
     /// The database as the replica has it ([`replica_database`]).
     pub database: &'a Database,
-    /// Its cache, followed from a cold start, with hits that move pages at once.
+    /// Cache of the replica, followed from a cold start, with hits that move pages at once.
     pub warm_up: &'a WarmUp,
     /// Bytes of it.
     pub cache_bytes: f64,
-    /// Where its files lie.
+    /// Devices of the replica's files.
     pub storage: ReplicaStorage<'a>,
     /// State of its cache.
     pub start: Start,

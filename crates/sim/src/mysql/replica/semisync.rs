@@ -1,5 +1,5 @@
-//! What semi-synchronous replication adds to a commit, and how many transactions a second it lets
-//! the source do.
+//! Wait that semi-synchronous replication adds to a commit, and the transactions a second that it
+//! lets the source do.
 //!
 //! A commit waits until enough replicas have said that the transaction is in their relay log. Not
 //! that it is on disk there: that is so only with `sync_relay_log` = 1, which flushes after every
@@ -14,8 +14,8 @@ const TWO: f64 = 2.0;
 /// A receive thread that is busy for less than this share of the time makes nobody wait.
 const NEVER_FULL: f64 = 0.01;
 
-/// Where a commit waits: before it is seen by others, holding its place in the order of commits, or
-/// after.
+/// Place of the wait in a commit: before it is seen by others, holding its place in the order of
+/// commits, or after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitPoint {
@@ -32,11 +32,11 @@ pub enum WaitPoint {
 pub struct SemiSync {
     /// Round trip to each replica that acknowledges, ms.
     pub round_trips_ms: Vec<f64>,
-    /// How many must acknowledge (rpl_semi_sync_source_wait_for_replica_count).
+    /// Replicas that must acknowledge (rpl_semi_sync_source_wait_for_replica_count).
     pub acknowledgements: u32,
     /// Milliseconds until the source goes on without (rpl_semi_sync_source_timeout).
     pub timeout_ms: f64,
-    /// Where commits wait (rpl_semi_sync_source_wait_point).
+    /// Place of the wait in a commit (rpl_semi_sync_source_wait_point).
     #[serde(default)]
     pub wait_point: WaitPoint,
     /// Groups of commits that meet become one, as in MySQL, and one acknowledgement wakes all of
@@ -48,9 +48,9 @@ pub struct SemiSync {
 /// The price of semi-sync.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SemiSyncPrice {
-    /// What a commit waits beyond its own flushes, ms.
+    /// Wait of a commit beyond its own flushes, ms.
     pub added_ms: f64,
-    /// Of which the receive thread's flushes, ms.
+    /// Part of it for the receive thread's flushes, ms.
     pub relay_ms: f64,
     /// Most transactions a second that receive threads take in.
     pub most_tps: f64,
@@ -63,12 +63,12 @@ pub struct SemiSyncPrice {
 }
 
 impl SemiSyncPrice {
-    /// What a commit waits for the network, ms.
+    /// Returns the wait of a commit for the network, ms.
     pub fn network_ms(&self) -> f64 {
         self.added_ms - self.relay_ms
     }
 
-    /// Whether these clients wait for the network side by side, each for itself.
+    /// Returns whether these clients wait for the network side by side, each for itself.
     pub fn side_by_side(&self, clients: f64) -> bool {
         !self.in_step || clients < TWO
     }

@@ -1,5 +1,5 @@
-//! How a replica is set up: who may be applied at once, what a commit flushes, and what versions
-//! have by default.
+//! Settings of a replica: the transactions that may be applied at once, the flushes of a commit,
+//! and the defaults of versions.
 
 use super::super::cleaner::dirty_share;
 use super::super::database::PageCleaner;
@@ -8,8 +8,9 @@ use super::applier::Applier;
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
 
-/// Which transactions may be applied at once. Sources: MySQL's manual of `replica_parallel_type`
-/// and `binlog_transaction_dependency_tracking`; MariaDB's "Parallel Replication" (read 2026-11).
+/// Rule by which transactions may be applied at once. Sources: MySQL's manual of
+/// `replica_parallel_type` and `binlog_transaction_dependency_tracking`; MariaDB's "Parallel
+/// Replication" (read 2026-11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplicaMode {
@@ -44,8 +45,8 @@ impl ReplicaMode {
         ("aggressive", ReplicaMode::Aggressive),
     ];
 
-    /// Whether the next transaction begins as soon as the ones before it begin to commit, without
-    /// waiting for their flushes.
+    /// Returns whether the next transaction begins as soon as the ones before it begin to commit,
+    /// without waiting for their flushes.
     pub(super) fn overlaps_commits(self) -> bool {
         matches!(self, ReplicaMode::Minimal | ReplicaMode::Conservative)
     }
@@ -59,7 +60,7 @@ impl ReplicaMode {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaSettings {
-    /// Who may be applied at once.
+    /// Rule by which transactions may be applied at once.
     pub mode: ReplicaMode,
     /// Worker threads; 0 or 1: one thread does it all.
     pub workers: u32,
@@ -108,7 +109,7 @@ impl ReplicaSettings {
         dirty_share(pages_s, self.io_capacity, self.dirty_low_water)
     }
 
-    /// What a version has where nothing is set, durable (1/1).
+    /// Returns the defaults of a version, durable (1/1).
     ///
     /// # Errors
     /// A flavour or version that is not known.

@@ -19,7 +19,7 @@ const OLD_BLOCKS_S: f64 = 1.0;
 const ROUNDS: usize = 4;
 const CLOSE: f64 = 0.15;
 
-/// What differs from the scenario as it was given.
+/// Differences from the scenario as it was given.
 #[derive(Default)]
 pub(super) struct Settled {
     database: Option<Database>,
@@ -29,7 +29,7 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    /// Of a replica that has `source_tps` to apply.
+    /// Makes the differences of a replica that has `source_tps` to apply.
     ///
     /// A hit moves no page that was read less than [`OLD_BLOCKS_S`] before: where pages leave
     /// sooner than that none of them ever becomes young, and few hits are left. And the more pages
@@ -95,10 +95,10 @@ fn between(before: f64, now: f64) -> f64 {
     }
 }
 
-/// The database whose pages are written back so that `dirty` of the pool is changed: a page is
-/// written when the pages changed since its own first change fill that. What leaves the cache is
-/// clean then, unless it leaves sooner: those are some of the `evicted` that would leave dirty in a
-/// transaction.
+/// Returns the database whose pages are written back so that `dirty` of the pool is changed: a page
+/// is written when the pages changed since its own first change fill that. Pages that leave the
+/// cache are clean then, unless it leaves sooner: those are some of the `evicted` that would leave
+/// dirty in a transaction.
 pub fn written_back(database: &Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64, (dirty, evicted): (f64, f64)) -> Database {
     let mut adapted = database.clone();
     let pages = dirty * cache_bytes / adapted.cached_bytes;

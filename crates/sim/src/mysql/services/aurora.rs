@@ -13,7 +13,7 @@ const WRITE_UNIT: f64 = 4_096.0;
 /// Bytes of a page that is billed as one read (as above).
 const READ_UNIT: f64 = 16_384.0;
 
-/// What no table of AWS says about Aurora's storage. Fitted on published figures of
+/// Parameters of Aurora's storage that no table of AWS has. They are fitted on published figures of
 /// `data/managed/published.csv`; `crates/sim/tests/services.rs` holds them to those that were left
 /// out of the fits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,8 +38,8 @@ pub struct AuroraStorage {
 impl Default for AuroraStorage {
     /// * Reads: least squares over sysbench-tpcc on db.r5.xlarge with 1,000 warehouses (published
     ///   2020-05, family `tpcc-10x100`, nine client counts), the workload's own time taken from the
-    ///   RDS run of the same study with one client. That what binds is a number of reads, and not
-    ///   processor time per read, was chosen with the other layout in sight.
+    ///   RDS run of the same study with one client. The bottleneck is a number of reads, and not
+    ///   processor time per read: a choice made with the other layout in sight.
     /// * Batches: 0.95 I/Os a transaction at 15,210 transactions a second, six copies counted
     ///   (SIGMOD 2017, table 1): 0.95 / 6 batches a transaction = 1 / (1 + 15,210 x 0.35 ms).
     /// * Lag: table 4 at 1,000 and 10,000 writes a second, 450 bytes of redo a write (what
@@ -92,8 +92,8 @@ impl AuroraStorage {
         commits.max(1.0) / (1.0 + tps * commits.max(1.0) * self.batch_s)
     }
 
-    /// What AWS bills of a transaction that reads `reads` pages and logs `log_bytes`, at `tps`. The
-    /// last unit of a batch is half full on average.
+    /// Returns the I/O that AWS bills of a transaction that reads `reads` pages and logs
+    /// `log_bytes`, at `tps`. The last unit of a batch is half full on average.
     pub fn billed(&self, reads: f64, page_bytes: f64, log_bytes: f64, tps: f64, commits: f64) -> BilledIo {
         let batches = if log_bytes > 0.0 { self.batches(tps, commits) } else { 0.0 };
         BilledIo { reads: reads * (page_bytes / READ_UNIT).max(1.0), writes: log_bytes / WRITE_UNIT + 0.5 * batches }
@@ -112,7 +112,7 @@ pub(super) struct Backend<'a> {
 
 impl<'a> Backend<'a> {
     pub fn new(storage: &'a AuroraStorage, class: &ServiceClass) -> Backend<'a> {
-        // Where no source names the processors, nothing is known to bind.
+        // Processors that no source names never bind.
         let vcpus = if class.limits.vcpus > 0 { f64::from(class.limits.vcpus) } else { f64::INFINITY };
         Backend {
             storage,

@@ -15,7 +15,7 @@
 //! | `reader` | lag and processor time of a reader |
 //! | `standby` | what RDS's standbys add to writes and commits |
 //!
-//! No Aurora was measured by this project. What is published decides the parameters of
+//! No Aurora was measured by this project. Published figures decide the parameters of
 //! [`AuroraStorage`]; each says whether it was fitted, on what, or guessed.
 
 mod aurora;
@@ -37,19 +37,19 @@ use headrace_catalog::{Deployment, Service, ServiceClass};
 /// A database at a service.
 #[derive(Clone, Debug)]
 pub struct ServiceScenario<'a> {
-    /// Where it runs.
+    /// Service and option on which the database runs.
     pub deployment: Deployment,
     /// The database; Aurora: as [`log_only`] makes it.
     pub database: &'a Database,
-    /// Its cache, followed from a cold start.
+    /// Cache of the database, followed from a cold start.
     pub warm_up: &'a WarmUp,
     /// The data volumes; none for Aurora.
     pub data: Option<&'a Setup>,
-    /// What the class gives.
+    /// Limits, processors and memory of the class.
     pub class: &'a ServiceClass,
     /// Aurora's storage.
     pub aurora: &'a AuroraStorage,
-    /// What asks.
+    /// Clients or arrivals.
     pub load: TransactionLoad,
     /// State of the cache.
     pub start: Start,

@@ -1,4 +1,4 @@
-//! How long a write takes that four of six copies must have.
+//! Computes the latency of a write that four of six copies must have.
 //!
 //! ```text
 //!   server's zone   copy 1, copy 2     network within a zone + storage node
@@ -49,7 +49,7 @@ impl Default for Quorum {
     }
 }
 
-/// What a quorum write takes, ms.
+/// Latency of a quorum write, ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct QuorumLatency {
     /// Mean.

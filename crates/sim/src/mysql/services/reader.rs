@@ -5,18 +5,18 @@ use super::aurora::AuroraStorage;
 use super::quorum::QuorumLatency;
 use serde::Serialize;
 
-/// What a reader is given.
+/// Load on a reader.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReaderLoad {
     /// Redo of the writer, bytes a second.
     pub redo_bytes_s: f64,
     /// Share of changed pages that the reader has cached.
     pub cached_share: f64,
-    /// Its virtual processors.
+    /// Virtual processors of the reader.
     pub vcpus: u32,
 }
 
-/// How a reader keeps up.
+/// Lag of a reader, and its processors' share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReaderLag {
     /// Mean lag, ms; none: it does not keep up, and restarts.

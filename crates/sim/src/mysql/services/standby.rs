@@ -1,11 +1,11 @@
-//! What RDS's standbys add to the writes of a server.
+//! Adds the waits for RDS's standbys to the writes of a server.
 
 use super::quorum::{AZ_RTT_HIGH_MS, AZ_RTT_LOW_MS};
 use crate::mysql::interval::Path;
 use headrace_catalog::Deployment;
 
-/// What writes and commits of a deployment wait for beyond the server's own volume, whose log
-/// writes take `write_ms`.
+/// Returns the waits of writes and commits of a deployment beyond the server's own volume, whose
+/// log writes take `write_ms`.
 ///
 /// Multi-AZ: the standby's volume gets every write after the server's own, and answers from another
 /// zone: one round trip and one write in series. (RDS names higher write and commit latency and no

@@ -1,17 +1,17 @@
-//! Which rows sysbench draws, in closed form, and the pages they are on.
+//! Computes in closed form the rows that sysbench draws, and the pages they are on.
 //!
-//! As `sb_rand.c` of sysbench 1.0.20 draws them, held against the binary of Debian 12 (4,000,000
-//! draws each); `zipfian` is of its 1.1 branch. `special` is narrower than the manual says: the
-//! draw that chooses the window, always above 1 - res, is used again for the place in it, so that
-//! `rand-spec-res` % of the draws hit `rand-spec-res` % of `rand-spec-pct` % of the rows: 0.75 % by
-//! default, not 1 %. Inside the window all rows are alike; the other draws are the mean of
-//! `rand-spec-iter` uniforms over all rows.
+//! The draws are those of `sb_rand.c` of sysbench 1.0.20, compared with the binary of Debian 12
+//! (4,000,000 draws each); `zipfian` is of its 1.1 branch. `special` is narrower than the manual
+//! says: the draw that chooses the window, always above 1 - res, is used again for the place in it,
+//! so that `rand-spec-res` % of the draws hit `rand-spec-res` % of `rand-spec-pct` % of the rows:
+//! 0.75 % by default, not 1 %. Inside the window all rows are alike; the other draws are the mean
+//! of `rand-spec-iter` uniforms over all rows.
 
 use crate::error::SimError;
 use crate::mysql::popularity::PageClass;
 use serde::{Deserialize, Serialize};
 
-/// Which rows statements touch (`--rand-type`).
+/// Distribution of the rows that statements touch (`--rand-type`).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {
@@ -31,7 +31,7 @@ pub enum Distribution {
     },
     /// The mean of uniforms.
     Gaussian {
-        /// How many (`--rand-spec-iter`).
+        /// Uniforms whose mean is a draw (`--rand-spec-iter`).
         #[serde(default = "default_iterations")]
         iterations: u32,
     },
@@ -88,8 +88,8 @@ impl Distribution {
         }
     }
 
-    /// First row of the window and rows in it, of `rows`; none without a window. As 1.0.20: `t` is
-    /// one less than the rows.
+    /// Returns the first row of the window and rows in it, of `rows`; none without a window. In
+    /// 1.0.20 `t` is one less than the rows.
     fn window(&self, rows: f64) -> Option<(f64, f64)> {
         let Distribution::Special { percent, share, .. } = *self else { return None };
         let (t, share) = ((rows - 1.0).max(0.0), share / 100.0);

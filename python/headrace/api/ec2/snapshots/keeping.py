@@ -133,7 +133,7 @@ def _switch_restores(request: ApiRequest, enable: bool) -> Members:
     needs=_sources,
 )
 def enable_fast_snapshot_restores(request: ApiRequest) -> Members:
-    """Lets volumes be made of snapshots without first touch. What fails is in the answer."""
+    """Lets volumes be made of snapshots without first touch. The answer lists failures."""
     return _switch_restores(request, True)
 
 
@@ -144,7 +144,7 @@ def enable_fast_snapshot_restores(request: ApiRequest) -> Members:
     needs=_sources,
 )
 def disable_fast_snapshot_restores(request: ApiRequest) -> Members:
-    """Ends fast snapshot restore. What fails is in the answer."""
+    """Ends fast snapshot restore. The answer lists failures."""
     return _switch_restores(request, False)
 
 

@@ -1,4 +1,4 @@
-"""What lifting a limit would bring, which limit is next, and what to do about it.
+"""Estimates the gain of lifting a limit, the limit that binds next, and the change to make.
 
 gains          transactions on the changed storage, and the next limit
 own_database   the database that the counters of a window describe

@@ -1,4 +1,4 @@
-"""What lifting a limit would bring, which limit is next, and what to do about it."""
+"""Estimates the gain of lifting a limit, the limit that binds next, and the change to make."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _add_counsel(
             else change_of_instance(volume, finding.subject, factor_needed, counsel.region, counsel.as_of)
         )
     except HeadraceError as error:
-        change, unknown = None, f" What to change is not known: {why(error)}."
+        change, unknown = None, f" The change to make is not known: {why(error)}."
     gain = Gain(None, None, None, factor, next_limit, factor, "rates of the window over the other limits")
     spent = processors_spent(signals.host, t)
     if spent:
@@ -89,7 +89,7 @@ def _add_counsel(
             simulated = _simulated(volume, storage, instance, signals, own, counsel, _balance(volume, finding.subject))
             simulated = None if simulated is None else _within(simulated, signals)
         except HeadraceError as error:
-            simulated, unknown = None, f" What lifting it would bring is not known: {why(error)}."
+            simulated, unknown = None, f" The gain of lifting it is not known: {why(error)}."
         if simulated is not None:
             gain = replace(simulated, factor=factor, next_limit=next_limit, at_factor=factor)
     words = finding.words + _gain_words(gain, t) + unknown
@@ -166,8 +166,8 @@ class ProcessorRoom:
     most: float
 
 
-# Of what is at work, up to this multiple of the server's own part grows with its transactions; more
-# is work of others, which stays as it is (a guess).
+# A busy share up to this multiple of the server's own share grows with its transactions; more is
+# work of other programs, which stays constant (a guess).
 RELATED = 3.0
 
 
@@ -190,7 +190,7 @@ def processors_spent(host: HostSignals, t: Thresholds) -> bool:
 def spent_words(host: HostSignals) -> str:
     """Returns why no gain is said where the processors are spent, to be put behind a sentence."""
     at_work = in_percent((host.busy or 0.0) + (host.steal or 0.0))
-    return f" What lifting it would bring is not said: {at_work} of the processors are at work or taken, and may bind instead."
+    return f" The gain of lifting it is not estimated: {at_work} of the processors are at work or taken, and may bind instead."
 
 
 def _within(gain: Gain, signals: Signals) -> Gain:
@@ -224,8 +224,8 @@ def _asked_factor(own: OwnDatabase | None, volume: VolumeSignals) -> float:
     return max(1.0, most / own.tps)
 
 
-# Where no server was seen, nobody knows how much more is wanted: half as much again, as plan's own
-# advice for censored demand begins (workload/observed.py).
+# A recording without a server does not say how much more demand there would be: half as much again
+# is assumed, the first factor of plan's own advice for censored demand (workload/observed.py).
 UNKNOWN_FACTOR = 1.5
 FASTEST = "io2:2000:100000"
 
@@ -263,7 +263,8 @@ def _simulated(
         after, _ = tps_on(database, own.clients, storage, instance, limits.as_of or None, None)
         if own.cpu_tps is not None:
             before, after = min(before, own.cpu_tps), min(after, own.cpu_tps)
-        # What was measured is the better judge of today; the model of what is to come.
+        # The rate of today is known better from the window than from the model; the gain is the
+        # model's ratio.
         ratios.append(after / before - 1.0 if before > 0 else 0.0)
     middle, ends = ratios[0], ratios
     return Gain(middle, min(ends), max(ends), None, None, None, "gain simulated from this window's counters")

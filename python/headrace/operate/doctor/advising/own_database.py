@@ -1,9 +1,9 @@
 """The database of a server as its counters describe it: enough to simulate the same load on another
 storage, when no calibration is there.
 
-What a transaction reads, flushes and logs is counted; the rest of its time is what the clients do
-not spend waiting for storage. How the cache would go on is not known, so this holds for the cache
-and the load of the window.
+The reads, flushes and logged bytes of a transaction are counted; the rest of its time is what the
+clients do not spend waiting for storage. The window does not tell how the cache would go on, so
+this holds for the cache and the load of the window.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headrace.operate.doctor.signals import ServerSignals, Signals, syncs_of
 # More pages than a cache of CACHE_BYTES holds by far: every touch is a read.
 PAGES = 1e9
 CACHE_BYTES = 16.0 * MIB
-# How sharply one limit takes over from the next: the middle of what calibrations found, and the
-# ends of the interval (calibration/prior: 8 on average, a spread of 20 % of its logarithm).
+# Exponent of the transition from one limit to the next (low: gradual): the mean of calibrations,
+# and the ends of its interval (calibration/prior: 8 on average, a spread of 20 % of its logarithm).
 SHARPNESS = (8.0, 4.0, 16.0)
-# How well the time without I/O is known from a minute of samples: a third of it either way (a
-# guess).
+# Factors on the time without I/O, which a minute of samples gives within a third either way (a
+# guess): middle, low, high.
 BASE_SPREAD = (1.0, 0.67, 1.5)
 SECONDS = 60  # of a simulated run: long enough that it has settled
 LEAST_MS = 0.01

@@ -1,5 +1,5 @@
-"""What to do about a limit within one modification of a volume, or one change of the instance: the
-cheapest that is sold, never smaller, never more than the instance can use."""
+"""Computes the remedy for a limit within one modification of a volume, or one change of the
+instance: the cheapest that is sold, never smaller, never more than the instance can use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from headrace.planner.actions import VOLUME_ID, modification_lines
 from headrace.planner.candidates import Family
 
 IOPS_STEP, MIB_S_STEP = 100, 25  # of what is bought: what a person types
-# As good as the same: gp2 below 170 GiB gives 128 MiB/s, and 125 are included in a gp3. Ours.
+# Shares of a limit from here up count as the same limit: gp2 below 170 GiB gives 128 MiB/s, and 125
+# are included in a gp3. A guess.
 SAME = 0.97
 # Times the most MiB/s that were seen, for what a change must keep of those that came with the type:
 # the planner's margin of a censored demand (thresholds.csv, spare_rate).

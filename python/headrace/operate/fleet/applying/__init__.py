@@ -1,4 +1,4 @@
-"""What is advised, carried out by tools that people know, and taken back.
+"""Carries out the advised changes with tools that people know, and takes them back.
 
 changes             what becomes of which volume, and which changes are not made
 scripts             patch.sh and rollback.sh, which call the AWS CLI

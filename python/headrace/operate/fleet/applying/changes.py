@@ -1,4 +1,5 @@
-"""What becomes of which volume, the one that is worth most first; and what EC2 would refuse."""
+"""Orders the changes of a fleet by what each saves, the largest first, and refuses those that EC2
+would refuse."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class VolumeChange:
     note: str = ""
 
     def undone(self) -> VolumeChange:
-        """Returns the change back. What has grown stays as large."""
+        """Returns the change back. A volume that has grown stays as large."""
         size = max(self.before.size_gib, self.after.size_gib)
         back = VolumeSetting(self.before.type, size, self.before.iops, self.before.mib_s)
         return VolumeChange(

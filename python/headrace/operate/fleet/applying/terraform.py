@@ -3,10 +3,10 @@
     terraform show -json > state.json        # in the root module's folder
 
 The state says which resource a volume is, python-hcl2 reads the .tf files and tells where a value
-stands. Where the value is a literal the diff has the new one; where it is a variable, shared by
-instances that do not all change alike, or in a module that is not in a folder here, a note names
-what to change by hand. Each file is read again as it will be, and must say what was asked for and
-otherwise what it said before. Needs the extra `headrace[terraform]`.
+stands. If the value is a literal the diff has the new one; if it is a variable, shared by instances
+that do not all change alike, or in a module that is not in a folder here, a note names what to
+change by hand. Each file is read again as it will be, and must say what was asked for and otherwise
+what it said before. Needs the extra `headrace[terraform]`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which filesystems the files of a server are on, and which block devices are below them.
+"""Finds the filesystems of a server's files, and the block devices below them.
 
 Read from /proc and /sys. `root` is where those two are: / but for tests.
 

@@ -40,10 +40,11 @@ import time
 FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
 # linux/mman.h: MCL_CURRENT, MCL_FUTURE.
 LOCK_ALL = 1 | 2
-# Of the one thread, bytes: locked memory, so not the usual 8 MiB. A guess; the ioctl needs none.
+# Size of the thread's stack, bytes: it is locked memory, so not the usual 8 MiB. A guess; the ioctl
+# needs next to nothing.
 STACK_BYTES = 256 << 10
-# How soon a filesystem is thawed whose freeze ends after the order to thaw, s: a guess that costs
-# nothing, for that happens only when a freeze hangs.
+# Interval at which a freeze is looked at that had not ended when the order to thaw came, s: a guess
+# that costs nothing, for it happens only when a freeze hangs.
 LOOK_EVERY_S = 0.001
 
 

@@ -615,8 +615,9 @@ class Stream:
 
 
 def _explain_unusable(last: Timeline) -> str:
-    """Returns why nothing can be stored behind a timeline, in words; "" if it can. Its index is
-    missing, or pieces lie behind a damaged one: bytes fetched again would be cut elsewhere."""
+    """Returns why nothing can be stored behind a timeline, in words; "" if it can. Nothing can if
+    its index is missing, or pieces lie behind a damaged one: bytes fetched again would be cut
+    elsewhere."""
     if not last.files or not last.source_id:
         return next(iter(last.problems), "")
     end = number_of(last.files[-1].name)

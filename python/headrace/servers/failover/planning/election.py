@@ -143,7 +143,7 @@ def _only_here(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: It
     """Returns the part of `own` that no other server has, as text."""
     others = list(others)
     if isinstance(own, dict):
-        # Its position has own transactions that came back from a later source.
+        # The position contains own transactions that came back from a later source.
         everywhere = _highest([*(other.wrote for other in others), _positions(seen)])
         highest = {key: everywhere.get(key, 0) for key in own}
         own = _not_settled(own, seen, everywhere)
@@ -205,10 +205,10 @@ def extra(old: Seen, new: Seen) -> str:
     binary log of a server that was made from a copy begins after the copy, whose end is known by
     its applied position alone.
     """
-    mine, theirs = required(old), required(new)
-    if mine.flavor != "mariadb":
+    needed_old, needed_new = required(old), required(new)
+    if needed_old.flavor != "mariadb":
         return str(has(old).minus(has(new)))
-    highest = _highest([new.wrote, _positions(new), _numbers(theirs.executed)])
+    highest = _highest([new.wrote, _positions(new), _numbers(needed_new.executed)])
     wrote = _not_settled(old.wrote, old, highest)
     beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}
     return ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})

@@ -96,7 +96,8 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
         clients=max(source.state.semi_sync.clients, semi.clients),
         runs={member.name: member.run for member in able if member.state is not None},
     )
-    # Of a replica that has only just started a further start would not be seen.
+    # Replicas that started moments ago are not enough proof: another start of theirs could not be
+    # told from the last.
     return proof if sum(run.is_settled for run in proof.runs.values()) >= proof.needed else None
 
 

@@ -52,7 +52,7 @@ class ThreadRun:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a later start of the server could be told from this one: it had run for twice the
+        """True if a later start of the server could be told from this one: it had run for twice the
         jitter."""
         return self.uptime_s >= 2 * START_JITTER_S
 
@@ -110,7 +110,7 @@ class Seen:
 
     @property
     def channel(self) -> Channel | None:
-        """Its only channel; None if it has none or several."""
+        """Channel of a replica with one; None if it has none or several."""
         channels = self.state.channels if self.state else ()
         return channels[0] if len(channels) == 1 else None
 
@@ -146,7 +146,7 @@ class AckProof:
 
 @dataclass(frozen=True)
 class FailoverWish:
-    """What the user asks.
+    """Settings of a change, as the user asks for it.
 
     `target`: who is to take over. `by_hand`: the user says that the old source is dead and stays
     so. `accept_loss`: promote although acknowledged commits may be missing. `errant`: what becomes
@@ -188,7 +188,7 @@ Action = Literal[
 ]
 
 
-# What a step does, for people: by action, with its server, the other one, and a count.
+# Descriptions of the steps for people: by action, with its server, the other one, and a count.
 STEP_WORDS: Mapping[Action, str] = {
     "fence": "{server}: end it, and keep it down",
     "start-apply": "{server}: start applying",

@@ -1,4 +1,4 @@
-"""What has happened to a failover or switchover: the events of its journal, and their fold.
+"""Records a failover or switchover: the events of its journal, and their fold.
 
     JournalEvent   a fact, written to the journal when it becomes one
     Progress       all that is known of a change that began: the fold of its events
@@ -273,8 +273,7 @@ class WritesPause:
     parts: Mapping[str, float] = field(default_factory=dict)
 
     def after_step(self, action: Action, seconds: float) -> WritesPause:
-        """Returns it with a step that was carried out meanwhile. The same step of several servers
-        is done at once."""
+        """Returns it with a step that was carried out meanwhile; servers do a step side by side."""
         return replace(self, parts={**self.parts, action: max(self.parts.get(action, 0.0), seconds)})
 
 
@@ -325,17 +324,17 @@ class Progress:
 
     @property
     def had(self) -> GtidSet | None:
-        """What the elected server had, where acknowledged commits may be missing."""
+        """Transactions of the elected server, if acknowledged commits may be missing there."""
         return None if self.decision is None else self.decision.had
 
     @property
     def sure(self) -> tuple[bool, tuple[str, ...]] | None:
-        """Whether all acknowledged commits were on the elected server, and why perhaps not."""
+        """True if the elected server had all acknowledged commits, and the reasons for a doubt."""
         return None if self.decision is None else (self.decision.lossless, self.decision.uncertain)
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the old source was ended, by this change or by the user's word."""
+        """True if the old source was ended, by this change or, as the user asserts, by hand."""
         return self.fenced_s is not None or self.wish.by_hand
 
     def is_settled(self, action: Action) -> bool:
@@ -358,7 +357,7 @@ class Progress:
 
     def is_over(self, wish: FailoverWish, seen: Members | None, age_s: float) -> bool:
         """Returns whether a failover that elected nobody is outdated: it is long ago, or its source
-        takes writes again. Its fence and its proof are not valid any more then."""
+        takes writes again. The fence and the proof are not valid any more then."""
         if self.kind != "failover" or self.source != wish.source or self.decision is not None:
             return False
         source = seen.get(wish.source) if seen is not None else None

@@ -152,19 +152,19 @@ def _acknowledging(chosen: Seen, followers: list[Seen], progress: Progress) -> t
         if required(follower).semi_sync.replica_enabled or follower.name == progress.source
     ]
     waits_for = old.wait_count if old is not None and waited else semi.wait_count
-    asked = progress.proof.wait_count if progress.proof else max(waits_for, 1)
-    return must_wait, ackers, asked, min(asked, len(ackers))
+    needed = progress.proof.wait_count if progress.proof else max(waits_for, 1)
+    return must_wait, ackers, needed, min(needed, len(ackers))
 
 
 def given_up(chosen: Seen, followers: list[Seen], progress: Progress) -> str:
     """Returns the guarantee that this promotion gives up, in words; "" for none."""
-    must_wait, _, asked, count = _acknowledging(chosen, followers, progress)
-    if not must_wait or count == asked:
+    must_wait, _, needed, count = _acknowledging(chosen, followers, progress)
+    if not must_wait or count == needed:
         return ""
     if count:
         return (
-            f"{chosen.name} will wait for {count} of the {asked} acknowledgements that commits waited for: what it"
-            f" acknowledges outlives its loss with {count - 1} of them, not with {asked - 1}."
+            f"{chosen.name} will wait for {count} of the {needed} acknowledgements that commits waited for: what it"
+            f" acknowledges outlives its loss with {count - 1} of them, not with {needed - 1}."
             " Bring replicas back, and ask for as many as before."
         )
     return (

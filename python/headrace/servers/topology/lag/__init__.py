@@ -1,4 +1,4 @@
-"""How far replicas are behind, by four clocks.
+"""Measures the lag of replicas by four clocks.
 
 clocks      the age of what a replica lacks, from sampled positions: pure
 watch       samples servers and reads every clock

@@ -11,14 +11,14 @@ from headrace.lab.exporter import MetricsServer
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
 HELP = {
-    "headrace_replica_lag_seconds": "How far a replica is behind, by clock (gtid, heartbeat, server, commit, estimate).",
+    "headrace_replica_lag_seconds": "Lag of a replica, s, by clock (gtid, heartbeat, server, commit, estimate).",
     "headrace_replica_lag_exact": "1 when the gtid clock knows the lag, 0 when it is at least what is shown.",
     "headrace_replica_backlog_transactions": "Transactions that the replica lacks.",
     "headrace_replica_unapplied_transactions": "Transactions that it has received and not applied.",
     "headrace_replica_applied_per_second": "Transactions applied over the last second.",
     "headrace_replica_receive_up": "1 when its receive thread is connected.",
     "headrace_replica_apply_up": "1 when its appliers run.",
-    "headrace_replica_delay_seconds": "How late it applies on purpose.",
+    "headrace_replica_delay_seconds": "Intended delay of the replica, s.",
     "headrace_replica_worker_lag_seconds": "Age of the transaction a worker applies, 0 when it has none (MySQL).",
     "headrace_replica_server_up": "1 when the server answers.",
     "headrace_semi_sync_status": "1 when commits wait for a replica now; the setting does not matter.",

@@ -28,8 +28,8 @@ from headrace.servers.topology.lag.clocks import STALE_S, Age, Trace, age, age_b
 if TYPE_CHECKING:
     import pymysql
 
-# s. Between two samples of a position: ten small reads a second and server. What was committed
-# between two is spread evenly over the time between them.
+# s. Between two samples of a position: ten small reads a second and server. Transactions between
+# two are spread evenly over the time between them.
 SAMPLE_S = 0.1
 # s. Between two looks at channels: SHOW REPLICA STATUS takes locks of the replica's threads.
 STATUS_S = 0.5

@@ -85,10 +85,10 @@ def test_list_prices_to_the_cent(storage, usd):
 
 @pytest.mark.parametrize("name", ["cur.parquet", "cur.csv"])
 def test_a_report_at_list_prices_gives_their_bills(tmp_path, name):
-    found = report(tmp_path, GP3 + IO2, name)
-    assert found.month == "2026-10"
-    assert {key: round(usd, 2) for key, usd in found.billed.items()} == {"vol-a": 60.00, "vol-b": 4807.60}
-    prices = FleetPrices(report=found)
+    cost_report = report(tmp_path, GP3 + IO2, name)
+    assert cost_report.month == "2026-10"
+    assert {key: round(usd, 2) for key, usd in cost_report.billed.items()} == {"vol-a": 60.00, "vol-b": 4807.60}
+    prices = FleetPrices(report=cost_report)
     assert round(prices.bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 60.00
     assert round(prices.bill("io2:1000:100000", "us-east-1", MINE).usd, 2) == 4807.60
     assert {item["source"] for item in prices.bill("gp3:8:4000:250", "us-east-1", MINE).items} == {
@@ -98,9 +98,9 @@ def test_a_report_at_list_prices_gives_their_bills(tmp_path, name):
 
 
 def test_a_volume_that_lived_ten_days_has_a_month_s_bill(tmp_path):
-    found = report(tmp_path, rows_of("vol-a", "EBS:VolumeUsage.gp2", 1000, 0.10, hours=240))
-    assert round(found.billed["vol-a"], 2) == 32.26  # 240 of 744 hours of 100.00
-    assert round(FleetPrices(report=found).bill("gp2:1000", "us-east-1", MINE).usd, 2) == 100.00
+    cost_report = report(tmp_path, rows_of("vol-a", "EBS:VolumeUsage.gp2", 1000, 0.10, hours=240))
+    assert round(cost_report.billed["vol-a"], 2) == 32.26  # 240 of 744 hours of 100.00
+    assert round(FleetPrices(report=cost_report).bill("gp2:1000", "us-east-1", MINE).usd, 2) == 100.00
 
 
 def test_discounts_are_taken_off_and_credits_and_tax_are_told(tmp_path):
@@ -108,13 +108,13 @@ def test_discounts_are_taken_off_and_credits_and_tax_are_told(tmp_path):
     not in the report: its list price is taken, whatever gp3 has off."""
     rows = GP3 + other("EdpDiscount", -8.0, "vol-a", "EBS:VolumeUsage.gp3")
     rows += other("Credit", -1000.0, "vol-a", "EBS:VolumeUsage.gp3") + other("Tax", 12.5) + other("Refund", -1.0)
-    found = report(tmp_path, rows)
-    prices = FleetPrices(report=found)
-    assert round(found.billed["vol-a"], 2) == 52.00
+    cost_report = report(tmp_path, rows)
+    prices = FleetPrices(report=cost_report)
+    assert round(cost_report.billed["vol-a"], 2) == 52.00
     assert round(prices.bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 52.00
     assert round(prices.bill("gp3:500", "us-east-1", MINE).usd, 2) == 32.00
     assert round(prices.bill("gp2:1000", "us-east-1", MINE).usd, 2) == 100.00
-    assert [note.split(" is not")[0] for note in found.notes if "rate:" in note] == [
+    assert [note.split(" is not")[0] for note in cost_report.notes if "rate:" in note] == [
         "Credit of -1,000.00 USD", "Refund of -1.00 USD", "Tax of 12.50 USD",
     ]  # fmt: skip
 
@@ -196,11 +196,11 @@ def test_two_months_and_files_that_are_none(tmp_path):
         row | {"bill_billing_period_start_date": "2026-09-01T00:00:00.000Z"}
         for row in rows_of("vol-a", "EBS:VolumeUsage.gp3", 1, 9)
     ]
-    found = report(tmp_path, earlier + GP3)
-    assert found.month == "2026-10" and any("2026-09, 2026-10" in note for note in found.notes)
+    cost_report = report(tmp_path, earlier + GP3)
+    assert cost_report.month == "2026-10" and any("2026-09, 2026-10" in note for note in cost_report.notes)
     (tmp_path / "no.parquet").write_bytes(b"PAR1 cut")
     for name in ("no.parquet", "gone.csv"):
         with pytest.raises(HeadraceError):
             read_cost_report([tmp_path / name], REGIONS)
     with pytest.raises(HeadraceError, match="Leave one"):
-        FleetPrices(report=found, discount_percent=5)
+        FleetPrices(report=cost_report, discount_percent=5)

@@ -117,13 +117,13 @@ def test_20_percent_off_gp3_storage_alone_changes_the_decision(tmp_path, capsys)
     (tmp_path / "volumes.json").write_text(json.dumps({"Volumes": [described]}))
     plan = ("plan", "points.parquet", "--inventory", "volumes.json", "--to", "answers.parquet", "--fortnights", "0")
     assert headrace_fleet(tmp_path, *plan, "--cost", "cur.parquet") == 0
-    told = capsys.readouterr()
-    assert "(saving 0.72 USD a month). Prices: rates of the Cost and Usage Report of 2026-10" in told.out
+    output = capsys.readouterr()
+    assert "(saving 0.72 USD a month). Prices: rates of the Cost and Usage Report of 2026-10" in output.out
     assert (
         "Prices in us-east-1, all accounts of the report: own rates of gp3 GiB (20.0 % below list); list prices of "
-        in told.err
+        in output.err
     )
-    assert "gp2 GiB, gp3 IOPS, gp3 MiB/s, io1 GiB, " in told.err
+    assert "gp2 GiB, gp3 IOPS, gp3 MiB/s, io1 GiB, " in output.err
     assert headrace_fleet(tmp_path, "report", "answers.parquet", "--output", "json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["prices"] == own.prices and found["saves_usd_month"] == pytest.approx(0.72)

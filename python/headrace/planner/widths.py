@@ -13,8 +13,8 @@ A binary answer would make a larger volume less sure than a smaller one, which i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.planner.candidates import Candidate, shape_of
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BestGuess:
-    """What a candidate does by the best guess: its rate and what binds, None where it cannot be;
-    its rates with the clients that the runs had, where those are others."""
+    """What a candidate does by the best guess: its rate and what binds. None where it cannot be."""
 
     tps: float | None
     cap: str | None
-    rates: Mapping[int, float] = field(default_factory=dict)
 
 
 class Widths:
@@ -48,17 +46,10 @@ class Widths:
         new = [candidate for candidate in needed if candidate not in self.guesses]
         if not new:
             return
-        threads = self.judge.conditions.threads
-        counts = self.judge.workload.other_clients(threads)
-        factors = [1.0, *(count / (threads or count) for count in counts)]
-        columns, *others = self.judge.run_in([self.judge.core] * len(factors), factors, new, names=("cap", "tps"))
-        for place, candidate in enumerate(new):
-            tps = float(columns["tps"][place])
-            if columns["status"][place] != "ran" or not tps > 0.0:
-                self.guesses[candidate] = BestGuess(None, None)
-                continue
-            rates = {count: float(other["tps"][place]) for count, other in zip(counts, others, strict=True)}
-            self.guesses[candidate] = BestGuess(tps, str(columns["cap"][place]), rates)
+        [columns] = self.judge.run_in([self.judge.core], [1.0], new, names=("cap", "tps"))
+        for candidate, status, cap, tps in zip(new, columns["status"], columns["cap"], columns["tps"], strict=True):
+            ran = status == "ran" and tps > 0.0
+            self.guesses[candidate] = BestGuess(float(tps), str(cap)) if ran else BestGuess(None, None)
 
     def measure(self, candidate: Candidate) -> float:
         """Returns the width of a candidate that was looked at."""
@@ -67,27 +58,26 @@ class Widths:
         service = unseen(host.service, judge.near(host))
         server = next((each.cap for each in (largest, guess) if each.cap and is_of_server(each.cap)), None)
         if server is None:
-            return math.hypot(self._spread(candidate, guess, guess.cap), service)
+            return math.hypot(self._spread(candidate, guess.tps, guess.cap), service)
         share = 1.0
         if guess.tps is not None and largest.tps is not None:
             share = min(1.0, guess.tps / largest.tps) ** judge.database["clients"]["sharpness"]
-        by_server = self._spread(candidate, guess, server)
-        by_storage = self._spread(candidate, guess, "storage")
+        by_server = self._spread(candidate, guess.tps, server)
+        by_storage = self._spread(candidate, guess.tps, "storage")
         return math.hypot(math.sqrt(share) * by_server, math.sqrt(1.0 - share) * by_storage, service)
 
-    def _spread(self, candidate: Candidate, guess: BestGuess, limit: str | None) -> float:
-        """Returns the width of a candidate at its rates if `limit` held it alone."""
+    def _spread(self, candidate: Candidate, tps: float | None, limit: str | None) -> float:
+        """Returns the width of a candidate at that rate if `limit` held it alone."""
         judge, host = self.judge, self.judge.hosts[candidate[2]]
         distances = judge.workload.distances(
             cache_gib=host.cache_gib,
-            transactions=self._count_transactions(guess.tps),
+            transactions=self._count_transactions(tps),
             threads=judge.conditions.threads,
             # Aurora's storage is none of the catalog's kinds: how far it is, `unseen` says.
             storage=judge.behind(candidate),
             limit=limit,
             release=None,  # a plan keeps the server; a service's own is in `unseen`
-            tps=guess.tps,
-            rates=guess.rates,
+            tps=tps,
             core_speed=None if host.instance is None else host.instance["core_speed"],
             vcpus=None if host.instance is None else host.instance["vcpus"],
         )

@@ -145,11 +145,12 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
     )
     database_of = (workload.grown(growth) if growth != 1.0 else workload).on_release(release)
     rows, response_ms = _run(database_of, run, form, settings.progress)
-    summary = summarise(rows) | {"response_ms": response_ms}
+    summary = summarise(rows)
     done = float(rows["tps"].sum()) if start == "cold" else None
     virtual_cpus = run["vcpus"] or (None if host is None else host["vcpus"])
     warnings = database_of.outside(cache_gib=cache, threads=clients, transactions=done, vcpus=virtual_cpus)
     warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
+    summary["response_ms"] = response_ms
     distances = database_of.distances(
         cache_gib=cache,
         transactions=transactions_at_end(start, rows),
@@ -158,7 +159,6 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
         limit=usual_cap(rows),
         release=release,
         tps=summary["tps"],
-        rates=_find_rates(database_of, run),
         core_speed=None if host is None else host["core_speed"],
         vcpus=virtual_cpus,
     )
@@ -370,30 +370,19 @@ def _interval(
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}
     coarse = coarse_run(run)
+
+    def mean(database: dict) -> float:
+        values = core.mysql_runs(database, [coarse])[0]["tps"]
+        half = values[len(values) // 2 :]
+        return math.log(max(sum(half) / len(half), 1e-9))
+
     with core_errors():
-        logs = [math.log(max(_find_rate(database, coarse), 1e-9)) for database in databases]
+        logs = [mean(database) for database in databases]
     centre = sum(logs) / len(logs)
     variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
     spread = math.sqrt(variance + workload.unexplained(distances) ** 2)
     low, high = compute_interval(tps, spread)
     return {"tps_low": low, "tps_high": high, "relative_spread": spread}
-
-
-def _find_rate(database: dict, run: core.DatabaseRun) -> float:
-    """Returns the mean tps of the second half of a run."""
-    values = core.mysql_runs(database, [run])[0]["tps"]
-    half = values[len(values) // 2 :]
-    return sum(half) / len(half)
-
-
-def _find_rates(workload: TransactionWorkload, run: core.DatabaseRun) -> dict[int, float]:
-    """Returns the tps of a run with the clients that the workload's own runs had, by clients."""
-    coarse = coarse_run(run)
-    with core_errors():
-        return {
-            clients: _find_rate(workload.database, {**coarse, "clients": clients})
-            for clients in workload.other_clients(run["clients"])
-        }
 
 
 def transactions_at_end(start: str | float, rows: pl.DataFrame) -> float | None:

@@ -449,7 +449,6 @@ def _measure_distances(
         transactions=None,
         threads=None,
         tps=None,
-        rates={},
         release=None,
         storage=run["storage"],
         limit="demand" if binding in ("none", "receive") else "cpu" if binding in OF_SERVER else "storage",

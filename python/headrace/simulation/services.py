@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import polars as pl
@@ -225,11 +225,6 @@ class _ReaderLag:
     cpu_share: float | None = None
 
 
-def _average_second_half(rows: pl.DataFrame) -> float:
-    """Averages tps over the second half of a run."""
-    return float(rows[rows.height // 2 :]["tps"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
-
-
 @dataclass(frozen=True)
 class _Asked:
     """One question, and its answer for a deployment."""
@@ -267,7 +262,7 @@ class _Asked:
         except InputError as error:
             return ServiceOutcome(deployment, name, refusal=f"{error.value}: {error.rule}")
         half = rows[rows.height // 2 :]
-        tps = _average_second_half(rows)
+        tps = float(half["tps"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
         reads = float(half["reads_per_tx"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
         question = (service_class["limits"]["vcpus"], self.clients, self.data_gib(), self.cache_gib)
         near = near_published(*question) if aurora else 0
@@ -363,13 +358,8 @@ class _Asked:
         with core_errors():
             for database in self.workload.draws(self.draws, 1):
                 drawn = self._run(database, deployment, volumes, None)
-                logs.append(math.log(max(_average_second_half(drawn), 1e-9)))
-            rates = {
-                clients: _average_second_half(
-                    replace(self, clients=clients)._run(self.workload.database, deployment, volumes, None)
-                )
-                for clients in self.workload.other_clients(self.clients)
-            }
+                mean = drawn[drawn.height // 2 :]["tps"].mean()
+                logs.append(math.log(max(float(mean or 0.0), 1e-9)))  # pyright: ignore[reportArgumentType]
             host = core.instance(self.instance.removeprefix("db."), self.day)
         centre = sum(logs) / len(logs) if logs else 0.0
         variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
@@ -382,7 +372,6 @@ class _Asked:
             limit=usual_cap(rows),
             release=None,  # the service's own, which `unseen` covers
             tps=tps,
-            rates=rates,
             core_speed=host["core_speed"],
             vcpus=host["vcpus"],
         )

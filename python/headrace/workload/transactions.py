@@ -8,7 +8,6 @@ prediction outside it must say so.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
@@ -181,17 +180,15 @@ class TransactionWorkload(Shown):
         limit: str | None,
         release: str | None,
         tps: float | None,
-        rates: Mapping[int, float],
         core_speed: float | None,
         vcpus: int | None,
     ) -> Distances:
         """Says how far a prediction lies from the runs: every interval of it stands on this.
         `transactions`: since a cold start, at its end; None: settled. `limit`: the cap that binds
         most of the time. `release`: flavor and release of its server,
-        such as mysql-8.4. `tps`: the rate that is predicted, `rates`: what it would be with each of
-        `other_clients`. `core_speed`, `vcpus`: its processors, which count where clients or
-        processors bind. Nothing may be left out by mistake, so each is asked for; what is None
-        counts as that of the runs, a speed as not known."""
+        such as mysql-8.4. `tps`: the rate that is predicted. `core_speed`, `vcpus`: its processors,
+        which count where clients or processors bind. Nothing may be left out by mistake, so each is
+        asked for; what is None counts as that of the runs, a speed as not known."""
         covered, here = self.covered, self.server.release
         if covered.cache_gib is None:
             return Distances()
@@ -203,7 +200,7 @@ class TransactionWorkload(Shown):
             cache=measure_size(self, cache_gib),
             life=measure_life(self, cache_gib, transactions),
             clients=clients,
-            load=min(clients, _measure_load(threads, tps, rates)) if threads and tps else clients,
+            load=min(clients, self._load_apart(threads, tps)) if threads and tps else clients,
             server=float(bool(release and here) and series_of(release or "") != series_of(here or "")),
             limit=float(bool(limit and limits) and kind_of_limit(limit or "") not in {*limits, "demand"}),
             storage=float(bool(storage and kinds) and kind_of(storage or "") not in kinds),
@@ -216,10 +213,15 @@ class TransactionWorkload(Shown):
             vcpus=outside_of(covered.vcpus, vcpus) if vcpus and covered.vcpus else 0.0,
         )
 
-    def other_clients(self, threads: int | None) -> tuple[int, ...]:
-        """Lists the clients of the runs, where those of a question are others."""
-        counts = tuple(dict.fromkeys(run["threads"] for run in self.runs))
-        return () if threads is None or threads in counts else counts
+    def _load_apart(self, threads: int, tps: float) -> float:
+        """Returns e-folds by which both the rate and the response time differ from those of the
+        nearest run: where one of the two is the same, clients are either alone or too many there as
+        here, and their number changes little."""
+        loads = [(run["threads"], misfit.measured_tps) for run in self.runs if (misfit := misfit_of(run)) is not None]
+        return min(
+            (min(apart(tps, measured), apart(threads / tps, clients / measured)) for clients, measured in loads),
+            default=math.inf,
+        )
 
     def _speed_apart(self, core_speed: float | None) -> dict[str, float]:
         """Returns how far the speed of a core is from those of the runs, as parts of
@@ -294,16 +296,6 @@ class TransactionWorkload(Shown):
                 f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}."
             )
         return notes
-
-
-def _measure_load(threads: int, tps: float, rates: Mapping[int, float]) -> float:
-    """Returns the e-folds by which clients change both the rate and the response time of a
-    question, from the nearest of the runs' clients: where one of the two stays, clients are either
-    alone or too many with both, and their number changes little. 0 without rates."""
-    return min(
-        (min(apart(tps, rate), apart(threads / tps, clients / rate)) for clients, rate in rates.items() if rate > 0.0),
-        default=0.0 if not rates else math.inf,
-    )
 
 
 def _range(low: float, high: float) -> str:

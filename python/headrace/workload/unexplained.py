@@ -1,8 +1,8 @@
 """Error of a mean of tps that no parameter covers, because the model is not exact, by the distance
 of the prediction from the runs that it stands on.
 
-A size of the cache or a number of clients is as far as the model says that it matters: a law that
-is off by a share is off by that share of what it changes.
+A size of the cache is as far as the model says that it matters: a law that is off by a share is off
+by that share of what it changes.
 
 The figures (unexplained.csv, each with its source) are relative standard deviations, as far as they
 can be from the errors of predictions of published runs that were left out. With
@@ -31,10 +31,10 @@ class Distances:
     """Holds the distances of a prediction from the nearest run, each 0 or more.
 
     In e-folds: `cache` (of the I/Os a transaction that another size changes), `life` of the cache,
-    `clients`, `load` (of the rate or of the response time that other clients change, whichever is
-    less), and where processors or clients bind, `speed` of a core and `vcpus`. 1 where they are
-    others than in the runs: `server`, `limit` (what binds), `storage`; and `unknown_speed` where
-    only one of the two speeds is known.
+    `clients`, `load` (rate and response time, the smaller of the two distances), and where
+    processors or clients bind, `speed` of a core and `vcpus`. 1 where they are others than in the
+    runs: `server`, `limit` (what binds), `storage`; and `unknown_speed` where only one of the two
+    speeds is known.
     """
 
     cache: float = 0.0

@@ -55,7 +55,7 @@ def measured_on(instance: str | None = "c5.4xlarge", **run: object) -> Transacti
 def distances_of(workload: TransactionWorkload, **asked: object) -> Distances:
     """The distances of what is asked; the rest as in the runs."""
     nothing = dict.fromkeys(("transactions", "threads", "storage", "limit", "release", "tps", "core_speed", "vcpus"))
-    return workload.distances(**{"rates": {}} | nothing | asked)
+    return workload.distances(**nothing | asked)
 
 
 def speed_of(instance: str) -> float:
@@ -77,41 +77,18 @@ def test_the_table_has_a_spread_for_each_distance():
 def test_more_clients_are_far_where_rate_and_response_time_both_differ():
     """Against the distances worked out by hand, for random clients and rates."""
     chance, workload = random.Random(25), measured_on()
-    assert workload.other_clients(64) == (8,) and workload.other_clients(8) == workload.other_clients(None) == ()
     for _ in range(200):
-        threads, tps, measured = chance.randrange(1, 1_000), *(10.0 ** chance.uniform(0, 5) for _ in range(2))
-        distances = distances_of(workload, cache_gib=2.0, threads=threads, tps=tps, rates={8: measured})
-        clients, rate = abs(math.log(threads / 8)), abs(math.log(tps / measured))
-        response = abs(math.log((threads / tps) / (8 / measured)))
+        threads, tps = chance.randrange(1, 1_000), 10.0 ** chance.uniform(0, 5)
+        distances = distances_of(workload, cache_gib=2.0, threads=threads, tps=tps)
+        clients, rate = abs(math.log(threads / 8)), abs(math.log(tps / 4_000))
+        response = abs(math.log((threads / tps) / (8 / 4_000)))
         assert distances.clients == pytest.approx(clients)
         assert distances.load == pytest.approx(min(clients, rate, response), abs=1e-12)
-    # Equal rates (something else binds with both), or equal response times (clients alone with both).
-    assert distances_of(workload, cache_gib=2.0, threads=64, tps=4_000.0, rates={8: 4_000.0}).load == pytest.approx(0.0)
-    assert distances_of(workload, cache_gib=2.0, threads=64, tps=32_000.0, rates={8: 4_000.0}).load == pytest.approx(
-        0.0, abs=1e-12
-    )
+    # Equal rates (something else binds in both), or equal response times (clients alone in both).
+    assert distances_of(workload, cache_gib=2.0, threads=64, tps=4_000.0).load == pytest.approx(0.0, abs=1e-12)
+    assert distances_of(workload, cache_gib=2.0, threads=64, tps=32_000.0).load == pytest.approx(0.0, abs=1e-12)
     # Nobody says at what rate: as far as the clients.
     assert distances_of(workload, cache_gib=2.0, threads=64).load == pytest.approx(math.log(8))
-
-
-def test_clients_are_near_where_the_volume_holds_either():
-    """A tenth of the data is cached on 3,000 IOPS: 8 clients and 64 get the same; in memory they do
-    not."""
-
-    def predict(cache_gib: float, threads: int) -> Distances:
-        return headrace.predict(
-            measured_on(cache_gib=cache_gib),
-            "gp3:100",
-            cache_gib=cache_gib,
-            instance="c5.4xlarge",
-            threads=threads,
-            as_of=AS_OF,
-            seconds=60,
-            start="warm",
-        ).distances
-
-    assert predict(0.1, 64).load < 0.1 < predict(2.0, 64).load <= predict(2.0, 64).clients
-    assert predict(0.1, 8).load == predict(0.1, 8).clients == 0.0
 
 
 def test_a_cache_is_as_far_as_what_its_size_changes():

@@ -260,9 +260,10 @@ def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict
 
 def _io_of(row: Row, kind: str) -> IoNow:
     """Returns the figures of `read` or `write`; the median is the mean where no other is known."""
-    median, mean = (row.get(f"{kind}_{name}") for name in ("p50_ms", "ms"))
-    figures = (row.get(f"{kind}_{name}") for name in ("iops", "mib_s"))
-    return IoNow(*figures, mean if median is None else median, row.get(f"{kind}_p99_ms"))
+    iops, mib_s, median, mean, p99_ms = (
+        row.get(f"{kind}_{name}") for name in ("iops", "mib_s", "p50_ms", "ms", "p99_ms")
+    )
+    return IoNow(iops, mib_s, mean if median is None else median, p99_ms)
 
 
 def _share(percent: float | None) -> float | None:

@@ -56,7 +56,7 @@ const Charts = steady((/** @type {{columns: any, interval: any}} */ { columns, i
   const shared = { times: columns.t_s, sync: "run" }, { tps_low = null, tps_high = null } = interval ?? {};
   const limits = tps_low === null ? [] : [{ name: "80 % interval from", value: tps_low, colour: "--quiet" }, { name: "to", value: tps_high, colour: "--quiet" }];
   const share = (/** @type {ArrayLike<number | null>} */ values) => Array.from(values, value => value === null ? null : 100 * value);
-  const caches = [["cached", "cached_share", "--good"], ["dirty", "dirty_share", "--warn"]].filter(([, column]) => columns[column]).map(([name, column, colour]) => ({ name, values: share(columns[column]), colour }));
+  const caches = [["cached", "cached_share", "--simulated"], ["dirty", "dirty_share", "--tried"]].filter(([, column]) => columns[column]).map(([name, column, colour]) => ({ name, values: share(columns[column]), colour }));
   return html`<section class="day"><h2>The run</h2>
     <${Panel} ...${shared} title="Transactions a second" unit="simulated" lines=${[{ name: "tps", values: columns.tps, colour: "--simulated", filled: true }]} limits=${limits} height=${230} described="Transactions a second over the run" />
     <${Panel} ...${shared} title="Response time p95" unit="ms, simulated" lines=${[{ name: "p95", values: columns.p95_ms, colour: "--simulated" }]} height=${140} described="95th percentile of response times over the run" />

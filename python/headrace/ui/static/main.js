@@ -27,7 +27,7 @@ const REPLICA = "gp3:500:3000"; // of the first look at the view: half of what t
 
 /** @type {any} */
 const page = {
-  facts: null, state: null, wide: wide.matches, dropped: null, day: { answer: null, refusal: null },
+  facts: null, state: null, wide: wide.matches, dropped: null, drawn: [], day: { answer: null, refusal: null },
   doctor: { file: null, storage: "", answer: null, refusal: null, busy: false }, lab: { moments: [], commands: [], refusal: null, lost: false },
   course: { answer: null, refusal: null }, following: { answer: null, refusal: null },
   ...Object.fromEntries(["plan", "run", "study", "fleet", "topology", "replica", "proofs", "proof"].map(name => [name, { answer: null, refusal: null, busy: false }])),

@@ -77,7 +77,7 @@ impl Catalog {
         Ok(ServiceClass { class, limits, network_bytes_s, mysql, source })
     }
 
-    /// Returns an instance type as the class that runs MySQL on EC2. The class has no network, since
+    /// Returns an instance type as the class that runs MySQL on EC2. It has no network, since
     /// EBS has its own; no table of a managed service is read.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 
     python benchmarks/page_speed.py [--samples 40] [--json FILE]
 
-Each row has its bar, the number of samples, median, 95th percentile and worst. Times are wall clock on this machine as it is:
-the load before is printed with them. The processor time of a step of a slider is there too, which hangs less on that load: of the
-page's own thread, and of all processes of the browser with its drawing. What lacks a browser or the model for browsers says so.
+Each row has its bar, the number of samples, median, 95th percentile and worst. Times are wall clock
+on this machine as it is: the load before is printed with them. A part that lacks a browser or the
+model for browsers says so.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class Bench:
 
     def spent(self, page: Any, script: str, given: Any, steps: int) -> tuple[Any, float, float]:
         """Runs a script of so many steps: its answer, and the processor time of a step in ms, of the page's thread and of all processes of
-        the browser."""
+        the browser. That hangs less on the load of the machine than a time does."""
         session, program = page.context.new_cdp_session(page), self.browser.new_browser_cdp_session()
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         before = self.processor_s(session, program)

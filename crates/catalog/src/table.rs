@@ -58,7 +58,7 @@ macro_rules! data {
 }
 
 /// Files that a browser does not get, half of all data: hourly prices, commitments, networks and
-/// managed services. What a browser asks runs on EC2, and its hourly price comes with the plan.
+/// managed services. A browser asks about EC2 alone, and the hourly price comes with the plan.
 #[cfg(not(target_family = "wasm"))]
 macro_rules! not_in_browsers {
     ($file:literal) => {

@@ -19,8 +19,8 @@ impl WhatIf {
         WhatIf::default()
     }
 
-    /// Answers a question in the bytes that `crates/whatif/src/columns.rs` describes; a refusal is an
-    /// answer too (`{"refused": {value, rule, source, hint}}`).
+    /// Answers a question in the bytes that `crates/whatif/src/columns.rs` describes; a refusal is
+    /// an answer too (`{"refused": {value, rule, source, hint}}`).
     fn answer<'py>(&self, py: Python<'py>, question: &str) -> Bound<'py, PyBytes> {
         let answer = py.detach(|| self.model.lock().unwrap_or_else(PoisonError::into_inner).answer(question));
         PyBytes::new(py, &answer)

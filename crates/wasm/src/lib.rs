@@ -1,8 +1,8 @@
 //! The model in a browser: `headrace_whatif` behind three exported functions.
 //!
 //! JavaScript writes the UTF-8 bytes of a question where `question_at` says, calls `answer`, and
-//! copies the bytes of the answer from where `answer_at` says. Memory may grow in each call and detach its views: a
-//! pointer is taken first, then `memory.buffer`.
+//! copies the bytes of the answer from where `answer_at` says. Memory may grow in each call and
+//! detach its views: a pointer is taken first, then `memory.buffer`.
 
 #![allow(unsafe_code)] // Exported names alone: pointers are handed out and never followed here.
 

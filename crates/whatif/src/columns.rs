@@ -1,4 +1,4 @@
-//! How an answer crosses to a page: a head in JSON, and its columns of numbers as they lie in memory.
+//! An answer as it crosses to a page: a head in JSON, and its columns as they lie in memory.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -21,8 +21,8 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Appends a column; one without any value, such as the balance of a storage without credits, is
-    /// left out.
+    /// Appends a column; one without any value, such as the balance of a storage without credits,
+    /// is left out.
     pub(crate) fn add(&mut self, name: &'static str, values: impl Iterator<Item = Option<f64>>) {
         let from = self.values.len();
         self.values.extend(values.map(|value| value.filter(|value| value.is_finite()).unwrap_or(f64::NAN)));

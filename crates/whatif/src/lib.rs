@@ -1,4 +1,4 @@
-//! What if? Questions of a page or a report in JSON, and their answers: a head in JSON with columns.
+//! Answers what-if questions of a page or a report: JSON in; out, a head in JSON with columns.
 //!
 //! Equal texts get equal answers, byte by byte, in `headrace._core` and in a browser
 //! (`crates/wasm`). The requests that questions are made of are those of the Python package too:

@@ -8,9 +8,9 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+import whatif_answers
 from browsers import lacking, launched
 from pages import violations
-from whatif_answers import read_answer
 
 from headrace import planner
 from headrace.base import core
@@ -69,7 +69,7 @@ def test_a_moved_slider_shows_what_the_core_says(page, asked: live.WhatIf) -> No
     page.locator("#whatif output").first.filter(has_text="x 1.").wait_for()
     factor = page.evaluate("() => Math.exp(Number(document.querySelector('#whatif input[type=range]').value))")
     question = dict(asked.question) | {"factor": factor, "storages": ["gp3:155:4500"], "day_of": None}
-    [choice] = read_answer(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
+    [choice] = whatif_answers.read_answer(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
     minutes = choice["summary"]["throttled_s"] / 60
     assert minutes > 10
     expected = f"{minutes:.0f} min" if minutes >= 100 else f"{minutes:.1f} min"

@@ -77,8 +77,8 @@ impl Catalog {
         Ok(ServiceClass { class, limits, network_bytes_s, mysql, source })
     }
 
-    /// Returns an instance type as the class that runs MySQL on EC2. Its network is not in it, since
-    /// EBS has an own one; no table of a managed service is read.
+    /// Returns an instance type as the class that runs MySQL on EC2. It has no network, since
+    /// EBS has its own; no table of a managed service is read.
     ///
     /// # Errors
     /// Those of [`Catalog::instance`].

@@ -55,7 +55,7 @@ function cardsOf(summary, words) {
 const Charts = steady((/** @type {{columns: any, interval: any}} */ { columns, interval }) => {
   const shared = { times: columns.t_s, sync: "run" }, { tps_low = null, tps_high = null } = interval ?? {};
   const limits = tps_low === null ? [] : [{ name: "80 % interval from", value: tps_low, colour: "--quiet" }, { name: "to", value: tps_high, colour: "--quiet" }];
-  const share = (/** @type {ArrayLike<number | null>} */ values) => Array.from(values, value => value === null ? null : 100 * value);
+  const share = (/** @type {number[]} */ values) => values.map(value => value === null ? null : 100 * value);
   const caches = [["cached", "cached_share", "--simulated"], ["dirty", "dirty_share", "--tried"]].filter(([, column]) => columns[column]).map(([name, column, colour]) => ({ name, values: share(columns[column]), colour }));
   return html`<section class="day"><h2>The run</h2>
     <${Panel} ...${shared} title="Transactions a second" unit="simulated" lines=${[{ name: "tps", values: columns.tps, colour: "--simulated", filled: true }]} limits=${limits} height=${230} described="Transactions a second over the run" />

@@ -7,16 +7,17 @@ import { figure } from "./figures.js";
 /** A value that is missing is null, or NaN. @typedef {{name: string, values: ArrayLike<number | null>, colour: string, filled?: boolean, dashed?: boolean}} Line */
 /** @typedef {{name: string, value: number, colour: string}} Limit */
 
-const LINE_PX = 2; // how wide a line is drawn, rounded: what lies within it cannot be told apart
-// While a hand moves a slider, a line has the least and the greatest of every 6 px (chosen: nobody sees more in a picture that changes), and a
-// panel out of sight waits. Once nothing has come for longer than there is between two movements of a hand, all is drawn as it is.
-const MOVED_PX = 6, LATER_MS = 300;
 const EDGE_PX = 26; // right of the last time, half of whose letters stand there
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 /** Colours by their names in the stylesheet, asked once: each question makes the browser work out its styles. @type {Map<string, string>} */
 const colours = new Map();
 dark.addEventListener("change", () => colours.clear());
+
+const LINE_PX = 2; // how wide a line is drawn, rounded: what lies within it cannot be told apart
+// While a hand moves a slider, a line has the least and the greatest of every 6 px (chosen: nobody sees more in a picture that changes), and a
+// panel out of sight waits. Once nothing has come for longer than there is between two movements of a hand, all is drawn as it is.
+const MOVED_PX = 6, LATER_MS = 300;
 
 /** The colour behind a name of the stylesheet. @param {string} name */
 function colour(name) {
@@ -88,7 +89,7 @@ export class Panel extends Component {
     const axis = { stroke: quiet, font: "12px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { show: false } };
     const tops = limits.map(limit => limit.value);
     this.plot = new uPlot({
-      width: this.width, height, legend: { show: false }, padding: [12, EDGE_PX, 0, 0],
+      width: this.box.clientWidth, height, legend: { show: false }, padding: [12, EDGE_PX, 0, 0],
       cursor: { sync: { key: sync }, points: { size: 7 }, drag: { x: true, y: false } },
       scales: {
         x: { time: false, range: () => { const { times } = this.props; return [times[0] ?? 0, times[times.length - 1] ?? 1]; } },

@@ -26,8 +26,8 @@ SIDE = 24  # squares a side in which two pictures are compared: a font of anothe
 ALIKE = 8.0
 # Picture -> address, width, scheme, and what stands there when it is complete.
 PICTURES = {
-    "page-plan": ("plan?w=demo:day&compare=gp2:1200", 1400, "light", ".frontier .point"),
-    "page-plan-phone": ("plan?w=demo:day&compare=gp2:1200", 400, "dark", ".frontier .point"),
+    "page-plan": ("plan?w=demo:day&compare=gp2:1200", 1400, "light", ".panel canvas"),
+    "page-plan-phone": ("plan?w=demo:day&compare=gp2:1200", 400, "dark", ".panel canvas"),
     "page-fleet": ("fleet", 1400, "light", ".rows .all .row"),
     "page-replicas": ("replicas?w=sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16&storage=gp3:500:6000&replica=gp3:500:3000", 1400, "dark", ".head .cards"),
     "page-proof": ("proofs?proof=20261101-1", 400, "light", ".points"),

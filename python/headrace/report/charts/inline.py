@@ -77,8 +77,8 @@ def phone_svg(chart: alt.TopLevelMixin) -> str | None:
         return None
     for _ in range(TRIES):
         drawn = svg_of(_narrowed(spec, widest - plot))
-        found = re.search(r'<svg[^>]* width="([\d.]+)"', drawn)
-        over = (float(found[1]) if found else 0.0) - PHONE_PX
+        size = re.search(r'<svg[^>]* width="([\d.]+)"', drawn)
+        over = (float(size[1]) if size else 0.0) - PHONE_PX
         if -12 <= over <= 0 or plot == LEAST_PLOT_PX:
             break
         plot = max(LEAST_PLOT_PX, int(plot - over))

@@ -160,6 +160,6 @@ def _seen(volume: str, ticks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     fold = fold_of(f"{volume} as a table", frame, shown, _began(ticks[0]["t_unix"]))
     if still:
         named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)
-        said = Sentence(f"It was 0 all the time, and is not drawn: {named}.")
-        fold = Fold(fold.title, [*fold.blocks, said])
+        quiet = Sentence(f"It was 0 all the time, and is not drawn: {named}.")
+        fold = Fold(fold.title, [*fold.blocks, quiet])
     yield fold

@@ -125,7 +125,7 @@ class Scratch:
         options += ["bind-address=127.0.0.1", f"port={self.port}"]
         if program.flavor == "mysql":
             options += ["mysqlx=OFF", f"secure-file-priv={folder}", "innodb-redo-log-capacity=2G"]
-            # Where a flush is short its clients would spin until it is done, as long as the server has less than half of the processors
+            # Clients of a short flush would spin until it is done, as long as the server has less than half of the processors
             # (innodb_log_spin_cpu_pct_hwm): a wait, and no work.
             options.append("innodb-log-wait-for-flush-spin-hwm=0")
         else:

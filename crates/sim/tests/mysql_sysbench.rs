@@ -243,7 +243,7 @@ fn statements_can_be_overridden() {
     // time of two threads.
     let by_hand = 10.0 * 0.03399 + 0.1095 + 0.1085 + 0.0735 + 0.05893 + 0.0274 + 2.0 * 0.01472 + 16.0 * 0.013;
     assert!((database.clients.cpu_ms - by_hand / 0.685).abs() < 1e-9);
-    // Of writing statements other threads have 13 %, of the index update 14.4 %.
+    // Other threads have 13 % of writing statements, 14.4 % of the index update.
     let waited_for = by_hand - 0.144 * 0.1095 - 0.13 * (0.1085 + 0.0735 + 0.05893 + 0.0274);
     assert!((database.clients.base_ms - waited_for).abs() < 1e-9);
     // Over a network: 0.049 more of processor each, and 0.082 of waiting.

@@ -106,7 +106,7 @@ pub struct ReplicaQuestion {
     replica: ReplicaSetup,
 }
 
-/// What the seconds of a replica come to; they stand in the columns.
+/// Summary of the seconds of a replica, which stand in the columns.
 #[derive(Serialize)]
 pub struct ReplicaAnswer {
     summary: ReplicaSummary,

@@ -42,9 +42,9 @@ TOLD_BY_RUNS, TOLD_BY_BOTH = 0.5, 0.85
 # Standard deviations of what was known before, beyond which a parameter is more likely to make up
 # for a wrong description: one in 370 parameters lies there by chance.
 MOST_MOVED = 3.0
-# Where least squares end depends on how the linear algebra of the machine rounds: by 1e-8 of a
+# Least squares end where the machine's linear algebra rounds them to: they differ by 1e-8 of a
 # value between OpenBLAS's kernels for Haswell, Sandybridge, Nehalem and Prescott (the example run).
-# What a calibration states is therefore rounded: values to five significant digits (none is known
+# Stated figures are therefore rounded: values to five significant digits (none is known
 # to better than 1 %), covariances, in units of the spreads before, to five decimals.
 # A number then differs between machines only where it lies within that 1e-8 of an edge; of all
 # numbers of the example, one does in one calibration of 100.

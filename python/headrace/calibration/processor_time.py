@@ -3,8 +3,8 @@ CPUs at work over transactions a second.
 
 busy_ms = share of processors at work x virtual CPUs x 1,000 / tps
 
-That of its I/Os and of what other threads do beside it is in it. How much work that is depends on how many threads of a core were at work, and on its speed and
-clock.
+The time includes that of its I/Os and of other threads meanwhile. The work in it depends on the
+number of a core's threads that were busy, and on its speed and clock.
 """
 
 from __future__ import annotations

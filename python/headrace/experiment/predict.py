@@ -96,8 +96,8 @@ def predicted(
     `processors`: of the machine it will be run on, None: as in the runs. The mean response time of
     a second follows from clients and tps (Little's law in a closed loop), its 95th percentile as
     the calibration has it (`calibration.response`); of the seconds the median, as of those
-    measured. `changed`: see `with_cache`. Of MariaDB with a small pool also what `small_pools`
-    says. Raises InputError.
+    measured. `changed`: see `with_cache`. For MariaDB with a small pool the notes of
+    `small_pools` are added. Raises InputError.
     """
 
     def run_with(behind: TransactionWorkload, draws: int) -> tuple[Prediction, pl.DataFrame, float]:

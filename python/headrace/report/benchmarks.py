@@ -241,7 +241,7 @@ def view_of(record: RunRecord, chart: alt.TopLevelMixin) -> View:
     blocks += [Heading("Figures"), Table(columns(("figure", "measured")), figure_rows(record))]
     spread = charts.spread([(record.id, series, style.MEASURED)], unit)
     if spread is not None:
-        blocks += [drawn(spread, f"How often each number of {unit} a second occurred")]
+        blocks += [drawn(spread, f"Seconds of the run at each number of {unit} a second")]
     histogram = record.percentiles()
     tail = charts.percentiles([(record.id, histogram, style.MEASURED)]) if histogram is not None else None
     if tail is not None:
@@ -285,12 +285,12 @@ def comparison_view(comparison: BenchComparison) -> View:
         blocks.append(drawn(marks, "Changes in percent with their intervals"))
     blocks.append(Table(COMPARE_COLUMNS, compare_rows(comparison)))
     blocks += [
-        Heading("What differs between them"),
+        Heading("Differences between them"),
         Items([line for line in words if not line.startswith("NOT ALIKE")]),
     ]
     blocks.append(Heading("Both over time"))
     blocks += [drawn(chart, described) for chart, described in _charts_of_both(first, second)]
-    blocks.append(Fold("What to know", [Items(comparison.notes)]))
+    blocks.append(Fold("Notes", [Items(comparison.notes)]))
     for which, record in (("The first", first), ("The second", second)):
         blocks.append(Fold(which, [Table(SETUP, setup_rows(record))]))
     where = f"{load_words(first.document)}: {group_name(comparison.b)} against {group_name(comparison.a)}"

@@ -245,7 +245,7 @@ def view_of(run: Prediction, workload: TransactionWorkload) -> View:
     blocks.append(Chart(lambda: _drawn(run, title), described))
     blocks.append(Fold("The run as a table", [table_of(run)]))
     blocks.append(Fold("The run in words", [Items(lines)]))
-    blocks.append(Fold("What stands behind it", [Items(workload_in_words(workload))]))
+    blocks.append(Fold("Basis of the prediction", [Items(workload_in_words(workload))]))
     does = f"{workload.name} does {number(run.summary['tps'])} transactions a second"
     return View(f"{does} on {storage_words(run.storage)}", f"Limits of {run.as_of}", cards(run), blocks)
 
@@ -282,7 +282,7 @@ def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> V
     blocks = [
         Chart(lambda: predictions.comparison(comparison), described),
         comparison_table(comparison),
-        Fold("What stands behind the prediction", [Items(behind)]),
+        Fold("Basis of the prediction", [Items(behind)]),
     ]
     figures = [
         Card(f"{row['what'][:1].upper()}{row['what'][1:]}", f"{row['error_percent']:+.1f} %", _both(row))

@@ -173,8 +173,8 @@ def _limited(match: re.Match[str]) -> str:
 
 
 def _code(lines: Sequence[str]) -> str:
-    """Returns lines to copy. Where unindented lines say what the indented ones below them do, they
-    are sentences, each with its lines."""
+    """Returns lines to copy. Unindented lines that describe the indented ones below
+    them become sentences, each with its lines."""
     titles = [line for line in lines if not line.startswith(" ")]
     if not titles or len(titles) == len(lines) or not all(line.endswith(":") for line in titles):
         return f'<pre tabindex="0">{text(chr(10).join(lines))}</pre>'

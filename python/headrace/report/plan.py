@@ -613,7 +613,7 @@ def _blocks(
     if plan.services is not None:
         yield from service_blocks(plan.services, explain)
     if steps := next_lines(plan):
-        yield from (Heading("What to do next"), Code(steps))
+        yield from (Heading("Next steps"), Code(steps))
     if charts and plan.subject != "database":
         yield from _cost(plan)
     if charts:

@@ -134,9 +134,9 @@ def view_of(proof: Proof) -> View:
     blocks: list[Block] = [*charts[:1], table_of(proof), *charts[1:]]
     if (seconds := _seconds(proof)) is not None:
         blocks.append(seconds)
-    blocks.append(Fold("How it was done", [Items(setup_lines(proof))]))
+    blocks.append(Fold("Setup", [Items(setup_lines(proof))]))
     if note_lines := notes(proof):
-        blocks.append(Fold("What to know before trusting this", [Items(note_lines)]))
+        blocks.append(Fold("Caveats", [Items(note_lines)]))
     verdict, *rest = proof.verdict.rstrip(".").split(". ", 1)
     sentences: list[Block] = [Sentence(f"{words}.", "good" if proof.holds else "warn") for words in rest]
     return View(

@@ -40,7 +40,7 @@ SHORT_RUN_S = 100.0
 # reference manual), each of which waits for one.
 MOST_CLIENTS = 100_000
 SCHEMA = "headrace-simulation/1"
-# What a demand is over time: panels, columns, and no colours for a table.
+# Demand over time: panels, columns, and no colours for a table.
 DEMAND = (("IOPS", (("ops_per_s", "IOPS", ""),)), ("MiB/s", (("mib_s", "MiB/s", ""),)))
 
 
@@ -352,7 +352,7 @@ def view_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Seq
     blocks.append(Fold("The run in words", [Items(in_words(run, workload))]))
     blocks.append(Fold("The demand", [Items(demand)]))
     if notes:
-        blocks.append(Fold("What to know before trusting this", [Items(notes)]))
+        blocks.append(Fold("Caveats", [Items(notes)]))
     return View(headline(run, workload), f"{title}, limits of {run.as_of}, seed {run.seed}", cards(run), blocks)
 
 

@@ -77,7 +77,7 @@ def view_of(result: StudyResult) -> View:
         blocks += [Heading(table.title), Table(columns(table.columns), table.rows)]
     blocks += [_points(panel) for chart in result.charts for panel in chart.panels or (chart,)]
     if result.notes:
-        blocks.append(Fold("What to know before trusting this", [Items(result.notes)]))
+        blocks.append(Fold("Caveats", [Items(result.notes)]))
     blocks.append(Fold("Sources", [Items([str(source) for source in result.study.sources])]))
     return View(result.study.title, result.study.question, cards(result), blocks)
 

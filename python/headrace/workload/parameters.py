@@ -142,9 +142,8 @@ TPCC_BLOCKS_SPREAD = math.hypot(0.05, 0.05, 0.25 / math.sqrt(12.0))
 # is left, the disk tells.
 SIZED_BENCHMARKS = ("sysbench-oltp", "hammerdb-tprocc")
 SIZED_PAGES_SPREAD = math.hypot(0.05, 0.05)
-# Which touches change a page follows from the same statements, and with it how dirty pages leave the
-# cache: as far as touches and what changes of them are known. How soon the page cleaner writes them
-# is another parameter.
+# Those statements decide which touches change a page, and so how dirty pages leave the cache: as
+# far as touches and changes are known. The delay of the page cleaner is another parameter.
 FOLLOWED_DIRTY_SPREAD = math.hypot(0.05, 0.05)
 
 
@@ -243,7 +242,7 @@ def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
 def _multiply_time(clients: dict, name: str, factor: float) -> None:
     """Multiplies the response time without I/O, which is processor time and what else it takes. A
     transaction with more work has more of both, so that the processor time moves both, and the
-    response time without it that alone. Its I/Os are the same processors' work."""
+    response time without it that alone. The I/Os are the same processors' work."""
     if name == "cpu_ms":
         for each in ("cpu_ms", "io_ms", "base_ms"):
             clients[each] *= factor

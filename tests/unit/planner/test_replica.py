@@ -42,7 +42,7 @@ def test_the_chosen_one_holds_and_cheaper_ones_do_not(database, planned):
     assert prices == sorted(prices) and planned.looked_at[-1] is chosen
     for other in planned.looked_at[:-1]:
         assert other.peak_lag_s > 1.0 or other.probability < 0.8
-    # The same asked directly.
+    # A direct prediction agrees.
     replica = Replica(chosen.storage, instance=chosen.instance, cache_gib=chosen.cache_gib, workers=chosen.workers)
     direct = predict_replica(
         database, "gp3:50:6000", replica, instance="m6i.large", arrivals_tps=900.0, seconds=600, draws=0, seed=None

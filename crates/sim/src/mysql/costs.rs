@@ -96,7 +96,7 @@ impl RoundTrip {
 /// written for it took of MariaDB 10.11 (`replica::applier::PAGE_CPU_MS`), which is two I/Os.
 pub(super) const IO_MS: f64 = 0.03;
 
-/// What a statement takes.
+/// Cost of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     /// Processor time of the server, ms on a core by itself.

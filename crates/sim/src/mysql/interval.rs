@@ -68,7 +68,7 @@ const MOST_SHARPENED: f64 = 4.0;
 /// step no more than it does: 4 thousandths of one are some tenths of a microsecond of a processor.
 const IO_PARTS: f64 = 256.0;
 
-/// What asks for transactions.
+/// Source of the transactions: clients or arrivals.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TransactionLoad {
     /// Clients that each wait for their answer, then ask again.
@@ -406,8 +406,8 @@ struct ScenarioState<B> {
     clients: Clients,
     spread: ResponseSpread,
     contention: Contention,
-    /// Of the step before: response time alone, s, and the disk, what they let clients do, and
-    /// threads at work. A warm cache does not change from step to step.
+    /// Figures of the step before: a transaction alone and the disk; the rate that they let clients
+    /// do; and threads at work. A warm cache does not change from step to step.
     closed: ((Transaction, Option<DiskQueue>), f64, f64),
     tx: f64,
     start_tx: f64,

@@ -52,7 +52,7 @@ impl Revisits {
     fn covered(&self, stay_tx: f64) -> f64 {
         let (window, each) = (self.window_tx, self.each);
         let missed = |share: f64| -libm::expm1(-each * share);
-        // As far as the stay lies within the window, all of it may be met; then less and less.
+        // The part of the stay within the window may be met whole; then less and less.
         let within = (window - stay_tx).max(0.0) * missed(stay_tx / window);
         let most = stay_tx.min(window);
         let edge = if each > 0.0 { most - window / each * missed(most / window) } else { 0.0 };
@@ -77,7 +77,7 @@ impl Database {
         let mut stay_tx = self.popularity.stay_tx(capacity);
         let mut touches = revisits.changes;
         for _ in 0..ROUNDS {
-            // Where all pages fit, revisits read nothing.
+            // Revisits read nothing if all pages fit.
             touches = revisits.changes * if stay_tx.is_finite() { revisits.covered(stay_tx) / stay_tx } else { 1.0 };
             alike.popularity.classes[0].touches_per_tx = touches;
             let before = std::mem::replace(&mut stay_tx, alike.popularity.stay_tx(capacity));
@@ -101,7 +101,7 @@ mod tests {
     use rand_core::{RngCore, SeedableRng};
 
     /// Changes and revisits of a page drawn one by one: the share of times without any of them in
-    /// the stay behind. Of 400,000 changes 2,000 to 100,000 stays are empty: 2 % of chance at five
+    /// the stay behind. Empty are 2,000 to 100,000 stays of 400,000 changes: 2 % of chance at five
     /// standard deviations of a binomial, and what is left out at both ends is a part in 10,000.
     #[test]
     fn drawn_touches_leave_as_many_stays_empty() {

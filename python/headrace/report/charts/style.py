@@ -27,7 +27,7 @@ OTHER_FAMILY = "#8C8C8C"
 # Colours for series without a colour of their own, in this order.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800", "#8C8C8C")
 
-# Of the parts of a bill, which are neither published nor simulated nor measured.
+# Colours for the parts of a bill, which are neither published nor simulated nor measured.
 PARTS = ("#5D7183", "#7A3F97", "#B8A800", "#C2648F", "#8C8C8C")
 
 # Charts are drawn in these and the page turns them into its own text colour, light or dark

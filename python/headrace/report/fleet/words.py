@@ -257,7 +257,7 @@ def view_of(
             f"Savings against risk of what can be changed ({counted_text}); the table below has the same figures"
         )
         blocks.append(drawn(chart, described))
-    behind = Fold("What the figures mean", [Items([*rest, *notes])])
+    behind = Fold("Meaning of the figures", [Items([*rest, *notes])])
     below = [*blocks, *tables(answers, most), *_page_tables(answers), behind]
     return View(_headline(answers), first, list(_cards(answers)), below)
 

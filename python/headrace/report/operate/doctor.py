@@ -48,7 +48,7 @@ def view_of(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
     blocks: list[Block] = [Sentence(rest, "good" if diagnosis.verdict in CALM else "warn")] if rest else []
     for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
         blocks += _seen(volume, ticks)
-    blocks.append(Heading("What it is, and what to do"))
+    blocks.append(Heading("Findings and remedies"))
     for finding in [*diagnosis.findings, *diagnosis.others]:
         blocks += _finding(finding, diagnosis.headline)
     if diagnosis.windows:
@@ -75,14 +75,14 @@ def _cards(diagnosis: Diagnosis) -> Iterator[Card]:
         yield Card("Clients wait for it", percent(first.felt), "of their time.", mark)
     elif share is not None:
         words = share.words.replace(f"{percent(share.value)} ", "")
-        yield Card("How much", percent(share.value), f"{words[:1].upper()}{words[1:]}.", mark)
+        yield Card("Share", percent(share.value), f"{words[:1].upper()}{words[1:]}.", mark)
     gain = first.gain
     if gain is not None and gain.transactions is not None and gain.low is not None and gain.high is not None:
         low, high = (number(1 + value, 2) for value in (gain.low, gain.high))
         times = f"{number(1 + gain.transactions, 3)} times the transactions"
         yield Card("Lifting it brings", times, f"80 % interval {low} to {high}.")
     elif first.remedies and (dearer := first.remedies[0].usd_month) is not None:
-        yield Card("What to do costs", f"{dearer:+,.2f} USD a month", f"{first.remedies[0].what}.")
+        yield Card("The remedy costs", f"{dearer:+,.2f} USD a month", f"{first.remedies[0].what}.")
 
 
 def _finding(finding: Finding, headline: str) -> Iterator[Block]:

@@ -178,7 +178,7 @@ def view_of(forecast: Forecast, charts_drawn: Sequence[alt.TopLevelMixin]) -> Vi
         blocks.append(Table(ENDS, rows))
     blocks += [Heading("In words"), Items(lines[1:])]
     if forecast.notes:
-        blocks.append(Fold("What to know before trusting this", [Items(forecast.notes)]))
+        blocks.append(Fold("Caveats", [Items(forecast.notes)]))
     figures = list(_cards(forecast))
     soon = [card for card in figures if card.mark == "warn"]
     title = f"{forecast.of}: nothing runs out soon"

@@ -33,7 +33,7 @@ def view_of(rows: pl.DataFrame) -> View:
         blocks += _channel(title, part)
         figures += _most_lag(title, part)
     watched = f"Watched from {began:%Y-%m-%d %H:%M:%S} UTC for {rows['t_s'].max():.0f} s."
-    return View("How far replicas were behind, and why", watched, figures[:3], blocks)
+    return View("Lag of the replicas, and its causes", watched, figures[:3], blocks)
 
 
 def _most_lag(title: str, part: pl.DataFrame) -> Iterator[Card]:

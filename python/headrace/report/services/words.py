@@ -184,8 +184,8 @@ def view_of(comparison: ServiceComparison) -> View:
     blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
     blocks += [Items(doubts(comparison), "terminal"), Heading("", "terminal"), Items(limits(comparison), "terminal")]
     blocks += [Fold("Bill of a month", [Table(ITEMS, bills)])] if bills else []
-    blocks += [Fold("What stands behind it", [Items(doubts(comparison))])]
-    blocks += [Fold("What each cannot do", [Items(limits(comparison))])]
+    blocks += [Fold("Basis of the comparison", [Items(doubts(comparison))])]
+    blocks += [Fold("Limitations of each", [Items(limits(comparison))])]
     return View(headline(comparison), head(comparison)[0], list(_cards(comparison)), blocks)
 
 

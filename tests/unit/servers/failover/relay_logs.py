@@ -369,13 +369,13 @@ class Cluster:
         return True
 
     def applied(self, server: Model) -> bool:
-        """Whether it applied one more."""
+        """Applies a transaction of the relay log; returns whether there was one."""
         before = len(server.relay)
         self.apply(server.index)
         return len(server.relay) < before
 
     def fetched(self, server: Model, target: set[Transaction]) -> bool:
-        """Whether a replica has applied all of these, when it was waited for."""
+        """Waits for a replica; returns whether it has applied all of these transactions."""
         for _ in range(2 * len(target)):
             self.receive(server.index)
             self.applied(server)

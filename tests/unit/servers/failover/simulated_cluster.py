@@ -97,7 +97,7 @@ class SimulatedCluster:
         return self.chance.uniform(0.0002, 0.001)
 
     def travel_s(self, near: str, far: str) -> float | None:
-        """How long a message takes; None for one that is lost."""
+        """Returns the time that a message travels, s; None if it is lost."""
         if self.cut and not self.linked(near.partition(".")[0], far):
             return None
         return self.delay_s() + self.slow.get(far, 0.0) * self.chance.random()

@@ -373,7 +373,7 @@ class Server:
         return GtidSet.parse(self.executed(), "mysql").contains(GtidSet.parse(text, "mysql"))
 
     def variables(self) -> Rows:
-        """Its settings; written anew where one has changed."""
+        """Returns the settings, written anew after a change."""
         if self.variable_rows is None:
             self.variable_rows = self.write_variables()
         return self.variable_rows

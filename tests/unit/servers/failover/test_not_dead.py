@@ -99,7 +99,7 @@ def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
 
 
 def writable(simulated: Cluster) -> dict[str, Seen]:
-    """What is seen of it, its source having just taken a write."""
+    """Returns the view of a cluster whose source has just taken a write."""
     seen = simulated.seen()
     return seen | {"s0": replace(seen["s0"], write="ok")}
 
@@ -362,7 +362,7 @@ def test_replicas_that_follow_an_address_nobody_named_are_said():
         simulated = plan(seen, wish)
         assert not simulated.steps and f"{name} follows 10.0.0.5:1" in simulated.refusal and "address" in simulated.hint
         assert "10.0.0.5" not in plan(seen, going(by_hand=True, elected="s1")).refusal
-        # Of another server by its number it is somebody else's replica, and left alone.
+        # A channel to another server's number makes it a replica of somebody else.
         elsewhere = tuple(replace(channel, source_server_id=4_711) for channel in channels)
         other = seen | {name: replace(seen[name], state=replace(state, channels=elsewhere))}
         assert f"{name} follows" not in plan(other, wish).refusal

@@ -53,7 +53,7 @@ def wish(simulated: Cluster, **more) -> Progress:
 
 
 def promoted() -> Cluster:
-    """Its source is dead, and s1 takes writes already; nobody follows it yet."""
+    """Returns a cluster whose source is dead and whose s1 takes writes already, without a replica."""
     simulated = cluster()
     simulated.kill_source()
     simulated.fenced_s = simulated.now
@@ -584,7 +584,7 @@ def test_errant_transactions_are_made_up_for_by_empty_ones():
 
 
 def test_what_a_replica_with_its_own_transactions_alone_received_is_not_lost():
-    """Where the other has less, the empty ones are made on that."""
+    """The empty transactions are written on the other server, which has less."""
     simulated = cluster(flavor="mysql")
     simulated.servers[1].binlog.append((1, 1))
     simulated.write()

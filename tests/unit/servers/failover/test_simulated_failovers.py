@@ -459,7 +459,7 @@ def quiet_cluster(flavor: str) -> SimulatedCluster:
 
 def play_killed(cluster: SimulatedCluster, wish: FailoverWish, lines: int, hidden: str = "") -> bool:
     """Carries a change out by a program that is killed before that line of its journal, and by another one; `hidden`: a
-    server that this one cannot reach, so that a third one follows. Whether the first had more lines."""
+    server that this one cannot reach, so that a third one follows. Returns whether the first had more lines."""
 
     first = cluster.program("m0")
     proof = ended(cluster, first.begin(lambda: proof_of_watch(first)))

@@ -357,7 +357,7 @@ impl Contention {
         // Clients on the server's host have two threads that take turns.
         let handing = self.handover_share * (1.0 - 0.5 * self.threads / clients).max(0.0);
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0) + (self.core_s / alone_s) * handing;
-        // The same of the serial resource, with one server.
+        // Factor on the waits for the serial resource, which has one server.
         let sharing = (1.0 - self.serial_share * self.core_s / alone_s).max(0.0) * others / own_share;
         let mut most = busy_without_queue(clients, think_s / self.core_s, slowing).min(self.threads);
         if queueing <= 0.0 && (self.serial_share <= 0.0 || sharing <= 0.0) && disk.is_none() {

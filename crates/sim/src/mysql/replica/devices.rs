@@ -93,8 +93,7 @@ pub(super) struct Always {
 /// Data, log and relay log.
 const MOST_VOLUMES: usize = 3;
 
-/// What is asked of each volume, in the order of [`ReplicaDevices`]; nothing of those that are not
-/// there.
+/// Demand on each volume, in the order of [`ReplicaDevices`]; nothing on those that are not there.
 pub(super) type OnVolumes = [Flow; MOST_VOLUMES];
 
 /// Volumes in the order data, log, relay; one that is not there is the one before.
@@ -186,7 +185,7 @@ impl ReplicaDevices {
         Always { data: self.places.of_second(database, pages, (0.0, 0.0)), relay }
     }
 
-    /// What a rate of transactions asks of each volume.
+    /// Returns the demand of a rate of transactions on each volume.
     fn on_volumes(&self, asked: &Asked, rate: f64, always: &Always) -> OnVolumes {
         let mut on = OnVolumes::default();
         for (flow, place, times) in [(&always.data, 0, 1.0), (&asked.data, 0, rate), (&asked.log, self.log, rate), (&always.relay, self.relay, 1.0)] {
@@ -195,7 +194,7 @@ impl ReplicaDevices {
         on
     }
 
-    /// What is asked of each volume whatever is applied.
+    /// Returns the demand on each volume whatever is applied.
     pub fn always_on_volumes(&self, always: &Always) -> OnVolumes {
         let mut on = OnVolumes::default();
         for (flow, place) in [(&always.data, 0), (&always.relay, self.relay)] {

@@ -263,7 +263,7 @@ class Bench:
 
     def spent(self, page: Any, script: str, given: Any, steps: int) -> tuple[Any, float, float]:
         """Runs a script of so many steps: its answer, and the processor time of a step in ms, of the page's thread and of all processes of
-        the browser. That hangs less on the load of the machine than a time does."""
+        the browser. Processor time hangs less on the load of the machine than a time does."""
         session, program = page.context.new_cdp_session(page), self.browser.new_browser_cdp_session()
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         before = self.processor_s(session, program)

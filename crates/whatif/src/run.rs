@@ -205,7 +205,7 @@ pub struct RunQuestion {
     run: RunSettings,
 }
 
-/// What limits a run. The seconds stand in the columns, of which `cap` has places in this list.
+/// Limits of a run. The seconds stand in the columns, of which `cap` has places in this list.
 #[derive(Serialize)]
 pub struct RunAnswer {
     caps: Vec<String>,

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BestGuess:
-    """What a candidate does by the best guess: its rate and what binds. None where it cannot be."""
+    """Rate of a candidate by the best guess, transactions a second, and the cap that binds it;
+    None if it cannot run the load."""
 
     tps: float | None
     cap: str | None

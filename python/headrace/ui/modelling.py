@@ -26,7 +26,8 @@ DEMAND, DATABASE = "load", "database"
 # A run begins with an empty cache, and one with a replica takes 600 s, as on the command line.
 START, REPLICA_SECONDS = "cold", 600
 PART_OF = {"demand": DEMAND, "run": DATABASE, "replica": DATABASE}
-# Where the head of an answer begins, and how a refusal does (crates/whatif/src/columns.rs).
+# Offset of the head of an answer, bytes, and the first bytes of a refusal's head
+# (crates/whatif/src/columns.rs).
 HEAD_AT, REFUSED = 8, b'{"refused":'
 
 _Text = Annotated[str, msgspec.Meta(max_length=2_000)]

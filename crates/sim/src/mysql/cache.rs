@@ -227,7 +227,7 @@ impl Cache {
         self.touches[class] = self.touches[like] + more;
     }
 
-    /// From here on a page of `class` is touched so often, and so many touches change it.
+    /// Sets the touches of a page of `class` from here on, and those of them that change it.
     pub fn touch(&mut self, class: usize, (touches, changed): (f64, f64)) {
         self.touches[class] = touches;
         if let Some(changing) = &mut self.changing {

@@ -84,9 +84,9 @@ pub struct Dirtying {
     /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes, or of what
     /// the page cleaner's rule asks for.
     pub flush_per_tx: f64,
-    /// Transactions within which touches of the first class that change no page come back to pages
-    /// of it that were changed ([`super::revisits`]); none: they may go to any of them (files before
-    /// it was kept).
+    /// Transactions within which touches of the first class that change no page come back to its
+    /// changed pages ([`super::revisits`]); none: they may go to any of them (files before it was
+    /// kept).
     #[serde(default)]
     pub revisit_tx: Option<f64>,
 }

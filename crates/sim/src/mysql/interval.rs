@@ -64,8 +64,9 @@ const WAITED_FOR: f64 = 0.6;
 /// either.
 const MOST_SHARPENED: f64 = 4.0;
 
-/// I/Os that no client waits for are counted in such parts, so that a warm cache changes from step to
-/// step no more than it does: 4 thousandths of one are some tenths of a microsecond of a processor.
+/// I/Os that no client waits for are counted in such parts, so that a warm cache changes from step
+/// to step no more than it does: 4 thousandths of one are some tenths of a microsecond of a
+/// processor.
 const IO_PARTS: f64 = 256.0;
 
 /// Source of the transactions: clients or arrivals.
@@ -396,7 +397,7 @@ struct Transaction {
     unloaded_s: f64,
     /// I/Os that the processor works on while the client waits: its page reads.
     reads: f64,
-    /// The same of those that no client waits for.
+    /// I/Os that the processor works on while no client waits for them.
     other_ios: f64,
 }
 
@@ -479,9 +480,7 @@ impl<B: Backend> ScenarioState<B> {
         }
         let (ios, reads) = (data.measured.iops + log.measured.iops, at.reads * at.shape * reads_by);
         let sharpness = self.sharpness((reads + syncs) / ios.max(1e-9));
-        let waited_for = reads * (1.0 - database.read_ahead_share);
-        let others = (ios - waited_for).max(0.0) + if self.pace > 0.0 { always.measured.iops / self.pace } else { 0.0 };
-        let transaction = Transaction { unloaded_s, reads: waited_for, other_ios: (others * IO_PARTS).round() / IO_PARTS };
+        let transaction = self.transaction(database, unloaded_s, (reads, ios), always.measured.iops);
         let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), (transaction, sharpness));
         let page = self.devices.of_second(database, at.shape, (0.0, 0.0));
         let sharing = || {
@@ -498,8 +497,7 @@ impl<B: Backend> ScenarioState<B> {
         let logged = log.times_plus(tps, &Flow::default());
         self.devices.charge(&spent, &logged, t_s, seconds);
         self.tx += tps * seconds;
-        self.before = (running_tps, running_s);
-        self.pace = if self.pace > 0.0 { self.pace + self.follows * (running_tps - self.pace) } else { running_tps };
+        self.keep_pace(running_tps, running_s);
         // A second without an answer must not give an infinite response time.
         let response_s = running_s / (1.0 - lost_share).max(0.25);
         let written_per_tx = written + (background + stopped.pages / seconds) / tps.max(1e-9);
@@ -525,6 +523,20 @@ impl<B: Backend> ScenarioState<B> {
             compacting: compacted.0 + compacted.1 > 0.0,
             stopped_share,
         }
+    }
+
+    /// Returns a transaction of that response time with nothing to wait for but its own I/O, with
+    /// its page reads and all of its I/Os; others are done each second whatever is asked.
+    fn transaction(&self, database: &Database, unloaded_s: f64, (reads, ios): (f64, f64), others_per_s: f64) -> Transaction {
+        let waited_for = reads * (1.0 - database.read_ahead_share);
+        let others = (ios - waited_for).max(0.0) + if self.pace > 0.0 { others_per_s / self.pace } else { 0.0 };
+        Transaction { unloaded_s, reads: waited_for, other_ios: (others * IO_PARTS).round() / IO_PARTS }
+    }
+
+    /// Remembers the rate, transactions a second, and the response time, s, of a step.
+    fn keep_pace(&mut self, tps: f64, response_s: f64) {
+        self.before = (tps, response_s);
+        self.pace = if self.pace > 0.0 { self.pace + self.follows * (tps - self.pace) } else { tps };
     }
 
     /// Returns the exponent of the transition from the clients' rate to the storage's cap, if

@@ -40,9 +40,9 @@ pub(super) struct Revisits {
 }
 
 impl Revisits {
-    /// Touches of a page by a transaction while the cache fills, `tx` transactions after a cold start,
-    /// and the share of them that change it. Revisits go to changes from before the start, whose
-    /// pages lie anywhere, until a window has passed; then to pages that are in the cache.
+    /// Touches of a page by a transaction while the cache fills, `tx` transactions after a cold
+    /// start, and the share of them that change it. Revisits go to changes from before the start,
+    /// whose pages lie anywhere, until a window has passed; then to pages that are in the cache.
     pub fn while_filling(&self, tx: f64) -> (f64, f64) {
         let touches = self.changes * (1.0 + self.each * (1.0 - tx / self.window_tx).max(0.0));
         (touches, self.changes / touches)

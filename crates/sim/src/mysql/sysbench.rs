@@ -600,7 +600,7 @@ impl Oltp {
             threads_per_core: None,
             handover_share: statements.round_trips() * trip.handover_ms / core_ms,
             background_share: sum.background_ms / core_ms,
-            // Of MyRocks it is not known apart.
+            // MyRocks' share is not known apart.
             io_ms: if self.engine == StorageEngine::Innodb { shared_ms(IO_MS) } else { 0.0 },
             wake_ms: if self.round_trip_ms.is_some() { 0.0 } else { statements.round_trips() * trip.wake_ms },
         })

@@ -207,12 +207,6 @@ impl Tprocc {
         let popularity = Popularity { classes: parts.iter().map(|part| PageClass { pages: part.pages, touches_per_tx: part.touches / part.pages }).collect() };
         let pool = self.cache_gib.map_or(popularity.pages() / 2.0, |gib| gib * GIB * USABLE_SHARE / PAGE_BYTES);
         let flush_per_tx = flushed(&parts, window_tx, popularity.stay_tx(pool));
-        let trip = RoundTrip::of(self.client_host);
-        // Half of the statements besides the call set a variable, half select one: as a bracket
-        // and, at most, as a point select.
-        let beside_ms = 0.5 * (STATEMENTS - 1.0) * (costs.find("bracket")?.core_ms + costs.find("point_select")?.core_ms);
-        let core_ms = call.core_ms + beside_ms + STATEMENTS * trip.core_ms;
-        let background_ms = call.background_ms;
         let database = Database {
             engine: StorageEngine::Innodb,
             read_bytes: PAGE_BYTES,
@@ -247,20 +241,7 @@ impl Tprocc {
                 redo_capacity_bytes: Some(redo_bytes),
             },
             compaction: None,
-            // Sharpness and scatter: TPC-C runs of 2018. Percentile over mean: guess.
-            clients: Clients {
-                base_ms: STATEMENTS * trip.away_ms + core_ms - background_ms,
-                cpu_ms: shared_ms(core_ms),
-                sharpness: 4.0,
-                p95_over_mean: 2.0,
-                serial_share: SERIAL_SHARE,
-                core_speed: Some(costs.core_speed),
-                threads_per_core: None,
-                handover_share: STATEMENTS * trip.handover_ms / core_ms,
-                background_share: background_ms / core_ms,
-                io_ms: shared_ms(IO_MS),
-                wake_ms: STATEMENTS * trip.wake_ms,
-            },
+            clients: self.clients(&costs)?,
             hot_rows: self.hot_rows(),
             noise: Noise { fano: 3.0, cv: 0.055 },
             shape: IoShape::default(),
@@ -271,6 +252,29 @@ impl Tprocc {
         };
         database.check()?;
         Ok(database)
+    }
+
+    /// Clients and the processor time of their transactions. Sharpness: TPC-C runs of 2018.
+    /// Percentile over mean: guess.
+    fn clients(&self, costs: &Costs) -> Result<Clients, SimError> {
+        let (call, trip) = (costs.find("tprocc_call")?, RoundTrip::of(self.client_host));
+        // Half of the statements besides the call set a variable, half select one: as a bracket
+        // and, at most, as a point select.
+        let others_ms = 0.5 * (STATEMENTS - 1.0) * (costs.find("bracket")?.core_ms + costs.find("point_select")?.core_ms);
+        let core_ms = call.core_ms + others_ms + STATEMENTS * trip.core_ms;
+        Ok(Clients {
+            base_ms: STATEMENTS * trip.away_ms + core_ms - call.background_ms,
+            cpu_ms: shared_ms(core_ms),
+            sharpness: 4.0,
+            p95_over_mean: 2.0,
+            serial_share: SERIAL_SHARE,
+            core_speed: Some(costs.core_speed),
+            threads_per_core: None,
+            handover_share: STATEMENTS * trip.handover_ms / core_ms,
+            background_share: call.background_ms / core_ms,
+            io_ms: shared_ms(IO_MS),
+            wake_ms: STATEMENTS * trip.wake_ms,
+        })
     }
 
     /// Rows of warehouses and districts. A payment changes that of its warehouse first, a new order

@@ -246,8 +246,8 @@ pub struct ClientsSim<'a> {
     /// Clients as they behave alone on the processors.
     behaviour: Clients,
     processors: Option<Servers>,
-    /// Processor time of a transaction that its client waits for, on a core by itself, ms; none where
-    /// processors never bind.
+    /// Processor time of a transaction that its client waits for, on a core by itself, ms; none
+    /// where processors never bind.
     core_ms: f64,
     background: BackgroundWork,
     /// See `Processors::crowding`.

@@ -265,8 +265,8 @@ impl Contention {
         }
     }
 
-    /// The same with the processor time of a transaction's I/Os: of those that its client waits
-    /// for, and of others.
+    /// Adds the processor time of a transaction's I/Os: of those that its client waits for, and of
+    /// others.
     pub fn with_ios(&self, waited_for: f64, others: f64) -> Contention {
         Contention { core_s: self.core_s + (waited_for + others) * self.io_s, background_s: self.background_s + others * self.io_s, ..*self }
     }
@@ -542,9 +542,9 @@ mod tests {
         assert!(sum / count < 0.008, "{}", sum / count);
     }
 
-    /// Transactions a second of the chain of clients whose every transaction begins another job, with
-    /// a chance that makes a share of the work theirs: how many clients and how many jobs are at the
-    /// processors, by sweeping over its balance.
+    /// Transactions a second of the chain of clients whose every transaction begins another job,
+    /// with a chance that makes a share of the work theirs: how many clients and how many jobs are
+    /// at the processors, by sweeping over its balance.
     fn exact_with_background(clients: usize, think: f64, share: f64, threads: f64) -> f64 {
         let begins = share / (1.0 - share);
         let most = 4 * (threads * share).ceil() as usize + clients + 12;
@@ -580,14 +580,14 @@ mod tests {
                     for part in [0.3, 0.8, 1.0, 1.5] {
                         let processors = Processors { threads, shared: false, core_speed: None, own: false };
                         let own_ms = 1.0 - share;
-                        // A job takes as long as a transaction, and there are share / own_ms of them for each.
+                        // A job takes as long as a transaction; each has share / own_ms of them.
                         let load = Clients { background_share: share, ..clients((think + 1.0) * own_ms, shared_ms(1.0), 0.0) };
                         let contention = Contention { crowded: 0.0, ..Contention::new(&load, Some(&processors)) };
                         let many = (part * f64::from(threads) * own_ms * (1.0 + think)).round().max(1.0);
                         let law = contention.closed_rate(many, load.base_ms / 1e3, None, &mut 0.0) / 1e3 * own_ms;
                         let error = law / exact_with_background(many as usize, think, share, f64::from(threads)) - 1.0;
                         assert!(error.abs() < most, "{threads} processors, share {share}, think {think}, {many} clients: {error:.3}");
-                        // All processors do no more than all work, and one client alone waits for its own.
+                        // All processors do no more than all work; a lone client waits for its own.
                         assert!(law / own_ms <= f64::from(threads) * (1.0 + 1e-9));
                     }
                     let alone = Clients { background_share: share, ..clients((think + 1.0) * (1.0 - share), shared_ms(1.0), 0.0) };
@@ -598,9 +598,9 @@ mod tests {
         }
     }
 
-    /// By hand: 1 ms of a core, half of it beside the client, and ten reads and thirty other I/Os of
-    /// 0.05 ms each make 3 ms, of which the client waits for one: 4 processors do 1,333 a second, and a
-    /// serial tenth of what clients wait for lets through 10,000 a second.
+    /// By hand: 1 ms of a core, half of which no client waits for, and ten reads and thirty other
+    /// I/Os of 0.05 ms each make 3 ms, of which the client waits for one: 4 processors do 1,333 a
+    /// second, and a serial tenth of the time that clients wait for lets through 10,000 a second.
     #[test]
     fn ios_take_processors_and_clients_wait_for_reads() {
         let processors = Processors { threads: 4, shared: false, core_speed: None, own: false };

@@ -92,9 +92,9 @@ impl RoundTrip {
 }
 
 /// Processor time of an I/O of InnoDB beyond that of the transaction, ms on a core by itself:
-/// checksums, doublewrite, the list of pages, system calls, interrupts. Half of the time that a page
-/// read and the one written for it took of MariaDB 10.11 (`replica::applier::PAGE_CPU_MS`), which
-/// is two I/Os.
+/// checksums, doublewrite, the list of pages, system calls, interrupts. Half of the time that a
+/// page read and the one written for it took of MariaDB 10.11 (`replica::applier::PAGE_CPU_MS`),
+/// which is two I/Os.
 pub(super) const IO_MS: f64 = 0.03;
 
 /// Cost of a statement.

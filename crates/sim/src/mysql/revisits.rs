@@ -101,8 +101,10 @@ mod tests {
     use rand_core::{RngCore, SeedableRng};
 
     /// Changes and revisits of a page drawn one by one: the share of times without any of them in
-    /// the stay behind. Empty are 2,000 to 100,000 stays of 400,000 changes: 2 % of chance at five
-    /// standard deviations of a binomial, and what is left out at both ends is a part in 10,000.
+    /// the stay behind. It is a sum over the gaps that are longer than a stay; what they are longer
+    /// is near an exponential time, so `n` of them leave a relative standard deviation of
+    /// sqrt(2 / n): 1 % with the fewest, 14,000 (1.1 % over 12 other seeds). Five of these are
+    /// allowed.
     #[test]
     fn drawn_touches_leave_as_many_stays_empty() {
         let mut chance = ChaCha8Rng::seed_from_u64(25);
@@ -122,9 +124,10 @@ mod tests {
             }
             touches.sort_by(f64::total_cmp);
             for stay in [0.2, 0.9, 2.0] {
-                let empty: f64 = touches.windows(2).map(|pair| (pair[1] - pair[0] - stay).max(0.0)).sum::<f64>() / now;
+                let longer: Vec<f64> = touches.windows(2).map(|pair| pair[1] - pair[0] - stay).filter(|gap| *gap > 0.0).collect();
+                let (empty, deviation) = (longer.iter().sum::<f64>() / now, f64::sqrt(2.0 / longer.len() as f64));
                 let law = f64::exp(-revisits.covered(stay));
-                assert!((empty / law - 1.0).abs() < 0.02, "window {window}, {each} revisits, stay {stay}: {empty} drawn, {law}");
+                assert!((empty / law - 1.0).abs() < 5.0 * deviation, "window {window}, {each} revisits, stay {stay}: {empty} drawn, {law}");
             }
         }
     }

@@ -548,7 +548,7 @@ mod tests {
     fn exact_with_background(clients: usize, think: f64, share: f64, threads: f64) -> f64 {
         let begins = share / (1.0 - share);
         let most = 4 * (threads * share).ceil() as usize + clients + 12;
-        let served = |at: usize, of: usize| (at + of > 0).then(|| (at + of).min(threads as usize) as f64 * at as f64 / (at + of) as f64).unwrap_or(0.0);
+        let served = |at: usize, of: usize| if at + of > 0 { (at + of).min(threads as usize) as f64 * at as f64 / (at + of) as f64 } else { 0.0 };
         let mut chances = vec![vec![1.0; most + 1]; clients + 1];
         for _ in 0..600 {
             for at in 0..=clients {

@@ -252,12 +252,12 @@ def sysbench(
     )
     while True:
         try:
-            said, _ = client.communicate(timeout=0.3)
+            output, _ = client.communicate(timeout=0.3)
             break
         except subprocess.TimeoutExpired:
             server.note_client_threads()
     if client.returncode != 0:
-        raise CouldNotRun(f"sysbench {script} {command}", said[-600:], "sysbench", "")
+        raise CouldNotRun(f"sysbench {script} {command}", output[-600:], "sysbench", "")
 
 
 def measure(server: Scratch, script: str, words: tuple[str, ...], events: int, tcp: bool = False) -> dict[str, float]:

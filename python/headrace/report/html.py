@@ -151,10 +151,10 @@ class _Body:
     def _chart(self, chart: Chart) -> str:
         self.charts += 1
         chart_drawn = chart.draw()
-        shown = self._figure("", svg(chart_drawn), chart.described)
+        wide = self._figure("", svg(chart_drawn), chart.described)
         if self.phones and (narrow := phone_svg(chart_drawn)) is not None:
-            return f"{shown}\n{self._figure('phone', narrow, chart.described)}"
-        return shown
+            return f"{wide}\n{self._figure('phone', narrow, chart.described)}"
+        return wide
 
     def _figure(self, kind: str, drawn: str, described: str) -> str:
         attributes = f' class="{kind}"' if kind else ""

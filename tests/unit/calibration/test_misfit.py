@@ -111,5 +111,5 @@ def test_a_description_that_only_a_strange_database_fits_is_named(tmp_path):
     right = calibrate([load_run(path)])
     path.write_text(path.read_text().replace(LONG, "io1:1024:5000"))
     wrong = calibrate([load_run(path)])
-    told = [any("times the standard benchmark's" in caveat for caveat in each.caveats) for each in (right, wrong)]
-    assert told == [False, True] and wrong.missed == []
+    warned = [any("times the standard benchmark's" in caveat for caveat in each.caveats) for each in (right, wrong)]
+    assert warned == [False, True] and wrong.missed == []

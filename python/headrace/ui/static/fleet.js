@@ -3,7 +3,7 @@
 import { Component, Folded, html } from "./html.js";
 import { SizedChart } from "./sized.js";
 import { ask } from "./asking.js";
-import { Blocks, Cards, Code, Folded, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused } from "./view.js";
 import { Rows, ranksOf, sorted } from "./rows.js";
 import { figure, latency, usd } from "./figures.js";
 import { short } from "./lines.js";

@@ -1,8 +1,8 @@
 // @ts-check
 // The lab, second by second: what binds, its volumes, and the server on them.
-import { html } from "./html.js";
+import { Folded, html } from "./html.js";
 import { headers } from "./asking.js";
-import { Cards, Code, Folded, Refused, Rows } from "./view.js";
+import { Cards, Code, Refused, Rows } from "./view.js";
 import { Panel } from "./lines.js";
 import { ChangePanel } from "./changes.js";
 import { figure } from "./figures.js";

@@ -97,14 +97,6 @@ function isSmall(table, indices) {
   return table.rows.length > 0 && indices.length <= MOST_ON_PHONE && indices.reduce((sum, index) => sum + longest(index) + 2, 0) <= PHONE_LETTERS;
 }
 
-/** Blocks that are drawn once they are wanted. @extends {Component<{title: string, draw: () => any}>} */
-export class Folded extends Component {
-  constructor(/** @type {any} */ props) { super(props); this.state = { open: false }; }
-  render() {
-    return html`<details onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && this.setState({ open: event.target.open })}><summary>${this.props.title}</summary>${this.state.open && this.props.draw()}</details>`;
-  }
-}
-
 /** @param {{table: any, indices: number[]}} props */
 export function Rows({ table, indices }) {
   const mark = (/** @type {number} */ index) => CLASSES[/** @type {""} */ (table.columns[index].kind)];

@@ -124,17 +124,14 @@ def sysbench_tpcc(
         hint = "Choose one of them."
         raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", hint)
     size = check_size(size_gib) or warehouses * TPCC_BYTES[engine] / GIB
-    database = build_tpcc(engine, warehouses, cache_bytes=cache_gib * GIB)
-    pages = estimate_pages_spread(engine, database, "sysbench-tpcc", cache_gib * GIB)
     return _build_standard(
         f"sysbench-tpcc, {warehouses:g} warehouses",
         engine,
-        database,
+        build_tpcc(engine, warehouses),
         cache_gib,
         threads,
         size,
         "sysbench-tpcc",
-        spreads={"pages_touched": pages} if pages else {},
     )
 
 

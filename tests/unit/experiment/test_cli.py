@@ -61,7 +61,8 @@ def test_show_and_its_exit_code(tmp_path, tps, code):
     assert result.exit_code == code
     assert ("holds" if code == 0 else "OFF") in result.output and "ab" * 32 in result.output
     page = (tmp_path / "page.html").read_text()
-    assert page.count("<svg") == 3 and "measured" in page
+    # Each of the three charts stands there twice: for a wide screen and for a phone.
+    assert page.count("<figure role") == 3 and page.count("<svg") == 6 and "measured" in page
     as_json = invoke("--show", str(tmp_path), "--output", "json")
     assert json.loads(as_json.stdout)["schema"] == "headrace-proof/1"
     as_csv = invoke("--show", str(tmp_path), "--output", "csv")

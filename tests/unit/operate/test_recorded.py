@@ -237,9 +237,9 @@ def test_processors_of_the_same_file(tmp_path, call):
     assert "kept up" not in found.findings[1].words and "nearly spent" in found.findings[1].words
     assert "bottleneck" not in found.findings[1].words, "one answer blames one thing"
     # Nothing is bought where the processors leave no room for what it would bring.
-    assert not found.findings[0].remedies and "is not said: 98 % of the processors" in found.headline
+    assert not found.findings[0].remedies and "is not estimated: 98 % of the processors" in found.headline
     free = told(iostat(tmp_path / "io.txt", hot), storage="gp3:500")
-    assert free.findings[0].remedies and "is not said" not in free.headline
+    assert free.findings[0].remedies and "is not estimated" not in free.headline
 
 
 # --- too short, and nothing answered ----------------------------------------------------------------

@@ -481,14 +481,3 @@ def test_scoring_refuses_what_cannot_be_scored():
             leave_out(runs)
     with pytest.raises(InputError, match="engine"):
         compare_run(made("myrocks"), found("innodb"))
-
-
-def test_sysbench_tpcc_touches_fewer_pages_behind_a_large_cache():
-    """94.2 GB of 1,000 warehouses: with half of them cached (0.5 / 0.27)^-0.62 of the pages, and less known of them."""
-    small, large = (
-        headrace.sysbench_tpcc(warehouses=1_000, cache_gib=share * 94.2e9 / 2**30, threads=16) for share in (0.1, 0.5)
-    )
-    pages, more = (sum(item["pages"] for item in each.database["popularity"]) for each in (small, large))
-    # The popularity has a few percent fewer pages than the data.
-    assert more / pages == pytest.approx((0.5 / 0.27) ** -0.62, rel=0.05)
-    assert large.parameters[0]["before"] > small.parameters[0]["before"] == 0.25

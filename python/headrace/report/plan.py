@@ -695,10 +695,10 @@ def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Bloc
 
     if workload is None:
         return
-    shown = (("recommended", plan.recommended, style.GOOD), ("today", plan.compared, style.WARN))
+    choices = (("recommended", plan.recommended, style.GOOD), ("today", plan.compared, style.WARN))
     limits = [
         (label, iops, colour)
-        for label, choice, colour in shown
+        for label, choice, colour in choices
         if choice is not None
         and choice.service == "ec2"
         and (iops := core.sustained_iops(choice.storage, plan.as_of)) is not None

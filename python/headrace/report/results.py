@@ -55,24 +55,24 @@ def write_report(result: object, path: str | Path) -> None:
     page with its charts (.html) or as
     Markdown (.md); those over time also as the chart alone (.svg, .png). Raises
     InputError for other things, CouldNotRun."""
-    shown = _presentation_of(result)
-    if shown.write is None:
+    presentation = _presentation_of(result)
+    if presentation.write is None:
         raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
     file = path_of(path)
-    check_chart_path(file, shown.endings)
-    shown.write(file, result)
+    check_chart_path(file, presentation.endings)
+    presentation.write(file, result)
 
 
 def _presentation_of(result: object) -> Presentation:
     """Finds the presentation by the name of the class: no result is imported before its report is
     asked for."""
     is_own = type(result).__module__.startswith("headrace.")
-    shown = KINDS.get(type(result).__name__) if is_own else None
-    if shown is None:
+    presentation = KINDS.get(type(result).__name__) if is_own else None
+    if presentation is None:
         raise InputError(
             type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}."
         )
-    return shown
+    return presentation
 
 
 # --- in a notebook --------------------------------------------------------------------------------

@@ -4,8 +4,8 @@
 //! and binary log, of every script of sysbench and of TPROC-C, taken apart into statements. To it
 //! comes what a statement takes on its way from the client and back.
 
-use super::database::StorageEngine;
-use super::interval::WAKE_MS;
+use super::database::{Clients, StorageEngine};
+use super::interval::{shared_ms, WAKE_MS};
 use super::services::quorum::{AZ_RTT_HIGH_MS, AZ_RTT_LOW_MS, ZONE_RTT_MS};
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
@@ -129,6 +129,26 @@ pub(super) struct Costs {
 }
 
 impl Costs {
+    /// Returns the clients of a standard benchmark whose transactions take `core_ms` of a core, of
+    /// which other threads of the server spend `background_ms`, and make `trips` round trips that
+    /// are on the way for `away_ms` together. Sharpness: TPC-C runs of 2018. Percentile over mean:
+    /// guess.
+    pub(super) fn clients(&self, (core_ms, background_ms): (f64, f64), (trips, away_ms): (f64, f64), trip: &RoundTrip, serial_share: f64) -> Clients {
+        Clients {
+            base_ms: away_ms + core_ms - background_ms,
+            cpu_ms: shared_ms(core_ms),
+            sharpness: 4.0,
+            p95_over_mean: 2.0,
+            serial_share,
+            core_speed: Some(self.core_speed),
+            threads_per_core: None,
+            handover_share: trips * trip.handover_ms / core_ms,
+            background_share: background_ms / core_ms,
+            io_ms: shared_ms(IO_MS),
+            wake_ms: trips * trip.wake_ms,
+        }
+    }
+
     /// Reads the costs of an engine. MyRocks was measured in MariaDB and stands for both flavors.
     ///
     /// # Errors

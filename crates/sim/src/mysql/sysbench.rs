@@ -18,9 +18,8 @@ mod distribution;
 
 pub use distribution::{classes, Distribution};
 
-use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip, IO_MS};
+use super::costs::{ClientHost, Cost, Costs, Flavor, RoundTrip};
 use super::database::{Clients, Compaction, Database, Dirtying, IoShape, Log, Noise, PageCleaner, PageWrites, StorageEngine, SERIAL_SHARE};
-use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
 use super::settings::{evicted_before_written, syncs_per_commit, REDO_USABLE};
 use crate::error::SimError;
@@ -589,20 +588,15 @@ impl Oltp {
         }
         let core_ms = sum.core_ms + statements.round_trips() * trip.core_ms;
         let away_ms = statements.round_trips() * self.round_trip_ms.unwrap_or(trip.away_ms);
-        // Sharpness: TPC-C runs of 2018. Percentile over mean: guess.
-        Ok(Clients {
-            base_ms: away_ms + core_ms - sum.background_ms,
-            cpu_ms: shared_ms(core_ms),
-            sharpness: 4.0,
-            p95_over_mean: 2.0,
-            serial_share: SERIAL_SHARE,
-            core_speed: Some(costs.core_speed),
-            threads_per_core: None,
-            handover_share: statements.round_trips() * trip.handover_ms / core_ms,
-            background_share: sum.background_ms / core_ms,
-            // MyRocks' share is not known apart.
-            io_ms: if self.engine == StorageEngine::Innodb { shared_ms(IO_MS) } else { 0.0 },
-            wake_ms: if self.round_trip_ms.is_some() { 0.0 } else { statements.round_trips() * trip.wake_ms },
-        })
+        let mut clients = costs.clients((core_ms, sum.background_ms), (statements.round_trips(), away_ms), &trip, SERIAL_SHARE);
+        if self.engine != StorageEngine::Innodb {
+            // MyRocks' processor time of an I/O is not known apart.
+            clients.io_ms = 0.0;
+        }
+        if self.round_trip_ms.is_some() {
+            // The round trip that was given has the waking up in it.
+            clients.wake_ms = 0.0;
+        }
+        Ok(clients)
     }
 }

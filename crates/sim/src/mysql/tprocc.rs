@@ -19,10 +19,9 @@
 //! level looks at the stock of the orders just made, so that in a cache that holds most of the data
 //! it finds more of it than is worked out here.
 
-use super::costs::{ClientHost, Costs, Flavor, RoundTrip, IO_MS};
+use super::costs::{ClientHost, Costs, Flavor, RoundTrip};
 use super::database::{Clients, Database, Dirtying, IoShape, Log, Noise, PageCleaner, PageWrites, StorageEngine};
 use super::hot_rows::HotRows;
-use super::interval::shared_ms;
 use super::popularity::{PageClass, Popularity};
 use super::settings::{syncs_per_commit, REDO_USABLE};
 use super::sysbench::{OLD_SHARE, USABLE_SHARE};
@@ -254,27 +253,14 @@ impl Tprocc {
         Ok(database)
     }
 
-    /// Clients and the processor time of their transactions. Sharpness: TPC-C runs of 2018.
-    /// Percentile over mean: guess.
+    /// Clients and the processor time of their transactions.
     fn clients(&self, costs: &Costs) -> Result<Clients, SimError> {
         let (call, trip) = (costs.find("tprocc_call")?, RoundTrip::of(self.client_host));
         // Half of the statements besides the call set a variable, half select one: as a bracket
         // and, at most, as a point select.
         let others_ms = 0.5 * (STATEMENTS - 1.0) * (costs.find("bracket")?.core_ms + costs.find("point_select")?.core_ms);
         let core_ms = call.core_ms + others_ms + STATEMENTS * trip.core_ms;
-        Ok(Clients {
-            base_ms: STATEMENTS * trip.away_ms + core_ms - call.background_ms,
-            cpu_ms: shared_ms(core_ms),
-            sharpness: 4.0,
-            p95_over_mean: 2.0,
-            serial_share: SERIAL_SHARE,
-            core_speed: Some(costs.core_speed),
-            threads_per_core: None,
-            handover_share: STATEMENTS * trip.handover_ms / core_ms,
-            background_share: call.background_ms / core_ms,
-            io_ms: shared_ms(IO_MS),
-            wake_ms: STATEMENTS * trip.wake_ms,
-        })
+        Ok(costs.clients((core_ms, call.background_ms), (STATEMENTS, STATEMENTS * trip.away_ms), &trip, SERIAL_SHARE))
     }
 
     /// Rows of warehouses and districts. A payment changes that of its warehouse first, a new order

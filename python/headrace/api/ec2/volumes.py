@@ -305,8 +305,8 @@ def describe_volume_status(request: ApiRequest) -> Members:
         after = paging.key_of(request.operation, token) if token else None
     volumes = sorted(request.lab.volumes(checked_ids, after=after, limit=limit), key=lambda volume: volume["id"])
     matching = filtered(request, map(status_of, volumes))
-    shown, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
-    return {"VolumeStatuses": shown, "NextToken": token}
+    statuses, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
+    return {"VolumeStatuses": statuses, "NextToken": token}
 
 
 @serves("ec2", "DescribeVolumeAttribute", handled="Attribute VolumeId DryRun", needs=volume_named)
@@ -377,5 +377,5 @@ def describe_volumes_modifications(request: ApiRequest) -> Members:
         if checked_ids is None or name in checked_ids
     ]
     matching = filtered(request, rows)
-    shown, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
-    return {"VolumesModifications": shown, "NextToken": token}
+    modifications, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
+    return {"VolumesModifications": modifications, "NextToken": token}

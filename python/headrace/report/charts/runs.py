@@ -69,8 +69,8 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
     shaded."""
     axis = TimeAxis(None, float(series["t_s"][-1] + series["duration_s"][-1]))
     frame = axis.add(thinned(series, pl.col("phase").first()))
-    shown = [(y_title, [part for part in parts if has_figures(frame, part[0])]) for y_title, parts in panels_of(unit)]
-    shown = [panel for panel in shown if panel[1]]
+    panels = [(y_title, [part for part in parts if has_figures(frame, part[0])]) for y_title, parts in panels_of(unit)]
+    panels = [panel for panel in panels if panel[1]]
     # An instance without limits holds nothing back: of its limits only those that were reached are
     # shown.
     strip = [
@@ -78,12 +78,12 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
         for name in CAPS
         if has_figures(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)
     ]
-    height = 84 if len(shown) > 4 else style.PANEL_HEIGHT
+    height = 84 if len(panels) > 4 else style.PANEL_HEIGHT
     warm = frame.filter(pl.col("phase") == "warmup")
     span = warm.select(pl.col("at").first(), pl.col("until").last())
     drawn = []
-    for index, (y_title, parts) in enumerate(shown):
-        x = axis.x(index == len(shown) - 1 and not strip)
+    for index, (y_title, parts) in enumerate(panels):
+        x = axis.x(index == len(panels) - 1 and not strip)
         panel = lines(frame, x, y_title, parts, _balance_axis(frame) if "balance" in y_title else None, height)
         drawn.append(alt.layer(shade(span, x, height, style.QUIET), panel) if warm.height else panel)
     if strip:

@@ -81,12 +81,12 @@ def restore_snapshot_from_recycle_bin(request: ApiRequest) -> Members:
 
 def _show_restore(request: ApiRequest, restore: FastRestore) -> Members:
     # EC2's words for the two reasons that a lab has.
-    asked = restore["state"] in ("enabling", "disabling", "disabled")
+    by_user = restore["state"] in ("enabling", "disabling", "disabled")
     return answer_of(
         "fast restore",
         restore,
         AvailabilityZoneId=request.lab.status()["zone_id"],
-        StateTransitionReason="Client.UserInitiated" + ("" if asked else " - Lifecycle state transition"),
+        StateTransitionReason="Client.UserInitiated" + ("" if by_user else " - Lifecycle state transition"),
         OwnerId=request.account,
     )
 

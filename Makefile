@@ -188,7 +188,7 @@ test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 UNIT_TESTS_ENDED := $(VENV)/unit-tests.ended
 
 # Tests with devices wait for them more than they compute, so they run beside the unit tests, which compute: files of device
-# tests two at a time, each file in one process; what fails is run once more, alone (tests/device_tests.py). Their output
+# tests two at a time, each file in one process; what fails is run once more, alone (tests/run_with_retry.py). Their output
 # is shown when they have ended. The tests that call make and cargo are no jobs of this one (MAKEFLAGS=).
 test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
 	@rm -f $(UNIT_TESTS_ENDED)
@@ -198,12 +198,12 @@ test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.
 # on today's processors, so that a figure which hangs on them is found here. `make soak` has more.
 test-unit:
 	@status=0; MAKEFLAGS= OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
-	  $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace || status=$$?; \
+	  $(BIN)/python tests/run_with_retry.py --workers auto --dist worksteal --retry tests/unit/ui tests/unit python/headrace || status=$$?; \
 	touch $(UNIT_TESTS_ENDED); exit $$status
 
 test-devices:
 	@echo "Running the tests with devices and servers meanwhile; their output follows when they have ended."
-	@status=0; MAKEFLAGS= $(BIN)/python tests/device_tests.py $(ALONE) > $(VENV)/device-tests.log 2>&1 || status=$$?; \
+	@status=0; MAKEFLAGS= $(BIN)/python tests/run_with_retry.py $(ALONE) > $(VENV)/device-tests.log 2>&1 || status=$$?; \
 	cat $(VENV)/device-tests.log; exit $$status
 
 quick: $(VENV)/dev.ok
@@ -253,9 +253,9 @@ soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VE
 	  RESTORES=20 FLIPS=100 BACKUP_KILLS=50 FAULTS=50 PARTITIONS=50 SWITCHOVERS=15 RESCUES=15 LOSSES=15 RESUMES=all TRAPS=all \
 	  REFUSALS=all SWITCHES=all BAD_INPUT=all SEEDING_MIB=2048 HOW_SOON=1 EC2_FENCING=1 FLAVORS=mariadb,mysql BACKUP_LARGE_MIB=512 DAMAGES=1000 SCENARIOS=48 GAINS=20 WATCH_SECONDS=120 PAGE_LAB_SECONDS=3600 \
 	  $(BIN)/python -m pytest -q tests/lab tests/mysql
-	$(BIN)/python tests/device_tests.py --load 8
-	$(BIN)/python tests/device_tests.py --load 8
-	$(BIN)/python tests/device_tests.py --random 7
+	$(BIN)/python tests/run_with_retry.py --load 8
+	$(BIN)/python tests/run_with_retry.py --load 8
+	$(BIN)/python tests/run_with_retry.py --random 7
 	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 AWS_MINUTES=1 $(BIN)/python -m pytest -q tests/api
 
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`. It is

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from browsers import lacking, launched
 from pages import is_bad
+from waiting import patience
 
 from headrace.ui.server import PageServer
 
@@ -113,6 +114,7 @@ def visit(browser, server: PageServer):
         )
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(1_000 * patience(30.0))
         page.on("console", lambda line: complaints.append(line.text) if is_bad(line) else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on(

@@ -4,6 +4,7 @@ same, the command line that gives the same is shown; and axe finds nothing, ligh
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -83,6 +84,20 @@ def test_a_view_is_its_address(surroundings, visit, server, view):
     page.reload()
     page.locator(".copy pre", has_text=command).first.wait_for()
     assert part in page.url and page.locator("h1").inner_text()
+
+
+def test_what_is_typed_stays_while_answers_arrive(surroundings, visit):
+    """A box in which a person types keeps the text when the view is drawn again, and gives it when it is left."""
+    page = visit(f"database?w={TPCC}&storage=gp3:100&seconds=60", ready=".density rect")
+    box = page.get_by_label("Notation", exact=True)
+    box.fill("gp3:200")
+    page.get_by_label("Clients, slider", exact=True).evaluate(
+        "slider => { slider.value = 700; for (const kind of ['input', 'change']) slider.dispatchEvent(new Event(kind, { bubbles: true })); }"
+    )
+    page.wait_for_url(re.compile("threads="))  # the view was drawn with other clients
+    assert box.input_value() == "gp3:200"
+    box.press("Tab")
+    page.locator(".copy pre", has_text="--storage gp3:200").first.wait_for()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 // @ts-check
 // A control for each option: what it is called, its range, unit and default come from the option alone.
-import { html, steady } from "./html.js";
+import { Component, html, steady } from "./html.js";
 
 // The part of a range that a slider covers; the box beside it takes all of it. Chosen by eye.
 /** @type {Record<string, [number, number]>} */
@@ -12,6 +12,18 @@ const STEPS = 1000; // of a slider: finer than a pixel
 
 /** What a control is called: the beginning of its option's sentence. @param {any} option */
 export const title = option => option.help.split(/[.:;,(]/)[0];
+
+/** An input that a person types in. The text stays as typed until Enter or until the input is left, whatever is drawn meanwhile: an
+ * answer that arrives would put the last value back. `onSet` gets the text.
+ * @extends {Component<any>} */
+export class Box extends Component {
+  constructor(/** @type {any} */ props) { super(props); this.state = { typed: null }; }
+  render() {
+    const { value, onSet, ...attributes } = this.props, rest = () => this.setState({ typed: null });
+    return html`<input ...${attributes} value=${this.state.typed ?? value} onInput=${(/** @type {any} */ event) => this.setState({ typed: event.target.value })}
+      onChange=${(/** @type {any} */ event) => { rest(); onSet(event.target.value); }} onBlur=${rest} />`;
+  }
+}
 
 /** A slider and a box for a number. Over more than a factor of 20 the slider is logarithmic.
  * @param {{label: string, value: number | null, usual: string, unit: string, from: number, to: number, least?: number | null, most?: number | null, whole?: boolean,
@@ -29,8 +41,8 @@ export function Slider({ label, value, usual, unit, from, to, least, most, whole
   };
   const words = value === null && usual && !/^[\d,.]+$/.test(usual) ? usual : "";
   return html`<label class="slider" title=${help}><span class="name">${label}${words && html`<small>${words}</small>`}</span>
-    <span class="box"><input type="number" aria-label=${label} value=${value ?? ""} placeholder=${words ? "" : usual} min=${least} max=${most} step="any"
-      onChange=${(/** @type {any} */ event) => { onMove(event.target.value === "" ? null : Number(event.target.value)); onRest(); }} /> ${unit}</span>
+    <span class="box"><${Box} type="number" aria-label=${label} value=${value ?? ""} placeholder=${words ? "" : usual} min=${least} max=${most} step="any"
+      onSet=${(/** @type {string} */ text) => { onMove(text === "" ? null : Number(text)); onRest(); }} /> ${unit}</span>
     <input type="range" aria-label=${`${label}, slider`} aria-valuetext=${`${at} ${unit}`} min="0" max=${STEPS} value=${position}
       onInput=${(/** @type {any} */ event) => onMove(move(Number(event.target.value)))} onChange=${onRest} /></label>`;
 }
@@ -59,8 +71,8 @@ export const Control = steady((/** @type {{option: any, usual?: string | null, v
     const present = value ?? option.default;
     const parts = { label, value: present, usual: option.usual ?? "", unit: unitOf(option), least: option.least, most: option.most, whole: option.kind === "whole", help: option.help, onMove, onRest };
     return slid ? html`<${Slider} ...${parts} from=${slid[0]} to=${slid[1]} />`
-      : html`<label class="field" title=${option.help}><span class="name">${label}</span><span class="box"><input type="number" step="any" value=${present ?? ""} placeholder=${/^[\d,.]+$/.test(parts.usual) ? parts.usual : ""}
-        min=${option.least} max=${option.most} onChange=${(/** @type {any} */ event) => set(event.target.value === "" ? null : Number(event.target.value))} /> ${parts.unit}</span></label>`;
+      : html`<label class="field" title=${option.help}><span class="name">${label}</span><span class="box"><${Box} type="number" step="any" value=${present ?? ""} placeholder=${/^[\d,.]+$/.test(parts.usual) ? parts.usual : ""}
+        min=${option.least} max=${option.most} onSet=${(/** @type {string} */ typed) => set(typed === "" ? null : Number(typed))} /> ${parts.unit}</span></label>`;
   }
   if (option.kind === "switch") return html`<label class="check" title=${option.help}><input type="checkbox" checked=${value ?? option.default}
     onChange=${(/** @type {any} */ event) => set(event.target.checked === option.default ? null : event.target.checked)} /> ${label}</label>`;
@@ -70,8 +82,8 @@ export const Control = steady((/** @type {{option: any, usual?: string | null, v
   const text = Array.isArray(value) ? value.join(", ") : value ?? "";
   const placeholder = option.usual ?? (Array.isArray(option.default) ? option.default.join(", ") : option.default) ?? "none";
   const read = (/** @type {string} */ typed) => option.many ? typed.split(",").map(part => part.trim()).filter(Boolean) : typed.trim();
-  return html`<label class="field text" title=${option.help}><span class="name">${label}</span><input type="text" spellcheck=${false} value=${text} placeholder=${placeholder}
-    onChange=${(/** @type {any} */ event) => { const given = read(event.target.value); set(given.length ? given : null); }} /></label>`;
+  return html`<label class="field text" title=${option.help}><span class="name">${label}</span><${Box} type="text" spellcheck=${false} value=${text} placeholder=${placeholder}
+    onSet=${(/** @type {string} */ typed) => { const given = read(typed); set(given.length ? given : null); }} /></label>`;
 });
 
 const SERVICES = { ec2: "EC2", rds: "RDS", aurora: "Aurora" };

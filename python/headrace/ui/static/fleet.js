@@ -1,6 +1,7 @@
 // @ts-check
 // A fleet: what each volume needs, what that saves and risks, and the script that changes what is chosen.
 import { Component, Folded, html } from "./html.js";
+import { Box } from "./controls.js";
 import { SizedChart } from "./sized.js";
 import { ask } from "./asking.js";
 import { Blocks, Cards, Code, Refused } from "./view.js";
@@ -133,7 +134,7 @@ class Fleet extends Component {
     const names = inventories.map((/** @type {string} */ file) => page.inventories.get(file) ?? "given before");
     return html`<section aria-busy=${busy}><h2>Change ${chosen.size ? `the ${chosen.size.toLocaleString("en")} chosen` : "all that saves"}</h2>
       <div class="asked patching"><${ResultDrop} page=${page} words=${names.length ? `Inventory: ${names.join(", ")}. Drop more of it here` : "Drop the inventory here: what aws ec2 describe-volumes wrote"} />
-        <div><label class="field"><span class="name">Most risk</span><span class="box"><input type="number" min="0" max="100" value=${risk} onChange=${(/** @type {any} */ event) => this.setState({ risk: Number(event.target.value), patch: null })} /> %</span></label>
+        <div><label class="field"><span class="name">Most risk</span><span class="box"><${Box} type="number" min="0" max="100" value=${risk} onSet=${(/** @type {string} */ text) => this.setState({ risk: Number(text), patch: null })} /> %</span></label>
         <label class="check"><input type="checkbox" checked=${growth} onChange=${() => this.setState({ growth: !growth, patch: null })} /> What needs more too</label>
         <label class="check"><input type="checkbox" checked=${durability} onChange=${() => this.setState({ durability: !durability, patch: null })} /> What makes the data less sure too</label>
         <button type="button" disabled=${!inventories.length} onClick=${() => this.write()}>Write the script</button></div></div>

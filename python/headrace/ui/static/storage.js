@@ -1,7 +1,7 @@
 // @ts-check
 // A storage to be moved: type, volumes, size, IOPS and MiB/s, written in the notation of the command line.
 import { html, steady } from "./html.js";
-import { Slider } from "./controls.js";
+import { Box, Slider } from "./controls.js";
 
 // What each type lets one buy, and the span that the sliders cover; the server has the limits of the day and refuses by name.
 /** @type {Record<string, {size: [number, number], iops?: [number, number], mib_s?: [number, number]}>} */
@@ -39,7 +39,7 @@ export const StorageControl = steady((/** @type {{storage: string, legend?: stri
   const about = TYPES[parts.type];
   const put = (/** @type {object} */ change) => onMove(writeStorage({ ...parts, ...change }));
   return html`<fieldset class="storage"><legend>${legend}</legend>
-    <label class="field text"><span class="name">Notation</span><input type="text" spellcheck=${false} value=${storage} onChange=${(/** @type {any} */ event) => { onMove(event.target.value.trim()); onRest(); }} /></label>
+    <label class="field text"><span class="name">Notation</span><${Box} type="text" spellcheck=${false} value=${storage} onSet=${(/** @type {string} */ text) => { onMove(text.trim()); onRest(); }} /></label>
     <label class="field"><span class="name">Type</span><select value=${parts.type} onChange=${(/** @type {any} */ event) => { put({ type: event.target.value, iops: 0, mib_s: 0 }); onRest(); }}>
       ${Object.keys(TYPES).map(name => html`<option value=${name}>${name}</option>`)}</select></label>
     <${Slider} label="Size" value=${parts.size} usual="" unit="GiB" from=${Math.max(about.size[0], 10)} to=${about.size[1]} whole onMove=${(/** @type {number} */ size) => put({ size })} onRest=${onRest} />

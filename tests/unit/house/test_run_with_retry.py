@@ -1,4 +1,4 @@
-"""tests/device_tests.py and the shared wait: what fails only beside others is named and passes, what fails alone fails."""
+"""tests/run_with_retry.py and the shared wait: what fails only beside others is named and passes, what fails alone fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from places import ROOT
 from waiting import MOST_STRETCH, patience, stretch, wait_until
 
 sys.path.insert(0, str(ROOT / "tests"))
-import device_tests
+import run_with_retry
 
 # Fails in a worker of xdist, passes without one: the difference between the first run and the second.
 BESIDE_OTHERS = "import os\n\nclass TestIt:\n    def test_it(self):\n        assert 'PYTEST_XDIST_WORKER' not in os.environ, 'beside others'\n"
@@ -22,19 +22,19 @@ FINE = "def test_fine():\n    pass\n"
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A root with tests of its own, and its own file of flaky tests."""
-    monkeypatch.setattr(device_tests, "ROOT", tmp_path)
-    monkeypatch.setattr(device_tests, "FLAKY", tmp_path / "flaky.csv")
+    monkeypatch.setattr(run_with_retry, "ROOT", tmp_path)
+    monkeypatch.setattr(run_with_retry, "FLAKY", tmp_path / "flaky.csv")
     # This test may itself run in a worker of xdist, which its children would take for their own.
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
         monkeypatch.delenv(name)
     return tmp_path
 
 
-def run(monkeypatch, folder, **files: str) -> int:
+def run(monkeypatch, folder, *options: str, **files: str) -> int:
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
-    monkeypatch.setattr(sys, "argv", ["device_tests.py", *(f"test_{name}.py" for name in files)])
-    return device_tests.main()
+    monkeypatch.setattr(sys, "argv", ["run_with_retry.py", *options, *(f"test_{name}.py" for name in files)])
+    return run_with_retry.main()
 
 
 def test_what_passes_alone_is_listed_and_what_fails_alone_fails_the_run(folder, monkeypatch, capfd):
@@ -47,6 +47,13 @@ def test_what_passes_alone_is_listed_and_what_fails_alone_fails_the_run(folder, 
     assert "beside others" in rows[0]["reason"]
     assert run(monkeypatch, folder, beside=BESIDE_OTHERS) == 0
     assert "a second time: a defect" in capfd.readouterr().out
+
+
+def test_a_failure_outside_of_what_is_retried_fails_at_once(folder, monkeypatch):
+    assert run(monkeypatch, folder, "--retry", "test_beside.py", beside=BESIDE_OTHERS, fine=FINE) == 0
+    (folder / "flaky.csv").unlink()
+    assert run(monkeypatch, folder, "--retry", "test_fine.py", beside=BESIDE_OTHERS, fine=FINE) == 1
+    assert not (folder / "flaky.csv").exists()
 
 
 def test_what_cannot_be_collected_fails_at_once(folder, monkeypatch):

@@ -1,14 +1,16 @@
-"""Run the tests with devices and servers; run what fails once more, alone.
+"""Run tests that share the machine; run what fails once more, alone.
 
-    python tests/device_tests.py                   two files at a time, as `make test` does
-    python tests/device_tests.py --load 8 --random SEED tests/lab
+    python tests/run_with_retry.py                   the tests with devices, two files at a time, as `make test` does
+    python tests/run_with_retry.py --load 8 --random SEED tests/lab
+    python tests/run_with_retry.py --workers auto --dist worksteal --retry tests/unit/ui tests/unit python/headrace
 
-A device test shares the machine with others and may fail because of them. Each test that fails is
-therefore run a second time when all others have ended, in one process. A test that fails again
-fails the run. A test that passes then is listed as flaky with its reason, is added to the file of
-flaky tests, and does not fail the run; a name that stands there already is named as a defect to
-correct first.
+A test with devices, servers or a browser shares the machine with others and may fail because of
+them. Each test that fails is therefore run a second time when all others have ended, in one process.
+A test that fails again fails the run. A test that passes then is listed as flaky with its reason, is
+added to the file of flaky tests, and does not fail the run; a name that stands there already is named
+as a defect to correct first.
 
+`--retry PATH` runs only failures below PATH a second time; another failure fails the run at once.
 `--load N` keeps N processes busy meanwhile, `--random SEED` shuffles the tests of each file (soak).
 `--alone-after FILE` waits with the second run until FILE is there: other tests have ended then.
 Exit code: that of the second run where there was one, else of the first.
@@ -101,8 +103,11 @@ def note_flaky(flaky: dict[str, str]) -> None:
 
 def main() -> int:
     """Run the tests as the command line says; return the exit code."""
-    parser = argparse.ArgumentParser(description="Run device tests; run those that fail once more, alone.")
+    parser = argparse.ArgumentParser(description="Run tests; run those that fail once more, alone.")
     parser.add_argument("paths", nargs="*", default=list(FOLDERS), help="files and folders of tests")
+    parser.add_argument("--workers", default="2", help="processes of tests (default 2; auto: one a processor)")
+    parser.add_argument("--dist", default="loadfile", help="what a process takes at a time (default loadfile)")
+    parser.add_argument("--retry", action="append", metavar="PATH", help="run failures below PATH again (default all)")
     parser.add_argument("--load", type=int, default=0, metavar="N", help="keep N processes busy meanwhile")
     parser.add_argument("--random", metavar="SEED", help="shuffle the tests of each file")
     parser.add_argument("--alone-after", type=Path, metavar="FILE", help="run failures again once FILE exists")
@@ -111,12 +116,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         with busy_processes(options.load):
             first = Path(folder) / "first.xml"
-            code = run_pytest(["-n", "2", "--dist", "loadfile", *shuffle, *options.paths], first)
+            code = run_pytest(["-n", options.workers, "--dist", options.dist, *shuffle, *options.paths], first)
         if code != TESTS_FAILED:
             return code
         failures = failures_of(first)
         if not all("::" in test for test in failures):
             return code  # a file that cannot be collected is no matter of load
+        if options.retry and not all(test.startswith(tuple(options.retry)) for test in failures):
+            return code
         if not failures or len(failures) > MOST_RETRIED:
             print(f"{len(failures)} failed: too many for the load of the machine to be the reason; none is run again.")
             return code

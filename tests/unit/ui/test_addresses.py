@@ -86,18 +86,19 @@ def test_a_view_is_its_address(surroundings, visit, server, view):
     assert part in page.url and page.locator("h1").inner_text()
 
 
-def test_what_is_typed_stays_while_answers_arrive(surroundings, visit):
+def test_what_is_typed_stays_while_answers_arrive(surroundings, visit, server):
     """A box in which a person types keeps the text when the view is drawn again, and gives it when it is left."""
-    page = visit(f"database?w={TPCC}&storage=gp3:100&seconds=60", ready=".density rect")
-    box = page.get_by_label("Notation", exact=True)
-    box.fill("gp3:200")
+    server.open_lab = SilentLab
+    page = visit(f"replicas?w={TPCC}&storage=gp3:100&replica=gp3:100&seconds=60", ready=".tree")
+    box = page.get_by_label("Applier threads", exact=True)
+    box.fill("8")
     page.get_by_label("Clients, slider", exact=True).evaluate(
         "slider => { slider.value = 700; for (const kind of ['input', 'change']) slider.dispatchEvent(new Event(kind, { bubbles: true })); }"
     )
     page.wait_for_url(re.compile("threads="))  # the view was drawn with other clients
-    assert box.input_value() == "gp3:200"
+    assert box.input_value() == "8"
     box.press("Tab")
-    page.locator(".copy pre", has_text="--storage gp3:200").first.wait_for()
+    page.locator(".copy pre", has_text="--workers 8").first.wait_for()
 
 
 @pytest.mark.parametrize(

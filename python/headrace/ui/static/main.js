@@ -21,6 +21,8 @@ const wide = matchMedia("(min-width: 900px)");
 const REST_MS = 250;
 const DRAWN = { plan: PlanView, database: DatabaseView, fleet: FleetView, lab: LabView, replicas: ReplicasView, doctor: DoctorView, studies: StudiesView, proofs: ProofsView };
 const SHOWN_IN = { plan: "plan", proof: "proofs", fleet: "fleet" };
+// The kinds of the figures of a view: of each that does not name its own.
+const KINDS = { plan: "prices published, all else simulated", database: "all figures simulated", fleet: "prices published, all else simulated", lab: "all figures measured", replicas: "simulated, the lab's servers measured", doctor: "measured, the model's simulated", studies: "simulated, unless published", proofs: "predicted ones simulated, the others measured" };
 const FIRST_STUDY = 1; // takes a second; others take up to a minute
 const ANSWER_MS = 40; // until a movement is drawn without its answer: two frames, and some
 const AGAIN_MS = 5000; // between two looks at replicas: each takes some two seconds
@@ -225,7 +227,7 @@ function draw() {
   };
   render(html`<header class="bar"><a class="brand" href="/" onClick=${(/** @type {any} */ event) => go(event, "plan")}><img src="/static/icon.svg" alt="" width="22" height="22" />Headrace</a>
     <nav aria-label="Views">${Object.entries(VIEWS).map(([view, title]) => html`<a href=${`/${view}`} aria-current=${view === state.view ? "page" : undefined} onClick=${(/** @type {any} */ event) => go(event, view)}>${title}</a>`)}</nav>
-    <span class="facts">limits and prices known on ${facts.catalog}${state.view === "plan" || state.view === "database" ? "; all figures simulated" : ""}</span></header>
+    <span class="facts">limits and prices known on ${facts.catalog}; ${KINDS[/** @type {"plan"} */ (state.view)]}</span></header>
     <${DRAWN[/** @type {"plan"} */ (state.view)]} ...${page} />
     <footer data-engine=${engineName()}>headrace ${facts.version}. This page changes ${facts.actions.length ? "the lab alone, after a confirmation," : "nothing"} and asks no other machine.</footer>`, root);
 }

@@ -20,10 +20,6 @@ from headrace.ui.server import PageServer
 sys.path.insert(0, str(Path(__file__).parent))  # what the tests of this folder share
 
 
-# A browser beside other tests on two processors answers late, ms: how long is waited for what will come.
-MOST_MS = 120_000
-
-
 @dataclass
 class Visitor:
     """A browser of the page's own, as far as its requests go."""
@@ -116,7 +112,6 @@ def visit(browser, server: PageServer):
             reduced_motion="reduce",
             **more,
         )
-        context.set_default_timeout(MOST_MS)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(1_000 * patience(30.0))

@@ -37,6 +37,7 @@ def test_the_plan_answers_at_once_and_follows(visit, server):
     assert page.get_by_role("alert").count() == 0 and page.locator("main[aria-busy=true]").count() == 0
     assert "growth=2" in page.url
     page.go_back()
+    page.go_back()
     page.locator("h1", has_text="19.90 USD").wait_for()
     assert "growth" not in page.url
 
@@ -142,13 +143,17 @@ def test_a_browser_without_modules_or_scripts_is_told_what_to_run(browser, serve
         reply = route.fetch()
         route.fulfill(response=reply, body=reply.text().replace('type="module"', 'type="unknown"'))
 
-    for able, words in ((True, "This browser cannot run the page"), (False, "This page needs JavaScript")):
+    for able, place, words in (
+        (True, "#app", "This browser cannot run the page"),
+        (False, "noscript", "This page needs JavaScript"),
+    ):
         context = browser.new_context(java_script_enabled=able)
         context.route("**/plan", pass_by)
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/plan")
-        page.get_by_text(words).wait_for()
-        assert "headrace plan --help" in page.locator("body").inner_text()
+        page.locator(f"{place} p").filter(visible=True).wait_for()
+        text = page.locator(f"{place} p").text_content() or ""
+        assert words in text and "headrace plan --help" in text
         context.close()
 
 

@@ -13,6 +13,7 @@ from places import ROOT
 from samples import fleet_rows, proof
 from test_changes import RecordingLab
 from test_replicas import MEMBERS, SilentLab, reading
+from waiting import patience
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.report import words
@@ -311,7 +312,7 @@ def test_a_run_follows_a_slider_without_the_server(visit, view):
         slider.press("ArrowRight")
     page.locator("h1").filter(has_not_text=title).wait_for()
     assert "whatif" not in requests and "database" not in requests
-    page.evaluate(COARSE, 60_000)
+    page.evaluate(COARSE, 1_000 * patience())
     page.locator(".plot[data-coarse]").first.wait_for(state="detached")
     page.evaluate(ANSWERED, STEADY)
     card = page.locator(".cards .figure").first.inner_text()

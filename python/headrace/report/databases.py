@@ -4,6 +4,7 @@ results; runs nothing."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -236,6 +237,14 @@ def score_words(rows: list[dict]) -> list[str]:
     ]
 
 
+# The headline and the cards of a prediction, filled in below and, while a slider of the page moves,
+# in the browser (ui/static/database.js).
+DOES = "{name} does {tps} transactions a second on {storage}"
+RATE = Card("Second half of the run", "{rate} tps", "80 % interval {low} to {high}")
+RESPONSE = Card("Response time p95", "{p95} ms", "p50 {p50} ms, p99 {p99} ms")
+LIMIT = Card("Limited by", "{share}", "of the time by {cap}")
+
+
 def view_of(run: Prediction, workload: TransactionWorkload) -> View:
     """Returns a prediction as a view."""
     title = f"{workload.name} on {run.storage}"
@@ -246,8 +255,8 @@ def view_of(run: Prediction, workload: TransactionWorkload) -> View:
     blocks.append(Fold("The run as a table", [table_of(run)]))
     blocks.append(Fold("The run in words", [Items(lines)]))
     blocks.append(Fold("Basis of the prediction", [Items(workload_in_words(workload))]))
-    does = f"{workload.name} does {number(run.summary['tps'])} transactions a second"
-    return View(f"{does} on {storage_words(run.storage)}", f"Limits of {run.as_of}", cards(run), blocks)
+    does = DOES.format(name=workload.name, tps=number(run.summary["tps"]), storage=storage_words(run.storage))
+    return View(does, f"Limits of {run.as_of}", cards(run), blocks)
 
 
 def _drawn(run: Prediction, title: str) -> alt.VConcatChart:
@@ -259,18 +268,12 @@ def _drawn(run: Prediction, title: str) -> alt.VConcatChart:
 def cards(run: Prediction) -> list[Card]:
     """Returns transactions a second, response time and what limits them."""
     summary = run.summary
-    low, high = (number(summary[name], 4) for name in ("tps_low", "tps_high"))
-    interval = "" if summary["tps_low"] is None else f"80 % interval {low} to {high}"
     cap, share = max(summary["caps"].items(), key=lambda pair: pair[1], default=("none", 1.0))
-    return [
-        Card("Second half of the run", f"{number(summary['tps'], 4)} tps", interval),
-        Card(
-            "Response time p95",
-            f"{number(summary['p95_ms'])} ms",
-            f"p50 {number(summary['p50_ms'])} ms, p99 {number(summary['p99_ms'])} ms",
-        ),
-        Card("Limited by", percent(share), f"of the time by {caps.long(cap)}"),
-    ]
+    figures = {"rate": number(summary["tps"], 4), "share": percent(share), "cap": caps.long(cap)}
+    figures |= {end: number(summary[f"tps_{end}"], 4) for end in ("low", "high")}
+    figures |= {name: number(summary[f"{name}_ms"]) for name in ("p50", "p95", "p99")}
+    rate = RATE if summary["tps_low"] is not None else replace(RATE, meaning="")
+    return [card.filled(figures) for card in (rate, RESPONSE, LIMIT)]
 
 
 def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> View:

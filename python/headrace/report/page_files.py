@@ -4,6 +4,7 @@ it."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 
@@ -22,6 +23,20 @@ INKS = {
     style.GOOD: "--good",
     style.WARN: "--warn",
 }
+# Parts of a script that a reader needs and a browser does not: lines that are comments, types that
+# are declared before a value, and indentation, which has no meaning in a module or a template of
+# this project.
+COMMENTS = re.compile(
+    rb"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*\n|^[ \t]*//[^\n]*\n|/\*\* @type \{[^*\n]*\} \*/ ?|^[ \t]+",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def shorten(script: bytes) -> bytes:
+    """Returns a module without its comments and indentation."""
+    return COMMENTS.sub(b"", script)
+
+
 INKED = "".join(
     f'svg [{part}="{colour}"] {{ {part}: var({name}, {colour}); }}\n'
     for colour, name in INKS.items()

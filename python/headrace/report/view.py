@@ -10,7 +10,7 @@ All texts are plain: what renders them escapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -144,6 +144,10 @@ class Card:
     figure: str
     meaning: str
     mark: Mark = ""
+
+    def filled(self, figures: Mapping[str, str], mark: Mark = "") -> Card:
+        """Returns a card whose texts name figures in braces, with those figures."""
+        return Card(self.label, self.figure.format(**figures), self.meaning.format(**figures), mark)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from headrace.planner.settings import PlanSettings, refuse_without_services
 from headrace.report import databases
 from headrace.report import plan as plan_report
 from headrace.report import study as study_report
+from headrace.report.replication import predicted
 from headrace.report.view import Block, Chart, Fold, Heading, View
-from headrace.report.words import glued, storage_words
+from headrace.report.words import UNIT, glued
 from headrace.simulation.database import predict
 from headrace.simulation.settings import PredictionSettings
 from headrace.ui.asks import Ask, AskRun, AskStudy, AskUpload
@@ -33,7 +34,8 @@ RUN_COLUMNS = ("t_s", "tps", "p95_ms", "iops", "balance_percent", "cached_share"
 
 def start(abilities: Mapping[str, object], _: object) -> dict[str, object]:
     """Returns what the page is built from: the options of each question, the examples, the
-    questions about a day, the metrics of goals; and `abilities`, what not every page can."""
+    questions about a day, the metrics of goals, the sentences that it fills in while a slider
+    moves; and `abilities`, what not every page can."""
     prompts = [
         {"name": q.name, "prompt": q.prompt, "unit": q.unit, "default": q.default, "required": q.required}
         for q in questions()
@@ -50,6 +52,16 @@ def start(abilities: Mapping[str, object], _: object) -> dict[str, object]:
         "studies": [{"name": s.name, "title": s.title, "question": s.question} for s in studies.list_studies()],
         "metrics": to_plain(SUBJECTS),
         "caps": {name: caps.long(name) for limit in caps.WORDS for name in (limit, caps.LOG + limit)},
+        "words": {
+            "unit": UNIT.pattern,
+            "run": {"title": databases.DOES, "cards": to_plain((databases.RATE, databases.RESPONSE, databases.LIMIT))},
+            "replica": {
+                "keeps_up": predicted.KEEPS_UP,
+                "falls_behind": predicted.FALLS_BEHIND,
+                "cards": to_plain((predicted.RATE, predicted.LAG)),
+                "not_applied": to_plain(predicted.NOT_APPLIED),
+            },
+        },
         **abilities,
     }
 
@@ -103,7 +115,6 @@ def run(memory: Workloads, ask: AskRun) -> dict[str, object]:
     words = ["predict", named, "--storage", ask.storage, *spell_settings(PredictionSettings, values)]
     return {
         "workload": describe_workload(load),
-        "words": storage_words(ask.storage),
         "result": to_plain(document),
         "view": plain_view(databases.view_of(answer, load)),
         "columns": columns_of(answer.rows, RUN_COLUMNS),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import re
 import socket
 import threading
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from starlette.routing import Route
 
 from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.report.page_files import MODEL, read_moving, stylesheet
+from headrace.report.page_files import MODEL, read_moving, shorten, stylesheet
 from headrace.ui.asks import Nothing
 from headrace.ui.guard import SESSION, Guard, Keys, answer_error, refused
 from headrace.ui.spelling import SOURCE
@@ -111,20 +110,6 @@ class StaticFile:
     packed: bytes
     kind: str
     tag: str
-
-
-# Parts of a script that a reader needs and a browser does not: lines that are comments, types that
-# are declared before a value, and indentation, which has no meaning in a module or a template of
-# this project.
-COMMENTS = re.compile(
-    rb"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*\n|^[ \t]*//[^\n]*\n|/\*\* @type \{[^*\n]*\} \*/ ?|^[ \t]+",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-def shorten(script: bytes) -> bytes:
-    """Returns a module without its comments and indentation."""
-    return COMMENTS.sub(b"", script)
 
 
 def pack(content: bytes, kind: str, packed: bytes | None = None) -> StaticFile:

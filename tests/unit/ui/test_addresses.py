@@ -1,5 +1,6 @@
 """Each view of the page in Debian's Chromium: its state stands in the address, the back button goes a step back, a reload shows the
-same, the command line that gives the same is shown; and axe finds nothing, light and dark, on a screen and on a phone."""
+same, the command line that gives the same is shown; every figure has its kind, whatever can be clicked can be reached by keyboard, and
+nothing is cut off at 200 %; and axe finds nothing, light and dark, on a screen and on a phone."""
 
 from __future__ import annotations
 
@@ -51,6 +52,38 @@ VIEWS = {
 }  # fmt: skip
 
 
+# Charts that name no kind, and a view whose head names none for all else (P8 of the page's figures).
+WITHOUT_KIND = """() => {
+  const kind = /published|simulated|measured/, charts = [...document.querySelectorAll("main figure")];
+  const words = chart => `${chart.textContent} ${chart.closest("section")?.querySelector("h2")?.textContent ?? ""}`;
+  const missing = charts.filter(chart => /\\d/.test(chart.textContent) && !kind.test(words(chart))).map(chart => chart.textContent.slice(0, 90));
+  return kind.test(document.querySelector(".facts").textContent) ? missing : [...missing, "the view"];
+}"""
+# Elements that a pointer can click and a keyboard cannot reach, and controls that take no focus. The dots of a fleet are chosen in the
+# table below them, too.
+OUT_OF_REACH = """() => {
+  const controls = "a[href], button, input, select, summary, [tabindex]", all = [...document.querySelectorAll("header *, main *")].filter(element => element.checkVisibility());
+  const clicked = all.filter(element => getComputedStyle(element).cursor === "pointer" && !element.closest(`${controls}, label, .dots`));
+  const deaf = all.filter(element => element.matches(controls) && !element.disabled && (element.focus(), document.activeElement !== element || element.tabIndex !== 0));
+  return [...clicked, ...deaf].map(element => element.outerHTML.slice(0, 90));
+}"""
+# Movements that a reader who wants none would see.
+MOVING = """() => [...document.getAnimations(), ...[...document.querySelectorAll("body *")].filter(element => getComputedStyle(element).transitionDuration !== "0s")].length"""
+WIDTH_PX = 1400
+
+
+def check_view(page) -> None:
+    """A view as it stands, and at 200 %, which is a window of half as many pixels."""
+    assert page.evaluate(WITHOUT_KIND) == []
+    assert page.evaluate(OUT_OF_REACH) == []
+    assert page.evaluate(MOVING) == 0
+    if page.locator("main .panel").count():  # what a chart shows can be read
+        page.locator("main details").evaluate_all("all => all.forEach(each => { each.open = true; })")
+        page.locator("main table").first.wait_for(state="attached")
+    page.set_viewport_size({"width": WIDTH_PX // 2, "height": 450})
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTH_PX // 2
+
+
 @pytest.fixture
 def surroundings(tmp_path, monkeypatch):
     """A lab with replicas, a proof, and a fleet's answers, named before the window of a test."""
@@ -84,6 +117,7 @@ def test_a_view_is_its_address(surroundings, visit, server, view):
     page.reload()
     page.locator(".copy pre", has_text=command).first.wait_for()
     assert part in page.url and page.locator("h1").inner_text()
+    check_view(page)
 
 
 def test_what_is_typed_stays_while_answers_arrive(surroundings, visit, server):
@@ -124,3 +158,4 @@ def test_lab_and_doctor_keep_nobody_out(surroundings, visit, address, ready, fil
 def test_the_volumes_that_are_drawn_stand_in_the_address(surroundings, visit):
     page = visit("lab?drawn=none", ready=".volumes tbody tr")
     assert "drawn=none" in page.url and page.locator(".panel canvas").count() < 4  # of volumes, none is drawn
+    check_view(page)

@@ -6,6 +6,7 @@ context of its own that ignores the policy."""
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 
 import pytest
 from pages import violations
@@ -28,10 +29,14 @@ def test_the_plan_answers_at_once_and_follows(visit, server):
     page.locator(".panel canvas").nth(1).wait_for()
     assert "headrace plan demo:day --compare gp2:1200" in page.locator(".copy pre").first.inner_text()
     growth = page.get_by_role("spinbutton", name="Factor on the demand and the data", exact=True)
+    growth.fill("7")
+    growth.press("Tab")  # a plan that is not waited for: the next one calls it off
     growth.fill("2")
     growth.press("Tab")
     page.locator(".copy pre", has_text="--growth 2").wait_for()
+    assert page.get_by_role("alert").count() == 0 and page.locator("main[aria-busy=true]").count() == 0
     assert "growth=2" in page.url
+    page.go_back()
     page.go_back()
     page.locator("h1", has_text="19.90 USD").wait_for()
     assert "growth" not in page.url
@@ -53,6 +58,13 @@ def test_a_candidate_is_tried_by_a_click(visit):
     page.locator(".point.misses .catch").first.click(force=True)
     page.locator(".legend", has_text="tried").first.wait_for()
     assert "storage=" in page.url
+    tried, chart = page.url, page.locator(".frontier [role=slider]")
+    chart.press("End")  # the dearest, and by keyboard
+    page.locator(".frontier [aria-valuetext*=USD]").wait_for()
+    storage = (chart.get_attribute("aria-valuetext") or "").partition(": ")[0]
+    chart.press("Enter")
+    page.wait_for_url(lambda url: url != tried)
+    assert f"storage={quote(storage, safe='')}" in page.url
 
 
 def test_a_database_is_run_and_refusals_are_said(visit):
@@ -124,6 +136,27 @@ def test_a_stranger_is_told_what_to_run(browser, server):
     page.context.close()
 
 
+def test_a_browser_without_modules_or_scripts_is_told_what_to_run(browser, server):
+    """A browser that knows no ES modules passes them by; the other runs no script at all."""
+
+    def pass_by(route) -> None:
+        reply = route.fetch()
+        route.fulfill(response=reply, body=reply.text().replace('type="module"', 'type="unknown"'))
+
+    for able, place, words in (
+        (True, "#app", "This browser cannot run the page"),
+        (False, "noscript", "This page needs JavaScript"),
+    ):
+        context = browser.new_context(java_script_enabled=able)
+        context.route("**/plan", pass_by)
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/plan")
+        page.locator(f"{place} p").filter(visible=True).wait_for()
+        text = page.locator(f"{place} p").text_content() or ""
+        assert words in text and "headrace plan --help" in text
+        context.close()
+
+
 @pytest.mark.parametrize("rows", [0, 1, 10_000])
 def test_whatever_is_answered_can_be_shown(visit, rows):
     """An answer with names of markup, figures that are none, and any number of rows."""
@@ -151,6 +184,7 @@ def test_whatever_is_answered_can_be_shown(visit, rows):
     page.goto(page.url.partition("/database")[0] + "/plan" + f"?w={STEADY}&growth=1.01")
     page.locator("h1", has_text="<img").wait_for()
     assert page.title() == "Plan - Headrace" and page.locator("main img").count() == 0
+    assert "\u202e" not in page.locator("main").inner_text()  # it would turn the sentence after the name
     assert page.locator("tbody tr td.whole").count() == min(rows, 100)
     if rows > 100:
         page.get_by_role("button", name="Show all 10,000 rows").click()
@@ -161,6 +195,18 @@ def test_whatever_is_answered_can_be_shown(visit, rows):
 RECORDED = ROOT / "examples/doctor/credits-gone.jsonl.gz"
 
 
+# Seconds of a lab as its stream tells them: some; the same again after the stream was lost; a day later, when a tab woke up; and after
+# the clock was set back by a minute. Then seconds with a silence, which is a gap.
+MOMENTS = """async () => {
+  const { overDay, take } = await import("/static/lab.js"), lab = { moments: [] }, times = () => lab.moments.map(moment => moment.t_unix);
+  const tell = seconds => { for (const t_unix of seconds) take(lab, { t_unix, grain_s: 1, volumes: [] }); return times(); };
+  tell([100, 101]); lab.newest = -Infinity;
+  const taken = tell([100, 101, 102]), asleep = tell([86500, 86501]), set_back = tell([86450, 86451]);
+  const rows = overDay([0, 1, 2, 30].map(t_unix => ({ t_unix, grain_s: 1 }))).rows.map(row => row !== null);
+  return { taken, asleep, set_back, rows };
+}"""
+
+
 def test_the_lab_is_followed(visit, monkeypatch):
     """A recording of the lab stands for a lab: it is read by the same function, and ends; what is asked again is not drawn twice."""
     monkeypatch.setattr("headrace.ui.live.find_target", lambda open_lab: str(RECORDED))
@@ -169,6 +215,12 @@ def test_the_lab_is_followed(visit, monkeypatch):
     assert page.locator(".panel canvas").count() == 4
     assert page.locator("tbody tr").count() == 1 and "gp2:10" in page.locator("tbody").inner_text()
     assert "measured" in page.locator("main").inner_text()
+    assert page.evaluate(MOMENTS) == {
+        "taken": [100, 101, 102],
+        "asleep": [86_500, 86_501],
+        "set_back": [86_450, 86_451],
+        "rows": [True, True, True, False, True],
+    }
     assert violations(page) == []
 
 

@@ -7,11 +7,15 @@ import http.client
 import json
 import random
 import socket
+import threading
+import time
 
 import pytest
+from waiting import patience
 
+from headrace import planner
 from headrace.ui.guard import MOST_BODY_BYTES, Keys
-from headrace.ui.server import VIEWS, PageServer
+from headrace.ui.server import VIEWS, Cancelled, PageServer
 
 QUESTION = json.dumps({"workload": "demo:day"}).encode()
 API = ("plan", "load", "start", "open", "change")
@@ -167,10 +171,36 @@ def test_heads_that_are_none_are_refused(server, visitor, broken):
         assert not answer or answer.split()[1][:1] == b"4"
 
 
-def _head(server: PageServer, cookie: str, key: str, *more: str) -> bytes:
+def test_a_plan_that_nobody_waits_for_ends(server, visitor, monkeypatch):
+    """The browser closes the line in the middle of a plan: the search ends, and the server goes on."""
+    began, ended, search = threading.Event(), threading.Event(), planner.plan
+
+    def search_until_told(load, progress, **settings):
+        def go_on(done: float) -> None:
+            began.set()
+            while True:  # the middle of a plan lasts until the line is closed
+                progress(done)
+                time.sleep(0.01)
+
+        try:
+            return search(load, progress=go_on, **settings)
+        except Cancelled:
+            ended.set()
+            raise
+
+    monkeypatch.setattr(planner, "plan", search_until_told)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as line:
+        head = _head(server, visitor.cookie, visitor.key, f"Content-Length: {len(QUESTION)}", path="/api/plan")
+        line.sendall(head + QUESTION)
+        assert began.wait(patience()) and not ended.is_set()
+    assert ended.wait(patience())
+    assert visitor.ask("start", {})[0] == 200
+
+
+def _head(server: PageServer, cookie: str, key: str, *more: str, path: str = "/api/upload") -> bytes:
     host = f"127.0.0.1:{server.port}"
     lines = [
-        "POST /api/upload HTTP/1.1",
+        f"POST {path} HTTP/1.1",
         f"Host: {host}",
         f"Origin: http://{host}",
         f"X-Headrace: {key}",

@@ -10,7 +10,8 @@ import tomllib
 import pytest
 from places import ROOT
 
-from headrace.ui.server import MODEL_ADDRESS, shorten, static_files
+from headrace.report.page_files import shorten
+from headrace.ui.server import MODEL_ADDRESS, static_files
 
 STATIC = ROOT / "python/headrace/ui/static"
 VENDOR = STATIC / "vendor"

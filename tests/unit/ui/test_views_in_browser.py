@@ -13,8 +13,10 @@ from places import ROOT
 from samples import fleet_rows, proof
 from test_changes import RecordingLab
 from test_replicas import MEMBERS, SilentLab, reading
+from waiting import patience
 
 from headrace.errors import CouldNotRun, InputError
+from headrace.report import words
 from headrace.servers.failover.planning.members import Guarantee
 from headrace.servers.topology import topology
 from headrace.ui import replicas
@@ -22,6 +24,9 @@ from headrace.ui.server import MODEL_ADDRESS, PageServer, static_files
 
 STEADY = "new:reads_per_s=400,writes_per_s=300,size_gib=80"
 REPLICA = "replicas?w=sysbench-tpcc:warehouses=100,cache_gib=4,threads=16&storage=gp3:100&replica=gp3:100&seconds=120"
+# Times and shares in each of the forms that they are written in, and what is rounded to an even number.
+SPANS_S = [0, 0.0123, 0.9, 1, 4.27, 59, 61.5, 119, 120, 150, 600, 7_199, 7_260, 23_400, 172_000, 172_800, 400_000]
+SHARES = [0, 0.00005, 0.0054, 0.125, 0.37, 0.995, 0.99999, 1]
 MARKUP = '<img src=x onerror="document.title=1">'
 has_model = pytest.mark.skipif(
     MODEL_ADDRESS not in static_files(), reason="the model for browsers is not built: make model"
@@ -288,11 +293,11 @@ def test_the_browsers_model_answers_what_the_server_answers(visit, server):
 @has_model
 @pytest.mark.parametrize("view", ["database", "replicas"])
 def test_a_run_follows_a_slider_without_the_server(visit, view):
-    """While a slider moves, title, cards and charts are of the browser's model; once it rests, the server's sentences have the
-    same figures."""
+    """While a slider moves, title, cards and charts are of the browser's model, and a chart says that it is coarse; once it rests, the
+    server's sentences have the same figures."""
     tpcc = "sysbench-tpcc:warehouses=100,cache_gib=4,threads=16"
     page = visit(
-        f"{view}?w={tpcc}&storage=gp3:100:4000&seconds=120" + ("&replica=gp3:100" if view == "replicas" else ""),
+        f"{view}?w={tpcc}&storage=gp3:100:4000&seconds=720" + ("&replica=gp3:100" if view == "replicas" else ""),
         ready="footer[data-engine=browser]",
     )
     page.locator(".copy pre").first.wait_for()
@@ -307,6 +312,9 @@ def test_a_run_follows_a_slider_without_the_server(visit, view):
         slider.press("ArrowRight")
     page.locator("h1").filter(has_not_text=title).wait_for()
     assert "whatif" not in requests and "database" not in requests
+    page.evaluate(COARSE, 1_000 * patience())
+    page.locator(".plot[data-coarse]").first.wait_for(state="detached")
+    page.evaluate(ANSWERED, STEADY)
     card = page.locator(".cards .figure").first.inner_text()
     page.unroute("**/api/run")
     page.unroute("**/api/replica")
@@ -317,6 +325,25 @@ def test_a_run_follows_a_slider_without_the_server(visit, view):
     assert page.locator("h1").inner_text() == moved
     assert page.locator(".cards .figure").first.inner_text() == card
 
+
+# Moves the slider on until a chart says that it is coarse, which it does from the second picture within a moment on.
+COARSE = """async most_ms => {
+  const slider = document.activeElement, began = performance.now(), before = slider.value, word = chart => getComputedStyle(chart, "::after").content;
+  for (let at = 0; !document.querySelector(".plot[data-coarse]"); at++) {
+    if (performance.now() - began > most_ms) throw new Error("no chart was coarse");
+    slider.value = Number(before) - 20 + at % 20; slider.dispatchEvent(new Event("input", { bubbles: true }));
+    await new Promise(requestAnimationFrame);
+  }
+  if (!word(document.querySelector(".plot[data-coarse]")).includes("coarse")) throw new Error("the chart does not say so");
+  slider.value = before; slider.dispatchEvent(new Event("input", { bubbles: true }));
+}"""
+
+# Waits until the model has answered what the page asked it before. It answers in order, each subject's newest question; the page asks
+# the newest of a slider once the one before is answered.
+ANSWERED = """async workload => {
+  const { askDays } = await import("/static/engine.js");
+  for (let turn = 0; turn < 3; turn++) await askDays({ workload, choices: [{ role: "tried", storage: `gp3:${100 + turn}` }], growth: 1, as_of: null, region: null, start_balance_percent: null });
+}"""
 
 # Counts what crosses to and from the model's worker.
 COUNTED = """(() => {
@@ -387,12 +414,17 @@ def test_an_address_of_an_older_page_is_read_as_far_as_it_goes(visit):
 
 def test_another_version_of_the_page_is_refused_in_words(visit, server):
     """Questions of an older page that this server does not know are refused in words, and the page
-    goes on."""
+    goes on; what both write of times and shares is the same."""
     page = visit(f"plan?w={STEADY}")
     answer = page.evaluate(
         """async () => { const { ask } = await import("/static/asking.js"); return await ask("/api/run", { workload: "x", storage: "gp3:1", cache: 3 }).catch(refusal => refusal); }"""
     )
     assert answer["status"] == 400 and "cache" in answer["rule"]
+    shown = page.evaluate(
+        """async ([spans, shares]) => { const { percent, span } = await import("/static/figures.js"); return [spans.map(span), shares.map(percent)]; }""",
+        [SPANS_S, SHARES],
+    )
+    assert shown == [[words.span(value) for value in SPANS_S], [words.percent(value) for value in SHARES]]
 
 
 def test_a_daemon_of_another_version_is_named(visit, server):

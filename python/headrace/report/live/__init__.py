@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from headrace.base.options import describe
 from headrace.errors import CouldNotRun, InputError
 from headrace.planner.settings import PlanSettings
-from headrace.report.page_files import MODEL, read_moving
+from headrace.report.page_files import MODEL, read_moving, shorten
 from headrace.workload import OpenWorkload
 
 if TYPE_CHECKING:
@@ -178,16 +178,22 @@ def live_parts(live: WhatIf) -> tuple[str, str]:
         raise CouldNotRun("--live", "this installation does not carry the model for browsers", SOURCE, hint)
     # mtime 0: the same plan gives the same page.
     question = gzip.compress(json.dumps(to_plain(live), separators=(",", ":")).encode(), mtime=0)
-    script = joined(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = joined(shorten(folder.joinpath(name).read_bytes()).decode() for name in SCRIPTS)
     style = folder.joinpath("live.css").read_text(encoding="utf-8")
     head = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<style>{style}</style>'
     body = (
         '<section id="whatif" class="live"><noscript><p>With script, this page recomputes the plan.</p></noscript></section>\n'
-        f'<script type="text/plain" id="whatif-question">{base64.b64encode(question).decode()}</script>\n'
-        f'<script type="text/plain" id="whatif-model">{base64.b64encode(packed).decode()}</script>\n'
+        f'<script type="text/plain" id="whatif-question">{letters_of(question)}</script>\n'
+        f'<script type="text/plain" id="whatif-model">{letters_of(packed)}</script>\n'
         f'<script type="module">{script}</script>'
     )
     return head, body
+
+
+def letters_of(packed: bytes) -> str:
+    """Returns bytes as letters that a script element holds: five for four bytes, where base64 has
+    five and a third. ":" stands for "<", which could end the element (`unpack` of model.js)."""
+    return base64.b85encode(packed).decode().replace("<", ":")
 
 
 def joined(scripts: Iterable[str]) -> str:

@@ -24,6 +24,29 @@ export function number(value, digits = 3) {
   return value.toLocaleString("en", { maximumFractionDigits: Math.min(places, 20) });
 }
 
+/** A whole number; of two that are as near, the even one, as Python rounds. @param {number} value */
+const rounded = value => value - Math.floor(value) === 0.5 ? 2 * Math.round(value / 2) : Math.round(value);
+
+/** 120 ms, 4.2 s, 20 min, 6 h 30 min; as `span` of report/words.py. @param {number | null} seconds */
+export function span(seconds) {
+  if (seconds === null || !Number.isFinite(seconds)) return "-";
+  if (seconds > 0 && seconds < 0.995) return `${number(1e3 * seconds, 2)} ms`;
+  if (seconds < 60) return `${number(seconds, 2)} s`;
+  const whole = rounded(seconds), minutes = rounded(whole / 60), hours = Math.floor(minutes / 60), days = Math.floor(hours / 24);
+  if (whole < 120) return `${whole} s`;
+  if (minutes < 120) return `${minutes} min`;
+  if (hours < 48) return `${hours} h${minutes % 60 ? ` ${minutes % 60} min` : ""}`;
+  return `${days} days${hours % 24 ? ` ${hours % 24} h` : ""}`;
+}
+
+/** 0.5 %, 37 %, 99.98 %; as `percent` of report/words.py. @param {number} share */
+export function percent(share) {
+  const value = 100 * share;
+  if (value >= 99.5 && value < 100) return `${(Math.floor(100 * value) / 100).toFixed(2)} %`;
+  if (value > 0 && value < 0.01) return "< 0.01 %";
+  return `${value > 0 && value < 1 ? Number(value.toPrecision(2)) : rounded(value)} %`;
+}
+
 /** 19.90. @param {number | null} value */
 export const usd = value => value === null || !Number.isFinite(value) ? "-" : value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 

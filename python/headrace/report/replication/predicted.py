@@ -49,6 +49,18 @@ REMEDIES = {
 }
 # Limits, of which there could be more; the others are costs, of which there could be less.
 LIMITS = ("dependencies", "workers", "iops", "bytes", "cores")
+# The headline and the cards, filled in below and, while a slider of the page moves, in the browser
+# (ui/static/replicas.js).
+KEEPS_UP = "A replica on {storage} keeps up: at most {peak_lag} behind"
+FALLS_BEHIND = "A replica on {storage} falls behind after {onset}, by up to {peak_lag}"
+RATE = Card("The applier can do", "{applier_tps} tps", "The source does {source_tps} tps.")
+LAG = Card("Most lag", "{peak_lag}", "Applied {catch_up} after the load.")
+NOT_APPLIED = Card("Most lag", "{peak_lag}", "It is not applied within this run.")
+CHANCE = Card(
+    "Chance that it keeps up",
+    "{keeps_up}",
+    "Share of the databases and appliers within the calibration's doubt that keep up.",
+)
 LIKELY = 0.8  # a chance to keep up from which on a replica is a good one (chosen; as the planner's default)
 # A share below this is not told.
 LEAST_SHARE = 0.02
@@ -224,23 +236,29 @@ def title_of(run: ReplicaPrediction) -> str:
 
 def headline(run: ReplicaPrediction) -> str:
     """Says in a sentence whether the replica keeps up."""
-    summary, where = run.summary, f"A replica on {storage_words(run.replica.storage)}"
-    if summary["onset_s"] is None:
-        return f"{where} keeps up: at most {seconds(summary['peak_lag_s'])} behind"
-    return f"{where} falls behind after {span(summary['onset_s'])}, by up to {seconds(summary['peak_lag_s'])}"
+    sentence = KEEPS_UP if run.summary["onset_s"] is None else FALLS_BEHIND
+    return sentence.format(storage=storage_words(run.replica.storage), **_figures(run.summary))
+
+
+def _figures(summary: ReplicaOutcome) -> dict[str, str]:
+    """Returns the figures of headline and cards as texts."""
+    return {
+        "applier_tps": number(summary["applier_tps"], 4),
+        "source_tps": number(summary["source_tps"], 4),
+        "peak_lag": seconds(summary["peak_lag_s"]),
+        "onset": span(summary["onset_s"]),
+        "catch_up": span(summary["catch_up_s"]),
+        "keeps_up": percent(summary["keeps_up"]),
+    }
 
 
 def _cards(summary: ReplicaOutcome) -> Iterator[Card]:
     """Yields the rate, the lag, and the chance that it keeps up."""
-    source, applier = summary["source_tps"], summary["applier_tps"]
-    does = f"The source does {number(source, 4)} tps."
-    yield Card("The applier can do", f"{number(applier, 4)} tps", does, "good" if applier >= source else "warn")
-    caught = summary["catch_up_s"]
-    after = "It is not applied within this run." if caught is None else f"Applied {span(caught)} after the load."
-    yield Card("Most lag", seconds(summary["peak_lag_s"]), after, "good" if summary["onset_s"] is None else "warn")
+    figures, mark = _figures(summary), "good" if summary["onset_s"] is None else "warn"
+    yield RATE.filled(figures, mark)
+    yield (NOT_APPLIED if summary["catch_up_s"] is None else LAG).filled(figures, mark)
     if (chance := summary["keeps_up"]) is not None:
-        meaning = "Share of the databases and appliers within the calibration's doubt that keep up."
-        yield Card("Chance that it keeps up", percent(chance), meaning, "good" if chance >= LIKELY else "warn")
+        yield CHANCE.filled(figures, "good" if chance >= LIKELY else "warn")
 
 
 def _chart(run: ReplicaPrediction, title: str) -> alt.VConcatChart:

@@ -47,11 +47,11 @@ export const newestRefusal = (parts, question) => parts.find(part => part.refusa
 /** Asks one question at a time and, while it waits, keeps the newest alone: what a slider needs.
  * @param {(question: any) => Promise<any>} answerOf @param {(answer: any, refusal: Refusal | null, question: any) => void} tell */
 export function keepingUp(answerOf, tell) {
-  let busy = false, sent = "";
+  let busy = false, sent = "", turn = 0;
   /** @type {object | null} */
   let next = null;
-  // What is shown anew is asked anew, though it was the last question.
-  send.forget = () => { sent = ""; };
+  // What is shown anew is asked anew, though it was the last question; the answer to one of before is of nothing that is shown.
+  send.forget = () => { sent = ""; next = null; turn++; };
   return send;
 
   async function send(/** @type {object} */ question) {
@@ -59,10 +59,10 @@ export function keepingUp(answerOf, tell) {
     if (text === sent && !next) return;
     if (busy) { next = question; return; }
     busy = true; sent = text;
-    try { tell(await answerOf(question), null, question); }
-    catch (refusal) { tell(null, /** @type {Refusal} */ (refusal), question); }
+    const own = turn, [answer, refusal] = await answerOf(question).then(given => [given, null], reason => [null, reason]);
     busy = false;
     if (next) { const newest = next; next = null; send(newest); }
+    if (own === turn) tell(answer, refusal, question);
   }
 }
 

@@ -11,7 +11,13 @@ const SLID = {
 const STEPS = 1000; // of a slider: finer than a pixel
 
 /** What a control is called: the beginning of its option's sentence. @param {any} option */
-export const title = option => option.help.split(/[.:;,(]/)[0];
+export const title = option => option.help.split(/[:;,(]|\.(?!\d)/)[0].trim();
+
+/** What a goal is called: the beginning of what its metric means. @param {any} metric */
+function nameOf(metric) {
+  const words = title({ help: metric.meaning });
+  return `${words[0].toUpperCase()}${words.slice(1)}`;
+}
 
 /** An input that a person types in. The text stays as typed until Enter or until the input is left, whatever is drawn meanwhile: an
  * answer that arrives would put the last value back. `onSet` gets the text.
@@ -119,14 +125,14 @@ export const Goals = steady((/** @type {{goals: string[], inForce: string[], met
     const goal = readGoal(text);
     if (!goal) return html`<p key=${text}>${text} <button type="button" onClick=${() => { onMove(goals.filter(other => other !== text)); onRest(); }}>Remove</button></p>`;
     const metric = metrics[goal.metric], [from, to] = rangeOf(goal, metric);
-    return html`<div class="goal" key=${goal.metric}><${Slider} label=${`${metric?.words || goal.metric.replaceAll("_", " ")}, ${goal.sign === "<=" ? "at most" : "at least"}`} value=${goal.limit} usual="" unit=${metric?.unit ?? ""} from=${from} to=${to}
+    return html`<div class="goal" key=${goal.metric}><${Slider} label=${`${metric ? nameOf(metric) : goal.metric}, ${goal.sign === "<=" ? "at most" : "at least"}`} value=${goal.limit} usual="" unit=${metric?.unit ?? ""} from=${from} to=${to}
       help=${metric?.meaning ?? ""} onMove=${(/** @type {number | null} */ limit) => limit !== null && put(goal.metric, `${goal.metric}${goal.sign}${limit}`)} onRest=${onRest} />
-      ${given.has(goal.metric) && html`<button type="button" class="quiet" aria-label=${`Remove the goal ${goal.metric}`} onClick=${() => { onMove(goals.filter(other => other !== text)); onRest(); }}>×</button>`}</div>`;
+      ${given.has(goal.metric) && html`<button type="button" class="quiet" aria-label=${`Remove the goal: ${metric ? nameOf(metric) : goal.metric}`} onClick=${() => { onMove(goals.filter(other => other !== text)); onRest(); }}>×</button>`}</div>`;
   })}
   <label class="field text"><span class="name">Add a goal</span><select value="" onChange=${(/** @type {any} */ event) => {
     const metric = metrics[event.target.value]; event.target.value = "";
     if (metric) { put(metric.name, `${metric.name}${metric.sign}${START[metric.name] ?? 10}`); onRest(); }
-  }}><option value="">…</option>${free.map(metric => html`<option value=${metric.name}>${metric.name}: ${metric.meaning}</option>`)}</select></label></fieldset>`;
+  }}><option value="">…</option>${free.map(metric => html`<option value=${metric.name}>${nameOf(metric)}</option>`)}</select></label></fieldset>`;
 });
 
 // Where a new goal begins: to be moved.

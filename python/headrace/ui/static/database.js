@@ -1,11 +1,11 @@
 // @ts-check
 // A database on a storage: transactions a second, response times, how dense they are, how the cache warms.
 import { html, steady } from "./html.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, filled } from "./view.js";
 import { Control, usualOf } from "./controls.js";
 import { StorageControl, wordsOf } from "./storage.js";
 import { Panel } from "./lines.js";
-import { figure, number } from "./figures.js";
+import { figure, number, percent } from "./figures.js";
 import { newestOf, newestRefusal } from "./asking.js";
 import { WorkloadControl } from "./workload.js";
 
@@ -16,14 +16,14 @@ export function DatabaseView(page) {
   const { facts, state, run, course, move, rest } = page, { workload, storage, settings } = state, question = { workload, storage, settings };
   // The model's answer is ahead of the sentences for as long as a hand moves a control.
   const answer = run.answer, { ahead, columns } = newestOf(course, run), refusal = newestRefusal([run, course], question);
-  const summary = ahead ? summaryOf(columns, course.answer.caps) : answer?.result.summary, name = (ahead ? course.answer : answer?.workload)?.name;
+  const view = ahead ? movedView(summaryOf(columns, course.answer.caps), course, facts) : answer?.view;
   const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} usual=${usualOf(option, answer)} value=${state.settings[option.name] ?? null}
     onMove=${(/** @type {any} */ value) => move({ settings: { [option.name]: value } })} onRest=${rest} />`;
   const options = facts.options.predict;
   return html`<main class="sides" aria-busy=${run.busy && !ahead}>
-    <div class="head">${summary && !refusal ? html`<h1>${name} does ${figure(summary.tps)} transactions a second on ${ahead ? wordsOf(course.question.storage) : answer.words}.</h1><p class="sub">${answer ? `${answer.view.subtitle}, ` : ""}simulated</p>` : html`<h1>${refusal ? "This cannot be run" : "Running"}</h1>`}
+    <div class="head">${view && !refusal ? html`<h1>${view.title}.</h1><p class="sub">${answer ? `${answer.view.subtitle}, ` : ""}simulated</p>` : html`<h1>${refusal ? "This cannot be run" : "Running"}</h1>`}
       ${refusal && html`<${Refused} refusal=${refusal} />`}
-      ${summary && !refusal && html`<${Cards} cards=${ahead ? cardsOf(summary, facts.caps) : answer.view.cards} />`}</div>
+      ${view && !refusal && html`<${Cards} cards=${view.cards} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
       <${StorageControl} storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
@@ -44,12 +44,11 @@ function summaryOf(columns, caps) {
   return { tps: rates.reduce((sum, rate) => sum + rate, 0) / rates.length, caps: Object.fromEntries(caps.map((cap, place) => [cap, seconds[place] / columns.cap.length])), ...Object.fromEntries(["p50_ms", "p95_ms", "p99_ms"].map(name => [name, median(half(name))])) };
 }
 
-/** The cards of a run while it is moved: those of the server but for the interval. @param {any} summary @param {Record<string, string>} words */
-function cardsOf(summary, words) {
-  const [cap, share] = Object.entries(/** @type {Record<string, number>} */ (summary.caps)).sort((a, b) => b[1] - a[1])[0];
-  return [{ label: "Second half of the run", figure: `${number(summary.tps, 4)} tps`, meaning: "The interval follows when you let go.", mark: "" },
-    { label: "Response time p95", figure: `${number(summary.p95_ms)} ms`, meaning: `p50 ${number(summary.p50_ms)} ms, p99 ${number(summary.p99_ms)} ms`, mark: "" },
-    { label: "Limited by", figure: `${number(100 * share)} %`, meaning: `of the time by ${words[cap] ?? cap}`, mark: "" }];
+/** Headline and cards while a slider moves: those of the server but for the interval. @param {any} summary @param {any} course @param {any} facts */
+function movedView(summary, { answer, question }, { words: { unit, run: { title, cards: [rate, ...cards] } }, caps }) {
+  const [cap, share] = Object.entries(/** @type {Record<string, number>} */ (summary.caps)).sort((a, b) => b[1] - a[1])[0], { tps, p50_ms, p95_ms, p99_ms } = summary;
+  const figures = { name: answer.name, tps: number(tps), storage: wordsOf(question.storage), rate: number(tps, 4), p50: number(p50_ms), p95: number(p95_ms), p99: number(p99_ms), share: percent(share), cap: caps[cap] ?? cap };
+  return filled(title, [{ ...rate, meaning: "The interval follows when you let go." }, ...cards], figures, unit);
 }
 
 const Charts = steady((/** @type {{columns: any, interval: any}} */ { columns, interval }) => {

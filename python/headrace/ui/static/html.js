@@ -3,7 +3,11 @@
 import { Component, h } from "./vendor/preact.mjs";
 import htm from "./vendor/htm.module.js";
 
-export const html = htm.bind(h);
+// Letters that turn the order of those after them: one in a name would turn the sentence around it.
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;
+
+export const html = htm.bind((/** @type {any} */ type, /** @type {any} */ props, /** @type {any[]} */ ...children) =>
+  h(type, props, ...children.map(child => typeof child === "string" ? child.replace(TURNS, "\ufffd") : child)));
 export { Component, render } from "./vendor/preact.mjs";
 
 /** A component that is drawn again only where one of its values is another. Its functions are those of the drawing before until

@@ -5,11 +5,11 @@ import { headers } from "./asking.js";
 import { Cards, Code, Refused, Rows } from "./view.js";
 import { Panel } from "./lines.js";
 import { ChangePanel } from "./changes.js";
-import { figure } from "./figures.js";
+import { figure, span } from "./figures.js";
 
 const SHOWN_S = 600; // ten minutes of seconds
 const GAP_S = 3; // a longer silence is drawn as a gap, and not as a line through it
-const DAY_S = 86_400, ZONE_S = 60 * new Date().getTimezoneOffset();
+const DAY_S = 86_400;
 const AGAIN_MS = 2000; // until a stream that was lost is asked for again
 const COLOURS = ["--measured", "--tried", "--third", "--fourth", "--quiet", "--ink"];
 
@@ -28,6 +28,7 @@ async function read(lab, show, signal) {
       const answer = await fetch("/api/live", { method: "POST", body: "{}", signal, headers: headers() });
       if (!answer.ok || !answer.body) throw (await answer.json()).error;
       let rest = "";
+      lab.newest = -Infinity;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         const lines = (rest + part.value).split("\n");
@@ -47,15 +48,18 @@ async function read(lab, show, signal) {
   }
 }
 
-/** @param {any} lab @param {any} line */
-function take(lab, line) {
+/** Takes a line of the stream. @param {any} lab @param {any} line */
+export function take(lab, line) {
   if (line.error) { lab.refusal = line.error; lab.lost = true; return; }
   lab.refusal = null; lab.lost = false;
   if (line.ended) { lab.ended = true; return; } // other volumes are attached: the next stream has them
   if (line.commands) { lab.commands = line.commands; return; }
-  const last = lab.moments[lab.moments.length - 1];
-  if (last && line.t_unix <= last.t_unix) return; // told before the stream was lost
-  lab.moments = [...lab.moments.filter((/** @type {any} */ moment) => moment.t_unix > line.t_unix - SHOWN_S), line];
+  const last = lab.moments[lab.moments.length - 1], before = lab.newest;
+  lab.newest = line.t_unix;
+  // Within a stream time goes back where the clock was set back: what is later than the clock has not been yet. At its beginning are
+  // moments from before the last stream was lost.
+  if (last && line.t_unix <= last.t_unix && !(line.t_unix < before)) return;
+  lab.moments = [...lab.moments.filter((/** @type {any} */ moment) => moment.t_unix > line.t_unix - SHOWN_S && moment.t_unix < line.t_unix), line];
 }
 
 /** @param {any} page */
@@ -90,9 +94,9 @@ function cardsOf(now, binds) {
   return cards;
 }
 
-/** @param {{moments: any[], drawn: string[], every: number}} props */
-function Charts({ moments, drawn: ids, every }) {
-  const first = moments[0].t_unix - (moments[0].t_unix - ZONE_S) % DAY_S;
+/** Moments over the seconds of the day in which they begin, here; null where nothing was heard. @param {any[]} moments */
+export function overDay(moments) {
+  const start = moments[0].t_unix, first = start - (start - 60 * new Date(1000 * start).getTimezoneOffset()) % DAY_S;
   /** @type {number[]} */
   const times = [];
   /** @type {(any | null)[]} */
@@ -102,6 +106,12 @@ function Charts({ moments, drawn: ids, every }) {
     if (before !== undefined && at - before > GAP_S * Math.max(1, moment.grain_s)) { times.push(before + moment.grain_s); rows.push(null); }
     times.push(at); rows.push(moment);
   }
+  return { times, rows };
+}
+
+/** @param {{moments: any[], drawn: string[], every: number}} props */
+function Charts({ moments, drawn: ids, every }) {
+  const { times, rows } = overDay(moments);
   const lines = (/** @type {(volume: any) => number | null} */ read) => ids.map((id, index) => {
     const values = rows.map(row => { const volume = row?.volumes.find((/** @type {any} */ candidate) => candidate.id === id); return volume ? read(volume) : null; });
     return { name: nameOf(moments, id), values, colour: COLOURS[index] };
@@ -153,10 +163,3 @@ function Volumes({ volumes, drawn, onDraw }) {
 
 /** @param {number | null | undefined} value */
 const share = value => value === null || value === undefined ? "-" : `${figure(100 * value)} %`;
-
-/** 19 min, 3 h 20 min. @param {number} seconds */
-function span(seconds) {
-  if (seconds < 60) return `${Math.round(seconds)} s`;
-  const minutes = Math.round(seconds / 60);
-  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}

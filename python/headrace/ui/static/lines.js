@@ -71,6 +71,8 @@ export class Panel extends Component {
     clearTimeout(this.late);
     this.late = 0;
     if (this.plot && this.drawn === key(this.props)) this.plot.setData(this.data(step)); else this.draw();
+    // A stylesheet says so in the chart (ui.css): a word of the caption could move what stands beside it.
+    this.box?.toggleAttribute("data-coarse", step > LINE_PX && this.places !== null);
   }
 
   data(step = LINE_PX) {

@@ -21,7 +21,10 @@ const wide = matchMedia("(min-width: 900px)");
 const REST_MS = 250;
 const DRAWN = { plan: PlanView, database: DatabaseView, fleet: FleetView, lab: LabView, replicas: ReplicasView, doctor: DoctorView, studies: StudiesView, proofs: ProofsView };
 const SHOWN_IN = { plan: "plan", proof: "proofs", fleet: "fleet" };
+// The kinds of the figures of a view: of each that does not name its own.
+const KINDS = { plan: "prices published, all else simulated", database: "all figures simulated", fleet: "prices published, all else simulated", lab: "all figures measured", replicas: "simulated, the lab's servers measured", doctor: "measured, the model's simulated", studies: "simulated, unless published", proofs: "predicted ones simulated, the others measured" };
 const FIRST_STUDY = 1; // takes a second; others take up to a minute
+const ANSWER_MS = 40; // until a movement is drawn without its answer: two frames, and some
 const AGAIN_MS = 5000; // between two looks at replicas: each takes some two seconds
 const REPLICA = "gp3:500:3000"; // of the first look at the view: half of what the source has
 
@@ -39,10 +42,10 @@ const askPlan = newestOnly("/api/plan", (answer, refusal) => {
 }, REST_MS);
 const askPlanFile = newestOnly("/api/opened-plan", (answer, refusal) => { page.plan = { answer, refusal, busy: false }; show(); }, 0);
 const askStudy = newestOnly("/api/study", (answer, refusal) => { page.study = { answer, refusal, busy: false }; show(); }, 0);
-const askDay = keepingUp(askDays, (answer, refusal) => { page.day = { answer, refusal }; show(); });
+const askDay = keepingUp(askDays, (answer, refusal) => { page.day = { answer, refusal }; showAtOnce(); });
 let answered = 0;
 // The model follows a hand; sentences, intervals and commands come from the server once it rests.
-const follow = (/** @type {string} */ name) => (/** @type {any} */ answer, /** @type {any} */ refusal, /** @type {any} */ question) => { page[name] = { answer: refusal ? page[name].answer : answer, refusal, question, at: ++answered }; show(); };
+const follow = (/** @type {string} */ name) => (/** @type {any} */ answer, /** @type {any} */ refusal, /** @type {any} */ question) => { page[name] = { answer: refusal ? page[name].answer : answer, refusal, question, at: ++answered }; showAtOnce(); };
 const settle = (/** @type {string} */ name) => (/** @type {any} */ answer, /** @type {any} */ refusal, /** @type {any} */ question) => { page[name] = { answer: answer ?? page[name].answer, refusal, question, busy: false, at: ++answered }; show(); };
 const askCourse = keepingUp(askRun, follow("course")), askWholeRun = newestOnly("/api/run", settle("run"), REST_MS);
 const askFollowing = keepingUp(askReplica, follow("following")), askWholeReplica = newestOnly("/api/replica", settle("replica"), REST_MS);
@@ -53,11 +56,13 @@ const askDoctor = newestOnly("/api/doctor", (answer, refusal, question) => { pag
 page.move = (/** @type {any} */ change) => {
   const settings = Object.fromEntries(Object.entries({ ...page.state.settings, ...change.settings }).filter(([, value]) => value !== null));
   page.state = { ...page.state, ...change, settings, texts: { ...page.state.texts, ...change.texts } };
-  show(); askAgain();
+  askAgain();
+  if (engineName() === "browser") showWithAnswer(); else show();
 };
 // A rest is a step of the back button: the address before a movement stays behind it, and none in between is written, since a
 // browser takes some hundred in half a minute and then no more.
 page.rest = () => {
+  if (waiting || drawing) draw(); // the next control begins with what this one has set
   const address = writeAddress(page.state);
   if (address === page.rested) return;
   history.pushState(null, "", address);
@@ -99,8 +104,11 @@ page.pick = (/** @type {any} */ point) => {
 page.judge = async (/** @type {{name: string, text: string}} */ file) => {
   const { storage = "" } = page.state.texts;
   page.doctor = { ...page.doctor, refusal: null, busy: true }; show();
-  try { const answer = await ask("/api/doctor", { ...file, storage }); page.doctor = { answer, refusal: null, busy: false, storage }; page.go({ ...page.state, texts: { ...page.state.texts, file: answer.file } }); }
-  catch (refusal) { page.doctor = { answer: null, refusal, busy: false }; show(); }
+  page.judging = file;
+  const [answer, refusal] = await ask("/api/doctor", { ...file, storage }).then(given => [given, null], reason => [null, reason]);
+  if (page.judging !== file) return; // another was dropped meanwhile
+  page.doctor = { answer, refusal, busy: false, storage };
+  if (answer) page.go({ ...page.state, view: "doctor", texts: { ...page.state.texts, file: answer.file } }); else show();
 };
 
 function kindOf() {
@@ -113,6 +121,7 @@ function fresh() {
   if (!page.state.texts.file) page.doctor = { answer: null, refusal: null, busy: false };
   for (const question of [askDoctor, askPlan, askPlanFile, askDay, askCourse, askWholeRun, askStudy, askFleet, askFollowing, askWholeReplica, askProof, askProofs]) question.forget();
   page.day = page.course = page.following = { answer: null, refusal: null };
+  page.planned = "";
   for (const name of ["plan", "run", "study", "fleet", "replica", "proof"]) page[name] = { answer: null, refusal: null, busy: true };
   show(); askAgain();
 }
@@ -137,7 +146,7 @@ function askAgain() {
   }
   if (texts.file) return askPlanFile({ file: texts.file });
   const question = JSON.stringify([workload, settings]);
-  if (!page.plan.answer || page.planned !== question) {
+  if (page.planned !== question) {
     page.planned = question;
     page.plan = { ...page.plan, busy: true }; show();
     askPlan({ workload, settings });
@@ -179,14 +188,30 @@ function askForDay() {
     start_balance_percent: first ? settings.start_balance ?? 100 : null });
 }
 
-let drawing = 0;
+let drawing = 0, waiting = 0, drawn = false;
 
 /** Draws the page once in the next frame, however much has changed until then. */
 function show() {
-  drawing ||= requestAnimationFrame(() => { drawing = 0; draw(); });
+  drawing ||= requestAnimationFrame(draw);
+}
+
+/** Draws the page with the answer of this browser's model, which takes a few ms, so that a movement is one frame and not two; where
+ * it takes longer, without it. */
+function showWithAnswer() {
+  waiting ||= setTimeout(show, ANSWER_MS);
+}
+
+/** Draws the page now, and once a frame: what is drawn before the next frame begins is in it. */
+function showAtOnce() {
+  if (drawn) return show();
+  drawn = true;
+  requestAnimationFrame(() => { drawn = false; });
+  draw();
 }
 
 function draw() {
+  cancelAnimationFrame(drawing); clearTimeout(waiting);
+  drawing = waiting = 0;
   const { facts, state } = page;
   if (!facts) return;
   page.kind = kindOf();
@@ -202,12 +227,13 @@ function draw() {
   };
   render(html`<header class="bar"><a class="brand" href="/" onClick=${(/** @type {any} */ event) => go(event, "plan")}><img src="/static/icon.svg" alt="" width="22" height="22" />Headrace</a>
     <nav aria-label="Views">${Object.entries(VIEWS).map(([view, title]) => html`<a href=${`/${view}`} aria-current=${view === state.view ? "page" : undefined} onClick=${(/** @type {any} */ event) => go(event, view)}>${title}</a>`)}</nav>
-    <span class="facts">limits and prices known on ${facts.catalog}${state.view === "plan" || state.view === "database" ? "; all figures simulated" : ""}</span></header>
+    <span class="facts">limits and prices known on ${facts.catalog}; ${KINDS[/** @type {"plan"} */ (state.view)]}</span></header>
     <${DRAWN[/** @type {"plan"} */ (state.view)]} ...${page} />
     <footer data-engine=${engineName()}>headrace ${facts.version}. This page changes ${facts.actions.length ? "the lab alone, after a confirmation," : "nothing"} and asks no other machine.</footer>`, root);
 }
 
 async function start() {
+  document.documentElement.dataset.begun = ""; // early.js
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   try {
     if (token) { history.replaceState(null, "", location.pathname + location.search); const opened = await ask("/session", { token }).catch(() => null); if (opened) keepKey(opened.key); }

@@ -6,7 +6,7 @@ import { Control, Goals } from "./controls.js";
 import { StorageControl } from "./storage.js";
 import { Frontier } from "./frontier.js";
 import { Panel } from "./lines.js";
-import { NEVER_MS, figure, latency } from "./figures.js";
+import { NEVER_MS, figure, latency, span } from "./figures.js";
 import { WorkloadControl } from "./workload.js";
 
 // The options that most questions move; the others are folded.
@@ -66,18 +66,12 @@ const Charts = steady((/** @type {{answer: any}} */ { answer: { runs, clock_star
   const shared = { times, clock, sync: "day" };
   const balances = lines("balance_percent"), today = runs.find((/** @type {any} */ run) => run.role === "today");
   const marks = Array.from(today?.columns.throttled_s ?? [], seconds => seconds > 0);
-  const waits = today?.summary?.throttled_s > 0 ? `shaded: requests wait on today's storage, ${spanOf(today.summary.throttled_s)}` : "";
+  const waits = today?.summary?.throttled_s > 0 ? `shaded: requests wait on today's storage, ${span(today.summary.throttled_s)}` : "";
   return html`<${Panel} ...${shared} title="I/Os a second" marks=${marks} unit=${waits || "simulated"} lines=${[demand, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
     <${Panel} ...${shared} title="I/O p99" unit="ms, simulated; a minute stands for whatever is longer" log lines=${lines("p99_ms").map((/** @type {any} */ line) => ({ ...line, values: line.values.map((/** @type {number} */ ms) => Math.min(ms, NEVER_MS)) }))} height=${150} described="99th percentile of the latency of I/Os over the day" />
     ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, simulated" most=${100} lines=${balances} height=${120} described="Credit balance over the day" />`}
     <${Folded} title="The day as a table" draw=${() => html`<${HourTable} runs=${runs} />`} />`;
 });
-
-/** 37 min, 14 h 59 min. @param {number} seconds */
-function spanOf(seconds) {
-  const minutes = Math.max(1, Math.round(seconds / 60));
-  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}
 
 /** A row an hour: what the charts show, to be read. @param {{runs: any[]}} props */
 function HourTable({ runs }) {

@@ -1,12 +1,12 @@
 // @ts-check
 // Replicas: one that is predicted behind a database, and those of the lab as they are now.
 import { html, steady } from "./html.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, filled } from "./view.js";
 import { Control, Slider, usualOf } from "./controls.js";
 import { StorageControl, wordsOf } from "./storage.js";
 import { WorkloadControl } from "./workload.js";
 import { Panel } from "./lines.js";
-import { figure } from "./figures.js";
+import { figure, number, span } from "./figures.js";
 import { newestOf, newestRefusal } from "./asking.js";
 
 const FIRST = ["threads", "cache_gib", "growth", "instance", "seconds"], SOURCES_OWN = ["form"];
@@ -18,12 +18,12 @@ export function ReplicasView(page) {
   const put = (/** @type {Record<string, string>} */ change) => move({ texts: change });
   const options = facts.options.predict.filter((/** @type {any} */ option) => !SOURCES_OWN.includes(option.name));
   const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} usual=${usualOf(option, answer)} value=${state.settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => move({ settings: { [option.name]: value } })} onRest=${rest} />`;
-  const summary = ahead ? following.answer.summary : answer?.result.summary, storage = ahead ? following.question.replica : texts.replica;
+  const view = ahead ? movedView(following.answer.summary, following.question.replica, facts.words) : answer?.view;
   return html`<main class="sides" aria-busy=${replica.busy && !ahead}>
-    <div class="head"><h1>${summary && !refusal ? `A replica on ${wordsOf(storage)} ${summary.onset_s === null ? `keeps up: at most ${seconds(summary.peak_lag_s)} behind` : `falls behind after ${seconds(summary.onset_s)}, by up to ${seconds(summary.peak_lag_s)}`}.` : refusal ? "This cannot be run" : "Running"}</h1>
+    <div class="head"><h1>${view && !refusal ? `${view.title}.` : refusal ? "This cannot be run" : "Running"}</h1>
       <p class="sub">${answer ? `${answer.view.subtitle}; simulated` : ""}</p>
       ${refusal && html`<${Refused} refusal=${refusal} />`}
-      ${summary && !refusal && html`<${Cards} cards=${cardsOf(summary)} />`}</div>
+      ${view && !refusal && html`<${Cards} cards=${view.cards} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
       <${StorageControl} legend="The source's storage" storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
@@ -39,12 +39,12 @@ export function ReplicasView(page) {
 /** What a state of the view asks. @param {any} state */
 export const questionOf = ({ workload, settings, storage, texts }) => ({ workload, storage, settings, replica: texts.replica, workers: texts.workers ? Number(texts.workers) : null });
 
-/** What the replica's figures mean: the rate, the lag, the chance. @param {any} summary */
-function cardsOf(summary) {
-  const cards = [{ label: "The applier can do", figure: `${figure(summary.applier_tps)} tps`, meaning: `The source does ${figure(summary.source_tps)} tps.`, mark: summary.applier_tps >= summary.source_tps ? "good" : "warn" },
-    { label: "Most lag", figure: seconds(summary.peak_lag_s), meaning: summary.catch_up_s === null ? "It is not applied within this run." : `Applied ${seconds(summary.catch_up_s)} after the load.`, mark: summary.onset_s === null ? "good" : "warn" }];
-  if (summary.keeps_up !== null && summary.keeps_up !== undefined) cards.push({ label: "Chance that it keeps up", figure: `${figure(100 * summary.keeps_up)} %`, meaning: "Share of the databases and appliers within the calibration's doubt that keep up.", mark: summary.keeps_up >= 0.8 ? "good" : "warn" });
-  return cards;
+/** Headline and cards while a slider moves: those of the server but for the chance. @param {any} summary @param {string} storage @param {any} words */
+function movedView(summary, storage, { unit, replica: words }) {
+  const { onset_s, catch_up_s, peak_lag_s, applier_tps, source_tps } = summary, keepsUp = onset_s === null;
+  const figures = { storage: wordsOf(storage), onset: span(onset_s), catch_up: span(catch_up_s), peak_lag: peak_lag_s < 120 ? `${number(peak_lag_s)} s` : span(peak_lag_s), applier_tps: number(applier_tps, 4), source_tps: number(source_tps, 4) };
+  const [rate, lag] = words.cards, cards = [rate, catch_up_s === null ? words.not_applied : lag];
+  return filled(keepsUp ? words.keeps_up : words.falls_behind, cards, figures, unit, keepsUp ? "good" : "warn");
 }
 
 const Course = steady((/** @type {{columns: any}} */ { columns }) => {
@@ -89,11 +89,4 @@ function Tree({ servers, links }) {
 function depthsOf(names, links) {
   const sources = new Map(links.map(link => [link.to, link.from]));
   return new Map(names.map(name => { let depth = 0; const seen = new Set([name]); for (let above = sources.get(name); above && names.includes(above) && !seen.has(above); above = sources.get(above)) { seen.add(above); depth++; } return [name, depth]; }));
-}
-
-/** 0.012 s, 8 min 10 s, 40 min. @param {number} value */
-function seconds(value) {
-  if (value < 120) return `${figure(value)} s`;
-  const whole = Math.round(value), rest = whole % 60;
-  return `${Math.floor(whole / 60).toLocaleString("en")} min${value < 1200 && rest ? ` ${rest} s` : ""}`;
 }

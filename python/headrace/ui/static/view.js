@@ -9,6 +9,16 @@ export const Cards = ({ cards }) => cards.length ? html`<ul class="cards">${card
   <li class=${card.mark} key=${card.label}><p class="label">${card.label}</p><p class="figure">${figure(card.figure)}</p>
   <p class="meaning">${card.meaning}</p></li>`)}</ul>` : null;
 
+/** A text whose figures stand in braces, with those figures. @param {string} text @param {Record<string, string>} figures */
+const put = (text, figures) => text.replace(/\{(\w+)\}/g, (_, name) => figures[name] ?? "-");
+
+/** Headline and cards whose texts name figures in braces, with those figures. `unit`: the blank between a number and its unit, at which
+ * no line is broken, as a regular expression. @param {string} title @param {any[]} cards @param {Record<string, string>} figures @param {string} unit @param {string} mark */
+export function filled(title, cards, figures, unit, mark = "") {
+  const glued = (/** @type {string} */ text) => put(text, figures).replace(new RegExp(unit, "g"), "\u00a0");
+  return { title: glued(title), cards: cards.map(card => ({ label: card.label, figure: put(card.figure, figures), meaning: glued(card.meaning), mark })) };
+}
+
 /** Sets the first word of a figure large and its unit small.
  * @param {string} words */
 function figure(words) {

@@ -269,7 +269,7 @@ def cards(run: Prediction) -> list[Card]:
             f"{number(summary['p95_ms'])} ms",
             f"p50 {number(summary['p50_ms'])} ms, p99 {number(summary['p99_ms'])} ms",
         ),
-        Card("Limited by", percent(share), f"of the time by {caps.long(cap)}"),
+        Card("Limited by", caps.long(cap).removeprefix("the "), f"{percent(share)} of the time"),
     ]
 
 

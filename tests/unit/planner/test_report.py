@@ -51,7 +51,7 @@ def test_the_page_without_winners(tmp_path, day):
     answer = plan(day, goals=["p99_ms<=0.001"])
     write_page(tmp_path / "none.html", report.view_of(answer, day))
     text, _ = checked(tmp_path / "none.html")
-    assert "Nothing meets every goal" in text and "Closest to the goals" in text and "Next steps" not in text
+    assert "No storage meets every goal" in text and "Closest to the goals" in text and "Next steps" not in text
 
 
 def test_what_is_drawn_is_what_is_judged(day):

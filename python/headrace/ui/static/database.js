@@ -1,7 +1,7 @@
 // @ts-check
 // A database on a storage: transactions a second, response times, how dense they are, how the cache warms.
 import { html, steady } from "./html.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title, partsOf } from "./view.js";
 import { Control, usualOf } from "./controls.js";
 import { StorageControl, wordsOf } from "./storage.js";
 import { Panel } from "./lines.js";
@@ -21,9 +21,10 @@ export function DatabaseView(page) {
     onMove=${(/** @type {any} */ value) => move({ settings: { [option.name]: value } })} onRest=${rest} />`;
   const options = facts.options.predict;
   return html`<main class="sides" aria-busy=${run.busy && !ahead}>
-    <div class="head">${summary && !refusal ? html`<h1>${name} does ${figure(summary.tps)} transactions a second on ${ahead ? wordsOf(course.question.storage) : answer.words}.</h1><p class="sub">${answer ? `${answer.view.subtitle}, ` : ""}simulated</p>` : html`<h1>${refusal ? "This cannot be run" : "Running"}</h1>`}
+    <div class="head">${summary && !refusal ? html`<${Title} words=${`${name} does ${figure(summary.tps)} transactions a second on ${ahead ? wordsOf(course.question.storage) : answer.words}.`} /><p class="sub">${answer ? `${answer.view.subtitle}, ` : ""}simulated</p>` : html`<h1>${refusal ? "This cannot be run" : "Running"}</h1>`}
       ${refusal && html`<${Refused} refusal=${refusal} />`}
-      ${summary && !refusal && html`<${Cards} cards=${ahead ? cardsOf(summary, facts.caps) : answer.view.cards} />`}</div>
+      ${summary && !refusal && html`<${Cards} cards=${ahead ? cardsOf(summary, facts.caps) : answer.view.cards} />`}
+      ${answer && !refusal && html`<${Blocks} blocks=${partsOf(answer.view).warnings} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
       <${StorageControl} storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
@@ -31,7 +32,7 @@ export function DatabaseView(page) {
       <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details>
     </details>
     <div class="body">${columns && html`<${Charts} columns=${columns} interval=${ahead ? null : answer?.result.summary} />`}
-      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}</div></main>`;
+      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${partsOf(answer.view).rest} />`}</div></main>`;
 }
 
 /** What the second half of a run comes to, and what limits all of it; as the server's summary, before it is there.
@@ -49,7 +50,7 @@ function cardsOf(summary, words) {
   const [cap, share] = Object.entries(/** @type {Record<string, number>} */ (summary.caps)).sort((a, b) => b[1] - a[1])[0];
   return [{ label: "Second half of the run", figure: `${number(summary.tps, 4)} tps`, meaning: "The interval follows when you let go.", mark: "" },
     { label: "Response time p95", figure: `${number(summary.p95_ms)} ms`, meaning: `p50 ${number(summary.p50_ms)} ms, p99 ${number(summary.p99_ms)} ms`, mark: "" },
-    { label: "Limited by", figure: `${number(100 * share)} %`, meaning: `of the time by ${words[cap] ?? cap}`, mark: "" }];
+    { label: "Limited by", figure: (words[cap] ?? cap).replace(/^the /, ""), meaning: `${number(100 * share)} % of the time`, mark: "" }];
 }
 
 const Charts = steady((/** @type {{columns: any, interval: any}} */ { columns, interval }) => {

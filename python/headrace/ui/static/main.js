@@ -137,7 +137,7 @@ function askAgain() {
   }
   if (texts.file) return askPlanFile({ file: texts.file });
   const question = JSON.stringify([workload, settings]);
-  if (!page.plan.answer || page.planned !== question) {
+  if ((!page.plan.answer && !page.plan.refusal) || page.planned !== question) {
     page.planned = question;
     page.plan = { ...page.plan, busy: true }; show();
     askPlan({ workload, settings });

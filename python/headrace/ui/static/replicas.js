@@ -1,7 +1,7 @@
 // @ts-check
 // Replicas: one that is predicted behind a database, and those of the lab as they are now.
 import { html, steady } from "./html.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title, partsOf } from "./view.js";
 import { Control, Slider, usualOf } from "./controls.js";
 import { StorageControl, wordsOf } from "./storage.js";
 import { WorkloadControl } from "./workload.js";
@@ -20,10 +20,11 @@ export function ReplicasView(page) {
   const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} usual=${usualOf(option, answer)} value=${state.settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => move({ settings: { [option.name]: value } })} onRest=${rest} />`;
   const summary = ahead ? following.answer.summary : answer?.result.summary, storage = ahead ? following.question.replica : texts.replica;
   return html`<main class="sides" aria-busy=${replica.busy && !ahead}>
-    <div class="head"><h1>${summary && !refusal ? `A replica on ${wordsOf(storage)} ${summary.onset_s === null ? `keeps up: at most ${seconds(summary.peak_lag_s)} behind` : `falls behind after ${seconds(summary.onset_s)}, by up to ${seconds(summary.peak_lag_s)}`}.` : refusal ? "This cannot be run" : "Running"}</h1>
+    <div class="head"><${Title} words=${summary && !refusal ? `A replica on ${wordsOf(storage)} ${summary.onset_s === null ? `keeps up: at most ${seconds(summary.peak_lag_s)} behind` : `falls behind after ${seconds(summary.onset_s)}, by up to ${seconds(summary.peak_lag_s)}`}.` : refusal ? "This cannot be run" : "Running"} />
       <p class="sub">${answer ? `${answer.view.subtitle}; simulated` : ""}</p>
       ${refusal && html`<${Refused} refusal=${refusal} />`}
-      ${summary && !refusal && html`<${Cards} cards=${cardsOf(summary)} />`}</div>
+      ${summary && !refusal && html`<${Cards} cards=${cardsOf(summary)} />`}
+      ${answer && !refusal && html`<${Blocks} blocks=${partsOf(answer.view).warnings} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
       <${StorageControl} legend="The source's storage" storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
@@ -32,7 +33,7 @@ export function ReplicasView(page) {
       ${FIRST.map(name => options.find((/** @type {any} */ option) => option.name === name)).map(control)}
       <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details></details>
     <div class="body">${columns && html`<${Course} columns=${columns} />`}
-      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}
+      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${partsOf(answer.view).rest} />`}
       <${Topology} topology=${topology} /></div></main>`;
 }
 

@@ -90,7 +90,9 @@ def write_chart(path: Path, chart: alt.TopLevelMixin | None, view: Callable[[], 
     `path`. Raises CouldNotRun."""
     match path.suffix.lower():
         case ".svg" if chart is not None:
-            write_text(path, f"{svg(chart).rstrip()}\n{SVG_MARK}\n")
+            # A picture has no page behind it, and its ink is dark.
+            drawn = svg(chart).rstrip().replace("<svg ", '<svg style="background: #fff" ', 1)
+            write_text(path, f"{drawn}\n{SVG_MARK}\n")
         case ".png" if chart is not None:
             write_bytes(path, marked_png(png(chart)))
         case _:

@@ -741,7 +741,7 @@ def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> T
         cells.append(words)
     if at:
         heads = [heads[at], Column("notation", "key"), *heads[:at], *heads[at + 1 :]]
-    # Where nothing meets the goals, every row fails: then the colour tells nothing.
+    # If nothing meets the goals, every row fails, and the colour tells nothing.
     return Table(heads, cells, marked=marked, place=place, failing=failing if len(failing) < len(cells) else ())
 
 

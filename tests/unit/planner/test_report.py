@@ -36,6 +36,9 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     # Demand, cost against performance, bill; balances where there are credits.
     assert page.seen.count("svg") >= 3
     assert "&lt;script&gt;" in text
+    # Words and colours of their rows tell the recommendation from today's storage, which fails.
+    assert '<tr class="marked">' in text and "(recommended)" in text
+    assert '<tr class="failing">' in text and "(today, fails)" in text
     for part in (
         "Why not the others",
         "The arithmetic",

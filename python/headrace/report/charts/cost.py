@@ -41,8 +41,8 @@ SHAPES = {
 }
 DASHES = {SINGLE: [1, 0], "RAID 0": [7, 3], "RAID 10": [2, 3]}
 ROUNDED = 0.7  # a tick this far outside the lowest or highest cost is still shown (chosen by eye)
-# A wait of more than a minute is a queue that grows: such choices stand together at the top, as they
-# do in the page (report/live/figures.js), so that those that hold are told apart.
+# A wait of more than a minute is a queue that grows: such choices stand together at the top, as in
+# the page (report/live/figures.js), so that those that hold are told apart.
 NEVER_MS = 60_000.0
 ROOM_RIGHT = 110  # px, for the name of a goal next to the axes
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +36,7 @@ TOKENS, STYLE = ROOT / "python/headrace/report/page.css", ROOT / "packaging/site
 ROOT_RULE = re.compile(r":root \{.*?\}|@media \(prefers-color-scheme: dark\) \{\n.*?\}\n\}", re.DOTALL)
 FENCE = re.compile(r"^(```|~~~)")
 ITEM = re.compile(r"^( *)([-*]|\d+\.) ")
+CODE, PIPE = re.compile(r"`([^`]+)`"), "\\|"
 LINK = re.compile(r"(\]\()([^()\s]+)(\))")
 
 
@@ -53,7 +55,8 @@ def pages() -> list[str]:
 
 def for_python_markdown(text: str) -> str:
     """Writes lists as Python-Markdown reads them: a blank line before the first item, and four spaces for a list in a
-    list. Fenced blocks stay as they are."""
+    list. A bar in code within a table, which it would show with its backslash, becomes HTML. Fenced blocks stay as they
+    are."""
     lines: list[str] = []
     fenced = False
     for line in text.splitlines():
@@ -64,6 +67,13 @@ def for_python_markdown(text: str) -> str:
             if before.strip() and not ITEM.match(before) and not before.startswith((" ", "#")):
                 lines.append("")
             line = " " * len(item[1]) + line
+        if not fenced and line.startswith("|"):
+            line = CODE.sub(
+                lambda match: (
+                    f"<code>{escape(match[1]).replace(PIPE, '&#124;')}</code>" if PIPE in match[1] else match[0]
+                ),
+                line,
+            )
         lines.append(line)
     return "\n".join(lines) + "\n"
 

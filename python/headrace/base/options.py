@@ -321,7 +321,9 @@ AsOfText = Annotated[str | None, AS_OF]
 Region = Annotated[str, Option("AWS region whose prices hold.", value="REGION", completed="region")]
 Growth = Annotated[
     float,
-    Option("Factor on the demand and the data: 1.5 is half as much again.", value="FACTOR", least=0.001, most=1_000),
+    Option(
+        "Growth: factor on the demand and the data; 1.5 is half as much again.", value="FACTOR", least=0.001, most=1_000
+    ),
 ]
 StartBalance = Annotated[
     float | None,

@@ -44,7 +44,7 @@ class PlanSettings:
     free_percent: Annotated[
         float,
         Option(
-            "Share of the volumes that stays free: binlogs, temporary tables, ALTER.", unit="percent", least=0, most=90
+            "Free space: share of the volumes for binlogs, temporary tables, ALTER.", unit="percent", least=0, most=90
         ),
     ] = FREE_PERCENT
     on: Annotated[
@@ -87,12 +87,14 @@ class PlanSettings:
     as_of: AsOf = None
     growth: Growth = 1.0
     demand_growth: Annotated[
-        float | None, Option("Factor on the demand alone.", value="FACTOR", least=0.001, most=1_000)
+        float | None, Option("Growth of the demand alone: factor.", value="FACTOR", least=0.001, most=1_000)
     ] = None
     data_growth: Annotated[
         float | None, Option("Factor on the data alone.", value="FACTOR", least=0.001, most=1_000)
     ] = None
-    months: Annotated[float, Option("Months of the workload's growth a year that are added.", least=0, most=120)] = 0.0
+    months: Annotated[
+        float, Option("Months ahead: the workload's growth a year is added for this time.", least=0, most=120)
+    ] = 0.0
     instances: Annotated[
         Sequence[str] | str | None,
         Option(

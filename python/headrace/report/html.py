@@ -57,8 +57,8 @@ def page_of(view: View, live: WhatIf | None = None) -> str:
     """Returns a view as a whole page; with `live`, sliders follow the headline. Raises
     CouldNotRun."""
     head, moving = live_parts(live) if live is not None else ("", "")
-    subtitle = f'<p class="sub">{text(view.subtitle)}</p>\n' if view.subtitle else ""
-    body = f"<h1>{text(glued(view.title))}</h1>\n{subtitle}{_cards(view.cards)}{moving}{_Body(phones=True).blocks(view.at('page'))}"
+    subtitle = f'<p class="sub">{_whole_names(view.subtitle)}</p>\n' if view.subtitle else ""
+    body = f"<h1>{_whole_names(view.title)}</h1>\n{subtitle}{_cards(view.cards)}{moving}{_Body(phones=True).blocks(view.at('page'))}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{PAGE_MARK}\n'
@@ -90,11 +90,21 @@ def write_chart(path: Path, chart: alt.TopLevelMixin | None, view: Callable[[], 
     `path`. Raises CouldNotRun."""
     match path.suffix.lower():
         case ".svg" if chart is not None:
-            write_text(path, f"{svg(chart).rstrip()}\n{SVG_MARK}\n")
+            # A picture has no page behind it, and its ink is dark.
+            drawn = svg(chart).rstrip().replace("<svg ", '<svg style="background: #fff" ', 1)
+            write_text(path, f"{drawn}\n{SVG_MARK}\n")
         case ".png" if chart is not None:
             write_bytes(path, marked_png(png(chart)))
         case _:
             write_page(path, view())
+
+
+def _whole_names(words: str) -> str:
+    """Returns a text whose short words with a hyphen are not broken there: names and dates."""
+    return " ".join(
+        f'<span class="whole">{text(word)}</span>' if "-" in word and len(word) <= WHOLE else text(word)
+        for word in glued(words).split(" ")
+    )
 
 
 def _cards(cards: Sequence[Card]) -> str:
@@ -110,9 +120,11 @@ def _cards(cards: Sequence[Card]) -> str:
 
 def _figure(words: str) -> str:
     """Sets the first word of a figure large and its unit small; a figure in several parts (7 h 51
-    min) is large."""
+    min) is large, and words alone are less so."""
     figure, _, unit = words.partition(" ")
     has_digit = [any(character.isdigit() for character in part) for part in (figure, unit)]
+    if not any(has_digit):
+        return f'<span class="words">{text(words)}</span>'
     if not unit or has_digit != [True, False]:
         return text(glued(words))
     return f"{text(figure)}\u00a0<small>{text(unit)}</small>"
@@ -218,7 +230,8 @@ def _grid(table: Table) -> str:
         cells = "".join(
             f"<td{mark}{title}>{text(glued(cell))}</td>" for cell, mark, title in zip(row, marks, titles, strict=True)
         )
-        body.append(f'<tr class="marked">{cells}</tr>' if index == table.marked else f"<tr>{cells}</tr>")
+        mark = "marked" if index == table.marked else "failing" if index in table.failing else ""
+        body.append(f'<tr class="{mark}">{cells}</tr>' if mark else f"<tr>{cells}</tr>")
     broad = " broad" if len(table.columns) >= BROAD else ""
     longest = [
         max(

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from headrace.planner import Choice
+    from headrace.planner.goals import Goal
     from headrace.planner.result import EngineComparison, FamilyVerdict, Plan, Saving
     from headrace.simulation.demand import Simulation
     from headrace.workload import OpenWorkload
@@ -84,6 +85,7 @@ FAR = 3.0
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
 REGRET = "Regret: money wasted if the calibration is off: on a choice dearer than needed, or on one that misses the goals and must be replaced."
+IN_PLACE = "Without moving data"
 CENT = 0.005  # USD: a smaller difference does not show on a bill
 # A line of the answer: a sentence and its mark.
 Line: TypeAlias = tuple[str, Mark]
@@ -504,7 +506,7 @@ def view_of(
     why each family lost that is far off. `charts`: False for a view that only a terminal shows,
     which then needs no library that draws."""
     blocks = _blocks(plan, workload, runs, explain=explain, families=families, charts=charts)
-    return View(headline(plan), title(plan), cards(plan), list(blocks))
+    return View(headline(plan), conditions(plan), cards(plan), list(blocks))
 
 
 def view_of_engines(
@@ -526,7 +528,7 @@ def view_of_engines(
         if (best := plan.recommended or next(iter(plan.closest), None)) is not None
     ]
     head = comparison.in_short().rstrip(".") or f"Storage for {names}"
-    return View(head, title(comparison.plans[0]), figures, blocks)
+    return View(head, conditions(comparison.plans[0]), figures, blocks)
 
 
 def headline(plan: Plan) -> str:
@@ -534,13 +536,34 @@ def headline(plan: Plan) -> str:
     best = plan.recommended
     if best is None:
         return f"No storage meets every goal of {plan.name}"
-    words = f"{_words_of(best)} meets every goal of {plan.name} for {usd(best.cost_usd_month)} USD a month"
+    words = f"{_words_of(best, brief=True)} meets every goal of {plan.name} for {usd(best.cost_usd_month)} USD a month"
     if plan.saving is None or plan.compared is None or plan.compared.key == best.key:
         return words
     saved = plan.saving.as_planned
     if abs(saved) < CENT:
         return words
-    return f"{words}: {usd(abs(saved))} USD {'less' if saved > 0 else 'more'} than today"
+    return f"{words}, {usd(abs(saved))} {'less' if saved > 0 else 'more'} than today"
+
+
+def conditions(plan: Plan) -> str:
+    """Returns what the answer holds for, in a reader's words: goals, data, load, region, day."""
+    goals = ", ".join(_goal_words(goal) for goal in plan.goals)
+    data = f"{number(plan.size_gib, 5)} GiB of data with {plan.free_percent:g} % free"
+    if plan.subject == "database":
+        load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"
+    else:
+        load = f"demand x {plan.demand_growth:.4g}" if plan.demand_growth != 1 else ""
+    parts = [f"Goals: {goals}", data, *([load] if load else []), f"{plan.region}, limits and prices of {plan.as_of}"]
+    return f"{'; '.join(parts)}; simulated"
+
+
+def _goal_words(goal: Goal) -> str:
+    """Returns a goal in a reader's words: `head-room at least 20 %`, `never throttled`."""
+    if goal.metric == "throttled_min" and goal.limit == 0:
+        return "never throttled"
+    about = goal.about
+    words, bound = about.words or about.meaning, "at most" if about.sign == "<=" else "at least"
+    return f"{words} {bound} {number(goal.limit, 6)}{f' {about.unit}' if about.unit != words else ''}"
 
 
 def cards(plan: Plan) -> list[Card]:
@@ -555,14 +578,17 @@ def cards(plan: Plan) -> list[Card]:
     if now is not None:
         labelled.append(("Today", now))
     if place is not None and all(place.key != choice.key for _, choice in labelled):
-        labelled.append(("Without moving data", place))
+        labelled.append((IN_PLACE, place))
     return [_card(label, choice, _at_equal_space(plan, choice)) for label, choice in labelled]
 
 
 def _at_equal_space(plan: Plan, choice: Choice) -> str:
     """Says what the recommendation saves with as much room as today's storage, where that is less
-    or more than its price says."""
+    or more than its price says; and what today's volumes save once they are modified."""
     saving, best, now = plan.saving, plan.recommended, plan.compared
+    if now is not None and plan.in_place is not None and choice.key == plan.in_place.key:
+        less = now.cost_usd_month - choice.cost_usd_month
+        return f" Saves {usd(less)} USD a month." if less > CENT else ""
     if saving is None or saving.equal_space is None or best is None or now is None:
         return ""
     if choice.key != best.key or best.key == now.key or abs(saving.equal_space - saving.as_planned) < CENT:
@@ -574,19 +600,35 @@ def _at_equal_space(plan: Plan, choice: Choice) -> str:
 
 
 def _card(label: str, choice: Choice, more: str = "") -> Card:
-    meaning = "Meets every goal." if choice.meets_goals else f"Fails: {'; '.join(choice.misses)}."
-    if choice.meets_goals and choice.headroom_percent is not None:
-        meaning = f"Meets every goal; head-room {headroom(choice)}."
+    """Returns what a choice costs, whether it holds, and how safe the data are. What is recommended
+    is green, and no other."""
+    meaning = f"Fails: {'; '.join(choice.misses)}."
+    if choice.meets_goals:
+        risk = "" if choice.durability_afr_percent is None else f"; {durability(choice).partition(' (')[0]}"
+        meaning = f"Meets every goal: {_delivered(choice)}{risk}."
     figure = f"{usd(choice.cost_usd_month)} USD a month"
-    return Card(f"{label}: {_words_of(choice)}", figure, meaning + more, "good" if choice.meets_goals else "warn")
+    mark: Mark = "warn" if not choice.meets_goals else "good" if label != IN_PLACE else ""
+    return Card(f"{label}: {_words_of(choice)}", figure, meaning + more, mark)
 
 
-def _words_of(choice: Choice) -> str:
-    """Names a choice in a reader's words."""
+def _delivered(choice: Choice) -> str:
+    """Returns what a choice delivers, and how much more it could."""
+    figures = choice.metrics
+    if "tps" in figures:
+        parts = [f"{number(figures['tps'])} tps, p95 {latency(figures['p95_ms'])}"]
+    else:
+        parts = [f"I/O p99 {latency(figures['p99_ms'])}"]
+    if choice.headroom_percent is not None:
+        parts.append(f"head-room {headroom(choice)}")
+    return ", ".join(parts)
+
+
+def _words_of(choice: Choice, brief: bool = False) -> str:
+    """Names a choice in a reader's words; `brief`: without what is bought besides the size."""
     if choice.service != "ec2":
         return choice.place
-    words = storage_words(choice.storage)
-    if choice.log_storage is not None:
+    words = storage_words(choice.storage, brief)
+    if choice.log_storage is not None and not brief:
         words = f"{words}, log on {storage_words(choice.log_storage)}"
     return f"{choice.instance} with {words}" if choice.instance else words
 
@@ -601,7 +643,7 @@ def _blocks(
         yield from _day(plan, workload, runs)
     if charts and plan.subject == "database":
         yield from _cost(plan)
-    yield Heading("The cheapest that meet them" if plan.winners else "Closest to the goals", "page")
+    yield Heading("Choices, the cheapest first" if plan.winners else "Closest to the goals", "page")
     yield choices(plan, place="page")
     yield choices(plan)
     if any(
@@ -628,8 +670,10 @@ def _blocks(
 
 
 def _in_cards(plan: Plan, words: str) -> bool:
-    """Returns whether a card says it already: that today's storage fails."""
-    return plan.compared is not None and words.startswith(f"Today {plan.compared.place} costs ")
+    """Returns whether a card says it already: that today's storage fails, or what comes closest."""
+    if plan.compared is not None and words.startswith(f"Today {plan.compared.place} costs "):
+        return True
+    return bool(plan.closest) and words.startswith("Nothing meets every goal. Closest: ")
 
 
 def _losers_on_terminal(plan: Plan, families: bool) -> Iterator[Block]:
@@ -644,7 +688,7 @@ def _small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[st
     """Yields what a reader looks up: folded on a page. `reasons`: the answer in sentences."""
     yield Heading("Behind the answer", "page")
     yield Fold("Why", [Items(reasons)])
-    yield Fold("Goals", [Items([f"{goal}: {goal.about.meaning}" for goal in plan.goals])])
+    yield Fold("Goals", [Items([*(f"{goal}: {goal.about.meaning}" for goal in plan.goals), title(plan)])])
     if workload is not None:
         described = f"IOPS and MiB/s of {workload.name} over time"
         drawn = Chart(lambda: _drawn(workload), described)
@@ -675,17 +719,30 @@ def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> T
     )
     if place == "terminal":
         return Table([COLUMNS[name] for name in titles], rows, title(plan), marked, place)
-    at = titles.index("storage") + 1 if "storage" in titles else 0
-    own = {"rank": replace(COLUMNS["rank"], kind=""), "storage": replace(COLUMNS["storage"], kind="")}
+    # A page begins a row with the choice in words and says there what it is; its rank stands among
+    # all columns.
+    at = titles.index("storage") if "storage" in titles else 0
+    own = {"rank": replace(COLUMNS["rank"], kind="", brief=not at), "storage": replace(COLUMNS["storage"], kind="")}
     heads = [own.get(name, COLUMNS[name]) for name in titles]
-    heads.insert(at, Column("notation", "key"))
-    cells = []
-    for row, (_, choice) in zip(rows, ranked(plan), strict=False):
-        words = [row[0].replace(" *", ", recommended"), *row[1:at], choice.storage, *row[at:]]
-        if choice.service == "ec2" and at:
-            words[at - 1] = storage_words(choice.storage)
+    cells, failing = [], []
+    for index, (row, (rank, choice)) in enumerate(zip(rows, ranked(plan), strict=False)):
+        words = [row[0].removesuffix(" *"), *row[1:]]
+        if at:
+            named = storage_words(choice.storage) if choice.service == "ec2" else row[at]
+            roles = [
+                *(["recommended"] if index == marked and rank != "recommended" else []),
+                *([] if rank.isdigit() else [rank]),
+            ]
+            if not choice.meets_goals:
+                failing.append(index)
+                roles += [] if rank.isdigit() else ["fails"]
+            words[at] = f"{named} ({', '.join(roles)})" if roles else named
+            words = [words[at], choice.storage, *words[:at], *words[at + 1 :]]
         cells.append(words)
-    return Table(heads, cells, marked=marked, place=place)
+    if at:
+        heads = [heads[at], Column("notation", "key"), *heads[:at], *heads[at + 1 :]]
+    # If nothing meets the goals, every row fails, and the colour tells nothing.
+    return Table(heads, cells, marked=marked, place=place, failing=failing if len(failing) < len(cells) else ())
 
 
 def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:

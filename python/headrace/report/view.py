@@ -11,7 +11,7 @@ All texts are plain: what renders them escapes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -83,13 +83,15 @@ class Code:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text. `marked`: the index of the row that is the answer."""
+    """A table of text. `marked`: the index of the row that is the answer; `failing`: those of rows
+    that miss what was asked for, which their words say too."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[object]]
     title: str = ""
     marked: int | None = None
     place: Place = "both"
+    failing: Sequence[int] = ()
 
     def brief(self) -> Table | None:
         """Returns the table with its brief columns alone; None where no column is brief or all
@@ -98,7 +100,7 @@ class Table:
         if not short or len(short) == len(self.columns):
             return None
         rows = [[row[index] for index in short] for row in self.rows]
-        return Table([self.columns[index] for index in short], rows, self.title, self.marked, self.place)
+        return replace(self, columns=[self.columns[index] for index in short], rows=rows)
 
 
 @dataclass(frozen=True)

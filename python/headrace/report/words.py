@@ -127,16 +127,16 @@ def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
             yield f"{clock(int(whole), start, seconds=True)}.{part}"
 
 
-def storage_words(storage: str) -> str:
+def storage_words(storage: str, brief: bool = False) -> str:
     """Returns a storage in a reader's words: `gp3 of 155 GiB with 4,423 IOPS`, `RAID 0 of 5 x gp3
-    of 31 GiB`."""
+    of 31 GiB`; `brief`: without IOPS and MiB/s."""
     layout = core.parse_storage(storage)
     members = []
     for member in layout["members"]:
         extra = [f"{number(member['iops'], 6)} IOPS"] if member["iops"] else []
         extra += [f"{number(member['throughput_mib_s'], 6)} MiB/s"] if member["throughput_mib_s"] else []
         size = f"{member['volume_type']} of {number(member['size_gib'], 6)} GiB"
-        members.append(f"{size} with {' and '.join(extra)}" if extra else size)
+        members.append(f"{size} with {' and '.join(extra)}" if extra and not brief else size)
     if layout["raid"] is None:
         return members[0]
     alike = list(dict.fromkeys(members))

@@ -21,17 +21,17 @@ class Example:
 
 
 EXAMPLES = (
-    Example("A recorded day: InnoDB under TPC-C, on a gp2 of 1,200 GiB", "demo:day", "demand", {"compare": "gp2:1200"}),
-    Example("sysbench-tpcc, InnoDB, 1,000 warehouses", f"sysbench-tpcc:{TPCC}", "database", {"goals": ["tps>=300"]}),
+    Example("Recorded day, TPC-C on gp2", "demo:day", "demand", {"compare": "gp2:1200"}),
+    Example("sysbench-tpcc, InnoDB", f"sysbench-tpcc:{TPCC}", "database", {"goals": ["tps>=300"]}),
     Example(
-        "sysbench-tpcc, MyRocks, 1,000 warehouses",
+        "sysbench-tpcc, MyRocks",
         f"sysbench-tpcc:{TPCC},engine=myrocks",
         "database",
         {"goals": ["tps>=300"]},
     ),
-    Example("HammerDB TPROC-C, 1,000 warehouses", f"hammerdb-tprocc:{TPCC}", "database", {"goals": ["tps>=300"]}),
+    Example("HammerDB TPROC-C", f"hammerdb-tprocc:{TPCC}", "database", {"goals": ["tps>=300"]}),
     Example(
-        "sysbench oltp_read_write, 20 tables of 10 million rows",
+        "sysbench oltp_read_write",
         "sysbench:script=oltp_read_write,tables=20,table_size=10000000,cache_gib=24,threads=32",
         "database",
         {"goals": ["tps>=500"]},

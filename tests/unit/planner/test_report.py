@@ -36,6 +36,9 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     # Demand, cost against performance, bill; balances where there are credits.
     assert page.seen.count("svg") >= 3
     assert "&lt;script&gt;" in text
+    # Words and colours of their rows tell the recommendation from today's storage, which fails.
+    assert '<tr class="marked">' in text and "(recommended)" in text
+    assert '<tr class="failing">' in text and "(today, fails)" in text
     for part in (
         "Why not the others",
         "The arithmetic",
@@ -51,7 +54,7 @@ def test_the_page_without_winners(tmp_path, day):
     answer = plan(day, goals=["p99_ms<=0.001"])
     write_page(tmp_path / "none.html", report.view_of(answer, day))
     text, _ = checked(tmp_path / "none.html")
-    assert "Nothing meets every goal" in text and "Closest to the goals" in text and "Next steps" not in text
+    assert "No storage meets every goal" in text and "Closest to the goals" in text and "Next steps" not in text
 
 
 def test_what_is_drawn_is_what_is_judged(day):

@@ -3,17 +3,21 @@ out of it, on a screen, a phone or paper. Seen in Debian's Chromium, where it is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import pytest
 from browsers import lacking, launched
 from pages import violations
+from places import ROOT
 from report_views import VIEWS
 
 from headrace.report import html
+from headrace.report.charts import style
+from headrace.report.page_files import stylesheet
 from headrace.report.view import Block, Chart, Fold, Items, Sentence, Table
 
-LONGEST_TITLE = 150  # characters: two lines of a page, four of a phone
+LONGEST_TITLE = 130  # characters: two lines of a page, four of a phone
 MOST_BEFORE = 3  # sentences above the picture
 
 
@@ -30,6 +34,17 @@ def every(blocks: Iterable[Block]) -> Iterator[Block]:
         yield block
         if isinstance(block, Fold):
             yield from every(block.blocks)
+
+
+def test_colours_and_sizes_stand_once():
+    """page.css has the tokens; the page, moving reports and the documentation use their names, and the charts are drawn in the
+    same three colours."""
+    tokens = stylesheet().lower()
+    assert all(f"--{role}: {hue.lower()};" in tokens for role, hue in style.ROLE_COLOURS.items())
+    for name in ("python/headrace/ui/static/ui.css", "python/headrace/report/live/live.css", "packaging/site.css"):
+        text = (ROOT / name).read_text()
+        assert not re.findall(r"#[0-9a-f]{3,8}\b", text, re.IGNORECASE), name
+        assert set(re.findall(r"var\((--[a-z-]+)\)", text)) <= set(re.findall(r"(--[a-z-]+):", tokens + text)), name
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -28,7 +28,7 @@ def test_the_plan_answers_at_once_and_follows(visit, server):
     assert page.locator(".cards li").count() == 3
     page.locator(".panel canvas").nth(1).wait_for()
     assert "headrace plan demo:day --compare gp2:1200" in page.locator(".copy pre").first.inner_text()
-    growth = page.get_by_role("spinbutton", name="Factor on the demand and the data", exact=True)
+    growth = page.get_by_role("spinbutton", name="Growth", exact=True)
     growth.fill("7")
     growth.press("Tab")  # a plan that is not waited for: the next one calls it off
     growth.fill("2")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 
 import pytest
 from places import ROOT
@@ -77,6 +78,16 @@ def test_a_picture_is_what_the_page_looks_like(name, visit, server, browser, tmp
     blank.close()
     assert compared["sizes"][0] == compared["sizes"][1] == [width, 900]
     assert compared["difference"] < ALIKE
+
+
+def test_the_chart_of_a_day_is_current(call, tmp_path):
+    """README's chart has the words and the colours that the command draws today."""
+    path = FOLDER / "gp2-500-day.svg"
+    written = path if os.environ.get("HEADRACE_PICTURES") else tmp_path / path.name
+    code, _, err = call("simulate", "demo:day", "--storage", "gp2:500", "--report", str(written))
+    assert code == 0, err
+    parts = [sorted(re.findall(r">([^<>]+)</text>|(#[0-9A-Fa-f]{6})", file.read_text())) for file in (path, written)]
+    assert parts[0] == parts[1] and parts[0]
 
 
 def test_every_picture_is_shown_somewhere():

@@ -41,6 +41,9 @@ SHAPES = {
 }
 DASHES = {SINGLE: [1, 0], "RAID 0": [7, 3], "RAID 10": [2, 3]}
 ROUNDED = 0.7  # a tick this far outside the lowest or highest cost is still shown (chosen by eye)
+# A wait of more than a minute is a queue that grows: such choices stand together at the top, as in
+# the page (report/live/figures.js), so that those that hold are told apart.
+NEVER_MS = 60_000.0
 ROOM_RIGHT = 110  # px, for the name of a goal next to the axes
 
 
@@ -66,7 +69,7 @@ def frontier(
             "type": [storage_of(point.get("family")) for point in priced],
             "service": [service_of(point.get("family")) for point in priced],
             "cost": [float(point["cost_usd_month"]) for point in priced],
-            "ms": [float(point["p99_ms"]) for point in priced],
+            "ms": [min(float(point["p99_ms"]), NEVER_MS) for point in priced],
             "meets": [MEETS if point.get("meets_goals") else FAILS for point in priced],
             "role": [point.get("role") or "" for point in priced],
         }
@@ -96,19 +99,26 @@ def frontier(
         to_left = best["cost"][0] > 0.6 * lowest_and_highest(frame, "cost")[1]
         ringed = alt.Chart(best).encode(x="cost:Q", y="ms:Q")
         name = ringed.mark_text(
-            align="right" if to_left else "left", dx=-14 if to_left else 6, dy=-18, fontWeight="bold"
+            align="right" if to_left else "left", dx=-12 if to_left else 8, dy=-16, fontWeight="bold", color=style.GOOD
         )
         layers += [
-            ringed.mark_point(size=280, strokeWidth=2, color=style.INK, filled=False),
-            name.encode(text="label:N"),
+            ringed.mark_point(size=220, strokeWidth=2, color=style.GOOD, filled=True, opacity=1),
+            name.transform_calculate(words="'recommended: ' + datum.label").encode(text="words:N"),
         ]
-    roles = frame.filter(pl.col("role") != "").with_columns((pl.col("role") + ": " + pl.col("label")).alias("role"))
+    roles = frame.filter(pl.col("role") != "").with_columns(
+        (pl.col("role") + ": " + pl.col("label")).alias("words"),
+        pl.when(pl.col("role") == "today").then(pl.lit(style.WARN)).otherwise(pl.lit(style.INK)).alias("ink"),
+    )
     if roles.height:
         middle = sum(lowest_and_highest(frame, "cost")) / 2
         for align, dx, side in (("left", 10, pl.col("cost") <= middle), ("right", -10, pl.col("cost") > middle)):
-            words = alt.Chart(roles.filter(side)).mark_text(align=align, dx=dx, dy=-10)  # pyright: ignore[reportArgumentType]
-            layers.append(words.encode(x="cost:Q", y="ms:Q", text="role:N"))
-    title = alt.TitleParams("Cost against delivered latency", subtitle=f"Filled: {MEETS}. Hollow: {FAILS}.", offset=10)
+            # Below their points: the recommended has its name above.
+            words = alt.Chart(roles.filter(side)).mark_text(align=align, dx=dx, dy=16)  # pyright: ignore[reportArgumentType]
+            ink = alt.Color("ink:N", scale=None, legend=None)
+            layers.append(words.encode(x="cost:Q", y="ms:Q", text="words:N", color=ink))
+    at_top = " At the top: a minute or more." if frame["ms"].max() == NEVER_MS else ""
+    subtitle = f"Filled: {MEETS}. Hollow: {FAILS}.{at_top}"
+    title = alt.TitleParams("Cost against delivered latency", subtitle=subtitle, offset=10)
     return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 140, height=320, title=title))
 
 
@@ -219,7 +229,7 @@ def against_tps(plan: Plan) -> Drawing | None:
         x=_cost_axis(frame, "cost_usd_month", "USD a month, instance included"), color=colour
     )
     layers: list = [
-        base.mark_rule(opacity=0.35, strokeWidth=3).encode(y=alt.Y("tps_low:Q"), y2="tps_high:Q"),
+        base.mark_rule(opacity=0.22, strokeWidth=2).encode(y=alt.Y("tps_low:Q"), y2="tps_high:Q"),
         base.mark_line(strokeWidth=2).encode(y=y, **_dashes(frame["layout"].unique(maintain_order=True).to_list())),
         base.mark_point(size=45, filled=True, opacity=1).encode(y=y, shape=shape),
     ]
@@ -258,11 +268,10 @@ def _recommended(frame: pl.DataFrame, choice: Choice) -> list[alt.Chart]:
     on_left = cost < (math.sqrt(low * high) if _far(low, high) else (low + high) / 2)
     place = pl.DataFrame([{"cost_usd_month": cost, "tps": choice.metrics["tps"], "text": "recommended"}])
     ring = alt.Chart(place).encode(x="cost_usd_month:Q", y="tps:Q")
-    name = ring.mark_text(align="left" if on_left else "right", baseline="bottom", fontWeight="bold", color=style.INK)
+    name = ring.mark_text(align="left" if on_left else "right", baseline="bottom", fontWeight="bold", color=style.GOOD)
     return [
         ring.mark_rule(strokeDash=[1, 3], color=style.QUIET).encode(y2=alt.value(0)),
-        ring.mark_point(size=220, strokeWidth=2, color=style.INK),
-        ring.mark_point(size=25, filled=True, opacity=1, color=style.INK),
+        ring.mark_point(size=160, filled=True, opacity=1, color=style.GOOD),
         name.encode(y=alt.value(-4), text="text:N"),
     ]
 

@@ -22,7 +22,7 @@ LEAST_PLOT_PX = 150  # between the axes; less shows nothing
 FIRST_PLOT_PX = 270  # until it is known what the labels take
 TRIES = 3  # drawings until a plot and its labels are as wide as a phone
 PHONE_LETTERS = 46  # of a line of a title: bold letters of 12 px are 7.5 px wide at most
-PHONE_LABEL_PX = 104  # the width of the label of a row
+PHONE_LABEL_PX = 140  # the width of the label of a row
 PHONE_TICKS = 4  # of an axis from left to right: a time is some 50 px wide
 
 

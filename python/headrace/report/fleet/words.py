@@ -35,6 +35,7 @@ BOUND = columns(("instance", "count", "volumes", "today", "why"), number=("count
 REASONS = columns(("count", "why"), number=("count",), prose=("why",))
 SHOWN = 20  # rows of each table on a terminal; ours, a screen
 MOST_ROWS = 500  # of each table; a page of ten thousand opens slowly, and Parquet has them all
+CENTS_BELOW = 1_000  # USD in a headline; ours
 NAMED = 2  # names or ids of a group that are shown; ours
 # Beginning of a reason that only repeats the goals, whose figures stand in other columns.
 PLAIN_WHY = "still "
@@ -262,13 +263,19 @@ def view_of(
     return View(_headline(answers), first, list(_cards(answers)), below)
 
 
+def _dollars(amount: float) -> str:
+    """Returns an amount for a headline: cents below 1,000 USD alone, since nobody reads them in a
+    larger one. Tables have them."""
+    return usd(amount) if abs(amount) < CENTS_BELOW else f"{amount:,.0f}"
+
+
 def _headline(answers: Sequence) -> str:
     """Says in a sentence what there is to save, or what is too small."""
     count, few = len(of_verdict(answers, "change")), len(of_verdict(answers, "grow"))
     saved = saved_usd(answers) + saved_usd(answers, "unused")
     if count or saved:
         small = f"; {counted(few, 'device')} {'is' if few == 1 else 'are'} too small" if few else ""
-        return f"{usd(saved)} USD a month can be saved on {devices_of(answers)}{small}"
+        return f"{_dollars(saved)} USD a month can be saved on {devices_of(answers)}{small}"
     if few:
         return f"{counted(few, 'device')} of {devices_of(answers)} {'is' if few == 1 else 'are'} too small"
     return f"Nothing is to be changed on {devices_of(answers)}"
@@ -277,13 +284,13 @@ def _headline(answers: Sequence) -> str:
 def _cards(answers: Sequence) -> Iterator[Card]:
     """Yields what changes save, what is too small, and what nobody uses."""
     if count := len(of_verdict(answers, "change")):
-        figure = f"{usd(saved_usd(answers))} USD"
+        figure = f"{_dollars(saved_usd(answers))} USD"
         yield Card("Changes save a month", figure, f"{counted(count, 'device')} can be changed.", "good")
     if count := len(of_verdict(answers, "unused")):
-        figure = f"{usd(saved_usd(answers, 'unused'))} USD"
+        figure = f"{_dollars(saved_usd(answers, 'unused'))} USD"
         yield Card("Deleting what is unused saves a month", figure, f"Nobody uses {counted(count, 'device')}.", "good")
     if count := len(of_verdict(answers, "grow")):
-        more = f"Large enough, {'it costs' if count == 1 else 'they cost'} {usd(-saved_usd(answers, 'grow'))} USD more a month."
+        more = f"Large enough, {'it costs' if count == 1 else 'they cost'} {_dollars(-saved_usd(answers, 'grow'))} USD more a month."
         yield Card("Too small", counted(count, "device"), more, "warn")
 
 
@@ -311,6 +318,20 @@ def _table(verdict: str, groups: Sequence[AnswerGroup]) -> tuple[tuple[Column, .
     return (UNUSED, unused_rows(groups)) if verdict == "unused" else (COLUMNS, rows(groups))
 
 
+def _page_table(verdict: str, groups: Sequence[AnswerGroup]) -> Table:
+    """Returns a table of a page: money has its unit above it, and what is too small says what it
+    costs more instead of saving less than nothing."""
+    heads, table_rows = _table(verdict, groups)
+    heads = tuple(replace(head, kind="number") if head.title == "risk" else head for head in heads)
+    if verdict == "grow":
+        at = next(index for index, head in enumerate(heads) if head.title == "saves")
+        heads = (*heads[:at], replace(heads[at], title="costs more"), *heads[at + 1 :])
+        more = [(None if (saves := group.sum_of("saves_usd")) is None else -saves) for group in groups]
+        table_rows = [(*row[:at], usd(amount), *row[at + 1 :]) for row, amount in zip(table_rows, more, strict=True)]
+    risk = "" if verdict == "unused" else "; risk: fortnights that miss the goal"
+    return Table(heads, table_rows, f"Money in USD a month{risk}", place="page")
+
+
 def _page_tables(answers: Sequence) -> list[Block]:
     """Returns headings, tables and sentences of a page."""
     blocks: list[Block] = []
@@ -319,7 +340,7 @@ def _page_tables(answers: Sequence) -> list[Block]:
         if groups:
             blocks += [
                 Heading(title, "page"),
-                Table(*_table(verdict, groups[:MOST_ROWS]), place="page"),
+                _page_table(verdict, groups[:MOST_ROWS]),
                 *_cut(len(groups)),
             ]
         elif verdict == "change":

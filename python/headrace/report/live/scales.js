@@ -16,7 +16,8 @@ export function scale(values, from, to, log, zero, tight) {
 /** @param {number} low @param {number} high */
 function logTicks(low, high) {
   const ticks = [];
-  const steps = Math.log10(high / low) > 2.2 ? [1] : [1, 2, 5];
+  const far = Math.log10(high / low), steps = far > 2.2 ? [1] : far > 0.9 ? [1, 2, 5] : null;
+  if (!steps) return evenTicks(low, high);
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
     for (const step of steps) { const tick = step * 10 ** power; if (tick >= low && tick <= high) ticks.push(tick); }
   return ticks;

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
 import polars as pl
 
 from headrace.base import caps
 from headrace.base.units import DAY_S
 from headrace.report.charts import style
-from headrace.report.charts.builders import Part, TimeAxis, linear, lines, stacked
+from headrace.report.charts.builders import Part, TimeAxis, linear, lines, shade, stacked
 from headrace.report.series import fold_of
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Mark, Sentence, Table, View, columns
 from headrace.report.words import number, percent
@@ -38,16 +39,19 @@ HEIGHT = 84  # px: seven panels fit a printed page
 QUIET = ("read_iops", "write_iops", "read_mib_s", "write_mib_s", "lock_waiters")
 IN_PERCENT = ("over a limit (%)", "credits (%)")
 ASIDE = re.compile(r" \([^()]*\)$")  # at the end of a headline; the findings have it
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d)(:\d\d)?")
+# A figure of the evidence: "time at the limit: 40.0 % of the recording".
+SHARE = re.compile(r"(?P<what>[^:]+): [\d.]+ % (?P<of>.+)")
 CALM = ("fine", "not storage", "touched")
 
 
 def view_of(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
     """Returns the view. `ticks`: the samples, as a recording has them."""
     headline, _, rest = diagnosis.headline.partition(". ")
-    title = ASIDE.sub("", headline)
+    title, day = _without_day(ASIDE.sub("", headline))
     blocks: list[Block] = [Sentence(rest, "good" if diagnosis.verdict in CALM else "warn")] if rest else []
     for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
-        blocks += _seen(volume, ticks)
+        blocks += _seen(volume, ticks, diagnosis.windows)
     blocks.append(Heading("Findings and remedies"))
     for finding in [*diagnosis.findings, *diagnosis.others]:
         blocks += _finding(finding, diagnosis.headline)
@@ -59,7 +63,17 @@ def view_of(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
     rests = [f"{diagnosis.span_s:,.0f} s, {diagnosis.grain}.", f"Clock: {diagnosis.clock}.", *missing]
     blocks.append(Fold("Evidence", [Items([*rests, *diagnosis.notes])]))
     where = f"Doctor of {diagnosis.target}, {', '.join(diagnosis.storage)}: {diagnosis.verdict}"
-    return View(title, where, list(_cards(diagnosis)), blocks)
+    return View(title, f"{where}; {day}" if day else where, list(_cards(diagnosis)), blocks)
+
+
+def _without_day(words: str) -> tuple[str, str]:
+    """Returns a sentence whose times are all of one day without that day, and without seconds where
+    they are all whole minutes; and the day, "" where there is none."""
+    times = MOMENT.findall(words)
+    if len({day for day, _, _ in times}) != 1:
+        return words, ""
+    whole = all(seconds in ("", ":00") for _, _, seconds in times)
+    return MOMENT.sub(lambda match: match[2] if whole else match[2] + match[3], words), times[0][0]
 
 
 def _cards(diagnosis: Diagnosis) -> Iterator[Card]:
@@ -67,22 +81,28 @@ def _cards(diagnosis: Diagnosis) -> Iterator[Card]:
     mark: Mark = "good" if diagnosis.verdict in CALM else "warn"
     first = diagnosis.findings[0] if diagnosis.findings else None
     about = "" if first is None else _subject(first).removeprefix(": ")
-    yield Card("Verdict", diagnosis.verdict, f"{about[:1].upper()}{about[1:]}.", mark)
+    if first is not None and first.subject != diagnosis.verdict and diagnosis.verdict == "binds":
+        on = f"This binds {first.volume}." if first.volume else "This binds."
+        yield Card("Verdict", caps.short(first.subject), on, mark)
+    else:
+        yield Card("Verdict", diagnosis.verdict, f"{about[:1].upper()}{about[1:]}.", mark)
     if first is None:
         return
     share = next((figure for figure in first.figures if figure.unit == "share" and figure.value is not None), None)
     if first.felt is not None:
         yield Card("Clients wait for it", percent(first.felt), "of their time.", mark)
     elif share is not None:
-        words = share.words.replace(f"{percent(share.value)} ", "")
-        yield Card("Share", percent(share.value), f"{words[:1].upper()}{words[1:]}.", mark)
+        words = SHARE.fullmatch(share.words)
+        what, of = (words["what"], words["of"]) if words else ("share", share.words)
+        yield Card(f"{what[:1].upper()}{what[1:]}", percent(share.value), f"{of}.", mark)
     gain = first.gain
     if gain is not None and gain.transactions is not None and gain.low is not None and gain.high is not None:
         low, high = (number(1 + value, 2) for value in (gain.low, gain.high))
         times = f"{number(1 + gain.transactions, 3)} times the transactions"
         yield Card("Lifting it brings", times, f"80 % interval {low} to {high}.")
     elif first.remedies and (dearer := first.remedies[0].usd_month) is not None:
-        yield Card("The remedy costs", f"{dearer:+,.2f} USD a month", f"{first.remedies[0].what}.")
+        word = "saves" if dearer < 0 else "costs"
+        yield Card(f"The remedy {word}", f"{abs(dearer):,.2f} USD a month", f"{first.remedies[0].what}.")
 
 
 def _finding(finding: Finding, headline: str) -> Iterator[Block]:
@@ -125,8 +145,8 @@ def _began(t_unix: float) -> str | None:
     return datetime.fromtimestamp(t_unix, UTC).strftime("%Y-%m-%dT%H:%M:%S") if dated else None
 
 
-def _seen(volume: str, ticks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    """Yields the chart of a volume, and what it leaves out."""
+def _seen(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Window]) -> Iterator[Block]:
+    """Yields the chart of a volume, with the windows at a limit shaded, and what it leaves out."""
     rows = [
         {
             "t_s": tick["t_unix"] - ticks[0]["t_unix"],
@@ -151,12 +171,20 @@ def _seen(volume: str, ticks: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
     shown = [(title, [part for part in parts if part[0] in frame.columns]) for title, parts in PANELS]
     shown = [(title, parts) for title, parts in shown if parts]
     drawn, timed = [], axis.add(frame)
+    at_limit = {
+        "t_s": [window.from_s for window in windows],
+        "duration_s": [window.to_s - window.from_s for window in windows],
+    }
+    spans = axis.add(pl.DataFrame(at_limit, schema={"t_s": pl.Float64, "duration_s": pl.Float64}))
+    words = "Shaded: at a limit." if windows else ""
     for index, (title, parts) in enumerate(shown):
         y = linear(title, 0, 106) if title in IN_PERCENT else None
-        drawn.append(lines(timed, axis.x(index == len(shown) - 1), title, parts, y, HEIGHT))
+        x = axis.x(index == len(shown) - 1)
+        panel = lines(timed, x, title, parts, y, HEIGHT)
+        drawn.append(alt.layer(shade(spans, x, HEIGHT), panel) if spans.height else panel)
     zero = {title: [label for column, label, _ in parts if column in still] for title, parts in PANELS}
     described = f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time"
-    yield Chart(lambda: stacked(drawn, volume), described)
+    yield Chart(lambda: stacked(drawn, volume, words), described)
     fold = fold_of(f"{volume} as a table", frame, shown, _began(ticks[0]["t_unix"]))
     if still:
         named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)

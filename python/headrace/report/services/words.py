@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.base import caps
@@ -37,6 +38,12 @@ ITEMS = columns(
     number=("quantity", "USD per unit", "USD"),
 )
 SERVICES = {"ec2": "EC2", "rds": "RDS", "aurora": "Aurora"}
+# Options as AWS writes them.
+OPTIONS = {
+    "single-az": "Single-AZ", "multi-az": "Multi-AZ", "multi-az-cluster": "Multi-AZ cluster", "standard": "Standard",
+    "io-optimized": "I/O-Optimized",
+}  # fmt: skip
+BRIEF = ("service", "tps", "failover", "lost with zone", "USD/month")
 UNKNOWN, GUESS = "not known", "guess"
 NO_PRICE = "no price"
 
@@ -179,7 +186,8 @@ def view_of(comparison: ServiceComparison) -> View:
     described = f"{title}: transactions a second with intervals, and the bill of a month by item"
     rows, bills = summary_rows(comparison), item_rows(comparison)
     blocks: list[Block] = [Items(head(comparison), "terminal"), Chart(lambda: _drawn(comparison, title), described)]
-    blocks += [Table(COLUMNS, rows)] if rows else []
+    brief = tuple(replace(column, brief=column.title in BRIEF) for column in COLUMNS)
+    blocks += [Table(brief, rows)] if rows else []
     blocks += [Table(ITEMS, bills, "Bill of a month", place="terminal")] if bills else []
     blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
     blocks += [Items(doubts(comparison), "terminal"), Heading("", "terminal"), Items(limits(comparison), "terminal")]
@@ -195,7 +203,13 @@ def headline(comparison: ServiceComparison) -> str:
     if not priced:
         return title_of(comparison)
     best = priced[0]
-    return f"{best.deployment} costs least for {comparison.workload}: {usd(best.usd_month)} USD a month"
+    return f"{_words_of(best.deployment)} costs least for {comparison.workload}: {usd(best.usd_month)} USD a month"
+
+
+def _words_of(deployment: str) -> str:
+    """Returns a deployment in a reader's words: `RDS Multi-AZ`, `Aurora I/O-Optimized`."""
+    service, _, option = deployment.partition(":")
+    return f"{SERVICES.get(service, service)} {OPTIONS.get(option, option)}".strip()
 
 
 def _by_price(comparison: ServiceComparison) -> list[ServiceOutcome]:
@@ -212,11 +226,7 @@ def _cards(comparison: ServiceComparison) -> Iterator[Card]:
         if service not in services:
             services.add(service)
             does = f"{number(outcome.tps, 3)} tps, p95 {number(outcome.p95_ms)} ms; limited by {caps.long(outcome.cap or 'none')}."
-            yield Card(
-                f"Cheapest of {SERVICES.get(service, service)}: {outcome.deployment}",
-                f"{usd(outcome.usd_month)} USD a month",
-                does,
-            )
+            yield Card(_words_of(outcome.deployment), f"{usd(outcome.usd_month)} USD a month", does)
 
 
 def _drawn(comparison: ServiceComparison, title: str) -> alt.TopLevelMixin:

@@ -1,7 +1,7 @@
 // @ts-check
 // A database on a storage: transactions a second, response times, how dense they are, how the cache warms.
 import { html, steady } from "./html.js";
-import { Blocks, Cards, Code, Refused, filled } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title, filled, partsOf } from "./view.js";
 import { Control, usualOf } from "./controls.js";
 import { StorageControl, wordsOf } from "./storage.js";
 import { Panel } from "./lines.js";
@@ -21,9 +21,10 @@ export function DatabaseView(page) {
     onMove=${(/** @type {any} */ value) => move({ settings: { [option.name]: value } })} onRest=${rest} />`;
   const options = facts.options.predict;
   return html`<main class="sides" aria-busy=${run.busy && !ahead}>
-    <div class="head">${view && !refusal ? html`<h1>${view.title}.</h1><p class="sub">${answer ? `${answer.view.subtitle}, ` : ""}simulated</p>` : html`<h1>${refusal ? "This cannot be run" : "Running"}</h1>`}
+    <div class="head">${view && !refusal ? html`<${Title} words=${`${view.title}.`} /><p class="sub">${answer ? `${answer.view.subtitle}, ` : ""}simulated</p>` : html`<h1>${refusal ? "This cannot be run" : "Running"}</h1>`}
       ${refusal && html`<${Refused} refusal=${refusal} />`}
-      ${view && !refusal && html`<${Cards} cards=${view.cards} />`}</div>
+      ${view && !refusal && html`<${Cards} cards=${view.cards} />`}
+      ${answer && !refusal && html`<${Blocks} blocks=${partsOf(answer.view).warnings} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
       <${StorageControl} storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
@@ -31,7 +32,7 @@ export function DatabaseView(page) {
       <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details>
     </details>
     <div class="body">${columns && html`<${Charts} columns=${columns} interval=${ahead ? null : answer?.result.summary} />`}
-      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}</div></main>`;
+      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${partsOf(answer.view).rest} />`}</div></main>`;
 }
 
 /** What the second half of a run comes to, and what limits all of it; as the server's summary, before it is there.
@@ -45,10 +46,10 @@ function summaryOf(columns, caps) {
 }
 
 /** Headline and cards while a slider moves: those of the server but for the interval. @param {any} summary @param {any} course @param {any} facts */
-function movedView(summary, { answer, question }, { words: { unit, run: { title, cards: [rate, ...cards] } }, caps }) {
+function movedView(summary, { answer, question }, { words: { run: { title, cards: [rate, ...cards] } }, caps }) {
   const [cap, share] = Object.entries(/** @type {Record<string, number>} */ (summary.caps)).sort((a, b) => b[1] - a[1])[0], { tps, p50_ms, p95_ms, p99_ms } = summary;
-  const figures = { name: answer.name, tps: number(tps), storage: wordsOf(question.storage), rate: number(tps, 4), p50: number(p50_ms), p95: number(p95_ms), p99: number(p99_ms), share: percent(share), cap: caps[cap] ?? cap };
-  return filled(title, [{ ...rate, meaning: "The interval follows when you let go." }, ...cards], figures, unit);
+  const figures = { name: answer.name, tps: number(tps), storage: wordsOf(question.storage), rate: number(tps, 4), p50: number(p50_ms), p95: number(p95_ms), p99: number(p99_ms), share: percent(share), cap: (caps[cap] ?? cap).replace(/^the /, "") };
+  return filled(title, [{ ...rate, meaning: "The interval follows when you let go." }, ...cards], figures);
 }
 
 const Charts = steady((/** @type {{columns: any, interval: any}} */ { columns, interval }) => {

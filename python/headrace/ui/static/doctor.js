@@ -1,7 +1,7 @@
 // @ts-check
 // A recording, judged: what bound, when, and what to do about it.
 import { html } from "./html.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title, partsOf } from "./view.js";
 import { Box } from "./controls.js";
 import { Panel } from "./lines.js";
 import { tooLarge } from "./workload.js";
@@ -18,12 +18,12 @@ export async function judgeFile(file, page) {
 export function DoctorView(page) {
   const { doctor, state, go } = page, { answer, refusal, busy } = doctor, { storage = "" } = state.texts;
   return html`<main class="alone" aria-busy=${busy}>
-    <h1>${answer ? `${answer.view.title.replace(/\d{4}-\d\d-\d\d/g, (/** @type {string} */ day) => day.replaceAll("-", "\u2011"))}.` : busy ? "Judging" : "What bound a server, and what to do about it"}</h1>
+    <${Title} words=${answer ? `${answer.view.title}.` : busy ? "Judging" : "What bound a server, and what to do about it"} />
     <p class="sub">${answer ? answer.view.subtitle : "A recording of iostat, sar, vmstat, CloudWatch, or what `headrace doctor --record FILE.jsonl` kept."}</p>
     <div class="asked"><label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { judgeFile(event.target.files[0], page); event.target.value = ""; }} /><span>${answer ? answer.name : "Drop a recording here, or choose one"}</span></label>
       <label class="field text"><span class="name">Today's storage, where the recording does not say</span><${Box} type="text" spellcheck=${false} placeholder="gp2:1200" value=${storage} onSet=${(/** @type {string} */ text) => go({ ...state, texts: { ...state.texts, storage: text.trim() } })} /></label></div>
     ${refusal && html`<${Refused} refusal=${refusal} />`}
-    ${answer ? html`<${Cards} cards=${answer.view.cards} /><${Seen} ticks=${answer.ticks} windows=${answer.result.windows} /><${Blocks} blocks=${answer.view.blocks} />
+    ${answer ? html`<${Cards} cards=${answer.view.cards} /><${Blocks} blocks=${partsOf(answer.view).warnings} /><${Seen} ticks=${answer.ticks} windows=${answer.result.windows} /><${Blocks} blocks=${partsOf(answer.view).rest} />
       <h2>The same on the command line</h2><${Code} lines=${answer.commands} />` : html`<h2>How to record one</h2><${Code} lines=${["iostat -xt 1 600 > iostat.txt", "headrace doctor mysql://watcher@db1 --record db1.jsonl"]} />`}</main>`;
 }
 

@@ -4,7 +4,7 @@ import { Component, Folded, html } from "./html.js";
 import { Box } from "./controls.js";
 import { SizedChart } from "./sized.js";
 import { ask } from "./asking.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title } from "./view.js";
 import { Rows, ranksOf, sorted } from "./rows.js";
 import { figure, latency, usd } from "./figures.js";
 import { short } from "./lines.js";
@@ -114,7 +114,7 @@ class Fleet extends Component {
     const { page, answer, refusal } = this.props, { chosen, active } = this.state, { verdict = "", find = "", sort = "" } = page.state.texts;
     const rows = this.rows(), { columns } = answer, counts = this.counts;
     const saves = [...chosen].reduce((sum, row) => sum + columns.saves_usd[row], 0);
-    return html`<main class="alone fleet"><h1>${answer.view.title}</h1><p class="sub">${answer.view.subtitle}</p>
+    return html`<main class="alone fleet"><${Title} words=${answer.view.title} /><p class="sub">${answer.view.subtitle}</p>
       ${refusal && html`<${Refused} refusal=${refusal} />`}<${Cards} cards=${answer.view.cards} />
       <${Dots} rows=${this.matching()} columns=${columns} savings=${this.ranks("saves_usd")} chosen=${chosen} onChoose=${this.choose} />
       <div class="filters"><label class="field text"><span class="name">Answer</span><select value=${verdict} onChange=${(/** @type {any} */ event) => page.note({ verdict: event.target.value })}><option value="">all, ${this.every.length.toLocaleString("en")}</option>

@@ -2,7 +2,7 @@
 // The lab, second by second: what binds, its volumes, and the server on them.
 import { Folded, html } from "./html.js";
 import { headers } from "./asking.js";
-import { Cards, Code, Refused, Rows } from "./view.js";
+import { Cards, Code, Refused, Title, Rows } from "./view.js";
 import { Panel } from "./lines.js";
 import { ChangePanel } from "./changes.js";
 import { figure, span } from "./figures.js";
@@ -71,7 +71,7 @@ export function LabView({ lab, facts, state, note }) {
   /** @type {string[]} */
   const drawn = (state.texts.drawn ? state.texts.drawn.split(",") : now.volumes.map((/** @type {any} */ volume) => volume.id)).slice(0, COLOURS.length);
   const binds = now.verdict.word === "binds" || now.verdict.word === "degraded";
-  return html`<main class="alone"><h1>${lab.lost ? "The lab does not answer" : `${now.verdict.word[0].toUpperCase()}${now.verdict.word.slice(1)}: ${now.verdict.text}`}.</h1>
+  return html`<main class="alone"><${Title} words=${`${lab.lost ? "The lab does not answer" : `${now.verdict.word[0].toUpperCase()}${now.verdict.word.slice(1)}: ${now.verdict.text}`}.`} />
     <p class="sub" role="status">${lab.lost ? "The lab does not answer now; asked again every 2 s. What is drawn is older." : `${now.volumes.length > 3 ? `${now.volumes.length} volumes of the lab` : now.target}, measured, every ${figure(now.grain_s)} s`}</p>
     ${lab.lost && lab.refusal && html`<${Refused} refusal=${lab.refusal} />`}
     <${Cards} cards=${cardsOf(now, binds)} />
@@ -89,7 +89,7 @@ function cardsOf(now, binds) {
   const over = now.volumes.flatMap((/** @type {any} */ volume) => Object.entries(volume.exceeded).map(([limit, share]) => ({ limit, share, name: volume.name ?? volume.id }))).sort((/** @type {any} */ a, /** @type {any} */ b) => b.share - a.share)[0];
   const cards = [now.server?.tps !== null && now.server ? { label: now.server.version ?? "server", figure: `${figure(now.server.tps)} tps`, meaning: `${figure(iops)} IOPS; clients wait for I/O ${share(now.server.io_wait)} of their time`, mark: "" }
     : { label: "All volumes", figure: `${figure(iops)} IOPS`, meaning: `${now.volumes.length} attached`, mark: "" }];
-  if (over) cards.push({ label: "Longest over a limit, this second", figure: share(over.share), meaning: `${over.name}: ${over.limit.replace("-", " ")}`, mark: binds ? "warn" : "good" });
+  if (over) cards.push({ label: "Longest over a limit, this second", figure: share(over.share), meaning: `${over.name}: ${over.limit.replace("-", " ").replace("iops", "IOPS")}`, mark: binds ? "warn" : "good" });
   if (emptying) cards.push({ label: "Credits that are empty first", figure: emptying.left.seconds < 1 ? "now" : span(emptying.left.seconds), meaning: `${emptying.name ?? emptying.id}, at this rate; ${share(emptying.balance)} are there`, mark: emptying.left.seconds < 3600 ? "warn" : "" });
   return cards;
 }

@@ -98,7 +98,7 @@ export class Panel extends Component {
         y: log ? { distr: 3 } : { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ max) => [0, most ?? 1.08 * Math.max(max || 0, ...tops, 1e-9)] },
       },
       axes: [
-        { ...axis, size: 28, space: 64, incrs: [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400], values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(tick => clockOf(tick, !!clock)) },
+        { ...axis, size: 32, gap: 9, space: 64, incrs: [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400], values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(tick => clockOf(tick, !!clock)) },
         { ...axis, size: 52, filter: log ? powers : undefined, grid: log ? { ...axis.grid, filter: powers } : axis.grid, values: (/** @type {any} */ _, /** @type {(number | null)[]} */ ticks) => ticks.map(short) },
       ],
       series: [{}, ...lines.map(series => ({ label: series.name, stroke: colour(series.colour), width: 1.75, dash: series.dashed ? [6, 4] : undefined, fill: series.filled ? `${colour(series.colour)}22` : undefined, points: { show: false } }))],

@@ -12,7 +12,7 @@ import { ReplicasView, questionOf } from "./replicas.js";
 import { ProofsView } from "./proofs.js";
 import { StudiesView } from "./studies.js";
 import { askDays, askReplica, askRun, engineName, startEngine } from "./engine.js";
-import { Refused } from "./view.js";
+import { Refused, setUnits } from "./view.js";
 import { take } from "./workload.js";
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
@@ -146,7 +146,7 @@ function askAgain() {
   }
   if (texts.file) return askPlanFile({ file: texts.file });
   const question = JSON.stringify([workload, settings]);
-  if (page.planned !== question) {
+  if ((!page.plan.answer && !page.plan.refusal) || page.planned !== question) {
     page.planned = question;
     page.plan = { ...page.plan, busy: true }; show();
     askPlan({ workload, settings });
@@ -238,6 +238,7 @@ async function start() {
   try {
     if (token) { history.replaceState(null, "", location.pathname + location.search); const opened = await ask("/session", { token }).catch(() => null); if (opened) keepKey(opened.key); }
     page.facts = await ask("/api/start", {});
+    setUnits(page.facts.words.unit);
   } catch (refusal) { root.replaceChildren(); render(html`<main class="closed"><h1>Headrace</h1><${Refused} refusal=${refusal} /></main>`, root); return; }
   root.replaceChildren();
   read();

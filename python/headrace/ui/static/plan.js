@@ -1,7 +1,7 @@
 // @ts-check
 // The plan: what to buy, what it saves, whether it holds; then the day, the choices and the commands.
 import { Folded, html, steady } from "./html.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title, partsOf } from "./view.js";
 import { Control, Goals } from "./controls.js";
 import { StorageControl } from "./storage.js";
 import { Frontier } from "./frontier.js";
@@ -25,9 +25,9 @@ export function PlanView(page) {
   const options = facts.options.plan.filter(fits);
   const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} value=${state.settings[option.name] ?? null} onMove=${set(option.name)} onRest=${rest} />`;
   return html`<main class="sides" aria-busy=${plan.busy}>
-    <div class="head">${answer ? html`<h1>${answer.view.title}.</h1><p class="sub">${answer.view.subtitle}</p>` : html`<h1>${plan.refusal ? opened ? "This file cannot be shown" : "This cannot be planned" : opened ? "Opening the plan" : "Planning"}</h1>`}
+    <div class="head">${answer ? html`<${Title} words=${`${answer.view.title}.`} /><p class="sub">${answer.view.subtitle}</p>` : html`<h1>${plan.refusal ? opened ? "This file cannot be shown" : "This cannot be planned" : opened ? "Opening the plan" : "Planning"}</h1>`}
       ${plan.refusal && html`<${Refused} refusal=${plan.refusal} />`}
-      ${answer && html`<${Cards} cards=${answer.view.cards} />`}</div>
+      ${answer && html`<${Cards} cards=${answer.view.cards} /><${Blocks} blocks=${partsOf(answer.view).warnings} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
       ${opened ? html`<p class="near">${answer ? `${answer.name} is shown as it was written. ` : ""}Choose a load above to plan anew.</p>` : html`<${Goals} goals=${state.settings.goals ?? NO_GOALS} inForce=${inForce} metrics=${facts.metrics[kind]} onMove=${set("goals")} onRest=${rest} />
@@ -38,7 +38,7 @@ export function PlanView(page) {
       ${kind === "demand" && !opened && html`<${Day} day=${page.day} storage=${state.storage} move=${move} rest=${rest} />`}
       ${answer && html`<${Frontier} points=${answer.result.frontier} subject=${answer.result.subject} best=${answer.result.recommended ?? answer.result.closest[0] ?? null} today=${answer.result.compared} goal=${goalOf(answer.result)} onPick=${opened ? null : page.pick} />
         ${answer.commands.length > 0 && html`<h2>${opened ? "Prove it on the command line" : "The same on the command line"}</h2><${Code} lines=${answer.commands} />`}
-        <${Blocks} blocks=${answer.view.blocks} />`}
+        <${Blocks} blocks=${partsOf(answer.view).rest} />`}
     </div></main>`;
 }
 

@@ -45,9 +45,11 @@ function drawLine(series, kind, dash, place, x, y) {
     ${(dots || !line) && points.map(([across, up]) => html`<circle cx=${across} cy=${up} r="3.5" />`)}</g>`;
 }
 
+const BAR_PX = 64; // the widest bar: few of them need not fill the chart
+
 /** @param {Series} series @param {number} index @param {number} count @param {(x: any) => number} place @param {any} x @param {any} y */
 function drawBars(series, index, count, place, x, y) {
-  const wide = 0.8 / count, base = y.at(0);
-  return html`<g class=${`${series.role} bars`}>${series.x.map((value, at) => { const from = place(value) - 0.4 + index * wide, top = y.at(series.y[at] ?? 0);
-    return html`<rect x=${x.at(from)} width=${Math.max(1, x.at(from + wide * 0.9) - x.at(from))} y=${Math.min(top, base)} height=${Math.abs(base - top)} />`; })}</g>`;
+  const unit = x.at(1) - x.at(0), wide = Math.min(BAR_PX, 0.8 / count * unit), base = y.at(0);
+  return html`<g class=${`${series.role} bars`}>${series.x.map((value, at) => { const from = x.at(place(value)) + (index - count / 2) * wide, top = y.at(series.y[at] ?? 0);
+    return html`<rect x=${from} width=${Math.max(1, 0.9 * wide)} y=${Math.min(top, base)} height=${Math.abs(base - top)} />`; })}</g>`;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Proofs: what was predicted, and what was then measured on the lab, in their colours.
 import { html } from "./html.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title } from "./view.js";
 import { ResultDrop } from "./fleet.js";
 import { Panel } from "./lines.js";
 import { Points } from "./points.js";
@@ -14,7 +14,7 @@ export function ProofsView(page) {
   const open = (/** @type {any} */ event, /** @type {string} */ name) => { event.preventDefault(); if (name !== chosen) go({ ...state, texts: { proof: name } }); };
   const isNamed = Boolean(chosen || state.texts.file);
   return html`<main class="sides" aria-busy=${isNamed && proof.busy}>
-    <div class="head"><h1>${answer?.view.title ?? (isNamed && !refusal ? "Opening the proof" : "Was the prediction right?")}</h1><p class="sub">${answer?.view.subtitle ?? "A plan, predicted, built on the lab, and measured under load."}</p>
+    <div class="head"><${Title} words=${answer?.view.title ?? (isNamed && !refusal ? "Opening the proof" : "Was the prediction right?")} /><p class="sub">${answer?.view.subtitle ?? "A plan, predicted, built on the lab, and measured under load."}</p>
       ${refusal && html`<${Refused} refusal=${refusal} />`}${answer && html`<${Cards} cards=${answer.view.cards} />`}</div>
     <details class="side" open=${wide}><summary>Proofs</summary>
       <${ResultDrop} page=${page} words="Drop a proof.json here, or choose it" />

@@ -1,7 +1,7 @@
 // @ts-check
 // Replicas: one that is predicted behind a database, and those of the lab as they are now.
 import { html, steady } from "./html.js";
-import { Blocks, Cards, Code, Refused, filled } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title, filled, partsOf } from "./view.js";
 import { Control, Slider, usualOf } from "./controls.js";
 import { StorageControl, wordsOf } from "./storage.js";
 import { WorkloadControl } from "./workload.js";
@@ -20,10 +20,11 @@ export function ReplicasView(page) {
   const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} usual=${usualOf(option, answer)} value=${state.settings[option.name] ?? null} onMove=${(/** @type {any} */ value) => move({ settings: { [option.name]: value } })} onRest=${rest} />`;
   const view = ahead ? movedView(following.answer.summary, following.question.replica, facts.words) : answer?.view;
   return html`<main class="sides" aria-busy=${replica.busy && !ahead}>
-    <div class="head"><h1>${view && !refusal ? `${view.title}.` : refusal ? "This cannot be run" : "Running"}</h1>
+    <div class="head"><${Title} words=${view && !refusal ? `${view.title}.` : refusal ? "This cannot be run" : "Running"} />
       <p class="sub">${answer ? `${answer.view.subtitle}; simulated` : ""}</p>
       ${refusal && html`<${Refused} refusal=${refusal} />`}
-      ${view && !refusal && html`<${Cards} cards=${view.cards} />`}</div>
+      ${view && !refusal && html`<${Cards} cards=${view.cards} />`}
+      ${answer && !refusal && html`<${Blocks} blocks=${partsOf(answer.view).warnings} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>
       <${WorkloadControl} ...${page} />
       <${StorageControl} legend="The source's storage" storage=${state.storage} onMove=${(/** @type {string} */ storage) => move({ storage })} onRest=${rest} />
@@ -32,7 +33,7 @@ export function ReplicasView(page) {
       ${FIRST.map(name => options.find((/** @type {any} */ option) => option.name === name)).map(control)}
       <details><summary>Every option</summary>${options.filter((/** @type {any} */ option) => !FIRST.includes(option.name)).map(control)}</details></details>
     <div class="body">${columns && html`<${Course} columns=${columns} />`}
-      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${answer.view.blocks} />`}
+      ${answer && html`<h2>The same on the command line</h2><${Code} lines=${answer.commands} /><${Blocks} blocks=${partsOf(answer.view).rest} />`}
       <${Topology} topology=${topology} /></div></main>`;
 }
 
@@ -44,7 +45,7 @@ function movedView(summary, storage, { unit, replica: words }) {
   const { onset_s, catch_up_s, peak_lag_s, applier_tps, source_tps } = summary, keepsUp = onset_s === null;
   const figures = { storage: wordsOf(storage), onset: span(onset_s), catch_up: span(catch_up_s), peak_lag: peak_lag_s < 120 ? `${number(peak_lag_s)} s` : span(peak_lag_s), applier_tps: number(applier_tps, 4), source_tps: number(source_tps, 4) };
   const [rate, lag] = words.cards, cards = [rate, catch_up_s === null ? words.not_applied : lag];
-  return filled(keepsUp ? words.keeps_up : words.falls_behind, cards, figures, unit, keepsUp ? "good" : "warn");
+  return filled(keepsUp ? words.keeps_up : words.falls_behind, cards, figures, keepsUp ? "good" : "warn");
 }
 
 const Course = steady((/** @type {{columns: any}} */ { columns }) => {

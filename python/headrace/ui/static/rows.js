@@ -54,7 +54,7 @@ export class Rows extends Component {
         <button type="button" onClick=${() => onSort(direction(column.name) === "descending" ? column.name : `-${column.name}`)}>${column.title}${direction(column.name) === "ascending" ? " ↑" : direction(column.name) === "descending" ? " ↓" : ""}</button></span>`)}</div></div>
       <div role="rowgroup" class="all" style=${{ height: `${rows.length * ROW_PX}px` }}>${rows.slice(first, last).map((row, nth) => { const place = first + nth, mine = chosen.has(row);
         return html`<div role="row" id=${`row-${row}`} key=${place % slots} class=${`row ${place === active ? "active" : ""} ${mine ? "chosen" : ""}`} aria-rowindex=${place + 2} aria-selected=${mine} style=${{ top: `${place * ROW_PX}px` }}
-          onClick=${() => { this.activate(place); onChoose(row); }}><span role="gridcell" class="pick">${mine ? "✓" : ""}</span>${columns.map(column => { const text = column.cell(row); return html`<span role="gridcell" key=${column.name} class=${kindOf(column)} title=${text}>${text}</span>`; })}</div>`; })}</div></div>`;
+          onClick=${() => { this.activate(place); onChoose(row); }}><span role="gridcell" class="pick">${mine ? "☑" : "☐"}</span>${columns.map(column => { const text = column.cell(row); return html`<span role="gridcell" key=${column.name} class=${kindOf(column)} title=${text}>${text}</span>`; })}</div>`; })}</div></div>`;
   }
 }
 

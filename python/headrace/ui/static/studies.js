@@ -1,7 +1,7 @@
 // @ts-check
 // Published experiments, repeated: their figures and ours, in their colours.
 import { html } from "./html.js";
-import { Blocks, Cards, Code, Refused } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title } from "./view.js";
 import { Points } from "./points.js";
 
 /** @param {any} page */
@@ -9,7 +9,7 @@ export function StudiesView({ facts, state, study, go, wide }) {
   const answer = study.answer, about = facts.studies.find((/** @type {any} */ entry) => entry.name === state.texts.study);
   const open = (/** @type {any} */ event, /** @type {string} */ name) => { event.preventDefault(); if (name !== state.texts.study) go({ ...state, texts: { study: name } }); };
   return html`<main class="sides" aria-busy=${study.busy}>
-    <div class="head"><h1>${answer?.view.title ?? about?.title ?? "Studies"}</h1><p class="sub">${answer?.view.subtitle ?? about?.question ?? ""}</p>
+    <div class="head"><${Title} words=${answer?.view.title ?? about?.title ?? "Studies"} /><p class="sub">${answer?.view.subtitle ?? about?.question ?? ""}</p>
       ${study.busy && html`<p role="status">The model repeats it: from a second to a minute.</p>`}
       ${study.refusal && html`<${Refused} refusal=${study.refusal} />`}
       ${answer && html`<${Cards} cards=${answer.view.cards} />`}</div>

@@ -4,6 +4,29 @@ import { Component, html } from "./html.js";
 
 /** @typedef {{title: string, subtitle: string, cards: any[], blocks: any[]}} View */
 
+// The blank between a number and its unit, where a line must not be broken: a pattern of the server's (report/words.py).
+let unit = /(?!)/g;
+export const setUnits = (/** @type {string} */ pattern) => { unit = new RegExp(pattern, "g"); };
+const glued = (/** @type {string} */ text) => text.replace(unit, "\u00a0");
+// The longest word that holds together at its hyphens (report/html.py), letters.
+const WHOLE = 28;
+
+/** A title, in which a figure and its unit, and a name with a hyphen, stay on one line. @param {{words: string}} props */
+export const Title = ({ words }) => html`<h1>${glued(words).split(" ").flatMap((word, at) => [at ? " " : "", word.includes("-") && word.length <= WHOLE ? html`<span class="whole">${word}</span>` : word])}</h1>`;
+
+/** @type {WeakMap<View, {warnings: any[], rest: any[]}>} */
+const parts = new WeakMap();
+
+/** The warnings that a view begins with, which stand by the answer, and what follows; the same ones for the same view. @param {View} view */
+export function partsOf(view) {
+  let divided = parts.get(view);
+  if (!divided) {
+    const end = view.blocks.findIndex(block => block.block !== "Sentence" || !block.mark), count = end < 0 ? view.blocks.length : end;
+    parts.set(view, divided = { warnings: view.blocks.slice(0, count), rest: view.blocks.slice(count) });
+  }
+  return divided;
+}
+
 /** @param {{cards: any[]}} props */
 export const Cards = ({ cards }) => cards.length ? html`<ul class="cards">${cards.map(card => html`
   <li class=${card.mark} key=${card.label}><p class="label">${card.label}</p><p class="figure">${figure(card.figure)}</p>
@@ -12,17 +35,17 @@ export const Cards = ({ cards }) => cards.length ? html`<ul class="cards">${card
 /** A text whose figures stand in braces, with those figures. @param {string} text @param {Record<string, string>} figures */
 const put = (text, figures) => text.replace(/\{(\w+)\}/g, (_, name) => figures[name] ?? "-");
 
-/** Headline and cards whose texts name figures in braces, with those figures. `unit`: the blank between a number and its unit, at which
- * no line is broken, as a regular expression. @param {string} title @param {any[]} cards @param {Record<string, string>} figures @param {string} unit @param {string} mark */
-export function filled(title, cards, figures, unit, mark = "") {
-  const glued = (/** @type {string} */ text) => put(text, figures).replace(new RegExp(unit, "g"), "\u00a0");
-  return { title: glued(title), cards: cards.map(card => ({ label: card.label, figure: put(card.figure, figures), meaning: glued(card.meaning), mark })) };
-}
+/** Headline and cards whose texts name figures in braces, with those figures.
+ * @param {string} title @param {any[]} cards @param {Record<string, string>} figures @param {string} mark */
+export const filled = (title, cards, figures, mark = "") => ({
+  title: put(title, figures), cards: cards.map(card => ({ label: card.label, figure: put(card.figure, figures), meaning: glued(put(card.meaning, figures)), mark })),
+});
 
-/** Sets the first word of a figure large and its unit small.
+/** Sets the first word of a figure large and its unit small; words alone are less large.
  * @param {string} words */
 function figure(words) {
   const at = words.indexOf(" ");
+  if (!/\d/.test(words)) return html`<span class="words">${words}</span>`;
   return at < 0 || /\d/.test(words.slice(at)) || !/\d/.test(words.slice(0, at)) ? words : html`${words.slice(0, at)}\u00a0<small>${words.slice(at + 1)}</small>`;
 }
 
@@ -112,7 +135,7 @@ export function Rows({ table, indices }) {
   const mark = (/** @type {number} */ index) => CLASSES[/** @type {""} */ (table.columns[index].kind)];
   return html`<div class=${isSmall(table, indices) ? "scroll small" : "scroll"} tabindex="0"><table>${table.title && html`<caption>${table.title}</caption>`}
     <thead><tr>${indices.map(index => html`<th scope="col" class=${mark(index)}>${table.columns[index].title}</th>`)}</tr></thead>
-    <tbody>${table.rows.map((/** @type {any[]} */ row, /** @type {number} */ at) => html`<tr class=${at === table.marked ? "marked" : ""}>${indices.map(index =>
+    <tbody>${table.rows.map((/** @type {any[]} */ row, /** @type {number} */ at) => html`<tr class=${at === table.marked ? "marked" : table.failing?.includes(at) ? "failing" : ""}>${indices.map(index =>
       html`<td class=${mark(index)} data-title=${table.columns[index].title}>${row[index] ?? ""}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 

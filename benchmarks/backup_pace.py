@@ -172,8 +172,8 @@ def load(server: Server, folder: Path, rows: int, seconds: float) -> dict[str, f
 def credits(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
     """Measures the lowest balance of a gp2 volume that begins little above the floor; the run ends
     after 20 s."""
-    assert server.data_volume is not None
-    volume, lowest = server.data_volume, 100.0
+    assert server.volumes.data is not None
+    volume, lowest = server.volumes.data, 100.0
     lab.set_balance(volume, START)
     done = threading.Thread(target=copied, args=(server, folder / "gp2", "--credit-floor", str(FLOOR)))
     done.start()

@@ -100,7 +100,7 @@ def crash_once(
     time.sleep(seconds * chance.uniform(0.75, 1.25) - (CUT_AFTER_S if how == "power cut" else 0))
     seed = None
     if how == "power cut":
-        fault = lab.fault(server.data_volume, "power-cut", in_s=CUT_AFTER_S)
+        fault = lab.fault(server.volumes.data, "power-cut", in_s=CUT_AFTER_S)
         seed, at = fault["seed"], datetime.fromisoformat(fault["starts_at"]).timestamp()
         time.sleep(max(0.0, at - time.time()) + NOTICE_S)
     else:

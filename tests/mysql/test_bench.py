@@ -42,11 +42,11 @@ SMALL = {"tables": 2, "rows": 2_000}
 
 
 def target_of(server, lab=None, database: str = "bench"):
-    volumes = (server.data_volume,) if lab is not None else ()
+    volumes = (server.volumes.data,) if lab is not None else ()
     return server_target(
         server.address(database),
         storage=server.storage,
-        devices=server.devices,
+        devices=server.volumes.devices,
         lab=None if lab is None else lab.place,
         volumes=volumes,
     )
@@ -363,7 +363,7 @@ def test_a_full_volume_leaves_no_half_data(lab, load):
     try:
         target = target_of(server)
         # 220 and 160 bytes a row: 400,000 are 84 and 61 MiB, and 40 are left.
-        place = Path(server.datadir)
+        place = Path(server.paths.datadir)
         left = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
         with open(place / "filler", "wb") as filler:
             os.posix_fallocate(filler.fileno(), 0, left - (40 << 20))
@@ -405,7 +405,9 @@ def test_data_that_are_missing_are_asked_for(server, store):
 def test_tls_over_tcp(lab, tmp_path):
     server = servers.up(lab, name="tls", storage=SPEC, port=free_port())
     try:
-        target = server_target(server.address("bench", tcp=True), storage=server.storage, devices=server.devices)
+        target = server_target(
+            server.address("bench", tcp=True), storage=server.storage, devices=server.volumes.devices
+        )
         prepare(SysbenchOltp(tables=1, rows=500), target, threads=1)
         assert short(SysbenchOltp(tables=1, rows=500), target, tmp_path, threads=1).figures["transactions"] > 0
     finally:

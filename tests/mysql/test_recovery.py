@@ -46,10 +46,10 @@ def sysbench(server):
     is gone or the block ends."""
     password = server.address().password.reveal()
     # In a --config-file: as an argument the password would stand in the list of processes.
-    config = server.folder / "sysbench.conf"
+    config = server.paths.state / "sysbench.conf"
     with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(
-            f"mysql-user=headrace\nmysql-password={password}\nmysql-socket={server.socket}\nmysql-db=sbtest\ntables=1\ntable-size=5000\nthreads=2\ntime=0\n"
+            f"mysql-user=headrace\nmysql-password={password}\nmysql-socket={server.paths.socket}\nmysql-db=sbtest\ntables=1\ntable-size=5000\nthreads=2\ntime=0\n"
         )
         file.write(f"mysql-storage-engine={'rocksdb' if server.engine == 'myrocks' else 'innodb'}\n")
     words = ["sysbench", f"--config-file={config}", "oltp_write_only"]
@@ -83,7 +83,7 @@ def crash_of_the_daemon(labs, lab, server, chance):
 def power_cut(labs, lab, server, chance):
     """Cuts the power of all volumes of the server at once, as of a machine. Acknowledgements after
     the first cut are not counted."""
-    seeds = {volume: chance.randrange(2**63) for volume in (server.data_volume, server.log_volume) if volume}
+    seeds = {volume: chance.randrange(2**63) for volume in (server.volumes.data, server.volumes.log) if volume}
     faults = [lab.fault(volume, "power-cut", in_s=CUT_AFTER_S, seed=seed) for volume, seed in seeds.items()]
     first = min(datetime.fromisoformat(fault["starts_at"]).timestamp() for fault in faults)
     time.sleep(max(0.0, first - time.time()) + 0.3)
@@ -152,7 +152,7 @@ def test_relaxed_settings_lose_commits_when_the_power_goes(labs):
     # a row right after it would be chance of (0.05 s)^3.
     for seed in range(3):
         ledger.start()
-        lab.fault(server.data_volume, "power-cut", in_s=1.7, seed=seed)
+        lab.fault(server.volumes.data, "power-cut", in_s=1.7, seed=seed)
         time.sleep(2.2)
         server = mysql.up(lab)
         ledger.stop()

@@ -92,14 +92,14 @@ def test_the_guide(labs, tmp_path):
 
 def test_a_volume_that_is_mounted_without_access_times_and_a_client_that_is_logged_in(server, headrace):
     options = subprocess.run(
-        ["findmnt", "-no", "OPTIONS", "-t", "xfs", "-T", str(server.datadir)], capture_output=True, text=True
+        ["findmnt", "-no", "OPTIONS", "-t", "xfs", "-T", str(server.paths.datadir)], capture_output=True, text=True
     ).stdout
     assert "noatime" in options.split(",")
     assert headrace("mysql", "cli", server.name, "-N", "-e", "SELECT @@innodb_buffer_pool_size").stdout.split() == [
         str(64 << 20)
     ]
     shown = json.loads(headrace("mysql", "status", server.name, "--output", "json").stdout)
-    assert shown["state"] == "running" and shown["devices"] == list(server.devices)
+    assert shown["state"] == "running" and shown["devices"] == list(server.volumes.devices)
     assert "Add --yes" in headrace("mysql", "destroy", server.name, code=2).stderr
     assert "is not a server of this lab" in headrace("mysql", "status", "nobody", code=2).stderr
 
@@ -115,13 +115,13 @@ def test_a_server_is_no_root_and_its_password_is_nowhere_to_be_seen(server):
         except OSError:
             continue  # it ended
     assert password not in str(server.as_dict()) + repr(server) + repr(server.address()) + server.address().label
-    for path in (server.log, server.folder / "server.json", server.config_file):
+    for path in (server.paths.log, server.paths.state / "server.json", server.paths.config):
         assert password not in path.read_text()
     # The server's initial statements are gone, and not in the binary log.
-    assert not (server.socket.parent / "init.sql").exists()
-    binlogs = (server.datadir.parent / "log").glob("binlog.0*")
+    assert not (server.paths.socket.parent / "init.sql").exists()
+    binlogs = (server.paths.datadir.parent / "log").glob("binlog.0*")
     assert all(password.encode() not in path.read_bytes() for path in binlogs)
-    for private in (server.client_file, server.folder, server.log):
+    for private in (server.paths.client, server.paths.state, server.paths.log):
         assert private.stat().st_mode & 0o077 == 0
 
 
@@ -141,7 +141,7 @@ def test_what_it_writes_goes_to_its_volume(server):
 
 
 def _written(server) -> int:
-    name = Path(server.devices[0]).name
+    name = Path(server.volumes.devices[0]).name
     return int(Path(f"/sys/block/{name}/stat").read_text().split()[6]) * 512
 
 
@@ -161,9 +161,9 @@ def test_myrocks_with_logs_on_a_volume_of_their_own_and_tls(up):
         "SELECT @@default_storage_engine, @@rocksdb_block_cache_size, @@rocksdb_wal_dir, @@log_bin_basename, @@innodb_log_group_home_dir",
     )[0]
     assert (engine, int(cache)) == ("ROCKSDB", 64 << 20)  # half of a memory this small (docs/decisions/0006)
-    logs = server.datadir.parents[1] / "log"
+    logs = server.paths.datadir.parents[1] / "log"
     assert all(Path(path).is_relative_to(logs) for path in (wal, binlog, redo))
-    assert len(server.devices) == 2 and os.path.samefile(subprocess.run(["findmnt", "-no", "SOURCE", str(logs)], capture_output=True, text=True).stdout.strip(), server.devices[1])  # fmt: skip
+    assert len(server.volumes.devices) == 2 and os.path.samefile(subprocess.run(["findmnt", "-no", "SOURCE", str(logs)], capture_output=True, text=True).stdout.strip(), server.volumes.devices[1])  # fmt: skip
     sql(server, "CREATE DATABASE t", "CREATE TABLE t.t (i INT PRIMARY KEY)", "INSERT INTO t.t VALUES (1)")
     assert list(Path(wal).glob("*.log"))
     assert sql(server, "SHOW STATUS LIKE 'Ssl_cipher'", tcp=True)[0][1]
@@ -178,7 +178,7 @@ def test_mysql_9(up, mysql_program):
     server = up("nine", flavor="mysql", storage=SPEC, log_storage="gp3:1", port=free_port(), settings=SMALL)
     version, binlog, plugins = sql(server, "SELECT VERSION(), @@log_bin_basename, @@plugin_dir")[0]
     assert version.startswith(".".join(map(str, mysql_program.version)))
-    assert Path(binlog).is_relative_to(server.datadir.parents[1] / "log")
+    assert Path(binlog).is_relative_to(server.paths.datadir.parents[1] / "log")
     assert Path(plugins) == mysql_program.plugin_dir
     assert sql(server, "SHOW STATUS LIKE 'Ssl_cipher'", tcp=True)[0][1]
     sql(server, "CREATE DATABASE t", "CREATE TABLE t.t (i INT PRIMARY KEY)", "INSERT INTO t.t VALUES (7)")
@@ -192,10 +192,10 @@ def test_mysql_9(up, mysql_program):
 
 def test_without_limits_until_the_next_start(up, lab):
     server = up("loading", storage="gp2:1", settings=SMALL, unpaced=True)
-    assert lab.describe(server.data_volume)["attachment"]["unpaced"] and "no limits" in server.notes[-1]
+    assert lab.describe(server.volumes.data)["attachment"]["unpaced"] and "no limits" in server.notes[-1]
     sql(server, "CREATE DATABASE kept")
     again = mysql.start(server)
-    assert not lab.describe(server.data_volume)["attachment"]["unpaced"]
+    assert not lab.describe(server.volumes.data)["attachment"]["unpaced"]
     assert again.pid != server.pid and again.notes == () and again.problems == ()
     assert sql(again, "SHOW DATABASES LIKE 'kept'")
 
@@ -227,9 +227,9 @@ def test_an_option_file_is_read_as_the_server_reads_it(up, tmp_path):
     )
     server = up("filed", storage=SPEC, config=path, settings=SMALL)
     found = sql(server, "SELECT @@max_connections, @@sort_buffer_size, @@table_open_cache, @@datadir")[0]
-    assert found[:3] == (61, 3 << 20, 777) and found[3].startswith(str(server.datadir))
+    assert found[:3] == (61, 3 << 20, 777) and found[3].startswith(str(server.paths.datadir))
     assert any("datadir" in note and "log-error" in note for note in server.notes)
-    assert "secret" not in server.config_file.read_text()
+    assert "secret" not in server.paths.config.read_text()
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_an_interrupted_start_leaves_it_down_and_whole(lab, up):
             mysql.up(lab, name="again", progress=Interrupting(step))
         found = mysql.find(lab, "again")
         assert found.state == "stopped" and found.pid is None
-        assert str(found.datadir) not in Path("/proc/self/mountinfo").read_text()
+        assert str(found.paths.datadir) not in Path("/proc/self/mountinfo").read_text()
     assert sql(mysql.up(lab, name="again"), "SHOW DATABASES LIKE 'kept'")
 
 
@@ -450,13 +450,13 @@ def _until(true, running: subprocess.Popen | None = None, seconds: float = 120.0
 
 def test_a_server_that_died_and_a_volume_that_is_full_are_found(lab, headrace, up):
     server = up("ill", storage="gp3:1", settings=SMALL)
-    fill = server.datadir.parent / "fill"
+    fill = server.paths.datadir.parent / "fill"
     with fill.open("wb") as file:
         room = os.statvfs(fill)
         os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - (4 << 20))
     assert "is full: " in headrace("mysql", "status", "ill", code=1).stderr
-    changed = lab.modify(server.data_volume, size_gib=2)
-    wait_for_modification(lab, server.data_volume, changed["id"])
+    changed = lab.modify(server.volumes.data, size_gib=2)
+    wait_for_modification(lab, server.volumes.data, changed["id"])
     before, server = server, mysql.up(lab, name="ill")
     assert server.pid == before.pid, "it is not ended for that"
     assert server.problems == () and server.storage == "gp3:2"
@@ -475,16 +475,16 @@ def test_a_start_that_fails_leaves_nothing_running_and_says_why(lab, up):
     server = up("broken", storage=SPEC, settings=SMALL)
     mysql.stop(server)
     # The server's system tablespace is cut to a twelfth.
-    filesystem_up(lab, server, lambda: os.truncate(server.datadir / "ibdata1", 1 << 20))
+    filesystem_up(lab, server, lambda: os.truncate(server.paths.datadir / "ibdata1", 1 << 20))
     with pytest.raises(CouldNotRun, match="the server ended while it started: .*ibdata1"):
         mysql.up(lab, name="broken")
     found = mysql.find(lab, "broken")
-    assert found.state == "stopped" and str(found.datadir.parent) not in Path("/proc/self/mountinfo").read_text()
+    assert found.state == "stopped" and str(found.paths.datadir.parent) not in Path("/proc/self/mountinfo").read_text()
 
 
 def filesystem_up(lab, server, work) -> None:
     """Does something to the files of a server that is down."""
-    device, place = lab.describe(server.data_volume)["attachment"]["device"], server.datadir.parent
+    device, place = lab.describe(server.volumes.data)["attachment"]["device"], server.paths.datadir.parent
     subprocess.run(["mount", device, str(place)], check=True)
     try:
         work()

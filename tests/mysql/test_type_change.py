@@ -35,9 +35,13 @@ def test_a_type_change_under_oltp(aws_lab, tmp_path):
     """
     lab, ec2 = aws_lab.lab, aws_lab.client("ec2")
     server = servers.up(lab, name="db", storage="gp2:4", settings={"innodb_buffer_pool_size": "64M"})
-    volume = server.data_volume
+    volume = server.volumes.data
     target = server_target(
-        server.address("bench"), storage=server.storage, devices=server.devices, lab=lab.place, volumes=(volume,)
+        server.address("bench"),
+        storage=server.storage,
+        devices=server.volumes.devices,
+        lab=lab.place,
+        volumes=(volume,),
     )
     prepare(LOAD, target, threads=2)
     seen, due = [], threading.Event()

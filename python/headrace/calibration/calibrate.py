@@ -313,7 +313,9 @@ def _collect_notes(
     if busy is None:
         ms = database["clients"]["cpu_ms"]
         before = float(fitted.spreads[fitted.names.index("cpu_ms")])
-        others = next((run.busy_before for run in runs if run.busy_share is not None and has_foreign_load(run)), None)
+        others = next(
+            (run.machine.busy_before for run in runs if run.busy_share is not None and has_foreign_load(run)), None
+        )
         why = (
             "The busy share of the processors is not known"
             if others is None

@@ -71,9 +71,9 @@ def build_prior(run: Run) -> dict:
     Raises InputError for a benchmark no standard is known of.
     """
     database = _build_standard(run)
-    clients = core.clients_at_speed(database["clients"], run.core_speed)
+    clients = core.clients_at_speed(database["clients"], run.machine.core_speed)
     threads = None if run.instance else run.settings.get("threads_per_core")
-    database |= {"clients": {**clients, "core_speed": run.core_speed, "threads_per_core": threads}}
+    database |= {"clients": {**clients, "core_speed": run.machine.core_speed, "threads_per_core": threads}}
     if "io_cpu_us" in run.settings:
         database["clients"]["io_ms"] = core.processor_ms(run.settings["io_cpu_us"] / 1e3, 0.0, run.threads_per_core)
     if run.engine == "innodb":
@@ -100,7 +100,7 @@ def find_local_disk(run: Run, database: dict) -> core.LocalDisk | None:
         return core.mysql_local_disk(
             cast("core.Database", database),
             run.cache_gib * GIB,
-            run.local_disk,
+            run.machine.local_disk,
             size_gb,
             known_writes,
             run.as_of.isoformat(),
@@ -123,7 +123,7 @@ def _build_standard(run: Run) -> dict:
                 build_tpcc(
                     run.engine,
                     (benchmark.tables or 1) * (benchmark.scale or 1),
-                    run.client_host,
+                    run.machine.client_host,
                     run.cache_gib * GIB,
                 ),
                 run,
@@ -213,7 +213,7 @@ def _name_flavor(run: Run) -> str:
 
 def _name_client_host(run: Run) -> dict:
     """Returns the core's option of where the clients run, empty where nobody says."""
-    return {} if run.client_host is None else {"client_host": run.client_host}
+    return {} if run.machine.client_host is None else {"client_host": run.machine.client_host}
 
 
 def _collect_oltp_options(run: Run) -> dict:

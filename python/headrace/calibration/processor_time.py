@@ -41,7 +41,7 @@ class ProcessorTime:
 def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
     """Measures what the runs say together; None where none has both a busy share and virtual
     CPUs."""
-    speed = runs[0].core_speed if runs else None
+    speed = runs[0].machine.core_speed if runs else None
     times = [(run.name, time) for run in runs if (time := _measure_run(run, speed)) is not None]
     if not times:
         return None
@@ -60,7 +60,7 @@ def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
 def has_foreign_load(run: Run) -> bool:
     """Returns whether other programs took so much of the processors that the run's own part cannot
     be told: more than the systematic error of the share."""
-    return (run.busy_before or 0.0) > SYSTEMATIC * (run.busy_share or 1.0)
+    return (run.machine.busy_before or 0.0) > SYSTEMATIC * (run.busy_share or 1.0)
 
 
 def _measure_run(run: Run, speed: float | None) -> tuple[float, float] | None:
@@ -79,7 +79,7 @@ def _measure_run(run: Run, speed: float | None) -> tuple[float, float] | None:
     ]
     scatter = float(np.std(np.log(of_parts), ddof=1) / math.sqrt(len(of_parts))) if len(of_parts) > 1 else SYSTEMATIC
     busy_ms = float(busy[good].sum() / tps[good].sum() * run.vcpus * 1e3)
-    faster = run.core_speed / speed if run.core_speed and speed else 1.0
+    faster = run.machine.core_speed / speed if run.machine.core_speed and speed else 1.0
     own_vcpus = None if run.instance else run.vcpus
     cpu_ms = core.processor_ms(busy_ms, float(busy[good].mean()), run.threads_per_core, own_vcpus)
     return cpu_ms * faster, max(scatter, 1e-3)

@@ -187,11 +187,11 @@ class ExperimentLab:
         try:
             target = target_of(server, self.day)
             if place.restored == "initialized":
-                assert server.data_volume is not None, server.name
-                initialize(self.lab, server.data_volume, INITIALIZING_THREADS)
+                assert server.volumes.data is not None, server.name
+                initialize(self.lab, server.volumes.data, INITIALIZING_THREADS)
             if place.scan:
                 scan(target)
-            self._credits(server.data_volume, place.balance_percent)
+            self._credits(server.volumes.data, place.balance_percent)
             yield target
         finally:
             with undisturbed():
@@ -214,8 +214,8 @@ class ExperimentLab:
             )
             try:
                 server = servers.stop(server)
-                assert server.data_volume is not None, server.name
-                snapshot = self.lab.create_snapshot(server.data_volume)
+                assert server.volumes.data is not None, server.name
+                snapshot = self.lab.create_snapshot(server.volumes.data)
                 self._snapshots[key] = stored(self.lab, snapshot["id"])["id"]
             finally:
                 with undisturbed():
@@ -300,9 +300,9 @@ def target_of(server: servers.Server, as_of: str | None = None) -> Target:
         server.address(DATABASE),
         storage=server.storage,
         log_storage=server.log_storage,
-        devices=server.devices,
+        devices=server.volumes.devices,
         lab=server.lab.place,
-        volumes=tuple(volume for volume in (server.data_volume, server.log_volume) if volume),
+        volumes=server.volumes.ids,
         as_of=as_of,
         engine=server.engine,
     )

@@ -336,10 +336,10 @@ def _server_on(lab: Lab, names: list[str], volumes: LabVolumes) -> ServerReader 
     ids = {lab.describe(name)["id"]: name for name in names}
     try:
         for server in servers(lab):
-            if server.state != "running" or not ({server.data_volume, server.log_volume} & set(ids)):
+            if server.state != "running" or not ({server.volumes.data, server.volumes.log} & set(ids)):
                 continue
-            if server.log_volume in ids and server.log_volume != server.data_volume:
-                volumes.data_roles[ids[server.log_volume]] = "log"
+            if server.volumes.log in ids and server.volumes.log != server.volumes.data:
+                volumes.data_roles[ids[server.volumes.log]] = "log"
             return ServerReader(server.address())
     except HeadraceError as error:
         volumes.missing.append(f"the server on it: {error.rule}")

@@ -175,7 +175,7 @@ def placed(
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
         "basedir": str(program.basedir),
-        "datadir": str(where.data_mount / "data"),
+        "datadir": str(where.datadir),
         "tmpdir": str(where.data_mount / "tmp"),
         "secure-file-priv": str(where.data_mount / "tmp"),
         "socket": str(where.socket),

@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -135,16 +135,18 @@ def _create(
     progress(0.05, "creating the volumes")
     seeding = None if request.seed is None or isinstance(request.seed, Path | str) else request.seed
     snapshots = _snapshots(lab, request, seeding)
-    record = record.with_(data_volume=volumes.create(lab, record, "data", record.storage, snapshots.get("data")))
+    data = volumes.create(lab, record, "data", record.storage, snapshots.get("data"))
+    record = record.with_(volumes=replace(record.volumes, data=data))
     save(where, record)
     if record.log_storage is not None:
-        record = record.with_(log_volume=volumes.create(lab, record, "log", record.log_storage, snapshots.get("log")))
+        log = volumes.create(lab, record, "log", record.log_storage, snapshots.get("log"))
+        record = record.with_(volumes=replace(record.volumes, log=log))
         save(where, record)
     if not snapshots and seeding is None:
         _fill(lab, where, record, request, progress)
     progress(0.6, "attaching the volumes with their limits")
     for volume, place in volumes.mounts_of(where, record):
-        device = volumes.attach_fresh(lab, volume, record.unpaced)
+        device = volumes.attach_fresh(lab, volume, record.volumes.unpaced)
         if seeding is not None and not snapshots:
             volumes.make_filesystem(device)
         volumes.mount(device, place)

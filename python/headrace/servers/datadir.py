@@ -28,7 +28,7 @@ COPY_S = 3_600.0
 def folders(where: ServerPaths, user: User, log_volume: bool) -> None:
     """Makes the empty folders that a server finds on its volumes."""
     log = where.log_mount if log_volume else where.data_mount
-    for folder in (where.data_mount / "data", where.data_mount / "tmp", log / "log"):
+    for folder in (where.datadir, where.data_mount / "tmp", log / "log"):
         folder.mkdir(mode=0o750, exist_ok=True)
         os.chown(folder, user.uid, user.gid)
 
@@ -94,13 +94,13 @@ def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> N
         if size > room:
             rule = f"{size / 2**30:.2f} GiB of data do not fit into {room / 2**30:.2f} GiB"
             raise InputError(str(folder), rule, GUIDE, "Take a larger volume.")
-    _copy(folder / "data", where.data_mount / "data", holes=False)
+    _copy(folder / "data", where.datadir, holes=False)
     _copy(folder / "log", log / "log", holes=False)
-    _forget_uuid(where.data_mount / "data")
+    _forget_uuid(where.datadir)
     # The index of the binary log has paths of the old server, and no replica follows this one yet.
     for old in (log / "log").glob("binlog.*"):
         old.unlink()
-    for top in (where.data_mount / "data", log / "log"):
+    for top in (where.datadir, log / "log"):
         give(top, user)
 
 
@@ -123,7 +123,7 @@ def adopt(where: ServerPaths, log_volume: bool) -> None:
     The other may run on this machine: the lists of its binary log have its paths, and the new
     server would read, and purge, the files of the old one.
     """
-    data, log = where.data_mount / "data", (where.log_mount if log_volume else where.data_mount) / "log"
+    data, log = where.datadir, (where.log_mount if log_volume else where.data_mount) / "log"
     _forget_uuid(data)
     for folder in (data, log):
         # The index of the binary log, and those of the relay logs of each channel.
@@ -151,7 +151,7 @@ def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) ->
     shutil.rmtree(fresh, ignore_errors=True)
     try:
         fresh.mkdir(mode=0o700, parents=True)
-        _copy(where.data_mount / "data", fresh / "data", holes=True)
+        _copy(where.datadir, fresh / "data", holes=True)
         _copy(log / "log", fresh / "log", holes=True)
         write_whole(fresh / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
         move_over(fresh, folder)

@@ -50,6 +50,11 @@ class ServerPaths:
     log_mount: Path
     socket: Path
 
+    @property
+    def datadir(self) -> Path:
+        """The server's data directory, on its data volume."""
+        return self.data_mount / "data"
+
 
 def checked_name(name: str) -> str:
     """Returns the name of a server if it is valid. Raises InputError."""
@@ -99,15 +104,30 @@ KEYS = {"created": "made", "should_run": "wanted"}
 
 
 @dataclass(frozen=True)
+class ServerVolumes:
+    """Volumes of a server, by id: `data` is None before it is created; `log` is None where the log
+    lies with the data. `unpaced`: they have no limits. `encrypted`: they are encrypted."""
+
+    data: str | None = None
+    log: str | None = None
+    unpaced: bool = False
+    encrypted: bool = False
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the volumes, data first."""
+        return tuple(volume for volume in (self.data, self.log) if volume)
+
+
+@dataclass(frozen=True)
 class Record:
     """The lasting record of a server.
 
     `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last
-    end was a shutdown. `unpaced`: its volumes have no limits. `encrypted`: they are encrypted.
-    `options`: its [mysqld], without those that Headrace sets. `settings`: options that were asked
-    for one by one. `log_begun`: byte of its error log at which its present run begins. `host`: the
-    address it listens at, if it has a port; other than 127.0.0.1 it is in a network namespace of
-    its own (topology/network/links).
+    end was a shutdown. `options`: its [mysqld], without those that Headrace sets. `settings`:
+    options that were requested one by one. `log_begun`: byte of its error log at which its present
+    run begins. `host`: the address it listens at, if it has a port; other than 127.0.0.1 it is in a
+    network namespace of its own (topology/network/links).
     """
 
     name: str
@@ -122,10 +142,7 @@ class Record:
     port: int | None
     options: dict[str, str | None] = field(default_factory=dict)
     settings: dict[str, str | None] = field(default_factory=dict)
-    unpaced: bool = False
-    encrypted: bool = False
-    data_volume: str | None = None
-    log_volume: str | None = None
+    volumes: ServerVolumes = ServerVolumes()
     created: bool = False
     should_run: bool = False
     clean: bool = False
@@ -144,11 +161,6 @@ class Record:
         wins."""
         names = {_plain(name) for name in changed}
         return {name: value for name, value in self.settings.items() if _plain(name) not in names} | dict(changed)
-
-    @property
-    def volumes(self) -> tuple[str, ...]:
-        """Ids of its volumes, data first."""
-        return tuple(volume for volume in (self.data_volume, self.log_volume) if volume)
 
 
 def _plain(name: str) -> str:
@@ -176,11 +188,12 @@ def load(where: ServerPaths) -> Record | None:
         document = json.loads(raw)
         if document.pop("format") != FORMAT:
             raise ValueError
-        process = document.pop("process")
+        process, volumes = document.pop("process"), document.pop("volumes")
         keys = {attribute.name: KEYS.get(attribute.name, attribute.name) for attribute in fields(Record)}
         return Record(
             **{name: document[key] for name, key in keys.items() if key in document},
             process=None if process is None else Process(**process),
+            volumes=ServerVolumes(**volumes),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         hint = f"Bring it back, or remove the server's volumes (headrace volume list) and its folder {where.state}."

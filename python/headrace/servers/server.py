@@ -15,7 +15,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from headrace.base.signals import ends_as_interrupts, undisturbed
@@ -27,7 +27,7 @@ from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
 from headrace.servers.config import check, checked_memory, checked_settings
 from headrace.servers.flavors import find_program
-from headrace.servers.record import GUIDE, Record, ServerPaths, data_dir_of, server_paths
+from headrace.servers.record import GUIDE, Record, ServerPaths, ServerVolumes, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 from headrace.servers.topology.network import links
 from headrace.servers.topology.network.links import free_host
@@ -40,11 +40,17 @@ PACKAGES = {"mariadb": "mariadb-client-core", "mysql": "mysql-client-core"}
 
 
 @dataclass(frozen=True)
+class AttachedVolumes(ServerVolumes):
+    """Volumes of a server, and their block devices, data first; none while the lab is down."""
+
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Server:
     """A server of a lab, as it was at the moment of the query.
 
-    `state`: running, stopped (with `stop`), or dead (it should run and does not). `devices`: block
-    devices of its volumes, data first, then log; empty when the lab is down. `folder`: its private
+    `state`: running, stopped (with `stop`), or dead (it should run and does not). `paths`: its
     files. `notes`: options that were left out of its option file. `problems`: each a phrase.
     """
 
@@ -52,25 +58,18 @@ class Server:
     flavor: str
     version_text: str
     engine: str
-    socket: Path
     port: int | None
     pid: int | None
     state: str
     storage: str
     log_storage: str | None
-    data_volume: str | None
-    log_volume: str | None
-    devices: tuple[str, ...]
-    datadir: Path
+    volumes: AttachedVolumes
     config: str
-    config_file: Path
     settings: dict[str, str | None]
     server_path: str | None
     memory_gib: float | None
-    folder: Path
-    log: Path
-    client_file: Path
     clean: bool
+    paths: ServerPaths
     host: str = "127.0.0.1"
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -85,19 +84,24 @@ class Server:
             raise InputError(self.name, "has no port", GUIDE, "Make it with --port.")
         return access.address(self.paths, self.port if tcp else None, database, self.host)
 
-    @property
-    def paths(self) -> ServerPaths:
-        """The paths of its files."""
-        return server_paths(self.folder.parent.parent, self.name)
-
     def as_dict(self) -> dict[str, object]:
-        """Returns all attributes but secrets, for JSON; `address` as text."""
-        values: dict[str, object] = {"address": Address(access.ACCOUNT, socket=str(self.socket)).label}
-        for attribute in fields(self):
-            value = getattr(self, attribute.name)
-            if attribute.name != "lab":
-                values[attribute.name] = str(value) if isinstance(value, Path) else value
-        return values
+        """Returns all attributes but secrets, for JSON; `address` as text. Files are those that an
+        administrator opens: socket, data directory, option files, error log, private folder."""
+        paths = self.paths
+        files = {
+            "socket": paths.socket,
+            "datadir": paths.datadir,
+            "config_file": paths.config,
+            "folder": paths.state,
+            "log": paths.log,
+            "client_file": paths.client,
+        }
+        values: dict[str, object] = {"address": Address(access.ACCOUNT, socket=str(paths.socket)).label}
+        parts = ("lab", "paths", "volumes")
+        values |= {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in parts}
+        volumes = self.volumes
+        values |= {"data_volume": volumes.data, "log_volume": volumes.log, "devices": volumes.devices}
+        return values | {name: str(path) for name, path in files.items()}
 
 
 def up(
@@ -178,8 +182,7 @@ def up(
             memory_gib=checked_memory(memory_gib),
             port=port,
             settings=checked_settings(settings),
-            unpaced=unpaced,
-            encrypted=encrypted,
+            volumes=ServerVolumes(unpaced=unpaced, encrypted=encrypted),
         )
         if own_address or host is not None:
             host = host or free_host(where, records.hosts(data_dir_of(lab)))
@@ -251,7 +254,8 @@ def _start_existing(
     progress: Progress,
     timeout_s: float,
 ) -> Record:
-    changes = {"settings": record.settings_with(checked_settings(settings)), "unpaced": unpaced}
+    lasting = record.settings_with(checked_settings(settings))
+    changes = {"settings": lasting, "volumes": replace(record.volumes, unpaced=unpaced)}
     other = record.with_(**changes) != record
     if changes["settings"] != record.settings:
         _check_settings(where, record.with_(**changes))
@@ -393,7 +397,7 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
         finally:
             with undisturbed():
                 volumes.quietly_unmount(where)
-                for volume in record.volumes:
+                for volume in record.volumes.ids:
                     volumes.attach_fresh(server.lab, volume)
     return folder
 
@@ -406,19 +410,14 @@ def _view(lab: Lab, where: ServerPaths, record: Record) -> Server:
         problems.insert(0, f"the server ended by itself: {running.reason_of_death(where.log, record.log_begun)}")
     if not record.created:
         problems.insert(0, "was never finished: its `up` was killed. `up` makes it again, `destroy` removes it")
-    unpaced = ["its volumes have no limits; the next `up` gives them back"] if record.unpaced else []
+    unpaced = ["its volumes have no limits; the next `up` gives them back"] if record.volumes.unpaced else []
     seen = {
-        "socket": where.socket,
         "pid": now.pid if now else None,
         "state": state,
         "storage": specs[0],
         "log_storage": specs[1],
-        "devices": devices,
-        "datadir": where.data_mount / "data",
-        "config_file": where.config,
-        "folder": where.state,
-        "log": where.log,
-        "client_file": where.client,
+        "volumes": AttachedVolumes(**asdict(record.volumes), devices=devices),
+        "paths": where,
         "notes": (*record.notes, *unpaced),
         "problems": tuple(problems),
         "lab": lab,
@@ -435,7 +434,7 @@ def _specs(lab: Lab, record: Record) -> tuple[str, str | None]:
     `headrace volume modify` changes them.
     """
     asked = [record.storage, record.log_storage]
-    for index, volume in enumerate(record.volumes):
+    for index, volume in enumerate(record.volumes.ids):
         with contextlib.suppress(HeadraceError):
             asked[index] = lab.describe(volume)["spec"]
     return asked[0], asked[1]
@@ -469,13 +468,13 @@ def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
     if client is None:
         hint = f"apt-get install {PACKAGES[server.flavor]}"
         raise CouldNotRun(CLIENTS[server.flavor][0], "is not installed", str(program.basedir), hint)
-    return [*client, f"--defaults-extra-file={server.client_file}", *words]
+    return [*client, f"--defaults-extra-file={server.paths.client}", *words]
 
 
 def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
     """Yields the last lines of its error log, and with `follow` all later lines, without end."""
     try:
-        with open(server.log, encoding="utf-8", errors="replace") as file:
+        with open(server.paths.log, encoding="utf-8", errors="replace") as file:
             yield from (line.rstrip("\n") for line in deque(file, lines))
             rest = ""
             while follow:
@@ -489,4 +488,4 @@ def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]
                     rest += part  # a line that is being written
     except OSError as error:
         hint = "Servers belong to root: run it with sudo."
-        raise CouldNotRun(str(server.log), f"cannot be read: {error.strerror}", "", hint) from None
+        raise CouldNotRun(str(server.paths.log), f"cannot be read: {error.strerror}", "", hint) from None

@@ -30,7 +30,7 @@ FULL_BYTES = 16 << 20
 def create(lab: Lab, record: Record, role: str, spec: str, snapshot: str | None = None) -> str:
     """Makes a tagged volume called NAME-ROLE, empty or from a snapshot; its id."""
     tags = {TAG: record.name, ROLE_TAG: role}
-    encrypted = record.encrypted or None  # None: the lab's default for new volumes
+    encrypted = record.volumes.encrypted or None  # None: the lab's default for new volumes
     volume = lab.create(spec, name=f"{record.name}-{role}", tags=tags, snapshot=snapshot, encrypted=encrypted)
     return volume["id"]
 
@@ -50,13 +50,13 @@ def drop_seeds(lab: Lab, name: str) -> None:
 
 def mounts_of(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:
     """Returns volume ids and where the volumes are mounted, data first."""
-    return list(zip(record.volumes, (where.data_mount, where.log_mount), strict=False))
+    return list(zip(record.volumes.ids, (where.data_mount, where.log_mount), strict=False))
 
 
 def devices(lab: Lab, record: Record) -> tuple[str, ...]:
     """Returns the block devices of its attached volumes as they are now, data first."""
     paths = []
-    for volume in record.volumes:
+    for volume in record.volumes.ids:
         attachment = lab.describe(volume).get("attachment") or {}
         if attachment.get("state") == "attached" and attachment.get("device"):
             paths.append(attachment["device"])
@@ -102,8 +102,8 @@ def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
         # A filesystem that met errors, or lost its device, gives nothing but errors until it is
         # mounted again.
         release(place)
-        if needs_attaching(lab, volume, record.unpaced) is not None:
-            attach_fresh(lab, volume, record.unpaced)
+        if needs_attaching(lab, volume, record.volumes.unpaced) is not None:
+            attach_fresh(lab, volume, record.volumes.unpaced)
         mount(device_of(lab.describe(volume)), place)
     grow(where, record)
 
@@ -140,7 +140,7 @@ def broken(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[
         try:
             described = lab.describe(volume)
             label = described.get("name") or volume
-            why = needs_attaching(lab, volume, record.unpaced)
+            why = needs_attaching(lab, volume, record.volumes.unpaced)
             if why is None and running:
                 why = _not_mounted(device_of(described), place)
         except LabRefused as refused:

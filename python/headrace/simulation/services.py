@@ -57,18 +57,39 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class ReaderLag:
+    """Lag of a reader. `ms`: its mean and its highest in the second half of the run, None where
+    there is no reader or no model of it; `words`: how it replicates. `keeps_up`: the share of the
+    databases drawn with which a replica by binary log is not left behind. `cpu_share`: share of its
+    processors that applies (Aurora)."""
+
+    ms: tuple[float, float] | None
+    words: str
+    keeps_up: float | None = None
+    cpu_share: float | None = None
+
+
+@dataclass(frozen=True)
+class ServiceBill:
+    """Bill of a month, USD. `usd_month`: its sum, None without a price. `missing`: items without
+    one. `million_ios`: I/Os of the month, which Aurora Standard bills."""
+
+    items: tuple[core.CostItem, ...] = ()
+    missing: tuple[str, ...] = ()
+    usd_month: float | None = None
+    million_ios: float = 0.0
+
+
+@dataclass(frozen=True)
 class ServiceOutcome:
     """Answer for one deployment of a service.
 
     `refusal`: why it cannot be, or None; then everything below is there. `volumes`: the EBS volumes
     behind it in storage notation, None for Aurora. `tps` with its 80 % interval, `p50_ms`, `p95_ms`
-    and `p99_ms` of response times, `cap` (what binds). `lag_ms`: mean and highest lag of a reader
-    in the second half of the run, None where there is none or no model of it; `lag_words` says what
-    replicates. `keeps_up`: the share of the databases drawn with which a replica by binary log is
-    not left behind. `rto_s`: low and high end of a failover; `rpo_s`: lost when the instance is
-    lost, and when its zone is. `ios_per_tx`: billed reads and writes of a transaction (Aurora).
-    `items`, `missing`, `usd_month`: the bill, None without a price. `cannot`: what it cannot do.
-    `confidence`: what stands behind the answer.
+    and `p99_ms` of response times, `cap` (what binds). `rto_s`: low and high end of a failover;
+    `rpo_s`: lost when the instance is lost, and when its zone is. `ios_per_tx`: billed reads and
+    writes of a transaction (Aurora). `cannot`: its limitations. `confidence`: the evidence behind
+    the answer.
     """
 
     deployment: str
@@ -83,17 +104,11 @@ class ServiceOutcome:
     p99_ms: float | None = None
     cap: str | None = None
     reads_per_tx: float | None = None
-    lag_ms: tuple[float, float] | None = None
-    lag_words: str = ""
-    keeps_up: float | None = None
-    reader_cpu_share: float | None = None
+    lag: ReaderLag | None = None
     rto_s: tuple[Fact, Fact] | None = None
     rpo_s: tuple[Fact, Fact] | None = None
     ios_per_tx: tuple[float, float] | None = None
-    million_ios: float = 0.0
-    items: tuple[core.CostItem, ...] = ()
-    missing: tuple[str, ...] = ()
-    usd_month: float | None = None
+    bill: ServiceBill = ServiceBill()
     cannot: tuple[core.ServiceLimit, ...] = ()
     confidence: str = ""
 
@@ -215,17 +230,6 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _ReaderLag:
-    """Lag of a reader: mean and highest in ms, what replicates, the share of draws it keeps up
-    in."""
-
-    ms: tuple[float, float] | None
-    words: str
-    keeps_up: float | None = None
-    cpu_share: float | None = None
-
-
-@dataclass(frozen=True)
 class _Asked:
     """One question, and its answer for a deployment."""
 
@@ -284,17 +288,11 @@ class _Asked:
             **{name: float(half[name].median() or 0.0) for name in RESPONSES},  # pyright: ignore[reportArgumentType]
             cap=str(caps["cap"][0]),
             reads_per_tx=reads,
-            lag_ms=lag.ms,
-            lag_words=lag.words,
-            keeps_up=lag.keeps_up,
-            reader_cpu_share=lag.cpu_share,
+            lag=lag,
             rto_s=self._pair(deployment, ("rto_low", "rto_high")),
             rpo_s=self._pair(deployment, ("rpo_instance", "rpo_zone")),
             ios_per_tx=per_tx,
-            million_ios=million,
-            items=tuple(bill["items"]),
-            missing=tuple(bill["missing"]),
-            usd_month=bill["total_usd"],
+            bill=ServiceBill(tuple(bill["items"]), tuple(bill["missing"]), bill["total_usd"], million),
             cannot=tuple(core.service_limits(deployment)),
             confidence=confidence(deployment, near),
         )
@@ -311,8 +309,8 @@ class _Asked:
     def break_even(self, outcomes: Sequence[ServiceOutcome]) -> BreakEven | None:
         """Finds where both configurations of Aurora cost the same. None where one has no price."""
         by_deployment = {outcome.deployment: outcome for outcome in outcomes}
-        bills = [by_deployment.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
-        items = [outcome.items for outcome in bills if outcome is not None and outcome.usd_month is not None]
+        pair = [by_deployment.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
+        items = [outcome.bill.items for outcome in pair if outcome is not None and outcome.bill.usd_month is not None]
         return break_even_of(*items) if len(items) == 2 else None
 
     def notes(self) -> list[str]:
@@ -391,25 +389,25 @@ class _Asked:
         per_tx = (billed["reads"], billed["writes"])
         return sum(per_tx) * tps * used, per_tx
 
-    def _lag(self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, vcpus: int) -> _ReaderLag:
+    def _lag(self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, vcpus: int) -> ReaderLag:
         if deployment.startswith("aurora"):
             if self.readers == 0:
-                return _ReaderLag(None, "no reader")
+                return ReaderLag(None, "no reader")
             # A reader of the same class has the same pages cached, as far as the load is the same.
             redo = self.workload.database["log"]["redo_bytes_per_tx"] * tps
             reader = core.aurora_reader(redo, 1.0, vcpus)
             mean, highest = reader["mean_ms"], reader["highest_ms"]
             if mean is None or highest is None:
-                return _ReaderLag(None, "does not keep up: it restarts", cpu_share=reader["cpu_share"])
-            return _ReaderLag((mean, highest), "applies redo to cached pages", cpu_share=reader["cpu_share"])
+                return ReaderLag(None, "does not keep up: it restarts", cpu_share=reader["cpu_share"])
+            return ReaderLag((mean, highest), "applies redo to cached pages", cpu_share=reader["cpu_share"])
         if deployment == "rds:multi-az":
-            return _ReaderLag(None, "none: the standby serves no reads")
+            return ReaderLag(None, "none: the standby serves no reads")
         words = "replicas apply the binary log"
         if deployment == "rds:multi-az-cluster":
             words = "readers apply the binary log; commits are held back beyond 120 s"
         return self._applier_lag(volumes or self.storage, rows, words)
 
-    def _applier_lag(self, volumes: str, rows: pl.DataFrame, words: str) -> _ReaderLag:
+    def _applier_lag(self, volumes: str, rows: pl.DataFrame, words: str) -> ReaderLag:
         """Predicts the lag of a replica of the same class and volumes, with the defaults of its
         version."""
         # A row may stand for several seconds; a replica follows them one by one.
@@ -429,12 +427,12 @@ class _Asked:
                 draws=self.draws,
             )
         except InputError as error:
-            return _ReaderLag(None, f"{words}: not predicted, {error.rule}")
+            return ReaderLag(None, f"{words}: not predicted, {error.rule}")
         half = prediction.rows.filter(pl.col("t_s").is_between(self.seconds // 2, self.seconds - 1))["lag_s"] * 1e3
         ms = (float(half.mean() or 0.0), float(half.max() or 0.0))  # pyright: ignore[reportArgumentType]
         summary = prediction.summary
         rate = f"up to {summary['applier_tps']:,.3g} tps with {prediction.settings['workers']} workers ({prediction.replica.release})"
-        return _ReaderLag(ms, f"{words}, {rate}", summary["keeps_up"])
+        return ReaderLag(ms, f"{words}, {rate}", summary["keeps_up"])
 
     def _pair(self, deployment: str, keys: tuple[str, str]) -> tuple[Fact, Fact]:
         option = None

@@ -33,6 +33,8 @@ from headrace.workload.transactions import (
 ROUNDED = 1e-6
 MOST_IOPS = 1e9  # ours, beyond any server of today
 
+HEAD = ("format", "version", "model")  # keys of every workload file, checked before
+
 # Parts that MyRocks has if something is written, and parts that older files lack: the value that is
 # taken in place of each.
 MAY_LACK = {
@@ -113,11 +115,8 @@ class _Covered(DocumentTable):
 
 
 class _DatabaseFile(DocumentTable, kw_only=True):
-    """The whole file."""
+    """The file after its head: format, version and model, which `files.parse` has read."""
 
-    format: str
-    version: int
-    model: str
     name: object
     engine: Literal["innodb", "myrocks"]
     benchmark: str = "own"
@@ -174,7 +173,8 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
 
 def from_document(document: dict) -> TransactionWorkload:
     """Reads the workload in a parsed file. Raises InputError."""
-    read = convert(document, _DatabaseFile, source=DOC, where="a mysql workload")
+    rest = {key: value for key, value in document.items() if key not in HEAD}
+    read = convert(rest, _DatabaseFile, source=DOC, where="a mysql workload")
     for index, run in enumerate(read.runs):
         convert(run, _Run, source=DOC, at=f"runs[{index}]")
     # A file from before that was kept has the place and storage of its longest run.

@@ -71,7 +71,7 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     done = restore.restore(lab, target, RestoreRequest(result.id, "odd-back", "gp3:2", unpaced=True))
     with gone_after(done.server):
         assert run(done.server, "SELECT COUNT(*) FROM d.t") == ((200,),)
-        assert done.server.log_volume and done.server.log_volume != done.server.data_volume
+        assert done.server.volumes.log and done.server.volumes.log != done.server.volumes.data
     [locked, _], [kept] = result.snapshots.values(), backups(target)[0]
     lab.lock_snapshot(locked, "governance", duration_days=1)
     with pytest.raises(CouldNotRun, match=f"its snapshot {locked} is locked until"):

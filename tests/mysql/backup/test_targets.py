@@ -107,7 +107,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
     tagged = {one["tags"].get("headrace:backup"): one["id"] for one in lab.snapshots()["snapshots"]}
     mine = {one.id for one in found if one.manifest.method == "snapshot"}
     assert {one for one in tagged if one and f"-{name}-" in one} == mine
-    assert not list((servers.find(lab, name).datadir.parent / "tmp").glob("headrace-*"))
+    assert not list((servers.find(lab, name).paths.datadir.parent / "tmp").glob("headrace-*"))
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [one for one in running if str(tmp_path).encode() in one]
     for one in found:
@@ -242,8 +242,8 @@ def test_credits_stay_above_the_floor(lab, source, tmp_path):
     """A gp2 volume with 13 % of its credits and a floor of 10 %: the copy goes slower and stops
     short of it; it never takes more than the guard leaves."""
     server = source.server
-    assert server is not None and server.data_volume is not None
-    lab.set_balance(server.data_volume, 10.4)
+    assert server is not None and server.volumes.data is not None
+    lab.set_balance(server.volumes.data, 10.4)
     with lab_pacer(source, PaceLimits(credit_floor_percent=10.0)) as pacer:
         stuck = threading.Thread(
             target=lambda: (
@@ -255,11 +255,11 @@ def test_credits_stay_above_the_floor(lab, source, tmp_path):
         lowest = 100.0
         until = time.monotonic() + 3
         while time.monotonic() < until:
-            balance = lab.balance(server.data_volume)["members"][0]
+            balance = lab.balance(server.volumes.data)["members"][0]
             assert balance is not None
             lowest = min(lowest, balance["percent"])
             time.sleep(0.1)
-        lab.set_balance(server.data_volume, 100.0)
+        lab.set_balance(server.volumes.data, 100.0)
         stuck.join(60)
     assert not stuck.is_alive()
     assert lowest >= 10.0, lowest

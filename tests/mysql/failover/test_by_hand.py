@@ -200,9 +200,9 @@ def enlarged(trio: Trio, name: str) -> None:
     with pytest.raises(CouldNotRun, match="the server ended while it started") as refused:
         trio.rejoin(name)
     assert "headrace volume modify" in refused.value.hint, refused.value
-    assert server.data_volume is not None
-    changed = trio.lab.modify(server.data_volume, size_gib=Storage.parse(server.storage).size_gib + 1)
-    wait_for_modification(trio.lab, server.data_volume, changed["id"])
+    assert server.volumes.data is not None
+    changed = trio.lab.modify(server.volumes.data, size_gib=Storage.parse(server.storage).size_gib + 1)
+    wait_for_modification(trio.lab, server.volumes.data, changed["id"])
     answer = trio.rejoin(name, "rewind" if trio.flavor == "mariadb" else "seed")
     assert answer["state"] in ("rejoined", "rewound", "seeded"), answer
     (volume.place / "filler").unlink()

@@ -32,15 +32,15 @@ def kill(trio: Trio) -> None:
 def power_cut(trio: Trio) -> None:
     """Cuts the machine's power: its volumes and its process."""
     server = trio.server(trio.source)
-    assert server.data_volume is not None
-    trio.lab.fault(server.data_volume, "power-cut", in_s=0.0, seed=random.randrange(2**62))
+    assert server.volumes.data is not None
+    trio.lab.fault(server.volumes.data, "power-cut", in_s=0.0, seed=random.randrange(2**62))
     os.kill(pid_of(trio), signal.SIGKILL)
 
 
 def pause(trio: Trio) -> None:
     """The volume answers no more; the server does. Not for long: a sync(2) anywhere on the machine
     waits for it."""
-    trio.lab.fault(trio.server(trio.source).data_volume or "", "pause", seconds=20)
+    trio.lab.fault(trio.server(trio.source).volumes.data or "", "pause", seconds=20)
 
 
 def fill(trio: Trio) -> None:
@@ -57,7 +57,7 @@ def fill(trio: Trio) -> None:
 def mended(trio: Trio, name: str) -> None:
     """The fault is over."""
     server = trio.server(name)
-    trio.lab.clear_fault(server.data_volume or "")
+    trio.lab.clear_fault(server.volumes.data or "")
     left = processes.with_argument(f"--defaults-file={server.paths.config}", user_of_servers())
     assert left is None or processes.wait_gone(left, 30), "the fenced server still runs"
     for filler in ("filler", "filler2"):

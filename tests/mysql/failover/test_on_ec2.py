@@ -45,9 +45,9 @@ def test_fenced_by_the_api(aws, tmp_path):
     trio = Trio(aws.lab, tmp_path)
     old = trio.server("a")
     with pytest.raises(InputError, match="is NAME=INSTANCE"):
-        cluster_of(trio.names, aws.lab, tmp_path / "journal", [f"a={old.data_volume}"])
+        cluster_of(trio.names, aws.lab, tmp_path / "journal", [f"a={old.volumes.data}"])
     trio.cluster = lambda: cluster_of(
-        trio.names, aws.lab, tmp_path / "journal", [f"a={aws.instance},{old.data_volume}"]
+        trio.names, aws.lab, tmp_path / "journal", [f"a={aws.instance},{old.volumes.data}"]
     )
     host = trio.cluster().hosts["a"]
     assert isinstance(host, Ec2Host)
@@ -61,7 +61,7 @@ def test_fenced_by_the_api(aws, tmp_path):
             _, proof = executor.observer.tick("a")
         # The volume of the old source answers no more, so that the source takes no writes: else
         # nobody may fail it over.
-        aws.lab.fault(old.data_volume or "", "pause", seconds=5)
+        aws.lab.fault(old.volumes.data or "", "pause", seconds=5)
         while executor.observer.tick("a")[0]["a"].write == "ok" and time.monotonic() < until:
             pass
         struck = time.monotonic()
@@ -79,7 +79,7 @@ def test_fenced_by_the_api(aws, tmp_path):
     ):
         cursor.execute(f"INSERT INTO {SCHEMA}.entries VALUES (98, 1, '')")
     assert not [note for note in trio.load.notes if note.port == old.port and note.at > first]
-    attachments = aws.client("ec2").describe_volumes(VolumeIds=[old.data_volume])["Volumes"][0]["Attachments"]
+    attachments = aws.client("ec2").describe_volumes(VolumeIds=[old.volumes.data])["Volumes"][0]["Attachments"]
     assert not attachments or attachments[0]["State"] in ("detaching", "busy"), attachments
 
 
@@ -89,7 +89,7 @@ def test_the_tail_is_read_from_a_volume_of_ec2(aws, tmp_path, flavor):
     """Without semi-sync, and what the replicas had not received is on the volume alone."""
     trio = Trio(aws.lab, tmp_path, flavor, semi_sync=False)
     old = trio.server("a")
-    mine = [f"a={aws.instance},{old.data_volume}"]
+    mine = [f"a={aws.instance},{old.volumes.data}"]
     trio.cluster = lambda: cluster_of(trio.names, aws.lab, tmp_path / "journal", mine, aws.instance)
     behind_and_dead(trio, random.Random(1))
     with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
@@ -100,9 +100,9 @@ def test_the_tail_is_read_from_a_volume_of_ec2(aws, tmp_path, flavor):
     new = trio.server(outcome.elected)
     assert not trio.load.missing(new), "an acknowledged commit was on the volume and is missing"
     assert not [one for one in mounted() if "headrace-rescue-" in one]
-    volume = aws.client("ec2").describe_volumes(VolumeIds=[old.data_volume])["Volumes"][0]
+    volume = aws.client("ec2").describe_volumes(VolumeIds=[old.volumes.data])["Volumes"][0]
     assert volume["State"] == "available", "it is left for whoever repairs the old source"
-    print(f"{flavor}: {outcome.rescued} transactions from {old.data_volume} in {outcome.seconds:.1f} s, 0 lost")
+    print(f"{flavor}: {outcome.rescued} transactions from {old.volumes.data} in {outcome.seconds:.1f} s, 0 lost")
     assert sql(new, "SELECT @@global.read_only") == ((0,),)
 
 

@@ -124,7 +124,7 @@ def test_a_replica_is_shut_down_twice(trio: Trio, tmp_path, from_a):  # noqa: F8
 def test_a_volume_that_is_too_small_is_refused_before_anything_is_copied(trio: Trio, from_a):  # noqa: F811
     """Not after minutes of copying, with the source down for it (--seed copy)."""
     before = picture(trio)
-    filler = trio.server("a").datadir / "filler"
+    filler = trio.server("a").paths.datadir / "filler"
     with filler.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, 1 << 30)
     try:

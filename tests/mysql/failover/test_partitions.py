@@ -26,7 +26,7 @@ class OldSide:
 
     def __init__(self, trio: Trio, number: int) -> None:
         server = trio.server(trio.source)
-        self.address = Address("app", socket=str(server.socket), database=SCHEMA, password=PASSWORD)
+        self.address = Address("app", socket=str(server.paths.socket), database=SCHEMA, password=PASSWORD)
         self.number = number
         self.answered: list[tuple[int, float]] = []
         self.stop = threading.Event()

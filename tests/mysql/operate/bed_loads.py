@@ -22,7 +22,7 @@ def sysbench(
 ) -> list[str]:
     """The words of a run."""
     return [
-        "sysbench", script, f"--mysql-socket={server.socket}", f"--mysql-user={USER}", "--mysql-db=sbtest", f"--tables={tables}",
+        "sysbench", script, f"--mysql-socket={server.paths.socket}", f"--mysql-user={USER}", "--mysql-db=sbtest", f"--tables={tables}",
         f"--table-size={rows}", f"--threads={threads}", "--time=600", "--rand-type=uniform", *more,
     ]  # fmt: skip
 

@@ -94,8 +94,8 @@ class Bed:
 
 def volume_of(server: Server) -> str:
     """The name of the volume of its data."""
-    assert server.data_volume is not None
-    name = server.lab.describe(server.data_volume)["name"]
+    assert server.volumes.data is not None
+    name = server.lab.describe(server.volumes.data)["name"]
     assert name is not None
     return name
 
@@ -280,7 +280,7 @@ def cold_cache(bed: Bed, chance: random.Random):
 @contextmanager
 def backup(bed: Bed, chance: random.Random):
     bed.reset("gp3:10")
-    files = sorted(bed.server.datadir.glob("sbtest/*.ibd"))
+    files = sorted(bed.server.paths.datadir.glob("sbtest/*.ibd"))
     script = f"while :; do for f in {' '.join(map(str, files))}; do dd if=$f of=/dev/null bs={chance.choice((256, 512, 1024))}k iflag=direct 2>/dev/null; done; done"
     process = subprocess.Popen(["bash", "-c", script], start_new_session=True)
     try:
@@ -328,7 +328,7 @@ def hot_reads(bed: Bed, chance: random.Random):
 def network(bed: Bed, chance: random.Random):
     bed.reset("gp3:10")
     delay = chance.choice((0.02, 0.05, 0.1))
-    with delayed(str(bed.server.socket), delay) as socket:
+    with delayed(str(bed.server.paths.socket), delay) as socket:
         words = [*sysbench(bed.server, "oltp_point_select", 8), "run"]
         words[2] = f"--mysql-socket={socket}"
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -67,7 +67,7 @@ def test_members_of_one_instant_are_put_together_unchanged(lab, striped):
     with Writers(striped) as writers:
         time.sleep(0.3)
         expected = writers.by(time.monotonic())
-        one = lab.create_snapshot(striped.data_volume)["id"]
+        one = lab.create_snapshot(striped.volumes.data)["id"]
     whole = composed(lab, RAID, [one] * 4, "same")
     looked = servers.up(lab, name="same", storage=RAID, seed_from=whole, settings=SMALL)
     try:
@@ -116,9 +116,9 @@ def test_loading_in_order_of_need(lab, striped):
     got = take(lab_request(lab, "striped"))
     again = restore.to_server(lab, got.snapshot_set, "warm")
     try:
-        before = lab.cold_blocks(again.data_volume, limit=1)["left"]
+        before = lab.cold_blocks(again.volumes.data, limit=1)["left"]
         assert warming.warm_server(again) > 0
-        assert lab.cold_blocks(again.data_volume, limit=1)["left"] < 0.2 * max(before, 10)
+        assert lab.cold_blocks(again.volumes.data, limit=1)["left"] < 0.2 * max(before, 10)
     finally:
         servers.destroy(again)
 

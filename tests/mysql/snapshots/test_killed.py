@@ -36,7 +36,7 @@ PATIENCE_S = 30.0
 
 
 def taker(server, step: str, *more: str) -> subprocess.Popen:
-    folder = server.folder.parent.parent
+    folder = server.paths.state.parent.parent
     words = [sys.executable, str(TAKER), str(folder), server.name, step, *more]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

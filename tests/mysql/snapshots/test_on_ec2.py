@@ -52,11 +52,11 @@ def server(aws):
 def test_a_set(aws, server, service):
     request = ec2_request(server.address(), service, "shop")
     prepared = plan(request)
-    assert set(prepared.volumes) == {server.data_volume, server.log_volume}
+    assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
     assert service.stored() == []  # the plan took nothing
     made = take(request).snapshot_set
     assert made.whole and made.server == "shop" and made.gtid.startswith("0-1-")
-    assert {one.volume for one in made.snapshots} == {server.data_volume, server.log_volume}  # the other is left out
+    assert {one.volume for one in made.snapshots} == {server.volumes.data, server.volumes.log}  # the other is left out
     said = aws.headrace("snapshot", "sets", "--on", "ec2", "--output", "json").stdout
     assert json.loads(said)[0]["id"] == made.id
     # The lab sees the same set, and a whole one.
@@ -99,7 +99,7 @@ def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_pa
     (root / "dev").symlink_to(aws.folder / "dev")
     (root / "sys").symlink_to("/sys")
     prepared = plan(ec2_request(server.address(), Ec2Service(root=root), "shop"))
-    assert set(prepared.volumes) == {server.data_volume, server.log_volume}
+    assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
 
 
 def test_a_disk_that_is_no_volume(server, service, tmp_path):

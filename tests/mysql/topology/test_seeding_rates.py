@@ -78,4 +78,4 @@ DIGITS = f"({' UNION ALL '.join(f'SELECT {digit} AS n' for digit in range(10))})
 
 
 def used_mib(source: servers.Server) -> int:
-    return sum(one.stat().st_size for one in source.datadir.rglob("*") if one.is_file()) >> 20
+    return sum(one.stat().st_size for one in source.paths.datadir.rglob("*") if one.is_file()) >> 20

@@ -65,7 +65,7 @@ def test_processor_and_clock_are_a_speed(tmp_path):
     """Cascade Lake works like Skylake, 1 a clock: 2.8 GHz are a speed of 2.8, as 3.4 are the speed of the standard's table."""
     plain = write_run(tmp_path)
     described = write_run(tmp_path, 'processor = "skylake"', "clock_ghz = 2.8")
-    assert (plain.core_speed, described.core_speed) == (None, 2.8)
+    assert (plain.machine.core_speed, described.machine.core_speed) == (None, 2.8)
     before, after = (build_prior(run)["clients"] for run in (plain, described))
     assert after["cpu_ms"] / before["cpu_ms"] == pytest.approx(3.4 / 2.8)
     # base_ms: the time that is not the clients' own processor time stays.
@@ -77,7 +77,7 @@ def test_processor_and_clock_are_a_speed(tmp_path):
 
 def test_an_instance_has_its_own_speed(tmp_path):
     run = write_run(tmp_path, 'instance = "m5.24xlarge"', storage="gp2:500")
-    assert run.core_speed == 3.1
+    assert run.machine.core_speed == 3.1
 
 
 @pytest.mark.parametrize(

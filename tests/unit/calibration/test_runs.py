@@ -13,7 +13,7 @@ import pytest
 from places import ROOT
 
 from headrace.calibration.runs import SERIES_COLUMNS, describe, load_run
-from headrace.calibration.runs.description import FilesTable, RunFile
+from headrace.calibration.runs.description import HEAD, FilesTable, MachineKeys, RunFile
 from headrace.observe.run_files.align import onto
 from headrace.observe.run_files.status import LEVELS, RATES
 from headrace.observe.series import TimeSeries
@@ -339,7 +339,9 @@ def test_described_in_words():
 def test_reference_has_every_key_and_its_example_is_read(tmp_path):
     page = (ROOT / "docs/reference/run-description.md").read_text()
     for name in (
+        *HEAD,
         *RunFile.__struct_fields__,
+        *MachineKeys.__struct_fields__,
         *FilesTable.__struct_fields__,
         *SETTINGS,
         *RATES,

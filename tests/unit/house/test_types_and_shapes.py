@@ -31,14 +31,8 @@ WIDE = {
     "LabVolume": "an answer of the lab's protocol, generated",
     "Plan": "a result that users read by the names of its fields",
     "PlanSettings": "the options of `headrace plan`, a field each",
-    "Record": "the file of a server",
-    "RunFacts": "what RUN.toml says",
-    "RunFile": "the keys of RUN.toml",
-    "Server": "a document of `--output json`: the record of a server and its process",
-    "ServiceOutcome": "a result that users read by the names of its fields",
     "Snapshot": "an answer of the lab's protocol, generated",
     "VolumeAnswer": "columns of the Parquet file of a fleet's answers",
-    "_DatabaseFile": "the keys of a workload file",
 }
 
 

@@ -310,8 +310,8 @@ def test_a_server_shows_where_it_listens():
 
     shown = {field.name: None for field in fields(server.Server)} | {
         "name": "db", "flavor": "mariadb", "version_text": "10.11.19", "engine": "innodb", "state": "running",
-        "socket": "/run/s", "storage": "gp3:20", "port": 3306, "host": "198.18.118.2", "folder": "/f", "settings": {},
-        "devices": (),
+        "storage": "gp3:20", "port": 3306, "host": "198.18.118.2", "settings": {}, "volumes": server.AttachedVolumes(),
+        "paths": record.server_paths(Path("/data"), "db"),
     }  # fmt: skip
     made: Any = SimpleNamespace(**shown, as_dict=lambda: {"address": "mysql://headrace@/"})
     assert str(dict(_pairs(made))["TCP"]).startswith("198.18.118.2:3306, TLS")
@@ -329,11 +329,15 @@ def where(tmp_path):
 
 def test_a_record_comes_back_as_it_was(where):
     kept = record_of(
-        process=Process(1, 2, "b"), options={"a": None, "b": "1"}, notes=["x"], data_volume="vol-1", created=True
+        process=Process(1, 2, "b"),
+        options={"a": None, "b": "1"},
+        notes=["x"],
+        volumes=record.ServerVolumes("vol-1"),
+        created=True,
     )
     record.save(where, kept)
     assert record.load(where) == kept
-    assert kept.volumes == ("vol-1",)
+    assert kept.volumes.ids == ("vol-1",)
     assert record.names(where.state.parent.parent) == ["db"]
 
 

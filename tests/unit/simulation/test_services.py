@@ -78,10 +78,10 @@ def test_a_question_far_from_all_published_ones_has_a_wider_interval():
 def test_a_bill_is_its_items_and_counts_the_month():
     comparison = compare(SHOP, "gp3:500", on=["aurora"], readers=2, busy_percent=50.0, seed=None, **SHORT)
     one = of(comparison, "aurora:standard")
-    assert one.usd_month == pytest.approx(sum(item["usd"] for item in one.items))
-    assert one.items[0]["quantity"] == 3 * 730
-    assert one.million_ios == pytest.approx(sum(one.ios_per_tx) * one.tps * 0.5 * SECONDS_A_MONTH / 1e6)
-    assert of(comparison, "aurora:io-optimized").items[-1]["usd"] == 0.0
+    assert one.bill.usd_month == pytest.approx(sum(item["usd"] for item in one.bill.items))
+    assert one.bill.items[0]["quantity"] == 3 * 730
+    assert one.bill.million_ios == pytest.approx(sum(one.ios_per_tx) * one.tps * 0.5 * SECONDS_A_MONTH / 1e6)
+    assert of(comparison, "aurora:io-optimized").bill.items[-1]["usd"] == 0.0
 
 
 def test_break_even_is_where_both_cost_the_same():
@@ -100,7 +100,7 @@ def test_break_even_is_where_both_cost_the_same():
 def test_readers_decide_lag_and_failover():
     with_one = of(compare(SHOP, "gp3:500", on=["aurora:standard"], **SHORT), "aurora:standard")
     alone = of(compare(SHOP, "gp3:500", on=["aurora:standard"], readers=0, **SHORT), "aurora:standard")
-    assert with_one.lag_ms is not None and alone.lag_ms is None
+    assert with_one.lag.ms is not None and alone.lag.ms is None
     assert (with_one.rto_s[1].value, alone.rto_s[1].value) == (60.0, 600.0)
 
 
@@ -111,14 +111,14 @@ def test_a_replica_by_binary_log_is_that_of_predict_replica():
     alone = headrace.predict_replica(
         SHOP, "gp3:500", headrace.Replica("gp3:500"), instance="r6g.xlarge", seconds=60, draws=0, seed=1,
     )  # fmt: skip
-    assert f"up to {alone.summary['applier_tps']:,.3g} tps" in found.lag_words
+    assert f"up to {alone.summary['applier_tps']:,.3g} tps" in found.lag.words
     half = alone.rows.filter((alone.rows["t_s"] >= 30) & (alone.rows["t_s"] < 60))["lag_s"] * 1e3
-    assert found.lag_ms == pytest.approx((half.mean(), half.max()), rel=0.05)  # the source's seconds are drawn
+    assert found.lag.ms == pytest.approx((half.mean(), half.max()), rel=0.05)  # the source's seconds are drawn
     cluster = of(compare(SHOP, "gp3:500", on=["rds:multi-az-cluster"], **SHORT), "rds:multi-az-cluster")
-    assert cluster.lag_ms is not None and "120 s" in cluster.lag_words
-    assert of(compare(SHOP, "gp3:500", on=["rds:multi-az"], **SHORT), "rds:multi-az").lag_ms is None
+    assert cluster.lag.ms is not None and "120 s" in cluster.lag.words
+    assert of(compare(SHOP, "gp3:500", on=["rds:multi-az"], **SHORT), "rds:multi-az").lag.ms is None
     idle = of(compare(SHOP, "gp3:500", on=["ec2"], arrivals_tps=0.1 * found.tps, **(SHORT | {"draws": 4})), "ec2")
-    assert idle.lag_ms[1] < 1_000 and idle.keeps_up == 1.0
+    assert idle.lag.ms[1] < 1_000 and idle.lag.keeps_up == 1.0
 
 
 def test_what_a_service_cannot_is_said_and_the_others_go_on():

@@ -17,7 +17,7 @@ from headrace.base.checks import check_name, shown
 from headrace.base.core import core_errors
 from headrace.base.documents import DocumentKind, DocumentTable, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
-from headrace.calibration.runs.model import CLIENT_HOSTS, LOCAL_DISKS, BenchmarkLoad, RunFacts
+from headrace.calibration.runs.model import CLIENT_HOSTS, LOCAL_DISKS, BenchmarkLoad, RunFacts, RunMachine
 from headrace.errors import InputError
 from headrace.observe.clock import FIRST_YEAR, LAST_YEAR, Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
@@ -28,6 +28,7 @@ from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPA
 from headrace.workload.unexplained import speed_of
 
 FORMAT = "headrace-run"
+HEAD = ("format", "version")  # keys that are checked before
 VERSION = 1  # of the format; no other has been written yet
 MAX_TOML_BYTES = 1024 * 1024  # a description has a few KB; ours
 GIB_PER_GB = 1e9 / GIB  # decimal gigabytes
@@ -108,11 +109,19 @@ class _Benchmark(DocumentTable):
     distribution: object = None
 
 
-class RunFile(DocumentTable, kw_only=True):
-    """A run description as it is written."""
+class MachineKeys(DocumentTable, kw_only=True):
+    """Keys of a run description that tell of its machines."""
 
-    format: str
-    version: int
+    busy_before: Annotated[float, between(0.0, 1.0)] | None = None
+    processor: _Text | None = None
+    clock_ghz: Annotated[float, between(0.5, 10.0, "GHz")] | None = None
+    local_disk: Literal[LOCAL_DISKS] | None = None  # pyright: ignore[reportInvalidTypeForm]
+    client_host: Literal[CLIENT_HOSTS] | None = None  # pyright: ignore[reportInvalidTypeForm]
+
+
+class RunFile(DocumentTable, kw_only=True):
+    """A run description as it is written, but for its head and the keys of its machines."""
+
     name: object
     engine: Literal["innodb", "myrocks"]
     engine_version: object = None
@@ -128,11 +137,6 @@ class RunFile(DocumentTable, kw_only=True):
     start_balance_percent: Annotated[float, between(0.0, 100.0, "%")] | None = None
     seconds: Annotated[float, between(1.0, MAX_SPAN_S, "s")] | None = None
     p95_ms: Annotated[float, between(1e-6, 1e7, "ms")] | None = None
-    busy_before: Annotated[float, between(0.0, 1.0)] | None = None
-    processor: _Text | None = None
-    clock_ghz: Annotated[float, between(0.5, 10.0, "GHz")] | None = None
-    local_disk: Literal[LOCAL_DISKS] | None = None  # pyright: ignore[reportInvalidTypeForm]
-    client_host: Literal[CLIENT_HOSTS] | None = None  # pyright: ignore[reportInvalidTypeForm]
     caveats: Annotated[list[str], said_as("must be a list of sentences")] = []
     benchmark: dict
     settings: dict = {}
@@ -171,7 +175,11 @@ def check_description(document: dict, folder: Path) -> Description:
 
     Raises InputError.
     """
-    read = convert(document, RunFile, source=DOC, where="a run description")
+    of_machine = MachineKeys.__struct_fields__
+    rest = {key: value for key, value in document.items() if key not in (*HEAD, *of_machine)}
+    read = convert(rest, RunFile, source=DOC, where="a run description")
+    keys = {key: value for key, value in document.items() if key in of_machine}
+    machine = convert(keys, MachineKeys, source=DOC, where="a run description")
     engine, instance = read.engine, read.instance
     version, flavor = check_version(read.engine_version, read.flavor, engine)
     as_of = _parse_day(read.as_of)
@@ -213,21 +221,20 @@ def check_description(document: dict, folder: Path) -> Description:
         files=_check_files(read.files, folder),
         p95_ms=read.p95_ms,
         start_balance_percent=read.start_balance_percent,
-        busy_before=read.busy_before,
-        core_speed=_choose_speed(read, as_of),
-        local_disk=read.local_disk,
-        client_host=read.client_host,
+        machine=RunMachine(
+            _choose_speed(machine, instance, as_of), machine.busy_before, machine.local_disk, machine.client_host
+        ),
     )
 
 
-def _choose_speed(read: RunFile, as_of: date) -> float | None:
+def _choose_speed(read: MachineKeys, instance: str | None, as_of: date) -> float | None:
     """Returns the speed of a core: of the processor and clock that are described, else of the
     instance; None where neither is known. Raises InputError."""
     if read.processor is None and read.clock_ghz is None:
-        return speed_of(read.instance, as_of.isoformat())
-    if read.instance is not None:
+        return speed_of(instance, as_of.isoformat())
+    if instance is not None:
         hint = "Take processor and clock_ghz out."
-        raise InputError(f"instance = {read.instance!r}", "says what its processor is", "data/instances.csv", hint)
+        raise InputError(f"instance = {instance!r}", "says what its processor is", "data/instances.csv", hint)
     if read.processor is None or read.clock_ghz is None:
         missing = "processor" if read.processor is None else "clock_ghz"
         hint = "clock_ghz is what its cores run at while all of them work."

@@ -60,6 +60,19 @@ class BenchmarkLoad:
     parameters: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class RunMachine:
+    """Machines of a run, as far as no instance type says it. `core_speed`: GHz x work per clock of
+    a core (Skylake's 1), None: not known. `busy_before`: share of the virtual CPUs that something
+    else had at work before the run. `local_disk`, `client_host`: one of LOCAL_DISKS and of
+    CLIENT_HOSTS, None: not described."""
+
+    core_speed: float | None = None
+    busy_before: float | None = None
+    local_disk: str | None = None
+    client_host: str | None = None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunFacts:
     """Checked contents of RUN.toml: see `Run` for the units."""
@@ -82,10 +95,7 @@ class RunFacts:
     caps: Caps
     p95_ms: float | None = None
     start_balance_percent: float | None = None
-    busy_before: float | None = None
-    core_speed: float | None = None
-    local_disk: str | None = None
-    client_host: str | None = None
+    machine: RunMachine = RunMachine()
 
 
 @dataclass(frozen=True)
@@ -108,10 +118,7 @@ class Run(RunFacts):
     `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands
     in sysbench's summary. `start_balance_percent`: burst credits of the volumes at the beginning,
     None: full, as AWS starts them. `log_rates`: of a log volume of its own, which `series` leaves
-    out; None where there is none or it was not counted. `busy_before`: share of the virtual CPUs
-    that something else had at work before the run. `core_speed`: GHz x work per clock of a core
-    (Skylake's 1), None: not known. `local_disk`, `client_host`: one of LOCAL_DISKS and of
-    CLIENT_HOSTS, None: not said.
+    out; None where there is none or it was not counted.
     """
 
     files: dict[str, tuple[str, str]]

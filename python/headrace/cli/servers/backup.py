@@ -209,8 +209,8 @@ def _say_forecast(
             size = backup_source.data_bytes(connection, only)
     limits = pace.limits()
     most = limits.mib_s
-    if limits.share is not None and server.server is not None and server.server.data_volume is not None:
-        cap = server.server.lab.describe(server.server.data_volume)["throughput_mib_s"]
+    if limits.share is not None and server.server is not None and server.server.volumes.data is not None:
+        cap = server.server.lab.describe(server.server.volumes.data)["throughput_mib_s"]
         most = min(rate for rate in (most, cap * limits.share) if rate is not None)
     estimate = backup_forecast.forecast(server, target, size, pack or pipeline.best_pack(), most_mib_s=most)
     if output is None:

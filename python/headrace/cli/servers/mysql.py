@@ -347,26 +347,26 @@ def _version(server: Server) -> str:
 
 def _csv(server: Server) -> dict[str, object]:
     """Returns a server as a row of CSV; lists with spaces between."""
-    return server.as_dict() | {"devices": " ".join(server.devices), "problems": "; ".join(server.problems)}
+    return server.as_dict() | {"devices": " ".join(server.volumes.devices), "problems": "; ".join(server.problems)}
 
 
 def _pairs(server: Server) -> list[tuple[str, object]]:
     settings = ", ".join(name if value is None else f"{name}={value}" for name, value in server.settings.items())
     return [
         ("server", f"{server.name}: {_version(server)}, {server.engine}, {server.state}"),
-        ("storage", f"{server.storage} ({server.data_volume})"),
-        ("log", server.log_storage and f"{server.log_storage} ({server.log_volume})"),
-        ("devices", ", ".join(server.devices)),
+        ("storage", f"{server.storage} ({server.volumes.data})"),
+        ("log", server.log_storage and f"{server.log_storage} ({server.volumes.log})"),
+        ("devices", ", ".join(server.volumes.devices)),
         ("memory", server.memory_gib and f"{server.memory_gib:g} GiB"),
         ("configuration", server.config),
         ("settings", settings),
         ("process", server.pid),
         ("address", server.as_dict()["address"]),
-        ("TCP", server.port and f"{server.host}:{server.port}, TLS, CA {server.folder}/tls/ca.pem"),
-        ("client's file", server.client_file),
-        ("option file", server.config_file),
-        ("data directory", server.datadir),
-        ("error log", server.log),
+        ("TCP", server.port and f"{server.host}:{server.port}, TLS, CA {server.paths.state}/tls/ca.pem"),
+        ("client's file", server.paths.client),
+        ("option file", server.paths.config),
+        ("data directory", server.paths.datadir),
+        ("error log", server.paths.log),
     ]
 
 

@@ -39,7 +39,7 @@ def count(sql: Statements) -> Counted:
     applied = sql.done()
     status = sql.status()
     counters = {name: status[name.lower()] for name in STATUS if name.lower() in status}
-    volumes = {volume for volume in (server.data_volume, server.log_volume) if volume}
+    volumes = set(server.volumes.ids)
     totals, cpu_s = volume_totals(server.lab.metrics_text(), volumes), cpu_seconds(server.pid)
     return Counted(at, applied, counters, totals, 0.0 if cpu_s is None else cpu_s, _applier_metrics(sql))
 

@@ -187,8 +187,8 @@ class LiveReplica:
         """Runs `rate` transactions a second for `load_s` seconds, and returns the course of the lag
         until all are applied. Raises CouldNotRun if that takes longer than `patience` times the
         load."""
-        if self.cell.balance_percent is not None and self.server.data_volume is not None:
-            self.lab.lab.lab.set_balance(self.server.data_volume, self.cell.balance_percent)
+        if self.cell.balance_percent is not None and self.server.volumes.data is not None:
+            self.lab.lab.lab.set_balance(self.server.volumes.data, self.cell.balance_percent)
         watch = _Watch(self.at_source, self.sql)
         before = os.getloadavg()[0]
         watch.start()

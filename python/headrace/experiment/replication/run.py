@@ -67,7 +67,7 @@ class WrittenSource:
 
     def sample(self) -> BinaryLogSample:
         """Reads the source's binary log, the first file that has transactions."""
-        folder = self.server.datadir.parent / "log"
+        folder = self.server.paths.datadir.parent / "log"
         for path in sorted(folder.glob("binlog.[0-9]*")):
             try:
                 return read_binary_log(path)
@@ -162,8 +162,8 @@ class ReplicationLab:
 
     def set_balance(self, cell: ReplicaCell, server: servers.Server) -> None:
         """Sets the credits of the cell; until then they are full, so that caches fill quickly."""
-        if cell.balance_percent is not None and server.data_volume is not None:
-            self.lab.lab.set_balance(server.data_volume, cell.balance_percent)
+        if cell.balance_percent is not None and server.volumes.data is not None:
+            self.lab.lab.set_balance(server.volumes.data, cell.balance_percent)
 
     @contextmanager
     def replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:

@@ -61,7 +61,7 @@ def ec2_request(
 
 def about(server: Server) -> dict[str, object]:
     """Returns what a restore needs to make the same server again."""
-    roles = {"data": server.data_volume} | ({"log": server.log_volume} if server.log_volume else {})
+    roles = {"data": server.volumes.data} | ({"log": server.volumes.log} if server.volumes.log else {})
     description: dict[str, object] = {
         "lab": True,
         "engine": server.engine,

@@ -133,9 +133,9 @@ def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None
 
 def warm_server(server: Server, progress: Callable[[float, str], None] = lambda share, what: None) -> int:
     """Loads the files of a server of the lab, in order of need, and returns the number of bytes."""
-    folders = [server.paths.data_mount] + ([server.paths.log_mount] if server.log_volume else [])
+    folders = [server.paths.data_mount] + ([server.paths.log_mount] if server.volumes.log else [])
     total = sum(size for folder in folders for _, size in _files(folder))
-    dump = server.datadir / "ib_buffer_pool"
+    dump = server.paths.datadir / "ib_buffer_pool"
     text = ""
     if dump.is_file() and dump.stat().st_size <= MAX_DUMP_BYTES:
         text = dump.read_text(errors="replace")

@@ -47,8 +47,8 @@ def _bills(comparison: ServiceComparison, order: list[str]) -> alt.Chart:
     rows = [
         {"service": outcome.deployment, "part": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": item["usd"]}
         for outcome in comparison.outcomes
-        if outcome.refusal is None and outcome.usd_month is not None
-        for item in outcome.items
+        if outcome.refusal is None and outcome.bill.usd_month is not None
+        for item in outcome.bill.items
     ]
     schema = {"service": pl.String, "part": pl.String, "place": pl.Int64, "usd": pl.Float64}
     frame = pl.DataFrame(rows, schema=schema)

@@ -65,7 +65,7 @@ def summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
         if outcome.refusal is not None or outcome.rto_s is None or outcome.rpo_s is None:
             continue
         interval = f"{number(outcome.tps_low, 3)} to {number(outcome.tps_high, 3)}"
-        bill = NO_PRICE if outcome.usd_month is None else usd(outcome.usd_month)
+        bill = NO_PRICE if outcome.bill.usd_month is None else usd(outcome.bill.usd_month)
         rows.append(
             (
                 outcome.deployment,
@@ -84,10 +84,11 @@ def summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
 
 
 def _lag(outcome: ServiceOutcome) -> str:
-    if outcome.lag_ms is None:
-        return "not predicted" if "binary log" in outcome.lag_words else outcome.lag_words
-    mean, highest = (span(ms / 1e3) for ms in outcome.lag_ms)
-    keeps_up_text = "" if outcome.keeps_up is None else f" (keeps up: {percent(outcome.keeps_up)} of draws)"
+    lag = outcome.lag
+    if lag is None or lag.ms is None:
+        return lag.words if lag is not None and "binary log" not in lag.words else "not predicted"
+    mean, highest = (span(ms / 1e3) for ms in lag.ms)
+    keeps_up_text = "" if lag.keeps_up is None else f" (keeps up: {percent(lag.keeps_up)} of draws)"
     return f"{mean}, at most {highest}{keeps_up_text}"
 
 
@@ -110,7 +111,7 @@ def item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
     """Returns the bills, item by item, with day and source."""
     rows = []
     for outcome in comparison.outcomes:
-        for item in outcome.items:
+        for item in outcome.bill.items:
             price = number(item["unit_price_usd"], 4)
             price_cells = (
                 number(item["quantity"], 4),
@@ -120,7 +121,7 @@ def item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
                 f"{item['as_of']}, {item['source']}",
             )
             rows.append((outcome.deployment, item["item"], *price_cells))
-        rows += [(outcome.deployment, what, "", "", "", NO_PRICE, "") for what in outcome.missing]
+        rows += [(outcome.deployment, what, "", "", "", NO_PRICE, "") for what in outcome.bill.missing]
     return rows
 
 
@@ -137,7 +138,9 @@ def doubts(comparison: ServiceComparison) -> list[str]:
             services_by_confidence.setdefault(outcome.confidence, []).append(outcome.deployment)
     lines += [f"{', '.join(names)}: {words}" for words, names in services_by_confidence.items()]
     lags = {
-        outcome.deployment: outcome.lag_words for outcome in comparison.outcomes if "binary log" in outcome.lag_words
+        outcome.deployment: outcome.lag.words
+        for outcome in comparison.outcomes
+        if outcome.lag is not None and "binary log" in outcome.lag.words
     }
     lines += [f"{name}: {words}." for name, words in lags.items()]
     return lines + list(comparison.notes)
@@ -158,7 +161,9 @@ def break_even(comparison: ServiceComparison) -> list[str]:
     even = comparison.break_even
     if even is None:
         return []
-    ios = next((outcome.million_ios for outcome in comparison.outcomes if outcome.deployment == "aurora:standard"), 0.0)
+    ios = next(
+        (outcome.bill.million_ios for outcome in comparison.outcomes if outcome.deployment == "aurora:standard"), 0.0
+    )
     verdict = "I/O-Optimized is cheaper here" if ios > even.million_ios else "Standard is cheaper here"
     costs = f"from {number(even.million_ios, 3)} million I/Os a month ({number(even.ios_per_s, 3)} a second all month)"
     share = f"{usd(even.usd)} of I/O, {even.share_percent:.0f} % of the Standard bill"
@@ -173,8 +178,8 @@ def billed(comparison: ServiceComparison) -> list[str]:
             line = f"Aurora bills {number(reads)} reads and {number(writes)} writes of log a transaction"
             cpu = (
                 ""
-                if outcome.reader_cpu_share is None
-                else f"; a reader applies with {percent(outcome.reader_cpu_share)} of its processors"
+                if outcome.lag is None or outcome.lag.cpu_share is None
+                else f"; a reader applies with {percent(outcome.lag.cpu_share)} of its processors"
             )
             return [f"{line}{cpu}."]
     return []
@@ -203,7 +208,7 @@ def headline(comparison: ServiceComparison) -> str:
     if not priced:
         return title_of(comparison)
     best = priced[0]
-    return f"{_words_of(best.deployment)} costs least for {comparison.workload}: {usd(best.usd_month)} USD a month"
+    return f"{_words_of(best.deployment)} costs least for {comparison.workload}: {usd(best.bill.usd_month)} USD a month"
 
 
 def _words_of(deployment: str) -> str:
@@ -214,8 +219,10 @@ def _words_of(deployment: str) -> str:
 
 def _by_price(comparison: ServiceComparison) -> list[ServiceOutcome]:
     """Returns the deployments that are possible and have a price, the cheapest first."""
-    possible = [outcome for outcome in comparison.outcomes if outcome.refusal is None and outcome.usd_month is not None]
-    return sorted(possible, key=lambda outcome: (outcome.usd_month or 0.0, outcome.deployment))
+    possible = [
+        outcome for outcome in comparison.outcomes if outcome.refusal is None and outcome.bill.usd_month is not None
+    ]
+    return sorted(possible, key=lambda outcome: (outcome.bill.usd_month or 0.0, outcome.deployment))
 
 
 def _cards(comparison: ServiceComparison) -> Iterator[Card]:
@@ -226,7 +233,7 @@ def _cards(comparison: ServiceComparison) -> Iterator[Card]:
         if service not in services:
             services.add(service)
             does = f"{number(outcome.tps, 3)} tps, p95 {number(outcome.p95_ms)} ms; limited by {caps.long(outcome.cap or 'none')}."
-            yield Card(_words_of(outcome.deployment), f"{usd(outcome.usd_month)} USD a month", does)
+            yield Card(_words_of(outcome.deployment), f"{usd(outcome.bill.usd_month)} USD a month", does)
 
 
 def _drawn(comparison: ServiceComparison, title: str) -> alt.TopLevelMixin:
@@ -257,7 +264,7 @@ def csv_rows(comparison: ServiceComparison) -> list[dict]:
     """Returns a row for each deployment, for CSV."""
     rows = []
     for outcome in comparison.outcomes:
-        lag = outcome.lag_ms or (None, None)
+        lag = (outcome.lag and outcome.lag.ms) or (None, None)
         rto, rpo = outcome.rto_s or (None, None), outcome.rpo_s or (None, None)
         reads, writes = outcome.ios_per_tx or (None, None)
         facts = [fact and fact.value for fact in (*rto, *rpo)]
@@ -276,12 +283,12 @@ def csv_rows(comparison: ServiceComparison) -> list[dict]:
         more = (
             outcome.cap,
             *lag,
-            outcome.keeps_up,
+            outcome.lag and outcome.lag.keeps_up,
             *facts,
             reads,
             writes,
-            outcome.million_ios,
-            outcome.usd_month,
+            outcome.bill.million_ios,
+            outcome.bill.usd_month,
             outcome.refusal,
             outcome.confidence,
         )

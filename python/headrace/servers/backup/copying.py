@@ -322,7 +322,7 @@ def _folder_of(source: CopySource, request: BackupRequest, backup: str) -> Path:
     the server's own account."""
     folder = Path(tempfile.gettempdir())
     if request.method == "physical" and source.flavor == "mysql" and source.server is not None:
-        folder = Path(request.staging or source.server.datadir.parent / "tmp")
+        folder = Path(request.staging or source.server.paths.datadir.parent / "tmp")
     return folder / f"headrace-{backup}"
 
 

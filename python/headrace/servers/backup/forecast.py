@@ -88,8 +88,8 @@ def forecast(
     guess before the first backup); `most_mib_s`: the pace that was asked for."""
     seconds_by: dict[str, float] = {}
     server = source.server
-    if server is not None and server.data_volume is not None:
-        volume = server.lab.describe(server.data_volume)
+    if server is not None and server.volumes.data is not None:
+        volume = server.lab.describe(server.volumes.data)
         start = volume["balance_percent"]
         seconds_by["source volume"] = volume_seconds(
             volume["spec"], size, False, start, _load_mib_s(server.lab, volume["id"])

@@ -209,13 +209,13 @@ class LabSignals:
 
     def __init__(self, source: CopySource, limits: PaceLimits, target_volume: str | None = None) -> None:
         server = source.server
-        if server is None or server.data_volume is None:
+        if server is None or server.volumes.data is None:
             rule = "is not a server of the lab, so the credits and latency of its volume cannot be seen"
             raise InputError(source.address.label, rule, DOC, "Pace it by --mib-s.")
         self.lab: Lab = server.lab
         self.source, self.limits = source, limits
-        self.volume: str = server.data_volume
-        self.volumes = [volume for volume in (server.data_volume, server.log_volume, target_volume) if volume]
+        self.volume: str = server.volumes.data
+        self.volumes = [volume for volume in (server.volumes.data, server.volumes.log, target_volume) if volume]
         self._column: str | None = None
         self.before_ms = self._latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
 

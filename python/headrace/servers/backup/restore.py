@@ -503,9 +503,9 @@ def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) 
     # The place and name are the server's: its option, else its default.
     rows(connection, _change(source))
     index = rows(connection, "SELECT @@GLOBAL.relay_log_index")[0][0]
-    indexes = [Path(index)] if index else sorted(server.datadir.glob("*relay-bin.index"))
+    indexes = [Path(index)] if index else sorted(server.paths.datadir.glob("*relay-bin.index"))
     if len(indexes) != 1:
-        raise CouldNotRun(str(server.datadir), "has no one index of relay logs", DOC, "")
+        raise CouldNotRun(str(server.paths.datadir), "has no one index of relay logs", DOC, "")
     base = indexes[0].with_suffix("")
     _forget(connection, source)
     room = os.statvfs(base.parent)

@@ -53,12 +53,12 @@ class MariabackupCopy(PhysicalCopy):
 
         # mariabackup reads only one option file, so this file has both: the places of the server's
         # files, and the account.
-        more = f"[mariabackup]\nsocket={quoted(str(server.socket))}\n"
+        more = f"[mariabackup]\nsocket={quoted(str(server.paths.socket))}\n"
         # It reads 10 MiB at once (10.11.19, seen by strace): 80 ms of a gp3 of 125 MiB/s, in which
         # the load waits. Through the page cache it reads in steps of the kernel's read-ahead.
         more += "innodb_flush_method=fsync\n" if gentle else ""
         with (
-            source.client_file(f"!include {server.config_file}\n", more) as options,
+            source.client_file(f"!include {server.paths.config}\n", more) as options,
             small_steps(server) if gentle else contextlib.nullcontext(),
         ):
             words = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
@@ -98,8 +98,8 @@ class MariabackupCopy(PhysicalCopy):
 def small_steps(server: Server) -> Iterator[None]:
     """Limits the kernel's read-ahead on the data volume, so that other reads wait shortly behind
     it: two steps, doubled for a file read in order, take 1/128 s of the volume's throughput."""
-    assert server.data_volume is not None
-    volume = server.lab.describe(server.data_volume)
+    assert server.volumes.data is not None
+    volume = server.lab.describe(server.volumes.data)
     device = Path(str((volume["attachment"] or {}).get("device", ""))).resolve().name
     knob, step_kib = Path(f"/sys/block/{device}/queue/read_ahead_kb"), int(volume["throughput_mib_s"] * 1024 / 512)
     before = ""

@@ -53,7 +53,7 @@ def capture(
 
 def volumes_of(server: Server) -> dict[str, str]:
     """Returns the ids of a server's volumes by their role, data first."""
-    volumes = {"data": server.data_volume, "log": server.log_volume}
+    volumes = {"data": server.volumes.data, "log": server.volumes.log}
     return {role: volume for role, volume in volumes.items() if volume}
 
 
@@ -66,7 +66,7 @@ class SnapshotCopy(CopyMethod):
     def take(self, source: CopySource, into: Destination) -> Copied:
         server = server_of(source)
         roles, places = volumes_of(server), [server.paths.data_mount]
-        places += [server.paths.log_mount] if server.log_volume else []
+        places += [server.paths.log_mount] if server.volumes.log else []
         with source.connect() as connection:
             size = data_bytes(connection)
         with ServerLock(source.address, LOCK_WAIT_S, HOLD_S, answer_s=ANSWER_S, exact=True, options=False) as lock:
@@ -81,7 +81,7 @@ class SnapshotCopy(CopyMethod):
             rule = f"answered with snapshots of {sorted(ids)}, and {sorted(roles.values())} were asked for"
             raise CouldNotRun("the lab", rule, DOC, "See headrace snapshot list.")
         facts: dict[str, object] = {"commits_held_ms": round(lock.held_ms, 1), "roles": roles}
-        if server.log_volume:
+        if server.volumes.log:
             facts["log_storage"] = server.log_storage
         return Copied(position.binlog(source.flavor), size, ids, facts)
 

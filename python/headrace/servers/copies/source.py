@@ -162,7 +162,7 @@ def _texts(names: Sequence[str]) -> str:
 def physical_bytes(server: Server) -> int:
     """Returns the bytes of the files of a data directory."""
     total = 0
-    for top, _, files in os.walk(server.datadir):
+    for top, _, files in os.walk(server.paths.datadir):
         for file in files:
             with contextlib.suppress(OSError):
                 total += os.stat(os.path.join(top, file)).st_blocks * 512

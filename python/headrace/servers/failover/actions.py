@@ -176,6 +176,17 @@ class Writable(StepAction):
         run.hands.change(host, *dialect.read_only(False))
 
 
+class KeepRole(StepAction):
+    """Stores the role that a new source has now for its later starts."""
+
+    def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        state = run.state_of(step.server)
+        settings, semi = state.dialect.read_only_settings(False), state.semi_sync
+        if semi.source_enabled:
+            settings |= state.dialect.semi_sync_settings("source", True, semi.timeout_ms, semi.wait_count)
+        run.store(run.hosts[step.server], settings)
+
+
 class Clients(StepAction):
     """Writes the file that clients read the source's address from. The replicas have to follow
     without it too; it is tried again at the end."""
@@ -271,6 +282,7 @@ ACTIONS: Mapping[members.Action, StepAction] = {
     "semi-sync-source-off": SwitchSemiSync("source", on=False),
     "semi-sync-source-on": SwitchSemiSync("source", on=True),
     "writable": Writable(),
+    "keep-role": KeepRole(),
     "clients": Clients(),
     "events": Events(),
     "list-lost": ListLost(),

@@ -196,7 +196,7 @@ class LabHost(AddressHost):
     def own_binary_logs(self) -> list[Path]:
         """Lists its binary logs on its mounted volumes."""
         where = self.server.paths
-        place = where.log_mount if self.server.log_volume else where.data_mount
+        place = where.log_mount if self.server.volumes.log else where.data_mount
         return log_files(place / "log", "binlog")
 
 
@@ -281,7 +281,7 @@ def lab_host(server: Server) -> LabHost:
     address = server.address(tcp=True)
     host = server.host or "127.0.0.1"
     return LabHost(
-        server.name, replace(address, host=host), can_fence=True, has_volume=bool(server.data_volume), server=server
+        server.name, replace(address, host=host), can_fence=True, has_volume=bool(server.volumes.data), server=server
     )
 
 

@@ -201,7 +201,7 @@ def _join(connection: pymysql.Connection, server: Server, first: bool) -> None:
         run(connection, ("START GROUP_REPLICATION",))
     except CouldNotRun as error:
         raise CouldNotRun(
-            server.name, f"cannot join the group: {error.rule}", str(server.log), "See its log."
+            server.name, f"cannot join the group: {error.rule}", str(server.paths.log), "See its log."
         ) from None
     finally:
         if first:
@@ -220,7 +220,7 @@ def _own_state(connection: pymysql.Connection) -> str:
 def _wait(holds: Callable[[], bool], server: Server) -> None:
     if not wait_until(holds, ONLINE_S, LOOK_EVERY_S):
         rule = f"is not online in its group after {ONLINE_S:g} s"
-        raise CouldNotRun(server.name, rule, str(server.log), f"headrace mysql log {server.name}")
+        raise CouldNotRun(server.name, rule, str(server.paths.log), f"headrace mysql log {server.name}")
 
 
 def _join_on_boot(lab: Lab, name: str) -> Server:

@@ -195,7 +195,7 @@ class CopiedFollower(Follower):
         """Copies the source's files to mounted volumes, without their identity; returns where they
         are."""
         datadir.folders(where, service_user(), record.log_storage is not None)
-        into = Destination(where.data_mount / "data", log_folder(where, record))
+        into = Destination(where.datadir, log_folder(where, record))
         self.begins = METHODS[method].take(self.copied_source(), into).position
         return into
 
@@ -241,7 +241,7 @@ class SnapshotSeed(CopiedFollower):
         return self.taken
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
-        _forget(where.data_mount / "data", *NOT_KEPT)
+        _forget(where.datadir, *NOT_KEPT)
         # No transaction was between its engine and its binary log under the lock, so the log is not
         # needed for recovery.
         _forget(log_folder(where, record), "binlog.*", "relay*")

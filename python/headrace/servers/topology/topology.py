@@ -28,7 +28,7 @@ from headrace.mysql.statements import ask_named_safely, run
 from headrace.servers import access, creation, datadir, running
 from headrace.servers import record as records
 from headrace.servers.config import checked_memory, checked_settings
-from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
+from headrace.servers.record import Record, ServerPaths, ServerVolumes, data_dir_of, server_paths
 from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server, find, refuse_other_storage, servers
 from headrace.servers.topology import accounts, checks, seeding
@@ -203,8 +203,8 @@ def _check_kind(kind: str, record: Record, source: Server) -> None:
         raise InputError(
             f"--seed {kind}", f"copies InnoDB, and {source.name} has {record.engine}", GUIDE, "--seed copy"
         )
-    if kind == "snapshot" and (record.log_storage is None) != (source.log_volume is None):
-        has = "has" if source.log_volume else "has no"
+    if kind == "snapshot" and (record.log_storage is None) != (source.volumes.log is None):
+        has = "has" if source.volumes.log else "has no"
         rule = f"copies volumes one by one, and {source.name} {has} log volume"
         raise InputError("--seed snapshot", rule, GUIDE, "Make it alike: with or without --log-storage.")
 
@@ -214,8 +214,8 @@ def _check_room(kind: str, record: Record, source: Server) -> None:
     copied for minutes, or the source is shut down for it. The lab checks a snapshot's volume."""
     if kind not in ("copy", "clone", "mariabackup"):
         return
-    folders = [source.datadir]
-    if kind == "copy" and record.log_storage is None and source.log_volume is None:
+    folders = [source.paths.datadir]
+    if kind == "copy" and record.log_storage is None and source.volumes.log is None:
         folders.append(source.paths.data_mount / "log")
     try:
         needs = sum(datadir.size_of(folder) for folder in folders)
@@ -278,8 +278,7 @@ def _record(
         memory_gib=memory,
         port=given["port"] or (free_port() if host == links.LOOPBACK else links.PORT),
         settings=merged,
-        unpaced=unpaced,
-        encrypted=source_record.encrypted,
+        volumes=ServerVolumes(unpaced=unpaced, encrypted=source_record.volumes.encrypted),
         host=host,
     )
 
@@ -618,7 +617,7 @@ def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[s
 
 
 def _is_replica(server: Server) -> bool:
-    return (server.folder / "tls").is_dir() and any((server.folder / "tls").glob("source-*.pem"))
+    return (server.paths.state / "tls").is_dir() and any((server.paths.state / "tls").glob("source-*.pem"))
 
 
 def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:

@@ -235,6 +235,12 @@ def rest(
     """Returns the remaining steps when the new source takes writes: the others follow it, its
     events run, and lost transactions are listed."""
     steps, left_out = [], {}
+    if progress.elected is None and not progress.is_settled("clients"):
+        # The run that promoted it has its journal elsewhere. It may have been killed before it told
+        # clients and stored the role.
+        why = "the run that promoted it may have been killed before it did so"
+        steps.append(FailoverStep(stage, "keep-role", elected.name, why=why))
+        steps.append(FailoverStep(stage, "clients", elected.name, why=why))
     if progress.elected == elected.name:
         if not progress.is_settled("clients"):
             steps.append(FailoverStep(stage, "clients", elected.name, why="applications read the address from there"))

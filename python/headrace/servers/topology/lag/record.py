@@ -69,8 +69,8 @@ class LagRecord:
             return {}
         figures: dict[str, object] = {"cpu_cores": self._cores(server)}
         with contextlib.suppress(HeadraceError):
-            if server.data_volume is not None:
-                for row in volume_rows(server.lab.metrics(server.data_volume, "second", last=1)).values():
+            if server.volumes.data is not None:
+                for row in volume_rows(server.lab.metrics(server.volumes.data, "second", last=1)).values():
                     figures |= {name: row[name] for name in ("read_iops", "write_iops", "balance_percent")}
                     figures |= {"read_ms": row["read_p50_ms"], "write_ms": row["write_p50_ms"]}
         return figures

@@ -600,8 +600,8 @@ def _at_equal_space(plan: Plan, choice: Choice) -> str:
 
 
 def _card(label: str, choice: Choice, more: str = "") -> Card:
-    """Returns what a choice costs, whether it holds, and how safe the data are. What is recommended
-    is green, and no other."""
+    """Returns what a choice costs, whether it holds, and how safe the data are. The recommended
+    choice alone is green."""
     meaning = f"Fails: {'; '.join(choice.misses)}."
     if choice.meets_goals:
         risk = "" if choice.durability_afr_percent is None else f"; {durability(choice).partition(' (')[0]}"

@@ -215,6 +215,7 @@ def check_description(document: dict, folder: Path) -> Description:
         start_balance_percent=read.start_balance_percent,
         busy_before=read.busy_before,
         core_speed=_choose_speed(read, as_of),
+        alone_faster=_find_alone_faster(read),
         local_disk=read.local_disk,
         client_host=read.client_host,
     )
@@ -234,6 +235,14 @@ def _choose_speed(read: RunFile, as_of: date) -> float | None:
         raise InputError(f"{missing} is missing", "processor and clock_ghz together tell how fast a core is", DOC, hint)
     with core_errors():
         return core.core_speed(read.processor, read.clock_ghz)
+
+
+def _find_alone_faster(read: RunFile) -> float | None:
+    """Returns the clock of a core alone over that of all, where a processor is described."""
+    if read.processor is None or read.clock_ghz is None:
+        return None
+    with core_errors():
+        return core.alone_faster(read.processor, read.clock_ghz)
 
 
 def _check_against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:

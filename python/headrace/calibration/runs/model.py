@@ -84,6 +84,7 @@ class RunFacts:
     start_balance_percent: float | None = None
     busy_before: float | None = None
     core_speed: float | None = None
+    alone_faster: float | None = None
     local_disk: str | None = None
     client_host: str | None = None
 
@@ -110,8 +111,9 @@ class Run(RunFacts):
     None: full, as AWS starts them. `log_rates`: of a log volume of its own, which `series` leaves
     out; None where there is none or it was not counted. `busy_before`: share of the virtual CPUs
     that something else had at work before the run. `core_speed`: GHz x work per clock of a core
-    (Skylake's 1), None: not known. `local_disk`, `client_host`: one of LOCAL_DISKS and of
-    CLIENT_HOSTS, None: not said.
+    (Skylake's 1), None: not known. `alone_faster`: clock of a core alone at work over that while
+    all are, where the processor was described; None: not known. `local_disk`, `client_host`: one of
+    LOCAL_DISKS and of CLIENT_HOSTS, None: not said.
     """
 
     files: dict[str, tuple[str, str]]

@@ -495,6 +495,7 @@ class Clients(TypedDict):
     serial_share: float
     core_speed: float | None
     threads_per_core: int | None
+    alone_faster: NotRequired[float]
     handover_share: float
     background_share: float
     io_ms: float
@@ -765,8 +766,15 @@ def p95_behind_bursts(
 ) -> list[float]: ...
 def pages_of_burst(wait_ms: float, page_wait_ms: float, running_pages: float) -> float | None: ...
 def core_ms(clients: Mapping[str, Any]) -> float: ...
-def processor_ms(busy_ms: float, busy_share: float, threads_per_core: int, own_vcpus: int | None = None) -> float: ...
+def processor_ms(
+    busy_ms: float,
+    busy_share: float,
+    threads_per_core: int,
+    own_vcpus: int | None = None,
+    alone_faster: float | None = None,
+) -> float: ...
 def core_speed(processor: str, clock_ghz: float) -> float: ...
+def alone_faster(processor: str, clock_ghz: float) -> float: ...
 def mysql_local_disk(
     database: Mapping[str, Any],
     cache_bytes: float,

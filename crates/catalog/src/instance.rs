@@ -1,5 +1,6 @@
 //! Instance types: what `data/instances.csv` and `data/instances_limits.csv` say on a day.
 
+use crate::cache::LastLevelCache;
 use crate::error::broken;
 use crate::error::{did_you_mean, CatalogError, Problem};
 use crate::source::{Caveat, Sources};
@@ -28,8 +29,8 @@ pub struct InstanceLimits {
     /// Virtual CPUs that share a core: 2 with hyperthreads, 1 where each is a core; 0 where no
     /// source names it.
     pub threads_per_core: u32,
-    /// Speed of a core by itself: GHz x work per clock, where that of Skylake is 1. `None` where no
-    /// source names it.
+    /// Speed of a core by itself: GHz x work per clock, where that of Skylake is 1, times what the
+    /// type's share of a last level cache leaves of it (`cache`). `None` where no source names it.
     pub core_speed: Option<f64>,
     /// Memory in MiB; 0 where no source names it.
     pub memory_mib: u64,
@@ -101,6 +102,9 @@ pub(crate) struct TypeRow {
 struct ProcessorRow {
     processor: String,
     per_clock: f64,
+    alone_ghz: Option<f64>,
+    #[serde(flatten)]
+    cache: LastLevelCache,
     source: String,
 }
 
@@ -146,7 +150,7 @@ struct LaunchRow {
 pub(crate) struct Instances {
     types: BTreeMap<String, TypeRow>,
     /// Work per clock by processor.
-    per_clock: HashMap<String, f64>,
+    processors: HashMap<String, ProcessorRow>,
     limits: HashMap<String, Vec<LimitRow>>,
     local_iops: HashMap<String, LocalIops>,
     launches: HashMap<String, LaunchRow>,
@@ -157,7 +161,7 @@ pub(crate) struct Instances {
 
 impl Instances {
     pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources, burst_seconds: u64) -> Result<Self, CatalogError> {
-        let per_clock = parse_processors(files, sources)?;
+        let processors = parse_processors(files, sources)?;
         let mut types = BTreeMap::new();
         for row in crate::table::rows::<TypeRow>("instances.csv", files.instances)? {
             let place = format!("instances.csv: {}: field", row.instance_type);
@@ -165,7 +169,7 @@ impl Instances {
             if types.contains_key(&row.instance_type) {
                 return Err(broken(&format!("{place} instance_type"), "is given twice"));
             }
-            check_processors(&row, &per_clock)?;
+            check_processors(&row, &processors)?;
             types.insert(row.instance_type.clone(), row);
         }
         let mut limits: HashMap<String, Vec<LimitRow>> = HashMap::new();
@@ -192,12 +196,20 @@ impl Instances {
             *seen = row.first_seen.min(*seen);
         }
         let launches = parse_launches(files, sources, &types, &family_seen)?;
-        Ok(Instances { types, per_clock, limits, local_iops, launches, family_seen, burst_seconds })
+        Ok(Instances { types, processors, limits, local_iops, launches, family_seen, burst_seconds })
     }
 
     pub(crate) fn core_speed(&self, processor: &str, clock_ghz: f64) -> Result<f64, CatalogError> {
-        let per_clock = self.per_clock.get(processor).ok_or_else(|| {
-            let mut names: Vec<&str> = self.per_clock.keys().map(String::as_str).collect();
+        Ok(self.processor(processor)?.per_clock * clock_ghz)
+    }
+
+    pub(crate) fn alone_faster(&self, processor: &str, clock_ghz: f64) -> Result<f64, CatalogError> {
+        Ok(self.processor(processor)?.alone_ghz.map_or(1.0, |alone_ghz| (alone_ghz / clock_ghz).max(1.0)))
+    }
+
+    fn processor(&self, processor: &str) -> Result<&ProcessorRow, CatalogError> {
+        self.processors.get(processor).ok_or_else(|| {
+            let mut names: Vec<&str> = self.processors.keys().map(String::as_str).collect();
             names.sort_unstable();
             let rule = "is not in the table of processors".to_string();
             CatalogError::UnknownInstance(Box::new(Problem::new(
@@ -206,8 +218,14 @@ impl Instances {
                 "data/processors.csv",
                 format!("Known are {}.", names.join(", ")),
             )))
-        })?;
-        Ok(per_clock * clock_ghz)
+        })
+    }
+
+    /// Speed of a core of a type: where its number of cores is not known, with the whole cache.
+    fn core_speed_of(&self, row: &TypeRow) -> Option<f64> {
+        let processor = self.processors.get(&row.processor)?;
+        let by_cache = row.cores.map_or(1.0, |cores| processor.cache.speed_in_part(cores));
+        Some(processor.per_clock * row.clock_ghz? * by_cache)
     }
 
     /// Returns the launch of a type: its own row, or that of its family where the type was among
@@ -271,7 +289,7 @@ impl Instances {
             as_of: date,
             vcpus: row.vcpus.unwrap_or(0),
             threads_per_core: row.threads_per_core.unwrap_or(0),
-            core_speed: self.per_clock.get(&row.processor).zip(row.clock_ghz).map(|(per_clock, ghz)| per_clock * ghz),
+            core_speed: self.core_speed_of(row),
             memory_mib: row.memory_mib.unwrap_or(0),
             nitro: row.nitro,
             current_generation: row.current_generation,
@@ -330,8 +348,8 @@ fn parse_launches(
     Ok(launches)
 }
 
-fn parse_processors(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<HashMap<String, f64>, CatalogError> {
-    let mut per_clock = HashMap::new();
+fn parse_processors(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<HashMap<String, ProcessorRow>, CatalogError> {
+    let mut processors = HashMap::new();
     for row in crate::table::rows::<ProcessorRow>("processors.csv", files.processors)? {
         let place = format!("processors.csv: {}: field", row.processor);
         sources.require(&row.source, &format!("{place} source"))?;
@@ -339,16 +357,20 @@ fn parse_processors(files: &crate::table::DataFiles<'_>, sources: &Sources) -> R
         if !(0.1..=10.0).contains(&row.per_clock) {
             return Err(broken(&format!("{place} per_clock"), "must be from 0.1 to 10"));
         }
-        if per_clock.insert(row.processor.clone(), row.per_clock).is_some() {
-            return Err(broken(&format!("{place} processor"), "is given twice"));
+        if row.alone_ghz.is_some_and(|ghz| !(0.1..=10.0).contains(&ghz)) {
+            return Err(broken(&format!("{place} alone_ghz"), "must be from 0.1 to 10"));
+        }
+        row.cache.check(&place)?;
+        if let Some(row) = processors.insert(row.processor.clone(), row) {
+            return Err(broken(&format!("processors.csv: {}: field processor", row.processor), "is given twice"));
         }
     }
-    Ok(per_clock)
+    Ok(processors)
 }
 
-fn check_processors(row: &TypeRow, per_clock: &HashMap<String, f64>) -> Result<(), CatalogError> {
+fn check_processors(row: &TypeRow, processors: &HashMap<String, ProcessorRow>) -> Result<(), CatalogError> {
     let place = format!("instances.csv: {}: field", row.instance_type);
-    if !row.processor.is_empty() && !per_clock.contains_key(&row.processor) {
+    if !row.processor.is_empty() && !processors.contains_key(&row.processor) {
         return Err(broken(&format!("{place} processor"), "is not a row of processors.csv"));
     }
     if row.clock_ghz.is_some_and(|ghz| !(0.1..=10.0).contains(&ghz)) {

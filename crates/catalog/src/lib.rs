@@ -18,6 +18,7 @@
 //! chose where sources are silent, comes with a [`Caveat`].
 
 mod attachments;
+mod cache;
 mod commitment;
 mod error;
 mod instance;
@@ -228,6 +229,15 @@ impl Catalog {
     /// [`CatalogError::UnknownInstance`] for a processor that the table does not have.
     pub fn core_speed(&self, processor: &str, clock_ghz: f64) -> Result<f64, CatalogError> {
         self.instance_table()?.core_speed(processor, clock_ghz)
+    }
+
+    /// Returns how much faster the clock of a core of a processor is while all others of its chip
+    /// rest, if all of them have a clock: 1 where no source names a higher one.
+    ///
+    /// # Errors
+    /// [`CatalogError::UnknownInstance`] for a processor that the table does not have.
+    pub fn alone_faster(&self, processor: &str, clock_ghz: f64) -> Result<f64, CatalogError> {
+        self.instance_table()?.alone_faster(processor, clock_ghz)
     }
 
     /// Returns every instance type that exists on a day, by name.

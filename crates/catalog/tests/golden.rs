@@ -165,10 +165,19 @@ fn instances_change_with_time() {
     assert_eq!((m5.baseline_iops, m5.max_iops), (Some(12_000), Some(18_750)));
     assert_eq!((m5.baseline_bytes_s, m5.max_bytes_s), (Some(212_500_000), Some(437_500_000)));
     assert_eq!((m5.vcpus, m5.memory_mib, m5.nitro, m5.burst_seconds), (8, 32_768, true, 1_800));
-    // 3.1 GHz of Skylake with two threads a core; 2.5 GHz of Graviton 2 at 0.95 of its work per clock.
-    assert_eq!((m5.threads_per_core, m5.core_speed), (2, Some(3.1)));
+    // 3.1 GHz of Skylake with two threads a core; 2.5 GHz of Graviton 2 at 0.95 of its work per
+    // clock. 4 cores of 24 have 4 / 9 of 33 MiB, 8 of 64 have 8 / 22 of 32: misses take 0.2611 and
+    // 0.2931 where the whole cache has 0.1741 and 0.1768, besides 1.8245.
+    let near = |speed: Option<f64>, by_hand: f64| (speed.unwrap() - by_hand).abs() < 1e-3;
+    assert!(m5.threads_per_core == 2 && near(m5.core_speed, 3.1 * 1.9986 / 2.0856), "{:?}", m5.core_speed);
     let m6g = catalog.instance("m6g.2xlarge", day("2026-11-01")).unwrap();
-    assert_eq!((m6g.threads_per_core, m6g.core_speed), (1, Some(2.375)));
+    assert!(m6g.threads_per_core == 1 && near(m6g.core_speed, 2.375 * 2.0013 / 2.1176), "{:?}", m6g.core_speed);
+    let whole = catalog.instance("m5.24xlarge", day("2026-11-01")).unwrap();
+    assert_eq!(whole.core_speed, Some(3.1));
+    // 3.8 GHz alone; no core of Graviton 2 clocks above what all of them do, and none slower alone.
+    let alone = |processor, ghz| catalog.alone_faster(processor, ghz).unwrap();
+    assert!((alone("skylake", 2.8) - 3.8 / 2.8).abs() < 1e-12);
+    assert_eq!([alone("neoverse-n1", 2.5), alone("skylake", 4.0)], [1.0; 2]);
     let r5 = catalog.instance("r5.large", day("2026-11-01")).unwrap();
     assert_eq!((r5.baseline_bytes_s, r5.max_bytes_s), (Some(81_250_000), Some(593_750_000)));
     assert_eq!((r5.baseline_iops, r5.max_iops), (Some(3_600), Some(18_750)));

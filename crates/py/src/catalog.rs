@@ -42,6 +42,12 @@ fn core_speed(processor: &str, clock_ghz: f64) -> PyResult<f64> {
     Catalog::embedded().core_speed(processor, clock_ghz).map_err(|error| catalog_error(&error))
 }
 
+/// How much faster a core of a processor clocks alone than at that clock, which all cores hold.
+#[pyfunction]
+fn alone_faster(processor: &str, clock_ghz: f64) -> PyResult<f64> {
+    Catalog::embedded().alone_faster(processor, clock_ghz).map_err(|error| catalog_error(&error))
+}
+
 /// USD an hour of Linux on demand with source and date; none when no price is known.
 #[pyfunction]
 #[pyo3(signature = (name, region, as_of=None))]
@@ -195,6 +201,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instance, module)?)?;
     module.add_function(wrap_pyfunction!(instance_price, module)?)?;
     module.add_function(wrap_pyfunction!(core_speed, module)?)?;
+    module.add_function(wrap_pyfunction!(alone_faster, module)?)?;
     module.add_function(wrap_pyfunction!(commitment, module)?)?;
     module.add_function(wrap_pyfunction!(check_attachments, module)?)?;
     module.add_function(wrap_pyfunction!(volume_prices, module)?)?;

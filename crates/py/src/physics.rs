@@ -11,7 +11,7 @@ use headrace_model::volume::credits_of;
 use headrace_model::Instance;
 use headrace_sim::measure;
 use headrace_sim::mysql::costs::Flavor;
-use headrace_sim::mysql::interval::Processors;
+use headrace_sim::mysql::interval::{Machine, Processors};
 use headrace_sim::mysql::settings::{self, ServerSettings};
 use headrace_sim::mysql::{database, interval, pauses, purge, CheckpointLaw, Clients, Noise, PageCleaner};
 use pyo3::prelude::*;
@@ -166,7 +166,7 @@ fn processors_tps(clients: &Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> Py
         threads: instance.get_item("vcpus")?.extract()?,
         shared: instance.get_item("threads_per_core")?.extract::<u32>()? != 1,
         core_speed: instance.get_item("core_speed")?.extract()?,
-        own: false,
+        alone_faster: 1.0,
     };
     let clients: Clients = pythonize::depythonize(clients)?;
     Ok(interval::processors_rate(&clients, &processors))
@@ -224,12 +224,15 @@ fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
 
 /// Processor time of a transaction as a database has it, ms: from the time that its processors were
 /// busy with it, ms of one virtual CPU, while `busy_share` of them were at work, `threads_per_core`
-/// of them in a core; `own_vcpus`: how many there are on a machine of one's own.
+/// of them in a core; `own_vcpus`: how many there are on a machine of one's own, `alone_faster`:
+/// its clock of a core alone over that of all.
 #[pyfunction]
-#[pyo3(signature = (busy_ms, busy_share, threads_per_core, own_vcpus=None))]
-fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32, own_vcpus: Option<u32>) -> f64 {
-    let processors = Processors { threads: own_vcpus.unwrap_or(2), shared: threads_per_core != 1, core_speed: None, own: own_vcpus.is_some() };
-    interval::processor_ms(busy_ms, busy_share, &processors)
+#[pyo3(signature = (busy_ms, busy_share, threads_per_core, own_vcpus=None, alone_faster=None))]
+fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32, own_vcpus: Option<u32>, alone_faster: Option<f64>) -> f64 {
+    // Instances are told at the clock of all cores, however many.
+    let alone_faster = if own_vcpus.is_some() { alone_faster } else { Some(1.0) };
+    let machine = Machine { threads_per_core: Some(threads_per_core), alone_faster };
+    Processors::of(None, Some(own_vcpus.unwrap_or(2)), &machine).map_or(0.0, |processors| interval::processor_ms(busy_ms, busy_share, &processors))
 }
 
 /// (I/Os, bytes) of a page written back, with the doublewrite area or without.

@@ -74,6 +74,8 @@ def build_prior(run: Run) -> dict:
     clients = core.clients_at_speed(database["clients"], run.machine.core_speed)
     threads = None if run.instance else run.settings.get("threads_per_core")
     database |= {"clients": {**clients, "core_speed": run.machine.core_speed, "threads_per_core": threads}}
+    if run.machine.alone_faster is not None:
+        database["clients"]["alone_faster"] = run.machine.alone_faster
     if "io_cpu_us" in run.settings:
         database["clients"]["io_ms"] = core.processor_ms(run.settings["io_cpu_us"] / 1e3, 0.0, run.threads_per_core)
     if run.engine == "innodb":

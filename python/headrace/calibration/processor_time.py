@@ -81,5 +81,7 @@ def _measure_run(run: Run, speed: float | None) -> tuple[float, float] | None:
     busy_ms = float(busy[good].sum() / tps[good].sum() * run.vcpus * 1e3)
     faster = run.machine.core_speed / speed if run.machine.core_speed and speed else 1.0
     own_vcpus = None if run.instance else run.vcpus
-    cpu_ms = core.processor_ms(busy_ms, float(busy[good].mean()), run.threads_per_core, own_vcpus)
+    cpu_ms = core.processor_ms(
+        busy_ms, float(busy[good].mean()), run.threads_per_core, own_vcpus, run.machine.alone_faster
+    )
     return cpu_ms * faster, max(scatter, 1e-3)

@@ -60,6 +60,7 @@ MAY_LACK = {
     "response": msgspec.UNSET,
     "burst_pages": msgspec.UNSET,
     "wake_ms": msgspec.UNSET,
+    "alone_faster": msgspec.UNSET,
 }
 
 # Tables of MyRocks alone, and why InnoDB's files have none.

@@ -186,6 +186,7 @@ ANSWERS = {
     "instance": [("m5d.large",), ("t2.micro", "2016-01-01")],
     "instances": [()],
     "core_speed": [("skylake", 3.1)],
+    "alone_faster": [("skylake", 3.1)],
     "p95_behind_bursts": [(INNODB, [100.0], [5.0], [True], 1.0, [600.0])],
     "pages_of_burst": [(60.0, 1.0, 600.0), (60.0, 1.0, 0.0)],
     "instance_price": [("m5.large", "us-east-1"), ("m5.large", "nowhere")],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.base import core
 from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad
+from headrace.calibration.runs.model import RunMachine
 from headrace.errors import InputError
 from headrace.observe.run_storage import Caps
 from headrace.observe.settings import check_settings
@@ -261,7 +262,7 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
         if name != "own"
         else BenchmarkLoad(name, data_gib=1.0)
     )
-    run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0, instance=None, core_speed=None, client_host="same", local_disk=None,
+    run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0, instance=None, machine=RunMachine(client_host="same"),
                           status=None, transactions=1.0, as_of=date(2020, 1, 1), caps=Caps(3000, 3000, 125, 125, 100))  # fmt: skip
     log = build_prior(run)["log"]
     # Some transactions commit nothing: two in 23 of TPROC-C.
@@ -269,12 +270,13 @@ def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, 
 
 
 def test_processors_are_cores_of_a_speed():
-    # 4.8 ms of a thread that shares a 3.4 GHz core of Skylake: 0.685 of it on a core by itself.
+    # 4.8 ms of a thread that shares a core of m5.2xlarge: 0.685 of it on a core by itself.
     clients = TPCC["innodb"]["clients"]
-    assert clients["core_speed"] == 3.4 and core.core_ms(clients) == pytest.approx(0.685 * 4.8)
-    # Two threads of a core of 3.1 GHz; two cores of 2.5 GHz and 0.95 of the work per clock.
-    for name, expected_tps in (("m5.large", 2e3 / 4.8 * 3.1 / 3.4), ("m6g.large", 2e3 / (0.685 * 4.8) * 2.375 / 3.4)):
-        assert core.processors_tps(clients, core.instance(name, "2024-06-01")) == pytest.approx(expected_tps)
+    assert clients["core_speed"] == 2.97 and core.core_ms(clients) == pytest.approx(0.685 * 4.8)
+    # Two threads of a core; two cores.
+    for name, expected_tps in (("m5.large", 2e3 / 4.8 / 2.97), ("m6g.large", 2e3 / (0.685 * 4.8) / 2.97)):
+        instance = core.instance(name, "2024-06-01")
+        assert core.processors_tps(clients, instance) == pytest.approx(expected_tps * instance["core_speed"])
     # Time that is not processor time is the same on any.
     slow = core.clients_at_speed(clients, 1.7)
     assert slow["cpu_ms"] == pytest.approx(9.6)

@@ -75,17 +75,17 @@ impl RoundTrip {
             ClientHost::Same => RoundTrip { core_ms: 0.013, away_ms: 0.0, handover_ms: 2.0 * SWITCH_MS, wake_ms: 0.0 },
             // Point selects on an m5.2xlarge (published 2020-07-13, MySQL 8.0.15): 32 threads do
             // 50,733 a second on 8 virtual CPUs (64 do 46,203, so they bind), which at 0.685 of a
-            // core and 3.1 GHz, and 3 % more for four clients a processor, are 0.0956 ms on this
-            // table's core, 0.062 more than the statement takes here. Stack and interrupts of the
+            // core of speed 2.97, and 3 % more for four clients a processor, are 0.0916 ms on this
+            // table's core, 0.058 more than the statement takes here. Stack and interrupts of the
             // network are in it, and an older server and kernel with Skylake's mitigations. One
             // thread does 5,365 a second: 0.186 ms, of which a core works 0.105.
-            ClientHost::Network => RoundTrip { core_ms: 0.062, away_ms: 0.082, handover_ms: 0.0, wake_ms: 0.0 },
+            ClientHost::Network => RoundTrip { core_ms: 0.058, away_ms: 0.082, handover_ms: 0.0, wake_ms: 0.0 },
             // Most regions have three zones, one of which is the server's: the mean of what lies
             // within it and twice what lies between two, all as `services::quorum` guesses them.
             // Between two both cores fall asleep.
             ClientHost::Region => {
                 let wake_ms = 2.0 / 3.0 * WAKE_MS;
-                RoundTrip { core_ms: 0.062, away_ms: (ZONE_RTT_MS + AZ_RTT_LOW_MS + AZ_RTT_HIGH_MS) / 3.0 + wake_ms, handover_ms: 0.0, wake_ms }
+                RoundTrip { core_ms: 0.058, away_ms: (ZONE_RTT_MS + AZ_RTT_LOW_MS + AZ_RTT_HIGH_MS) / 3.0 + wake_ms, handover_ms: 0.0, wake_ms }
             }
         }
     }
@@ -142,6 +142,7 @@ impl Costs {
             serial_share,
             core_speed: Some(self.core_speed),
             threads_per_core: None,
+            alone_faster: None,
             handover_share: trips * trip.handover_ms / core_ms,
             background_share: background_ms / core_ms,
             io_ms: shared_ms(IO_MS),

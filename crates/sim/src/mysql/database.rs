@@ -219,6 +219,10 @@ pub struct Clients {
     /// measured. Not known: as of most servers, two.
     #[serde(default)]
     pub threads_per_core: Option<u32>,
+    /// Clock of a core alone at work over that while all cores of its chip are, of the machine that
+    /// was measured where no instance says it. Not known: as of most servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_faster: Option<f64>,
     /// Share of a transaction's processor time in which its turn passes between the client's thread
     /// and the server's, both on one host. Clients elsewhere, and files before it was kept: none.
     #[serde(default)]
@@ -492,6 +496,7 @@ impl Database {
             ("serial share of the processor time", self.clients.serial_share, 0.0, 1.0),
             ("share of the processor time that no client waits for", self.clients.background_share, 0.0, 0.95),
             ("processor time of an I/O (ms)", self.clients.io_ms, 0.0, 1e4),
+            ("clock of a core alone over that of all", self.clients.alone_faster.unwrap_or(1.0), 1.0, 10.0),
             ("speed of a core", self.clients.core_speed.unwrap_or(1.0), 0.01, 1_000.0),
             ("95th percentile over mean", self.clients.p95_over_mean, 1.0, 100.0),
             ("Fano factor", self.noise.fano, 0.0, 1e6),

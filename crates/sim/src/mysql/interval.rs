@@ -18,7 +18,7 @@ mod response;
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
 pub(crate) use contention::{core_ms, shared_ms, Contention, DiskQueue, WAKE_MS};
-pub use contention::{processor_ms, processors_rate, Processors, SECOND_THREAD};
+pub use contention::{processor_ms, processors_rate, Machine, Processors, SECOND_THREAD};
 pub(crate) use response::sigma_of_p95;
 pub use response::{Burst, ResponseSpread};
 
@@ -140,7 +140,7 @@ impl Scenario<'_> {
 
     /// Processors of the server.
     pub(crate) fn processors(&self) -> Option<Processors> {
-        Processors::of(self.instance, self.vcpus, self.database.clients.threads_per_core)
+        Processors::of(self.instance, self.vcpus, &self.database.clients.machine())
     }
 }
 

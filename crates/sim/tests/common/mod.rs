@@ -41,6 +41,7 @@ pub fn plain_database(sharpness: f64) -> Database {
             serial_share: 0.0,
             core_speed: None,
             threads_per_core: None,
+            alone_faster: None,
             handover_share: 0.0,
             background_share: 0.0,
             io_ms: 0.0,

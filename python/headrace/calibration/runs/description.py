@@ -222,7 +222,11 @@ def check_description(document: dict, folder: Path) -> Description:
         p95_ms=read.p95_ms,
         start_balance_percent=read.start_balance_percent,
         machine=RunMachine(
-            _choose_speed(machine, instance, as_of), machine.busy_before, machine.local_disk, machine.client_host
+            core_speed=_choose_speed(machine, instance, as_of),
+            alone_faster=_find_alone_faster(machine),
+            busy_before=machine.busy_before,
+            local_disk=machine.local_disk,
+            client_host=machine.client_host,
         ),
     )
 
@@ -241,6 +245,14 @@ def _choose_speed(read: MachineKeys, instance: str | None, as_of: date) -> float
         raise InputError(f"{missing} is missing", "processor and clock_ghz together tell how fast a core is", DOC, hint)
     with core_errors():
         return core.core_speed(read.processor, read.clock_ghz)
+
+
+def _find_alone_faster(read: MachineKeys) -> float | None:
+    """Returns the clock of a core alone over that of all, where a processor is described."""
+    if read.processor is None or read.clock_ghz is None:
+        return None
+    with core_errors():
+        return core.alone_faster(read.processor, read.clock_ghz)
 
 
 def _check_against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:

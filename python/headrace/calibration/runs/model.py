@@ -63,11 +63,13 @@ class BenchmarkLoad:
 @dataclass(frozen=True)
 class RunMachine:
     """Machines of a run, as far as no instance type says it. `core_speed`: GHz x work per clock of
-    a core (Skylake's 1), None: not known. `busy_before`: share of the virtual CPUs that something
-    else had at work before the run. `local_disk`, `client_host`: one of LOCAL_DISKS and of
-    CLIENT_HOSTS, None: not described."""
+    a core (Skylake's 1), None: not known. `alone_faster`: clock of a core alone at work over that
+    while all are, where the processor was described; None: not known. `busy_before`: share of the
+    virtual CPUs that something else had at work before the run. `local_disk`, `client_host`: one of
+    LOCAL_DISKS and of CLIENT_HOSTS, None: not described."""
 
     core_speed: float | None = None
+    alone_faster: float | None = None
     busy_before: float | None = None
     local_disk: str | None = None
     client_host: str | None = None

@@ -9,7 +9,7 @@ use crate::demand::load::whole_sectors;
 use crate::mysql::checkpoint::CheckpointAge;
 use crate::mysql::cleaner::{taken_up, CleanerPace};
 use crate::mysql::database::{Clients, RUN_BYTES};
-use crate::mysql::interval::{commit_share, core_ms, Scenario, Start, TransactionLoad};
+use crate::mysql::interval::{commit_share, core_ms, Processors, Scenario, Start, TransactionLoad};
 use crate::mysql::warmup::At;
 use crate::setup::Setup;
 use headrace_model::chance::poisson;
@@ -123,12 +123,13 @@ impl EventSlot {
 /// known when a job comes.
 struct Servers {
     free_at: BinaryHeap<Reverse<Nanos>>,
-    lost_by_others: f64,
+    /// Where they slow each other down.
+    processors: Option<Processors>,
 }
 
 impl Servers {
-    fn new(count: u32, lost_by_others: f64) -> Servers {
-        Servers { free_at: (0..count).map(|_| Reverse(Nanos::ZERO)).collect(), lost_by_others }
+    fn new(count: u32, processors: Option<Processors>) -> Servers {
+        Servers { free_at: (0..count).map(|_| Reverse(Nanos::ZERO)).collect(), processors }
     }
 
     /// When a job is done that is handed over at `now`, and how long it waited to be begun. It is
@@ -136,15 +137,16 @@ impl Servers {
     fn take(&mut self, now: Nanos, work: Nanos) -> (Nanos, Nanos) {
         let Some(Reverse(first)) = self.free_at.pop() else { return (now + work, Nanos::ZERO) };
         let begun = now.max(first);
-        let work = if self.lost_by_others > 0.0 { Nanos::from_secs_f64(work.as_secs_f64() / self.speed(begun)) } else { work };
+        let work = if self.processors.is_some() { Nanos::from_secs_f64(work.as_secs_f64() / self.speed(begun)) } else { work };
         self.free_at.push(Reverse(begun + work));
         (begun + work, begun - now)
     }
 
     /// Speed of one more job from `begun` on: any of the others may share its core.
     fn speed(&self, begun: Nanos) -> f64 {
+        let Some(processors) = &self.processors else { return 1.0 };
         let others = self.free_at.iter().filter(|free| free.0 > begun).count() as f64;
-        1.0 - self.lost_by_others * others / (self.free_at.len() as f64).max(1.0)
+        processors.speed_among(others / (self.free_at.len() as f64).max(1.0))
     }
 }
 
@@ -315,8 +317,8 @@ impl<'a> ClientsSim<'a> {
             core_ms: processors.map_or(0.0, |_| own_ms),
             background,
             crowding: if arrivals_come { 1.0 } else { processors.map_or(1.0, |processors| processors.crowding(f64::from(count))) },
-            processors: processors.map(|processors| Servers::new(processors.threads, processors.lost_by_others())),
-            serial: Servers::new(1, 0.0),
+            processors: processors.map(|processors| Servers::new(processors.threads, Some(processors).filter(|own| own.lost_by_others() > 0.0))),
+            serial: Servers::new(1, None),
             logs: [0, 1, 2].map(|log| LogWriter { start: area(log), ..LogWriter::default() }),
             cleaner: Cleaner::new(database),
             checkpoint: CheckpointAge::new(database, scenario.start == Start::Warm),

@@ -37,10 +37,11 @@ use headrace_catalog::InstanceLimits;
 /// Simultaneous Multithreaded Processors, ISCA 1998; from memory): eight threads of a wide core do
 /// three times the transactions of one, which is 3^(1/3) for each doubling: 44 %.
 pub const SECOND_THREAD: f64 = 0.37;
-/// Gain of a core's clock while it is alone at work, over that while all cores of its chip work.
-/// Makers' clocks, from memory: Xeon Gold 6230 3.9 over 2.8 GHz, 6248 3.9 over 3.2, Platinum 8280
-/// 4.0 over 3.3, 8380 3.4 over 3.0, Gold 6338 3.2 over 2.6, Platinum 8480+ 3.8 over 3.0; EPYC 7742
-/// 3.4 over 3.1, 7763 3.5 over 3.1, 9654 3.7 over 3.55. The mean is 1.2, 1.04 to 1.39.
+/// Gain of a core's clock while it is alone at work, over that while all cores of its chip work,
+/// where its processor is not known (else `alone_ghz` of `data/processors.csv` over the clock of
+/// all). Makers' clocks, from memory: Xeon Gold 6230 3.9 over 2.8 GHz, 6248 3.9 over 3.2, Platinum
+/// 8280 4.0 over 3.3, 8380 3.4 over 3.0, Gold 6338 3.2 over 2.6, Platinum 8480+ 3.8 over 3.0; EPYC
+/// 7742 3.4 over 3.1, 7763 3.5 over 3.1, 9654 3.7 over 3.55. The mean is 1.2, 1.04 to 1.39.
 const ALONE_FASTER: f64 = 0.2;
 /// Threads of a chip of a server. A guess: 20 cores, where 8 to 64 are sold. Fewer virtual CPUs are
 /// a part of one, whose clock the others decide too.
@@ -78,42 +79,38 @@ pub struct Processors {
     pub shared: bool,
     /// See [`InstanceLimits::core_speed`].
     pub core_speed: Option<f64>,
-    /// A machine of one's own, whose cores clock faster while few of them work; those of instances
-    /// share their chips with others and are told at the clock of all of them.
-    pub own: bool,
+    /// Speed of a core alone at work over that while all cores are. More than 1 on machines of one's
+    /// own; instances share their chips with others and are told at the clock of all of them.
+    pub alone_faster: f64,
 }
 
 impl Processors {
-    /// Makes the processors of an instance, or `vcpus` of its kind; of no instance with
-    /// `threads_per_core`. Without facts about cores, two virtual CPUs share one. None where their
-    /// number is not known.
-    pub fn of(instance: Option<&InstanceLimits>, vcpus: Option<u32>, threads_per_core: Option<u32>) -> Option<Processors> {
+    /// Makes the processors of an instance, or `vcpus` of its kind. None where their number is not
+    /// known.
+    pub fn of(instance: Option<&InstanceLimits>, vcpus: Option<u32>, machine: &Machine) -> Option<Processors> {
         let threads = vcpus.or(instance.map(|limits| limits.vcpus)).filter(|threads| *threads > 0)?;
-        let shared = instance.map_or(threads_per_core, |limits| Some(limits.threads_per_core)) != Some(1);
-        Some(Processors { threads, shared, core_speed: instance.and_then(|limits| limits.core_speed), own: instance.is_none() })
+        let shared = instance.map_or(machine.threads_per_core, |limits| Some(limits.threads_per_core)) != Some(1);
+        let gain = if instance.is_some() || threads == 1 { 0.0 } else { machine.alone_faster.map_or(ALONE_FASTER, |times| times - 1.0) };
+        let alone_faster = 1.0 + gain * (f64::from(threads) / THREADS_OF_CHIP).min(1.0);
+        Some(Processors { threads, shared, core_speed: instance.and_then(|limits| limits.core_speed), alone_faster })
     }
 
     /// Share of its speed alone that a thread loses while all others are at work: it shares its
     /// core, and its chip has the clock of all cores. One virtual CPU alone shares its core with
     /// somebody else's, always.
     pub fn lost_by_others(&self) -> f64 {
-        let by_sharing = if self.shared && self.threads > 1 { LOST_BY_SHARING } else { 0.0 };
-        1.0 - (1.0 - by_sharing) / self.alone_faster()
+        1.0 - self.speed_among(1.0)
     }
 
-    /// Speed of a core alone at work over that while all cores are.
-    fn alone_faster(&self) -> f64 {
-        if self.own && self.threads > 1 {
-            1.0 + ALONE_FASTER * (f64::from(self.threads) / THREADS_OF_CHIP).min(1.0)
-        } else {
-            1.0
-        }
+    /// Speed of a thread over that alone while this share of the others is at work.
+    pub fn speed_among(&self, others: f64) -> f64 {
+        Slowing::new(self, others).speed(1.0)
     }
 
     /// Work of a transaction among this number of clients, over that of one with a processor to
     /// itself.
     pub fn crowding(&self, clients: f64) -> f64 {
-        crowding(CROWDED, clients, f64::from(self.threads))
+        1.0 + CROWDED * libm::log2((clients / f64::from(self.threads)).max(1.0))
     }
 
     /// On a core by itself, processor time that is told of one virtual CPU of a shared core, ms.
@@ -126,12 +123,116 @@ impl Processors {
     }
 }
 
-/// See [`Processors::crowding`]; infinitely many processors are never crowded.
-fn crowding(per_doubling: f64, clients: f64, processors: f64) -> f64 {
-    1.0 + per_doubling * libm::log2((clients / processors).max(1.0))
+/// What a database knows of a machine that is no instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Virtual CPUs of a core; none: two of them share one.
+    pub threads_per_core: Option<u32>,
+    /// Clock of a core alone at work over that while all cores of its chip are; none: as of most.
+    pub alone_faster: Option<f64>,
+}
+
+/// How threads at work slow each other down.
+///
+/// Any of the other threads shares the core of one as likely as any other, and takes
+/// [`LOST_BY_SHARING`] of its speed. The clock falls in a line with the cores that are at work
+/// (tables of makers, such as Intel's of the Xeon Gold 6230: 3.9 GHz for two cores of 20, 3.7 for
+/// four, 3.4 for twelve and 2.8 for twenty, from memory). Where two threads share a core they keep
+/// it at work unless both rest, so that half of the threads have three quarters of the cores.
+#[derive(Clone, Copy, Debug)]
+struct Slowing {
+    /// Share of the other threads that is at work, for each thread at work.
+    others: f64,
+    by_sharing: f64,
+    by_clock: f64,
+    shared: bool,
+}
+
+impl Slowing {
+    const NONE: Slowing = Slowing { others: 0.0, by_sharing: 0.0, by_clock: 0.0, shared: false };
+
+    fn new(processors: &Processors, others: f64) -> Slowing {
+        let by_sharing = if processors.shared && processors.threads > 1 { LOST_BY_SHARING } else { 0.0 };
+        Slowing { others, by_sharing, by_clock: 1.0 - 1.0 / processors.alone_faster, shared: processors.shared }
+    }
+
+    /// Speed of each of `busy` threads over that of one alone.
+    fn speed(&self, busy: f64) -> f64 {
+        self.speed_and_slope(busy).0
+    }
+
+    /// The speed of each of `busy` threads, and its derivative.
+    #[inline]
+    fn speed_and_slope(&self, busy: f64) -> (f64, f64) {
+        let others = self.others * busy;
+        let sharing = 1.0 - self.by_sharing * others;
+        if self.by_clock <= 0.0 {
+            return (sharing, -self.by_sharing * self.others);
+        }
+        // Beyond all of them nobody is left who could begin to work.
+        let others = others.min(1.0);
+        let (cores, rise) = if self.shared { (others * (2.0 - others), 2.0 - 2.0 * others) } else { (others, 1.0) };
+        let clock = 1.0 - self.by_clock * cores;
+        (sharing * clock, -self.others * (self.by_sharing * clock + self.by_clock * rise * sharing))
+    }
+
+    /// Work that `busy` threads do, in threads that work alone, and its derivative.
+    #[inline]
+    fn work(&self, busy: f64) -> (f64, f64) {
+        let (speed, slope) = self.speed_and_slope(busy);
+        (busy * speed, speed + busy * slope)
+    }
+
+    /// Speed lost for each thread at work, if all of them together lose as much in a line.
+    fn in_a_line(&self) -> f64 {
+        self.others * (1.0 - (1.0 - self.by_sharing) * (1.0 - self.by_clock))
+    }
+
+    /// Threads at work that do the work of `cores` alone and of `think` times as much as theirs
+    /// besides; of `most` at the most.
+    fn busy_of(&self, cores: f64, most: f64, (think, own): (f64, f64)) -> f64 {
+        // As if all was lost in a line: too few, since half of them lose more than half.
+        let line = think * self.in_a_line();
+        let (sum, square) = (think + own, (think + own) * (think + own) - 4.0 * line * cores);
+        if self.by_clock <= 0.0 {
+            return 2.0 * cores / (sum + libm::sqrt(square.max(0.0)));
+        }
+        let inside = |busy: f64| {
+            let (work, slope) = self.work(busy);
+            (work * think + own * busy, slope * think + own)
+        };
+        if inside(most).0 <= cores {
+            return most;
+        }
+        let (mut low, mut high) = (0.0, most);
+        let mut busy = (2.0 * cores / (sum + libm::sqrt(square.max(0.0)))).min(most);
+        for _ in 0..MOST_STEPS {
+            let (done, rise) = inside(busy);
+            if done > cores {
+                high = busy;
+            } else {
+                low = busy;
+            }
+            let mut next = busy + (cores - done) / rise;
+            if !(next >= low && next <= high) {
+                next = 0.5 * (low + high);
+            }
+            let step = (next - busy).abs();
+            busy = next;
+            if step <= CLOSE * busy {
+                break;
+            }
+        }
+        busy
+    }
 }
 
 impl Clients {
+    /// Returns what is known of the machine that was measured, if no instance says it.
+    pub(crate) fn machine(&self) -> Machine {
+        Machine { threads_per_core: self.threads_per_core, alone_faster: self.alone_faster }
+    }
+
     /// Processor time of a transaction that its client waits for, on a core by itself, ms.
     pub fn core_ms(&self) -> f64 {
         core_ms(self.cpu_ms * (1.0 - self.background_share))
@@ -147,7 +248,7 @@ impl Clients {
     /// Makes the clients on some processors, with the times of one that is alone at work there.
     pub fn alone_on(&self, processors: Option<&Processors>) -> Clients {
         let Some(processors) = processors else { return *self };
-        self.at_speed(processors.core_speed).slower(1.0 / processors.alone_faster())
+        self.at_speed(processors.core_speed).slower(1.0 / processors.alone_faster)
     }
 
     /// Response time without I/O while `tps` are done on that number of processors (infinite where
@@ -181,7 +282,7 @@ pub(crate) fn shared_ms(core_ms: f64) -> f64 {
 /// [`Clients::cpu_ms`] by the time that virtual CPUs were busy with a transaction, ms, while
 /// `busy_share` of them were at work: the more, the slower each of them.
 pub fn processor_ms(busy_ms: f64, busy_share: f64, processors: &Processors) -> f64 {
-    shared_ms(busy_ms * processors.alone_faster() * (1.0 - processors.lost_by_others() * busy_share.clamp(0.0, 1.0)))
+    shared_ms(busy_ms * processors.alone_faster * processors.speed_among(busy_share.clamp(0.0, 1.0)))
 }
 
 /// Transactions a second that processors allow, at their speed.
@@ -227,7 +328,8 @@ impl DiskQueue {
 pub(crate) struct Contention {
     /// Virtual CPUs; infinite where they never bind.
     threads: f64,
-    lost_by_others: f64,
+    /// With all other threads at work.
+    slowing: Slowing,
     /// Processor time of a transaction on a core by itself, s, and of it what no client waits for.
     core_s: f64,
     background_s: f64,
@@ -241,8 +343,8 @@ pub(crate) struct Contention {
     exponent: f64,
     /// See [`Clients::handover_share`].
     handover_share: f64,
-    /// See [`CROWDED`].
-    crowded: f64,
+    /// Processors that are crowded; none: never.
+    crowded: Option<Processors>,
 }
 
 impl Contention {
@@ -254,14 +356,14 @@ impl Contention {
         let core_s = of_core_s(clients.cpu_ms);
         Contention {
             threads,
-            lost_by_others: processors.map_or(0.0, Processors::lost_by_others),
+            slowing: processors.map_or(Slowing::NONE, |processors| Slowing::new(processors, 1.0)),
             core_s,
             background_s: core_s * clients.background_share,
             io_s: of_core_s(clients.io_ms),
             serial_share: clients.serial_share,
             exponent: libm::sqrt(2.0 * (threads + 1.0)),
             handover_share: clients.handover_share,
-            crowded: CROWDED,
+            crowded: processors.copied(),
         }
     }
 
@@ -288,7 +390,7 @@ impl Contention {
 
     /// Transactions a second that processors allow.
     pub fn processors_rate(&self) -> f64 {
-        self.threads * (1.0 - self.lost_by_others) / self.core_s
+        self.threads * self.slowing.speed(1.0) / self.core_s
     }
 
     /// Returns the most transactions a second of the serial resource with a number of clients: one
@@ -299,7 +401,7 @@ impl Contention {
             return f64::INFINITY;
         }
         let most = 1.0 / (self.serial_share * self.own_share());
-        most * (1.0 - self.slowing(clients) * most.min(self.threads)) / self.core_s
+        most * self.slowing(clients).speed(most.min(self.threads)) / self.core_s
     }
 
     /// Transactions a second of `clients` that each wait for their answer, where one alone takes
@@ -313,12 +415,12 @@ impl Contention {
         let own_s = |contention: &Contention| contention.core_s - contention.background_s;
         let alone_s = (alone_s - own_s(self)).max(0.0) + own_s(&crowded);
         *busy = crowded.busy_of(clients, alone_s, disk, *busy);
-        *busy * (1.0 - crowded.slowing(clients) * *busy) / crowded.core_s
+        crowded.slowing(clients).work(*busy).0 / crowded.core_s
     }
 
     /// Returns the contention with the work of a transaction among this number of clients.
     fn crowded(&self, clients: f64) -> Contention {
-        let more = crowding(self.crowded, clients, self.threads);
+        let more = self.crowded.map_or(1.0, |processors| processors.crowding(clients));
         Contention { core_s: self.core_s * more, background_s: self.background_s * more, ..*self }
     }
 
@@ -328,7 +430,7 @@ impl Contention {
             return 0.0;
         }
         let tps = tps.min(MOST_BUSY * self.processors_rate().min(self.serial_rate(f64::INFINITY)));
-        let busy = busy_at(tps * self.core_s, self.slowing(f64::INFINITY));
+        let busy = self.busy_at(tps * self.core_s, &self.slowing(f64::INFINITY));
         let used = busy / self.threads;
         let queued = if self.threads.is_finite() { libm::pow(used, self.exponent) / (1.0 - used) } else { 0.0 };
         let own_share = self.own_share();
@@ -336,14 +438,21 @@ impl Contention {
         (own_share * (busy - tps * self.core_s + queued) + serial * serial / (1.0 - serial)) / tps
     }
 
-    /// Speed lost for each further thread at work: the one on the same core is at work as often as
-    /// any other.
-    fn slowing(&self, clients: f64) -> f64 {
-        if self.lost_by_others <= 0.0 {
-            return 0.0;
+    /// How threads at work slow each other down where there are so many clients.
+    fn slowing(&self, clients: f64) -> Slowing {
+        if self.slowing.in_a_line() <= 0.0 {
+            return Slowing::NONE;
         }
         let most = (clients / self.own_share()).min(self.threads);
-        self.lost_by_others * (most - 1.0).max(0.0) / (most * (self.threads - 1.0))
+        Slowing { others: (most - 1.0).max(0.0) / (most * (self.threads - 1.0)), ..self.slowing }
+    }
+
+    /// Threads at work that do the work of `cores`; infinite where all of them do not.
+    fn busy_at(&self, cores: f64, slowing: &Slowing) -> f64 {
+        if slowing.work(self.threads).0 < cores {
+            return f64::INFINITY;
+        }
+        slowing.busy_of(cores, self.threads, (1.0, 0.0))
     }
 
     /// Threads at work with a number of clients, one of whom takes `alone_s`: as many as if all
@@ -359,24 +468,26 @@ impl Contention {
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0) + (self.core_s / alone_s) * handing;
         // Factor on the waits for the serial resource, which has one server.
         let sharing = (1.0 - self.serial_share * self.core_s / alone_s).max(0.0) * others / own_share;
-        let mut most = busy_without_queue(clients, think_s / self.core_s, slowing).min(self.threads);
+        // Threads at work where none waits.
+        let mut most = slowing.busy_of(clients, clients.min(self.threads), (think_s / self.core_s, 1.0)).min(self.threads);
         if queueing <= 0.0 && (self.serial_share <= 0.0 || sharing <= 0.0) && disk.is_none() {
             return most;
         }
         if let Some(disk) = disk {
-            most = most.min(busy_at(disk.most_tps * self.core_s, slowing));
+            most = most.min(self.busy_at(disk.most_tps * self.core_s, &slowing));
         }
         // Without a queue for them, processors may all be at work: no step of the search ends so.
-        if queueing <= 0.0 && disk.is_none() && self.inside(most, slowing, think_s, queueing, sharing).0 <= clients {
+        if queueing <= 0.0 && disk.is_none() && self.inside(most, &slowing, think_s, queueing, sharing).0 <= clients {
             return most;
         }
-        let mut busy = if near > 0.0 && near < most { near } else { self.first_guess(clients, alone_s, most, (slowing, queueing, sharing)) };
+        let mut busy = if near > 0.0 && near < most { near } else { self.first_guess(clients, alone_s, most, (&slowing, queueing, sharing)) };
         let mut least = 0.0f64;
         for _ in 0..MOST_STEPS {
-            let (mut inside, mut slope) = self.inside(busy, slowing, think_s, queueing, sharing);
+            let (mut inside, mut slope) = self.inside(busy, &slowing, think_s, queueing, sharing);
             if let Some(disk) = disk {
-                let (waiting, rise) = disk.waiting(busy * (1.0 - slowing * busy) / self.core_s);
-                let rise = rise * (1.0 - 2.0 * slowing * busy) / self.core_s;
+                let (work, more) = slowing.work(busy);
+                let (waiting, rise) = disk.waiting(work / self.core_s);
+                let rise = rise * more / self.core_s;
                 (inside, slope) = (inside + waiting / own_share, slope + rise / own_share);
             }
             if inside > clients {
@@ -401,16 +512,16 @@ impl Contention {
 
     /// Returns the root of one of the queues alone: exact with the queue as long as the clients
     /// alone would make it, which is below the root of the law.
-    fn first_guess(&self, clients: f64, alone_s: f64, most: f64, (slowing, queueing, sharing): (f64, f64, f64)) -> f64 {
+    fn first_guess(&self, clients: f64, alone_s: f64, most: f64, (slowing, queueing, sharing): (&Slowing, f64, f64)) -> f64 {
         let mut busy = most;
         if queueing > 0.0 {
-            let slots = self.threads * ((1.0 - slowing * most) * (alone_s / self.core_s - 1.0) + 1.0);
+            let slots = self.threads * (slowing.speed(most) * (alone_s / self.core_s - 1.0) + 1.0);
             let used = if clients < slots { libm::pow(clients / slots, self.exponent) } else { 1.0 };
             busy = busy.min(self.threads * first_root(slots, clients, queueing * used));
         }
         let serial_share = self.serial_share * self.own_share();
         if serial_share > 0.0 {
-            let slots = ((1.0 - slowing * busy) * (alone_s / self.core_s - 1.0) + 1.0) / serial_share;
+            let slots = (slowing.speed(busy) * (alone_s / self.core_s - 1.0) + 1.0) / serial_share;
             let used = (clients / slots).min(1.0);
             busy = busy.min(first_root(slots, clients, sharing * used * used) / serial_share);
         }
@@ -419,9 +530,9 @@ impl Contention {
 
     /// Clients inside a transaction while `busy` threads work, and its derivative.
     #[inline]
-    fn inside(&self, busy: f64, slowing: f64, think_s: f64, queueing: f64, sharing: f64) -> (f64, f64) {
-        let (tps, slope) = (busy * (1.0 - slowing * busy) / self.core_s, (1.0 - 2.0 * slowing * busy) / self.core_s);
-        let (mut inside, mut rise) = (tps * think_s + busy, slope * think_s + 1.0);
+    fn inside(&self, busy: f64, slowing: &Slowing, think_s: f64, queueing: f64, sharing: f64) -> (f64, f64) {
+        let (work, slope) = slowing.work(busy);
+        let (mut inside, mut rise) = (work / self.core_s * think_s + busy, slope / self.core_s * think_s + 1.0);
         if queueing > 0.0 {
             let used = busy / self.threads;
             let stretch = 1.0 / (1.0 - used);
@@ -445,21 +556,6 @@ impl Contention {
     }
 }
 
-/// Threads at work that do the work of `cores`, each `slowing` slower for every one of them.
-fn busy_at(cores: f64, slowing: f64) -> f64 {
-    let square = 1.0 - 4.0 * slowing * cores;
-    if square < 0.0 {
-        return f64::INFINITY;
-    }
-    2.0 * cores / (1.0 + libm::sqrt(square))
-}
-
-/// Threads at work where none waits: clients = busy (1 - slowing busy) think + busy, with the time
-/// between two of them in units of their processor time.
-fn busy_without_queue(clients: f64, think: f64, slowing: f64) -> f64 {
-    2.0 * clients / (think + 1.0 + libm::sqrt(((think + 1.0) * (think + 1.0) - 4.0 * slowing * think * clients).max(0.0)))
-}
-
 /// The lower root x of (slots x - clients) (1 - x) + queue = 0.
 fn first_root(slots: f64, clients: f64, queue: f64) -> f64 {
     let (sum, rest) = (slots + clients, (clients - queue).max(0.0));
@@ -479,6 +575,7 @@ mod tests {
             serial_share,
             core_speed: None,
             threads_per_core: None,
+            alone_faster: None,
             handover_share: 0.0,
             background_share: 0.0,
             io_ms: 0.0,
@@ -503,7 +600,7 @@ mod tests {
         let threads = f64::from(processors.threads);
         let rate = |at: u32| {
             let busy = f64::from(at).min(threads);
-            busy * (1.0 - processors.lost_by_others() * (busy - 1.0) / (threads - 1.0)) / core_s
+            busy * processors.speed_among((busy - 1.0) / (threads - 1.0)) / core_s
         };
         let mut logs = vec![0.0f64];
         for at in 1..=clients {
@@ -520,19 +617,19 @@ mod tests {
     #[test]
     fn closed_systems_are_near_the_exact_chain() {
         let (mut sum, mut count) = (0.0, 0.0);
-        for shared in [false, true] {
+        for (shared, alone_faster) in [(false, 1.0), (true, 1.0), (false, 1.3), (true, 1.3)] {
             for (threads, most) in [(2, 0.09), (8, 0.045), (16, 0.035), (80, 0.02)] {
                 for think in [0.001, 0.1, 1.0, 4.0, 20.0] {
-                    let processors = Processors { threads, shared, core_speed: None, own: false };
+                    let processors = Processors { threads, shared, core_speed: None, alone_faster };
                     let load = clients(1.0 + think, 1.0 / (1.0 - LOST_BY_SHARING), 0.0);
                     // The chain knows no caches.
-                    let contention = Contention { crowded: 0.0, ..Contention::new(&load, Some(&processors)) };
+                    let contention = Contention { crowded: None, ..Contention::new(&load, Some(&processors)) };
                     let full = f64::from(threads) * (1.0 + think) * (1.0 - processors.lost_by_others());
                     for part in [0.05, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0] {
                         let many = (part * full).round().max(1.0);
                         let law = contention.closed_rate(many, load.base_ms / 1e3, None, &mut 0.0);
                         let error = law / exact(many as u32, think / 1e3, 1e-3, &processors) - 1.0;
-                        assert!(error.abs() < most, "{threads} processors, shared {shared}, think {think}, {many} clients: {error:.3}");
+                        assert!(error.abs() < most, "{processors:?}, think {think}, {many} clients: {error:.3}");
                         sum += error.abs();
                         count += 1.0;
                     }
@@ -578,11 +675,11 @@ mod tests {
             for share in [0.2, 0.35] {
                 for think in [0.5, 4.0] {
                     for part in [0.3, 0.8, 1.0, 1.5] {
-                        let processors = Processors { threads, shared: false, core_speed: None, own: false };
+                        let processors = Processors { threads, shared: false, core_speed: None, alone_faster: 1.0 };
                         let own_ms = 1.0 - share;
                         // A job takes as long as a transaction; each has share / own_ms of them.
                         let load = Clients { background_share: share, ..clients((think + 1.0) * own_ms, shared_ms(1.0), 0.0) };
-                        let contention = Contention { crowded: 0.0, ..Contention::new(&load, Some(&processors)) };
+                        let contention = Contention { crowded: None, ..Contention::new(&load, Some(&processors)) };
                         let many = (part * f64::from(threads) * own_ms * (1.0 + think)).round().max(1.0);
                         let law = contention.closed_rate(many, load.base_ms / 1e3, None, &mut 0.0) / 1e3 * own_ms;
                         let error = law / exact_with_background(many as usize, think, share, f64::from(threads)) - 1.0;
@@ -603,7 +700,7 @@ mod tests {
     /// second, and a serial tenth of the time that clients wait for lets through 10,000 a second.
     #[test]
     fn ios_take_processors_and_clients_wait_for_reads() {
-        let processors = Processors { threads: 4, shared: false, core_speed: None, own: false };
+        let processors = Processors { threads: 4, shared: false, core_speed: None, alone_faster: 1.0 };
         let load = Clients { background_share: 0.5, io_ms: shared_ms(0.05), ..clients(0.5, shared_ms(1.0), 0.1) };
         let contention = Contention::new(&load, Some(&processors)).with_ios(10.0, 30.0);
         assert!((contention.processors_rate() - 4_000.0 / 3.0).abs() < 1e-6, "{}", contention.processors_rate());
@@ -621,7 +718,7 @@ mod tests {
     fn a_local_disk_holds_clients_before_its_cap() {
         for (threads, cpu_ms) in [(None, 0.0), (None, 1.0), (Some(4u32), 1.0), (Some(80), 3.0)] {
             for (rest_ms, io_ms) in [(0.0, 0.5), (1.0, 0.3), (0.2, 4.0)] {
-                let processors = threads.map(|threads| Processors { threads, shared: false, core_speed: None, own: false });
+                let processors = threads.map(|threads| Processors { threads, shared: false, core_speed: None, alone_faster: 1.0 });
                 let load = clients(0.0, cpu_ms, 0.0);
                 let contention = Contention::new(&load, processors.as_ref());
                 let one_core_s = processors.map_or(load.core_ms(), |processors| processors.of_core_ms(load.cpu_ms)) / 1e3;
@@ -659,7 +756,7 @@ mod tests {
             for threads in [1u32, 2, 4, 16, 80] {
                 for (base_ms, cpu_ms) in [(1.0, 1.0), (1.02, 1.5), (15.0, 4.8), (400.0, 0.5)] {
                     for serial_share in [0.0, 1e-4, 0.005, 0.05, 0.4] {
-                        let (load, processors) = (clients(base_ms, cpu_ms, serial_share), Processors { threads, shared, core_speed: None, own: false });
+                        let (load, processors) = (clients(base_ms, cpu_ms, serial_share), Processors { threads, shared, core_speed: None, alone_faster: 1.0 });
                         let contention = Contention::new(&load, Some(&processors));
                         let (mut before, mut busy) = (0.0, 0.0);
                         for many in [1.0, 2.0, 3.0, 7.0, 16.0, 64.0, 200.0, 4_000.0, 65_536.0] {
@@ -675,7 +772,7 @@ mod tests {
                             let alone_s = (base_ms / 1e3f64 - one_core_s).max(0.0) + core_s;
                             let queueing = (1.0 - core_s / alone_s) * (1.0 - f64::from(threads) / many).max(0.0);
                             let inside = |rate: f64| {
-                                let busy = busy_at(rate * core_s, contention.slowing(many));
+                                let busy = contention.busy_at(rate * core_s, &contention.slowing(many));
                                 let (used, serial) = (busy / f64::from(threads), busy * serial_share);
                                 let queued = if queueing > 0.0 { queueing * used.powf((2.0 * (f64::from(threads) + 1.0)).sqrt()) / (1.0 - used) } else { 0.0 };
                                 let waiting = (1.0 - serial_share * core_s / alone_s) * (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
@@ -699,10 +796,10 @@ mod tests {
     /// many clients as processors, some processors are idle while turns wait at others.
     #[test]
     fn turns_that_pass_on_a_host_wait_where_clients_are_as_many_as_processors() {
-        let processors = Processors { threads: 16, shared: false, core_speed: None, own: false };
+        let processors = Processors { threads: 16, shared: false, core_speed: None, alone_faster: 1.0 };
         let rate = |handover_share: f64, many: f64| {
             let load = Clients { handover_share, ..clients(1.0, shared_ms(1.0), 0.0) };
-            Contention { crowded: 0.0, ..Contention::new(&load, Some(&processors)) }.closed_rate(many, 1e-3, None, &mut 0.0)
+            Contention { crowded: None, ..Contention::new(&load, Some(&processors)) }.closed_rate(many, 1e-3, None, &mut 0.0)
         };
         assert!((rate(0.1, 1.0) - 1e3).abs() < 1e-6);
         assert!((rate(0.0, 16.0) - 16e3).abs() < 1e-6);
@@ -713,39 +810,62 @@ mod tests {
 
     #[test]
     fn virtual_cpus_of_a_machine_share_a_core_unless_it_says_otherwise() {
-        let shared = |threads_per_core| Processors::of(None, Some(2), threads_per_core).map(|processors| processors.shared);
+        let shared = |threads_per_core| Processors::of(None, Some(2), &Machine { threads_per_core, ..Machine::default() }).map(|processors| processors.shared);
         assert_eq!([shared(None), shared(Some(2)), shared(Some(1))], [Some(true), Some(true), Some(false)]);
-        assert_eq!(Processors::of(None, None, Some(1)), None);
+        assert_eq!(Processors::of(None, None, &Machine::default()), None);
         // Busy for 5 ms of a core by itself, 2 such processors do 400 transactions a second; two
         // threads of a core do 1.37 times what one does.
-        let instance = Processors { threads: 2, shared: false, core_speed: None, own: false };
+        let instance = Processors { threads: 2, shared: false, core_speed: None, alone_faster: 1.0 };
         let load = clients(0.0, processor_ms(5.0, 1.0, &instance), 0.0);
-        let rate = |threads_per_core| processors_rate(&load, &Processors::of(None, Some(2), threads_per_core).expect("two"));
+        let rate = |threads_per_core| {
+            let machine = Machine { threads_per_core, ..Machine::default() };
+            processors_rate(&load, &Processors::of(None, Some(2), &machine).expect("two"))
+        };
         assert!((rate(Some(1)) - 400.0).abs() < 1e-9, "{}", rate(Some(1)));
         assert!((rate(Some(2)) - 274.0).abs() < 1e-9, "{}", rate(Some(2)));
     }
 
     /// By hand: times of 1 ms hold while all cores work, so that one client of 80 threads of one's
-    /// own takes 1 / 1.2 ms. All 80 do 80 x 0.685 = 54.8 a millisecond, on an instance too. Two
-    /// virtual CPUs are a twentieth of a chip: 1 % of the clock is theirs.
+    /// own takes 1 / 1.2 ms, and 1 / 1.4 where its clock alone is known to be as much faster. All 80
+    /// do 80 x 0.685 = 54.8 a millisecond, on an instance too. Two virtual CPUs are a twentieth of a
+    /// chip: 1 % of the clock is theirs.
     #[test]
     fn a_core_that_works_alone_clocks_faster() {
-        let rate = |threads: u32, own: bool, many: f64| {
-            let processors = Processors { threads, shared: true, core_speed: None, own };
-            let load = clients(1.0, 1.0 / (1.0 - LOST_BY_SHARING), 0.0).alone_on(Some(&processors));
-            Contention::new(&load, Some(&processors)).closed_rate(many, load.base_ms / 1e3, None, &mut 0.0)
+        let instance = headrace_catalog::Catalog::embedded().instance("c5.large", "2026-11-01".parse().expect("a day")).expect("a type");
+        let rate = |threads: u32, alone_faster: Option<f64>, own: bool, many: f64| {
+            let machine = Machine { threads_per_core: None, alone_faster };
+            let processors = Processors::of((!own).then_some(&instance), Some(threads), &machine).map(|own| Processors { core_speed: None, ..own });
+            let load = clients(1.0, 1.0 / (1.0 - LOST_BY_SHARING), 0.0).alone_on(processors.as_ref());
+            Contention::new(&load, processors.as_ref()).closed_rate(many, load.base_ms / 1e3, None, &mut 0.0)
         };
-        for (threads, own, many, per_ms) in
-            [(80, true, 1.0, 1.2), (80, false, 1.0, 1.0), (80, true, 80.0, 54.8), (80, false, 80.0, 54.8), (2, true, 1.0, 1.01), (2, true, 2.0, 1.37)]
-        {
-            let tps = rate(threads, own, many);
-            assert!((tps / (1e3 * per_ms) - 1.0).abs() < 1e-9, "{threads} {own} {many}: {tps}");
+        for (threads, alone_faster, own, many, per_ms) in [
+            (80, None, true, 1.0, 1.2),
+            (80, Some(1.4), true, 1.0, 1.4),
+            (80, None, false, 1.0, 1.0),
+            (80, None, true, 80.0, 54.8),
+            (80, Some(1.4), true, 80.0, 54.8),
+            (80, Some(1.4), false, 80.0, 54.8),
+            (2, None, true, 1.0, 1.01),
+            (2, None, true, 2.0, 1.37),
+        ] {
+            let tps = rate(threads, alone_faster, own, many);
+            assert!((tps / (1e3 * per_ms) - 1.0).abs() < 1e-9, "{threads} {alone_faster:?} {own} {many}: {tps}");
         }
         let mut before = f64::INFINITY;
         for many in 1..=80 {
-            let each = rate(80, true, f64::from(many)) / f64::from(many);
+            let each = rate(80, Some(1.4), true, f64::from(many)) / f64::from(many);
             assert!(each < before, "{many}: {each} after {before}");
             before = each;
         }
+    }
+
+    /// By hand, among half of the other threads of 1.4: three quarters of the cores are at work,
+    /// whose clock is 1.4 - 0.4 x 0.75 = 1.1, and half of the threads lose 0.315: 1.1 / 1.4 x
+    /// 0.8425. With a thread to a core half of them are, at a clock of 1.2.
+    #[test]
+    fn half_of_the_threads_have_three_quarters_of_the_cores() {
+        let among = |shared: bool| Processors { threads: 80, shared, core_speed: None, alone_faster: 1.4 }.speed_among(0.5);
+        assert!((among(true) - 1.1 / 1.4 * 0.8425).abs() < 1e-12, "{}", among(true));
+        assert!((among(false) - 1.2 / 1.4).abs() < 1e-12, "{}", among(false));
     }
 }

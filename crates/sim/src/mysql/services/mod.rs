@@ -28,7 +28,7 @@ pub use quorum::{Quorum, QuorumLatency};
 pub use reader::{ReaderLag, ReaderLoad};
 
 use super::database::Database;
-use super::interval::{run_on, Course, Devices, Processors, Scenario, Second, Start, TransactionLoad};
+use super::interval::{run_on, Course, Devices, Machine, Processors, Scenario, Second, Start, TransactionLoad};
 use super::warmup::WarmUp;
 use crate::error::SimError;
 use crate::setup::Setup;
@@ -75,7 +75,7 @@ pub(crate) fn run_checked(scenario: &ServiceScenario<'_>, each: &mut dyn FnMut(&
     let course = Course {
         database: scenario.database,
         warm_up: scenario.warm_up,
-        processors: Processors::of(Some(&scenario.class.limits), None, None),
+        processors: Processors::of(Some(&scenario.class.limits), None, &Machine::default()),
         load: &scenario.load,
         start: scenario.start,
         seconds: scenario.seconds,

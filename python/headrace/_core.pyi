@@ -510,6 +510,7 @@ class Shape(TypedDict):
     full: list[Any]
     response: NotRequired[list[Any]]
     burst_pages: NotRequired[float]
+    statements_p95: NotRequired[float]
 
 class CheckpointLaw(TypedDict):
     ceiling_share: float

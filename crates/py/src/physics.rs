@@ -186,7 +186,8 @@ fn least_responses<'py>(py: Python<'py>, clients: &Bound<'_, PyAny>) -> PyResult
 }
 
 /// 95th percentiles of response times, ms, around their means, by the pages that a transaction
-/// reads; where the cache is `full` some wait behind a burst, of which a page takes `page_ms`.
+/// reads and how much longer than its time without I/O it takes; where the cache is `full` some
+/// wait behind a burst, of which a page takes `page_ms`.
 /// `running_pages`: that the transactions which run at a time write.
 #[pyfunction]
 fn p95_behind_bursts(
@@ -202,7 +203,8 @@ fn p95_behind_bursts(
     Ok(rows
         .map(|(((mean_ms, reads), full), running_pages)| {
             let burst = interval::Burst { pages: if full { database.shape.burst_pages } else { 0.0 }, page_s: page_ms / 1e3, running_pages };
-            mean_ms * interval::ResponseSpread::at(&database, reads).behind_burst(&burst, mean_ms / 1e3).p95
+            let own_share = (database.clients.base_ms / mean_ms).min(1.0);
+            mean_ms * interval::ResponseSpread::at(&database, reads, own_share).behind_burst(&burst, mean_ms / 1e3).p95
         })
         .collect())
 }

@@ -77,6 +77,7 @@ const FIELDS: &[Field] = &[
     ("95th percentile over mean of a point", |d, x| d.shape.response = vec![(2.0, x)], 1.0, 100.0),
     ("pages read per transaction of a point", |d, x| d.shape.response = vec![(1.0, 2.0), (x, 3.0)], 1.0, 1e7),
     ("pages that are written at once", |d, x| d.shape.burst_pages = x, 0.0, 1e9),
+    ("95th percentile over mean of the statements' time", |d, x| d.shape.statements_p95 = x, 1.0, 100.0),
     ("transactions of a compaction period", |d, x| compaction(d).period_tx = x, 1.0, 1e12),
     ("transactions until the first compaction", |d, x| compaction(d).first_tx = x, 0.0, 1e12),
     ("bytes compaction reads", |d, x| compaction(d).read_bytes_per_tx = x, 0.0, 1e9),

@@ -149,6 +149,25 @@ fn response_times_are_spread_by_what_a_transaction_reads() {
     }
 }
 
+/// The 95th percentile is that of the statements where they are all of the time, that of the
+/// storage where a transaction waits for little else, and in between by their shares.
+#[test]
+fn the_spread_is_that_of_what_takes_the_time() {
+    let mut database = database();
+    database.shape.statements_p95 = 2.2;
+    database.shape.response = vec![(1.0, 1.3)];
+    let ratio = |storage: &str, clients: u32| {
+        let row = Bench::new(database.clone(), setup(storage)).steady(TransactionLoad::Clients(clients));
+        (row.p95_ms * row.tps / f64::from(clients) / 1e3, database.clients.base_ms * row.tps / f64::from(clients) / 1e3)
+    };
+    // Without processors and latches the statements take the response time without I/O.
+    for (storage, clients) in [("io1:400:400", 64), ("io1:400:4000", 16), ("io1:1000:50000", 2)] {
+        let (ratio, own_share) = ratio(storage, clients);
+        assert_near(storage, ratio, own_share * 2.2 + (1.0 - own_share) * 1.3, 1e-6);
+    }
+    assert!(ratio("io1:400:400", 64).1 < 0.1 && ratio("io1:1000:50000", 2).1 > 0.3, "the case is no longer what it was");
+}
+
 /// Behind a burst of 200 pages the slowest wait for what the volume takes for them, once the cache
 /// evicts, less the share by which few clients meet one: a page is one I/O and a sixteenth of one to
 /// the doublewrite area.

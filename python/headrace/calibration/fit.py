@@ -7,7 +7,7 @@ before; a soft loss keeps a stall or a checkpoint from pulling on them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,13 +152,26 @@ class Objective:
         return clients["cpu_ms"] + clients["io_ms"] * ios / max(transactions, 1e-9)
 
 
-def fit(objective: Objective, begins: Sequence[np.ndarray], finalists: int = 1) -> Fit:
+def fit(
+    objective: Objective, begins: Sequence[np.ndarray], finalists: int = 1, untold: Collection[str] = frozenset()
+) -> Fit:
     """Finds the parameters with the lowest objective that is reached from any of `begins`, in
-    logarithms in the order of `names`; the best `finalists` of them are followed to their end."""
-    end = find_lowest(objective, objective.spreads, begins, finalists)
-    covariance = np.linalg.pinv(end.jac.T @ end.jac)
-    covariance += np.diag(np.minimum(LEAST_NARROWED * objective.spreads, LEAST_SPREAD) ** 2)
-    return Fit(objective.names, objective.spreads, end.deltas, covariance, objective.apply(end.deltas), end.cost)
+    logarithms in the order of `names`; the best `finalists` of them are followed to their end.
+    Parameters `untold` by the runs stay as they are known before."""
+    told = np.array([name not in untold for name in objective.names])
+
+    def spread_out(moved: np.ndarray) -> np.ndarray:
+        deltas = np.zeros(len(told))
+        deltas[told] = moved
+        return deltas
+
+    spreads = objective.spreads[told]
+    end = find_lowest(lambda moved: objective(spread_out(moved)), spreads, [begin[told] for begin in begins], finalists)
+    covariance = np.diag(objective.spreads**2)
+    covariance[np.ix_(told, told)] = np.linalg.pinv(end.jac.T @ end.jac)
+    covariance[np.ix_(told, told)] += np.diag(np.minimum(LEAST_NARROWED * spreads, LEAST_SPREAD) ** 2)
+    deltas = spread_out(end.deltas)
+    return Fit(objective.names, objective.spreads, deltas, covariance, objective.apply(deltas), end.cost)
 
 
 def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:

@@ -59,6 +59,7 @@ MAY_LACK = {
     "hot_rows": msgspec.UNSET,
     "response": msgspec.UNSET,
     "burst_pages": msgspec.UNSET,
+    "statements_p95": msgspec.UNSET,
     "wake_ms": msgspec.UNSET,
     "alone_faster": msgspec.UNSET,
 }
@@ -226,7 +227,7 @@ def _database(table: dict, engine: str) -> dict:
     for name, rule in OF_MYROCKS.items():
         if engine == "innodb" and name in table:
             raise InputError(f"database.{name} = {shown(table[name])}", rule, DOC)
-    shape = {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]], "burst_pages": 0.0}
+    shape = {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]], "burst_pages": 0.0, "statements_p95": 0.0}
     like = core.mysql_tpcc(engine, 1.0) | {"shape": shape}
     if engine == "innodb":
         like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0, "revisit_tx": 0.0}}

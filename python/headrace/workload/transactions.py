@@ -23,6 +23,7 @@ from headrace.workload.unexplained import (
     apart,
     apart_from,
     is_of_server,
+    is_volume,
     kind_of,
     kind_of_limit,
     outside_of,
@@ -162,9 +163,11 @@ class TransactionWorkload(Shown):
     def least_responses(self) -> dict[str, float]:
         """Gives what the percentiles of response times (RESPONSES) are of their mean at the
         least, wherever it runs."""
-        clients = self.database["clients"]
-        spread = [ratio for _, ratio in self.database["shape"].get("response", ())] or [clients["p95_over_mean"]]
-        if self.database["shape"].get("burst_pages", 0.0) > 0.0:
+        clients, shape = self.database["clients"], self.database["shape"]
+        spread = [ratio for _, ratio in shape.get("response", ())] or [clients["p95_over_mean"]]
+        if shape.get("statements_p95", 0.0) > 0.0:
+            spread.append(shape["statements_p95"])
+        if shape.get("burst_pages", 0.0) > 0.0:
             # The longer a burst, the further the median falls below the mean.
             spread.append(MOST_P95_OVER_MEAN)
         each = [core.least_responses(clients | {"p95_over_mean": ratio}) for ratio in spread]
@@ -196,11 +199,14 @@ class TransactionWorkload(Shown):
         kinds = {kind_of(run["storage"]) for run in self.runs}
         counts = [run["threads"] for run in self.runs] or covered.threads or ()
         clients = apart_from(counts, threads) if threads and counts else 0.0
+        # A sharp cap lets through what it does, however many wait for it and however fast they are.
+        capped = bool(limit and storage) and kind_of_limit(limit or "") == "storage" and is_volume(storage or "")
+        load = min(clients, self._load_apart(threads, tps)) if threads and tps else clients
         distances = Distances(
             cache=measure_size(self, cache_gib),
             life=measure_life(self, cache_gib, transactions),
             clients=clients,
-            load=min(clients, self._load_apart(threads, tps)) if threads and tps else clients,
+            load=0.0 if capped else load,
             server=float(bool(release and here) and series_of(release or "") != series_of(here or "")),
             limit=float(bool(limit and limits) and kind_of_limit(limit or "") not in {*limits, "demand"}),
             storage=float(bool(storage and kinds) and kind_of(storage or "") not in kinds),

@@ -31,10 +31,10 @@ class Distances:
     """Holds the distances of a prediction from the nearest run, each 0 or more.
 
     In e-folds: `cache` (of the I/Os a transaction that another size changes), `life` of the cache,
-    `clients`, `load` (rate and response time, the smaller of the two distances), and where
-    processors or clients bind, `speed` of a core and `vcpus`. 1 where they are others than in the
-    runs: `server`, `limit` (what binds), `storage`; and `unknown_speed` where only one of the two
-    speeds is known.
+    `clients`, and where processors or clients bind, `load` (rate and response time, the smaller of
+    the two distances; on local disks whatever binds), `speed` of a core and `vcpus`. 1 where they
+    are others than in the runs: `server`, `limit` (what binds), `storage`; and `unknown_speed`
+    where only one of the two speeds is known.
     """
 
     cache: float = 0.0
@@ -95,6 +95,12 @@ def kind_of(storage: str) -> str:
     """Returns what volumes behave alike as: `ssd`, `disk`, or a local disk."""
     name = core.parse_storage(storage)["members"][0]["volume_type"]
     return KINDS.get(name, name)
+
+
+def is_volume(storage: str) -> bool:
+    """Returns whether a storage is of volumes, whose caps are sharp, and no local disk, on which
+    I/Os queue before it is full."""
+    return kind_of(storage) in KINDS.values()
 
 
 def is_of_server(cap: str) -> bool:

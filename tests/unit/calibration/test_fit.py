@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from calibration_runs import FACTS, LONG, PERIOD_TX, PROFILE, WHERE, published, record, recorded, truth
+from calibration_runs import FACTS, LONG, PERIOD_TX, PROFILE, WAREHOUSES, WHERE, published, record, recorded, truth
 
 from headrace.base import core
 from headrace.base.units import GIB
 from headrace.calibration.fit import LEAST_NARROWED, LEAST_SPREAD, TPCC_KIB_SPREAD
-from headrace.calibration.from_runs import calibrate
+from headrace.calibration.from_runs import calibrate, sysbench_tpcc
 from headrace.calibration.runs import Run, load_run
 from headrace.calibration.score import compare_run
 from headrace.errors import InputError
 from headrace.simulation.database import Prediction, predict
-from headrace.workload.parameters import of_engine, value
+from headrace.workload.parameters import OF_CLIENTS, of_engine, value
 from headrace.workload.transactions import TransactionWorkload
 from headrace.workload.unexplained import spreads
 
@@ -157,6 +157,19 @@ def test_more_runs_narrow(engine):
     assert pages[0] < 5 / 6 * pages[1]
     # Nothing is told better than it was before without having been measured, or worse.
     assert all(0 < row["spread"] <= row["before"] for row in calibrate_known(engine, "three").parameters)
+
+
+def test_runs_that_storage_holds_tell_nothing_of_clients():
+    """What one volume does beside another would else be taken for their time."""
+    fitted = calibrate([record_known_run("myrocks"), record_known_run("myrocks", "io1:1024:5000")])
+    standard = sysbench_tpcc(warehouses=WAREHOUSES, engine="myrocks", cache_gib=50, threads=72).database
+    rows = {row["name"]: row for row in fitted.parameters}
+    for parameter in OF_CLIENTS:
+        row = rows[parameter.name]
+        # Figures are stated to five digits.
+        assert row["value"] == pytest.approx(value(standard, parameter), rel=1e-4)
+        assert row["spread"] == pytest.approx(row["before"]) and row["from"].startswith("prior")
+    assert rows["pages_touched"]["spread"] < rows["pages_touched"]["before"] / 2
 
 
 def subtract_floor(engine: str, name: str, spread: float) -> float:

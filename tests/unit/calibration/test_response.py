@@ -12,7 +12,15 @@ import pytest
 from calibration_runs import LONG, WHERE, recorded, truth
 
 from headrace.calibration.from_runs import calibrate
-from headrace.calibration.response import STANDARD, STEP, _average_at, _extend, derive_response_curve
+from headrace.calibration.observations import observe
+from headrace.calibration.response import (
+    STANDARD,
+    STATEMENTS_P95,
+    STEP,
+    _average_at,
+    _extend,
+    derive_response_curve,
+)
 from headrace.simulation.database import predict
 from headrace.workload.transactions import TransactionWorkload
 
@@ -20,23 +28,25 @@ from headrace.workload.transactions import TransactionWorkload
 KNOWN = [[4.0, 1.6], [12.0, 2.2], [20.0, 4.0], [40.0, 4.4]]
 
 
-def spread_known(engine: str) -> TransactionWorkload:
-    """The known database with the known curve."""
+def spread_known(engine: str, curve: list[list[float]] = KNOWN) -> TransactionWorkload:
+    """The known database with a known curve of the storage's part, and the statements' spread."""
     workload = truth(engine)
-    database = workload.database
-    return replace(workload, database=database | {"shape": database["shape"] | {"response": KNOWN}})
+    shape = workload.database["shape"] | {"response": curve, "statements_p95": STATEMENTS_P95}
+    return replace(workload, database=workload.database | {"shape": shape})
 
 
-def predict_rows(workload: TransactionWorkload, cache_gib: float) -> pl.DataFrame:
-    """Predicts the seconds of an hour of 72 clients, without chance."""
-    return predict(workload, LONG, cache_gib=cache_gib, threads=72, seed=None, draws=0, **WHERE).rows
+def predict_rows(
+    workload: TransactionWorkload, cache_gib: float, threads: int = 72, storage: str = LONG
+) -> pl.DataFrame:
+    """Predicts the seconds of an hour, without chance."""
+    return predict(workload, storage, cache_gib=cache_gib, threads=threads, seed=None, draws=0, **WHERE).rows
 
 
-def measure_ratio(workload: TransactionWorkload, cache_gib: float) -> float:
+def measure_ratio(workload: TransactionWorkload, cache_gib: float, threads: int = 72, storage: str = LONG) -> float:
     """Predicts the 95th percentile over the mean, median of a second half."""
-    rows = predict_rows(workload, cache_gib)
+    rows = predict_rows(workload, cache_gib, threads, storage)
     half = rows.tail(rows.height // 2)
-    return float((half["p95_ms"] * half["tps"] / 72e3).median())
+    return float((half["p95_ms"] * half["tps"] / (threads * 1e3)).median())
 
 
 def test_a_smaller_cache_is_told_by_the_cold_start(tmp_path):
@@ -52,8 +62,25 @@ def test_a_smaller_cache_is_told_by_the_cold_start(tmp_path):
 
 
 def test_spreads_that_do_not_change_need_no_curve(tmp_path):
-    run = recorded(tmp_path, truth("myrocks"))
-    assert "response" not in calibrate([run]).database["shape"]
+    workload = truth("myrocks")
+    run = recorded(tmp_path, workload)
+    assert derive_response_curve(workload.database, [observe(run)]).keys() == {"response", "statements_p95"}
+    another = replace(run, benchmark=replace(run.benchmark, name="own"))
+    assert derive_response_curve(workload.database, [observe(another)]) == {}
+
+
+def test_statements_are_told_from_what_the_storage_does(tmp_path):
+    """A run that the storage holds tells how far response times spread where clients hold one."""
+    known = spread_known("myrocks", [[5.0, 1.4]])
+    ours = calibrate([recorded(tmp_path, known)])
+    ratios = []
+    for threads, storage in ((72, "io1:1024:5000"), (72, LONG), (16, LONG)):
+        ratios.append(measure_ratio(known, 50, threads, storage))
+        # The response time without I/O, which such a run does not tell, was moved by 15 %: 0.06 of a
+        # response time of which it is 0.4, times what the two spreads are apart, 0.8, of the 0.6
+        # that are left.
+        assert measure_ratio(ours, 50, threads, storage) == pytest.approx(ratios[-1], abs=0.08)
+    assert ratios == sorted(ratios) and ratios[2] - ratios[0] > 0.3, "the case is no longer what it was"
 
 
 def test_runs_are_averaged_where_they_overlap():
@@ -76,7 +103,7 @@ def test_below_the_runs_the_standard_goes_on(lowest):
 
 
 def test_no_run_with_percentiles_gives_no_curve():
-    assert derive_response_curve(truth("innodb").database, []) == []
+    assert derive_response_curve(truth("innodb").database, []) == {}
 
 
 def test_the_least_spread_bounds_every_point():

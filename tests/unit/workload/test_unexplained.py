@@ -91,6 +91,24 @@ def test_more_clients_are_far_where_rate_and_response_time_both_differ():
     assert distances_of(workload, cache_gib=2.0, threads=64).load == pytest.approx(math.log(8))
 
 
+@pytest.mark.parametrize(
+    ("storage", "limit", "counts"),
+    [
+        ("gp3:100", "volume-iops", False),
+        ("gp3:100", "log-volume-throughput", False),
+        ("gp3:100", "clients", True),
+        ("gp3:100", "cpu", True),
+        ("gp3:100", None, True),
+        # I/Os queue on a local disk before it is full.
+        ("instance-store:100", "volume-iops", True),
+    ],
+)
+def test_rate_and_response_time_count_where_no_sharp_cap_holds(storage, limit, counts):
+    distances = distances_of(measured_on(), cache_gib=2.0, threads=64, tps=1_000.0, storage=storage, limit=limit)
+    assert distances.clients == pytest.approx(math.log(8))
+    assert distances.load == pytest.approx(math.log(4) if counts else 0.0)
+
+
 def test_a_cache_is_as_far_as_what_its_size_changes():
     """Even accesses to 1.2 GB: the pages read are those that the cache does not hold, and where it
     holds all of them, more of it changes nothing."""

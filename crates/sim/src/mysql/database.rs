@@ -287,6 +287,11 @@ pub struct IoShape {
     /// cache evicts. 0: response times are spread in proportion to their mean.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub burst_pages: f64,
+    /// 95th percentile over the mean of the time that a transaction takes besides the storage's
+    /// part: kinds of transactions differ in their statements. The spreads above are then those of
+    /// the storage's part alone. 0: they hold for all of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub statements_p95: f64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for it so.
@@ -526,6 +531,9 @@ impl Database {
             last = reads;
         }
         SimError::check_range("pages that are written at once", self.shape.burst_pages, 0.0, 1e9)?;
+        if self.shape.statements_p95 != 0.0 {
+            SimError::check_range("95th percentile over mean of the statements' time", self.shape.statements_p95, 1.0, 100.0)?;
+        }
         if let Some(dirtying) = &self.dirtying {
             dirtying.check(self.popularity.classes.len())?;
         }

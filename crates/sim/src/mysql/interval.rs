@@ -416,6 +416,9 @@ struct ScenarioState<B> {
     /// Transactions a second and response time (s) of the step before: how many commits share a log
     /// write.
     before: (f64, f64),
+    /// Time of a transaction of the step before that is not the storage's, s: its statements, and
+    /// their waits for processors and latches.
+    own_s: f64,
     /// Transactions a second while clients run, smoothed over some ten seconds: what the page
     /// cleaner goes by.
     pace: f64,
@@ -443,6 +446,7 @@ impl<B: Backend> ScenarioState<B> {
             start_tx: tx,
             hint: 0,
             before: (0.0, 0.0),
+            own_s: 0.0,
             pace: 0.0,
             follows: (1.0 - libm::pow(1.0 - PACE_FOLLOWS, scenario.step_s)).min(MOST_FOLLOWS),
             touches_per_tx: scenario.database.popularity.touches_per_tx(),
@@ -503,7 +507,7 @@ impl<B: Backend> ScenarioState<B> {
         let written_per_tx = written + (background + stopped.pages / seconds) / tps.max(1e-9);
         let running_pages = running_tps * running_s * written_per_tx;
         let burst = burst_of(&self.devices, (at.full * database.shape.burst_pages, &page), &always, seconds, running_pages);
-        let spread = self.spread_at(database, reads).behind_burst(&burst, response_s);
+        let spread = self.spread_at(database, reads, response_s).behind_burst(&burst, response_s);
         Second {
             t_s,
             tps,
@@ -576,12 +580,12 @@ impl<B: Backend> ScenarioState<B> {
         storage.min(offered).min(self.contention.processors_rate())
     }
 
-    /// The spread of response times by the pages that a transaction reads.
-    fn spread_at(&self, database: &Database, reads: f64) -> ResponseSpread {
-        if database.shape.response.is_empty() {
+    /// The spread of response times of this mean by the pages that a transaction reads.
+    fn spread_at(&self, database: &Database, reads: f64, response_s: f64) -> ResponseSpread {
+        if database.shape.response.is_empty() && database.shape.statements_p95 <= 0.0 {
             self.spread
         } else {
-            ResponseSpread::at(database, reads)
+            ResponseSpread::at(database, reads, (self.own_s / response_s).clamp(0.0, 1.0))
         }
     }
 
@@ -607,13 +611,15 @@ impl<B: Backend> ScenarioState<B> {
         match scenario.load {
             TransactionLoad::Clients(_) => {
                 let clients = hot_rows::count_running(&database.hot_rows, asking, commit_share);
-                let io_s = unloaded_s - self.base_ms() / 1e3 - transaction.reads * contention.io_s;
+                let io_s = self.io_s(&transaction, &contention);
                 let disk = (self.devices.queues() && storage > 0.0 && storage.is_finite()).then_some(DiskQueue { io_s, most_tps: storage });
                 if self.closed.0 != (transaction, disk) {
                     let mut busy = self.closed.2;
                     self.closed = ((transaction, disk), contention.closed_rate(clients, unloaded_s, disk, &mut busy), busy);
                 }
                 let mean = if disk.is_some() { self.closed.1 } else { weakest_limit(&[storage, self.closed.1], sharpness) };
+                // Waits for processors are not told apart from those of I/Os that queue on a disk.
+                self.own_s = if disk.is_some() { unloaded_s } else { clients / self.closed.1.max(1e-9) } - io_s;
                 let clients_alone = clients / unloaded_s;
                 let tightest = if storage <= clients_alone && storage <= server {
                     bound
@@ -638,6 +644,7 @@ impl<B: Backend> ScenarioState<B> {
                 self.backlog = (asked - mean) * seconds;
                 let busy = (mean / storage).min(0.999);
                 let running_s = unloaded_s + contention.open_wait_s(mean);
+                self.own_s = running_s - self.io_s(&transaction, &contention);
                 let running = (mean * running_s).min(MOST_BUSY_ROWS * most_running);
                 let waiting_s = running_s + hot_rows::count_waiting(&database.hot_rows, commit_share, running) / mean.max(1e-6);
                 let response_s = waiting_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
@@ -659,6 +666,11 @@ impl<B: Backend> ScenarioState<B> {
         let reads = at.reads * at.shape * reads_by;
         let processor_s = reads * (1.0 - database.read_ahead_share) * self.contention.io_s;
         (self.base_ms() + reads * self.devices.read_ms() + self.commit_ms(database)) / 1e3 + processor_s
+    }
+
+    /// Time that a transaction waits for its own I/O with nothing else on the devices, s.
+    fn io_s(&self, transaction: &Transaction, contention: &Contention) -> f64 {
+        transaction.unloaded_s - self.base_ms() / 1e3 - transaction.reads * contention.io_s
     }
 
     /// Response time without I/O among what was done in the step before, ms.

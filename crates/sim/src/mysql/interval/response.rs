@@ -91,10 +91,16 @@ impl ResponseSpread {
         ResponseSpread::with_p95(1.0 + libm::hypot(self.p95 - 1.0, wait_s / response_s))
     }
 
-    /// Returns the spread by the pages that a transaction reads, without bursts.
-    pub fn at(database: &Database, reads: f64) -> ResponseSpread {
+    /// Returns the spread by the pages that a transaction reads, without bursts; `own_share` of the
+    /// response time is not the storage's.
+    ///
+    /// A transaction of many statements is one of many reads, so that the distances of both parts
+    /// from their means add.
+    pub fn at(database: &Database, reads: f64, own_share: f64) -> ResponseSpread {
         let by_reads = &database.shape.response;
-        ResponseSpread::with_p95(if by_reads.is_empty() { database.clients.p95_over_mean } else { interpolated(by_reads, reads) })
+        let of_storage = if by_reads.is_empty() { database.clients.p95_over_mean } else { interpolated(by_reads, reads) };
+        let of_statements = database.shape.statements_p95;
+        ResponseSpread::with_p95(if of_statements > 0.0 { own_share * of_statements + (1.0 - own_share) * of_storage } else { of_storage })
     }
 
     /// Returns the least spread of a database's response times, wherever it runs.

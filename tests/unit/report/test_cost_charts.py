@@ -145,7 +145,7 @@ def test_a_comparison_has_a_row_for_each_service_and_no_empty_legend():
 
     def outcome(name, usd, items):
         rates = {"tps": 10.0, "tps_low": 5.0, "tps_high": 20.0, "refusal": None}
-        return SimpleNamespace(deployment=name, usd_month=usd, items=items, **rates)
+        return SimpleNamespace(deployment=name, bill=SimpleNamespace(usd_month=usd, items=items), **rates)
 
     server = {"item": "db.r6g.large", "unit": "h", "usd": 100.0}
     found = SimpleNamespace(

@@ -5,9 +5,10 @@ import htm from "./vendor/htm.module.js";
 
 // Letters that turn the order of those after them: one in a name would turn the sentence around it.
 const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;
+/** @type {(child: any) => any} */
+const straighten = child => typeof child === "string" ? child.replace(TURNS, "\ufffd") : Array.isArray(child) ? child.map(straighten) : child;
 
-export const html = htm.bind((/** @type {any} */ type, /** @type {any} */ props, /** @type {any[]} */ ...children) =>
-  h(type, props, ...children.map(child => typeof child === "string" ? child.replace(TURNS, "\ufffd") : child)));
+export const html = htm.bind((/** @type {any} */ type, /** @type {any} */ props, /** @type {any[]} */ ...children) => h(type, props, ...children.map(straighten)));
 export { Component, render } from "./vendor/preact.mjs";
 
 /** A component that is drawn again only where one of its values is another. Its functions are those of the drawing before until

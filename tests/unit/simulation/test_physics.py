@@ -278,7 +278,7 @@ def test_processors_are_cores_of_a_speed():
         instance = core.instance(name, "2024-06-01")
         assert core.processors_tps(clients, instance) == pytest.approx(expected_tps * instance["core_speed"])
     # Time that is not processor time is the same on any.
-    slow = core.clients_at_speed(clients, 1.7)
+    slow = core.clients_at_speed(clients, 2.97 / 2)
     assert slow["cpu_ms"] == pytest.approx(9.6)
     assert slow["base_ms"] - core.core_ms(slow) == pytest.approx(clients["base_ms"] - core.core_ms(clients))
     assert core.clients_at_speed(clients, None) == clients

@@ -134,11 +134,11 @@ def test_processors_are_far_where_they_are_felt(limit):
 def test_a_speed_that_is_not_known_on_one_side_is_far():
     with_speed, without_speed = measured_on(), measured_on(None)
     of = {"cache_gib": 2.0, "threads": 8, "limit": "cpu"}
-    assert distances_of(with_speed, **of, core_speed=speed_of("c5.large")) == replace(
+    assert distances_of(with_speed, **of, core_speed=speed_of("c5.4xlarge")) == replace(
         distances_of(with_speed, **of), unknown_speed=0.0
     )
     assert distances_of(with_speed, **of).unknown_speed == 1.0
-    assert distances_of(without_speed, **of, core_speed=speed_of("c5.large")).unknown_speed == 1.0
+    assert distances_of(without_speed, **of, core_speed=speed_of("c5.4xlarge")).unknown_speed == 1.0
     assert distances_of(without_speed, **of) == Distances(limit=1.0), "the machine of the run"
 
 

@@ -79,8 +79,8 @@ pub struct Processors {
     pub shared: bool,
     /// See [`InstanceLimits::core_speed`].
     pub core_speed: Option<f64>,
-    /// Speed of a core alone at work over that while all cores are. More than 1 on machines of one's
-    /// own; instances share their chips with others and are told at the clock of all of them.
+    /// Speed of a core alone at work over that while all cores are. More than 1 on machines of
+    /// one's own; instances share their chips with others and are told at the clock of all of them.
     pub alone_faster: f64,
 }
 
@@ -438,7 +438,7 @@ impl Contention {
         (own_share * (busy - tps * self.core_s + queued) + serial * serial / (1.0 - serial)) / tps
     }
 
-    /// How threads at work slow each other down where there are so many clients.
+    /// How threads at work slow each other down among a number of clients.
     fn slowing(&self, clients: f64) -> Slowing {
         if self.slowing.in_a_line() <= 0.0 {
             return Slowing::NONE;
@@ -826,9 +826,9 @@ mod tests {
     }
 
     /// By hand: times of 1 ms hold while all cores work, so that one client of 80 threads of one's
-    /// own takes 1 / 1.2 ms, and 1 / 1.4 where its clock alone is known to be as much faster. All 80
-    /// do 80 x 0.685 = 54.8 a millisecond, on an instance too. Two virtual CPUs are a twentieth of a
-    /// chip: 1 % of the clock is theirs.
+    /// own takes 1 / 1.2 ms, and 1 / 1.4 where its clock alone is known to be as much faster. All
+    /// 80 do 80 x 0.685 = 54.8 a millisecond, on an instance too. Two virtual CPUs are a twentieth
+    /// of a chip: 1 % of the clock is theirs.
     #[test]
     fn a_core_that_works_alone_clocks_faster() {
         let instance = headrace_catalog::Catalog::embedded().instance("c5.large", "2026-11-01".parse().expect("a day")).expect("a type");

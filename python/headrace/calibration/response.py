@@ -39,9 +39,9 @@ FLAT = 0.1
 # of 15 lines: 67 where the mean is 28.5. With those of a lonely client on RDS 2020 (docs/semantics)
 # 0.79 ms each, and 2.75 ms of every transaction alike, that is 2.2 times the mean.
 STATEMENTS_P95 = (2.75 + 0.79 * 67.0) / (2.75 + 0.79 * 28.5)
-# The storage's part is told by a run in which it is at least this share of the response time; of a
-# smaller one as if it were (a guess): what the statements' spread is off counts against it.
-LEAST_STORAGE = 0.2
+# How far the statements' spread is known, over how far the storage's is before a run: to 0.1 and to
+# 0.5 of the mean (guesses). Where the storage's part is small, a run tells little of it.
+STATEMENTS_KNOWN = 0.2
 
 
 def derive_response_curve(database: dict, observations: list[Observation]) -> dict:
@@ -154,9 +154,11 @@ def _follow(database: dict, observation: Observation, by_part: bool) -> np.ndarr
     good = np.isfinite(ratio) & (ratio > 0) & (reads > 0)
     if by_part:
         mean_ms = observation.run.threads * 1e3 / np.maximum(columns["tps"], 1e-9)
-        own_share = np.repeat(np.clip(np.array(columns["p95_ms"]) / mean_ms - 1.0, 0.0, 1.0 - LEAST_STORAGE), per)
-        above = np.maximum(0.0, ratio - 1.0 - own_share * (STATEMENTS_P95 - 1.0))
-        ratio = 1.0 + above / (1.0 - own_share)
+        own_share = np.repeat(np.clip(np.array(columns["p95_ms"]) / mean_ms - 1.0, 0.0, 1.0), per)
+        part = 1.0 - own_share
+        # The most likely spread: (ratio - statements') / part would be that if nothing else were known.
+        told = part / (part**2 + (STATEMENTS_KNOWN * own_share) ** 2)
+        ratio = np.maximum(1.0, STATEMENTS_P95 + told * (ratio - STATEMENTS_P95))
     second = good & (np.arange(len(ratio)) >= len(ratio) // 2)
     if np.count_nonzero(second) < LEAST_ROWS:
         return np.empty((0, 2))

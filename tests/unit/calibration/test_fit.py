@@ -160,7 +160,7 @@ def test_more_runs_narrow(engine):
 
 
 def test_runs_that_storage_holds_tell_nothing_of_clients():
-    """What one volume does beside another would else be taken for their time."""
+    """Their time would else make up for what one volume does beside another."""
     fitted = calibrate([record_known_run("myrocks"), record_known_run("myrocks", "io1:1024:5000")])
     standard = sysbench_tpcc(warehouses=WAREHOUSES, engine="myrocks", cache_gib=50, threads=72).database
     rows = {row["name"]: row for row in fitted.parameters}

@@ -8,8 +8,11 @@ import { Component, html } from "./html.js";
 // its hyphens (report/html.py).
 const UNIT = /(?<=\d) (?=(?:[KMGT]i?B(?:\/s)?|IOPS|[mµu]?s|min|h|days?|months?|years?|%|USD|tps|vCPUs?)(?![\w/]))/g, WHOLE = 28;
 
-/** A title, in which a figure and its unit, and a name with a hyphen, stay on one line. @param {{words: string}} props */
-export const Title = ({ words }) => html`<h1>${words.replace(UNIT, "\u00a0").split(" ").flatMap((word, at) => [at ? " " : "", word.includes("-") && word.length <= WHOLE ? html`<span class="whole">${word}</span>` : word])}</h1>`;
+/** A text in which a figure and its unit, and a name or date with hyphens, stay on one line. @param {string} words */
+export const whole = words => words.replace(UNIT, "\u00a0").split(" ").flatMap((word, at) => [at ? " " : "", word.includes("-") && word.length <= WHOLE ? html`<span class="whole">${word}</span>` : word]);
+
+/** @param {{words: string}} props */
+export const Title = ({ words }) => html`<h1>${whole(words)}</h1>`;
 
 /** @type {WeakMap<View, {warnings: any[], rest: any[]}>} */
 const parts = new WeakMap();

@@ -32,14 +32,13 @@ from headrace.report.view import (
     columns,
     drawn,
 )
-from headrace.report.words import latency, number, percent, span, storage_words, usd
+from headrace.report.words import goal_words, latency, number, percent, span, storage_words, usd
 from headrace.workload.points import with_totals
 
 if TYPE_CHECKING:
     import altair as alt
 
     from headrace.planner import Choice
-    from headrace.planner.goals import Goal
     from headrace.planner.result import EngineComparison, FamilyVerdict, Plan, Saving
     from headrace.simulation.demand import Simulation
     from headrace.workload import OpenWorkload
@@ -85,7 +84,7 @@ FAR = 3.0
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
 REGRET = "Regret: money wasted if the calibration is off: on a choice dearer than needed, or on one that misses the goals and must be replaced."
-IN_PLACE = "Without moving data"
+TODAY, IN_PLACE = "Today", "Without moving data"
 CENT = 0.005  # USD: a smaller difference does not show on a bill
 # A line of the answer: a sentence and its mark.
 Line: TypeAlias = tuple[str, Mark]
@@ -547,7 +546,7 @@ def headline(plan: Plan) -> str:
 
 def conditions(plan: Plan) -> str:
     """Returns what the answer holds for, in a reader's words: goals, data, load, region, day."""
-    goals = ", ".join(_goal_words(goal) for goal in plan.goals)
+    goals = ", ".join(goal_words(goal) for goal in plan.goals)
     data = f"{number(plan.size_gib, 5)} GiB of data with {plan.free_percent:g} % free"
     if plan.subject == "database":
         load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"
@@ -555,15 +554,6 @@ def conditions(plan: Plan) -> str:
         load = f"demand x {plan.demand_growth:.4g}" if plan.demand_growth != 1 else ""
     parts = [f"Goals: {goals}", data, *([load] if load else []), f"{plan.region}, limits and prices of {plan.as_of}"]
     return f"{'; '.join(parts)}; simulated"
-
-
-def _goal_words(goal: Goal) -> str:
-    """Returns a goal in a reader's words: `head-room at least 20 %`, `never throttled`."""
-    if goal.metric == "throttled_min" and goal.limit == 0:
-        return "never throttled"
-    about = goal.about
-    words, bound = about.words or about.meaning, "at most" if about.sign == "<=" else "at least"
-    return f"{words} {bound} {number(goal.limit, 6)}{f' {about.unit}' if about.unit != words else ''}"
 
 
 def cards(plan: Plan) -> list[Card]:
@@ -576,7 +566,7 @@ def cards(plan: Plan) -> list[Card]:
     elif plan.closest:
         labelled.append(("Closest", plan.closest[0]))
     if now is not None:
-        labelled.append(("Today", now))
+        labelled.append((TODAY, now))
     if place is not None and all(place.key != choice.key for _, choice in labelled):
         labelled.append((IN_PLACE, place))
     return [_card(label, choice, _at_equal_space(plan, choice)) for label, choice in labelled]
@@ -607,7 +597,7 @@ def _card(label: str, choice: Choice, more: str = "") -> Card:
         risk = "" if choice.durability_afr_percent is None else f"; {durability(choice).partition(' (')[0]}"
         meaning = f"Meets every goal: {_delivered(choice)}{risk}."
     figure = f"{usd(choice.cost_usd_month)} USD a month"
-    mark: Mark = "warn" if not choice.meets_goals else "good" if label != IN_PLACE else ""
+    mark: Mark = "warn" if not choice.meets_goals else "" if label in (TODAY, IN_PLACE) else "good"
     return Card(f"{label}: {_words_of(choice)}", figure, meaning + more, mark)
 
 

@@ -6,9 +6,13 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from headrace.base import core
 from headrace.base.units import span_in_words
+
+if TYPE_CHECKING:
+    from headrace.planner.goals import Goal
 
 # The blank between a number and its unit: a line must not be broken there.
 UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B(?:/s)?|IOPS|[mµu]?s|min|h|days?|months?|years?|%|USD|tps|vCPUs?)(?![\w/]))")
@@ -76,6 +80,15 @@ def latency(ms: float | None) -> str:
 def usd(amount: float | None) -> str:
     """Returns US dollars with cents; a dash when the price is not known."""
     return "-" if amount is None or math.isnan(amount) else f"{amount:,.2f}"
+
+
+def goal_words(goal: Goal) -> str:
+    """Returns a goal in a reader's words: `head-room at least 20 %`, `never throttled`."""
+    if goal.metric == "throttled_min" and goal.limit == 0:
+        return "never throttled"
+    about = goal.about
+    words, bound = about.words or about.meaning, "at most" if about.sign == "<=" else "at least"
+    return f"{words} {bound} {number(goal.limit, 6)}{f' {about.unit}' if about.unit != words else ''}"
 
 
 def start_of(clock_start: object) -> datetime | None:

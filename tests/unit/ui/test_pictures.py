@@ -30,7 +30,7 @@ PICTURES = {
     "page-plan": ("plan?w=demo:day&compare=gp2:1200", 1400, "light", ".panel canvas"),
     "page-plan-phone": ("plan?w=demo:day&compare=gp2:1200", 400, "dark", ".panel canvas"),
     "page-fleet": ("fleet", 1400, "light", ".rows .all .row"),
-    "page-replicas": ("replicas?w=sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16&storage=gp3:500:6000&replica=gp3:500:3000", 1400, "dark", ".head .cards"),
+    "page-replicas": ("replicas?w=sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16&storage=gp3:500:6000&replica=gp3:500:3000", 1400, "dark", ".head .cards li:nth-child(3)"),
     "page-proof": ("proofs?proof=20261101-1", 400, "light", ".points"),
 }  # fmt: skip
 COMPARE = """async ([first, second, side]) => {

@@ -19,6 +19,7 @@ from headrace.base.options import describe
 from headrace.errors import CouldNotRun, InputError
 from headrace.planner.settings import PlanSettings
 from headrace.report.page_files import MODEL, read_moving, shorten
+from headrace.report.words import goal_words
 from headrace.workload import OpenWorkload
 
 if TYPE_CHECKING:
@@ -114,7 +115,10 @@ def what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: 
         if plan.threads is not None:
             controls.insert(0, _slider("threads", plan.threads, "clients"))
         clock = False
-    goals = [{"metric": goal.metric, "sign": goal.sign, "limit": goal.limit, "words": str(goal)} for goal in plan.goals]
+    goals = [
+        {"metric": goal.metric, "sign": goal.sign, "limit": goal.limit, "words": goal_words(goal)}
+        for goal in plan.goals
+    ]
     return WhatIf(plan.subject, question, choices, goals, controls, plan.data_growth, clock)
 
 

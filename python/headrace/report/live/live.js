@@ -153,8 +153,10 @@ class WhatIf {
   showChoices() {
     if (!this.rows.length) return;
     const order = [...this.rows].sort((a, b) => Number(b.meets) - Number(a.meets) || (a.cost ?? Infinity) - (b.cost ?? Infinity));
-    const best = order[0], role = (/** @type {string} */ name) => this.rows.find(row => row.choice.role === name);
-    const cards = [["Cheapest that meets every goal", best.meets ? best : null], ["Today", role("today")], ["Yours", role("yours")]].filter(([, row]) => row !== undefined);
+    const role = (/** @type {string} */ name) => this.rows.find(row => row.choice.role === name);
+    // The plan's recommendation stays the answer for as long as it meets the goals.
+    const recommended = role("recommended"), best = recommended?.meets ? recommended : order[0];
+    const cards = [[best === recommended ? "Recommended" : "Cheapest that meets every goal", best.meets ? best : null], ["Today", role("today")], ["Yours", role("yours")]].filter(([, row]) => row !== undefined);
     this.answer.replaceChildren(element("ul", { class: "cards" }, cards.map(([label, row]) => this.card(String(label), row))));
     this.choiceChart.replaceChildren(this.drawnChoices(best));
     this.table.replaceChildren(this.tableOf(order, best));
@@ -164,8 +166,8 @@ class WhatIf {
   card(label, row) {
     if (!row) return element("li", { class: "warn" }, [element("p", { class: "label" }, [label]), element("p", { class: "figure" }, ["none"]), element("p", { class: "meaning" }, ["No choice of this report meets them: headrace plan searches all."])]);
     const value = row.value === null ? "" : this.demand ? `I/O p99 ${latency(row.value)}. ` : `${figure(row.value)} tps, p95 ${latency(row.p95)}. `;
-    const meaning = row.meets ? `${value}Meets every goal.` : `${value}Misses ${row.misses.join(", ")}.`;
-    return element("li", { class: row.meets ? "good" : "warn" }, [element("p", { class: "label" }, [`${label}: ${this.named(row.choice)}`]),
+    const meaning = row.meets ? `${value}Meets every goal.` : `${value}Misses: ${row.misses.join(", ")}.`;
+    return element("li", { class: !row.meets ? "warn" : label === "Today" || label === "Yours" ? "" : "good" }, [element("p", { class: "label" }, [`${label}: ${this.named(row.choice)}`]),
       element("p", { class: "figure" }, [usd(row.cost), " ", element("small", {}, ["USD a month"])]), element("p", { class: "meaning" }, [meaning])]);
   }
 
@@ -203,7 +205,7 @@ class WhatIf {
       const invalid = row.value === null;
       const figures = invalid ? ["-", "-"] : this.demand ? [latency(row.value), row.now.summary.throttled_s > 1e-6 ? `${figure(row.now.summary.throttled_s / 60)} min` : "never"] : [figure(row.value), latency(row.p95)];
       const role = ["recommended", "today", "yours"].includes(row.choice.role) ? ` (${row.choice.role})` : "";
-      const cells = [this.named(row.choice) + role, usd(row.cost), ...figures, row.meets ? "meets every goal" : `misses ${row.misses.join(", ")}`];
+      const cells = [this.named(row.choice) + role, usd(row.cost), ...figures, row.meets ? "meets every goal" : `misses: ${row.misses.join(", ")}`];
       return element("tr", row === best && best.meets ? { class: "marked" } : {}, cells.map((cell, nth) => element("td", { "data-title": titles[nth], class: nth > 0 && nth < 4 ? "right" : nth === 0 ? "whole" : "" }, [cell])));
     });
     return element("table", {}, [element("caption", {}, ["Simulated; the choices of the plan, as the sliders stand"]), element("thead", {}, [head]), element("tbody", {}, rows)]);

@@ -1,7 +1,7 @@
 // @ts-check
 // The plan: what to buy, what it saves, whether it holds; then the day, the choices and the commands.
 import { Folded, html, steady } from "./html.js";
-import { Blocks, Cards, Code, Refused, Title, partsOf } from "./view.js";
+import { Blocks, Cards, Code, Refused, Title, partsOf, whole } from "./view.js";
 import { Control, Goals } from "./controls.js";
 import { StorageControl } from "./storage.js";
 import { Frontier } from "./frontier.js";
@@ -25,7 +25,7 @@ export function PlanView(page) {
   const options = facts.options.plan.filter(fits);
   const control = (/** @type {any} */ option) => html`<${Control} key=${option.name} option=${option} value=${state.settings[option.name] ?? null} onMove=${set(option.name)} onRest=${rest} />`;
   return html`<main class="sides" aria-busy=${plan.busy}>
-    <div class="head">${answer ? html`<${Title} words=${`${answer.view.title}.`} /><p class="sub">${answer.view.subtitle}</p>` : html`<h1>${plan.refusal ? opened ? "This file cannot be shown" : "This cannot be planned" : opened ? "Opening the plan" : "Planning"}</h1>`}
+    <div class="head">${answer ? html`<${Title} words=${`${answer.view.title}.`} /><p class="sub">${whole(answer.view.subtitle)}</p>` : html`<h1>${plan.refusal ? opened ? "This file cannot be shown" : "This cannot be planned" : opened ? "Opening the plan" : "Planning"}</h1>`}
       ${plan.refusal && html`<${Refused} refusal=${plan.refusal} />`}
       ${answer && html`<${Cards} cards=${answer.view.cards} /><${Blocks} blocks=${partsOf(answer.view).warnings} />`}</div>
     <details class="side" open=${page.wide}><summary>The question</summary>

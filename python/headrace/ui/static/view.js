@@ -11,8 +11,11 @@ const glued = (/** @type {string} */ text) => text.replace(unit, "\u00a0");
 // The longest word that holds together at its hyphens (report/html.py), letters.
 const WHOLE = 28;
 
-/** A title, in which a figure and its unit, and a name with a hyphen, stay on one line. @param {{words: string}} props */
-export const Title = ({ words }) => html`<h1>${glued(words).split(" ").flatMap((word, at) => [at ? " " : "", word.includes("-") && word.length <= WHOLE ? html`<span class="whole">${word}</span>` : word])}</h1>`;
+/** A text in which a figure and its unit, and a name or date with hyphens, stay on one line. @param {string} words */
+export const whole = words => glued(words).split(" ").flatMap((word, at) => [at ? " " : "", word.includes("-") && word.length <= WHOLE ? html`<span class="whole">${word}</span>` : word]);
+
+/** @param {{words: string}} props */
+export const Title = ({ words }) => html`<h1>${whole(words)}</h1>`;
 
 /** @type {WeakMap<View, {warnings: any[], rest: any[]}>} */
 const parts = new WeakMap();

@@ -121,7 +121,9 @@ def list_snapshots(
     with place.open() as lab:
         if snapshot is not None:
             details = lab.describe_snapshot(snapshot)
-            print_answer(details, output, [dict(details) | dict(details["blocks"])], COLUMNS, lambda: (pairs(_facts(details)),))
+            print_answer(
+                details, output, [dict(details) | dict(details["blocks"])], COLUMNS, lambda: (pairs(_facts(details)),)
+            )
             return
         rows = pages.all_snapshots(lab, volume)
     _print(sorted(rows, key=lambda row: row["started_at"]), output)

@@ -69,7 +69,7 @@ MOST = {
     "tests/unit/mysql": 60,
     "tests/unit/observe": 60,
     "tests/unit/operate": 210,
-    "tests/unit/planner": 20,
+    "tests/unit/planner": 60,
     "tests/unit/report": 80,
     "tests/unit/servers": 60,
     "tests/unit/shared": 100,

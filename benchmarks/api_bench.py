@@ -155,16 +155,16 @@ def between(text: bytes, tag: str) -> str:
 
 # A round makes each of these so many times, and takes away again what it made.
 def raw_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
-    server, made = client.server, []
+    server, gaps = client.server, []
 
     def create() -> float:
         taken, data = client.call("CreateVolume", AvailabilityZone=f"{REGION}a", Size=8, VolumeType="gp3")
-        made.append(between(data, "volumeId"))
+        gaps.append(between(data, "volumeId"))
         return taken
 
     def tag() -> float:
-        one = server.volumes[len(made) % len(server.volumes)]
-        return client.call("CreateTags", **{"ResourceId.1": one, "Tag.1.Key": "bench", "Tag.1.Value": "yes"})[0]
+        volume = server.volumes[len(gaps) % len(server.volumes)]
+        return client.call("CreateTags", **{"ResourceId.1": volume, "Tag.1.Key": "bench", "Tag.1.Value": "yes"})[0]
 
     def describe_one() -> float:
         return client.call("DescribeVolumes", **{"VolumeId.1": server.volumes[0]})[0]
@@ -181,7 +181,7 @@ def raw_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
     yield "CreateTags", tag
     yield "DescribeAvailabilityZones", lambda: client.call("DescribeAvailabilityZones")[0]
     yield "CreateVolume", create
-    yield "DeleteVolume", lambda: client.call("DeleteVolume", VolumeId=made.pop())[0]
+    yield "DeleteVolume", lambda: client.call("DeleteVolume", VolumeId=gaps.pop())[0]
 
 
 # Calls that a crowd of clients repeats.
@@ -212,7 +212,7 @@ def crowd_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
 
 
 def boto_calls(server: Server) -> Iterator[tuple[str, Callable[[], float]]]:
-    ec2, made = boto_client(server), []
+    ec2, volume_ids = boto_client(server), []
 
     def timed(method: str, **given) -> tuple[float, dict]:
         begun = time.perf_counter()
@@ -221,7 +221,7 @@ def boto_calls(server: Server) -> Iterator[tuple[str, Callable[[], float]]]:
 
     def create() -> float:
         taken, answer = timed("create_volume", AvailabilityZone=f"{REGION}a", Size=8, VolumeType="gp3")
-        made.append(answer["VolumeId"])
+        volume_ids.append(answer["VolumeId"])
         return taken
 
     tags = [{"Key": "bench", "Value": "boto3"}]
@@ -229,7 +229,7 @@ def boto_calls(server: Server) -> Iterator[tuple[str, Callable[[], float]]]:
     yield "DescribeVolumes, by id", lambda: timed("describe_volumes", VolumeIds=server.volumes[:1])[0]
     yield "CreateTags", lambda: timed("create_tags", Resources=server.volumes[:1], Tags=tags)[0]
     yield "CreateVolume", create
-    yield "DeleteVolume", lambda: timed("delete_volume", VolumeId=made.pop())[0]
+    yield "DeleteVolume", lambda: timed("delete_volume", VolumeId=volume_ids.pop())[0]
 
 
 def boto_client(server: Server):
@@ -369,16 +369,16 @@ def measure_crowd(servers: list[Server], crowd: int, samples: int, rounds: int) 
 
 def figures(server: Server) -> dict:
     """Milliseconds of each call: p50 and p99 of all samples, and the range of the rounds' p50."""
-    found = {}
+    result = {}
     for (kind, name), rounds in server.times.items():
-        every = sorted(1e3 * value for one in rounds for value in one)
-        middles = [1e3 * statistics.median(one) for one in rounds]
-        found[f"{kind}: {name}"] = {
+        every = sorted(1e3 * value for entry in rounds for value in entry)
+        middles = [1e3 * statistics.median(entry) for entry in rounds]
+        result[f"{kind}: {name}"] = {
             **{f"p{share}": every[min(len(every) - 1, len(every) * share // 100)] for share in PERCENTILES},
             "p50_of_rounds": [min(middles), max(middles)],
             "samples": len(every),
         }
-    return {"ms": found, "resident_mib": resident_mib(server.pid), "pages": sorted(server.pages)}
+    return {"ms": result, "resident_mib": resident_mib(server.pid), "pages": sorted(server.pages)}
 
 
 def run(samples: int = SAMPLES, rounds: int = ROUNDS, crowd: int = 0) -> dict:
@@ -404,30 +404,30 @@ def run(samples: int = SAMPLES, rounds: int = ROUNDS, crowd: int = 0) -> dict:
     return results
 
 
-def show(console: Console, found: dict) -> None:
+def show(console: Console, result: dict) -> None:
     """Shows a row for each call: p50 and p99 of each server, and how many times as fast ours is."""
-    if "missing" in found:
-        console.print(found["missing"])
+    if "missing" in result:
+        console.print(result["missing"])
         return
-    names = list(found["servers"])
-    title = f"AWS endpoint: ms, p50 (range of {found['rounds']} rounds) and p99; {found['samples'] * found['rounds']} samples a call"
+    names = list(result["servers"])
+    title = f"AWS endpoint: ms, p50 (range of {result['rounds']} rounds) and p99; {result['samples'] * result['rounds']} samples a call"
     table = Table("call", *names, "times the fastest peer, p50", "p99", title=title)
-    for call, ours in found["servers"][names[0]]["ms"].items():
-        rows = [found["servers"][name]["ms"][call] for name in names]
+    for call, ms in result["servers"][names[0]]["ms"].items():
+        rows = [result["servers"][name]["ms"][call] for name in names]
         cells = [
             f"{row['p50']:.2f} ({row['p50_of_rounds'][0]:.2f}-{row['p50_of_rounds'][1]:.2f}), {row['p99']:.2f}"
             for row in rows
         ]
-        ratios = [f"{min(row[key] for row in rows[1:]) / ours[key]:.1f}" if rows[1:] else "-" for key in ("p50", "p99")]
+        ratios = [f"{min(row[key] for row in rows[1:]) / ms[key]:.1f}" if rows[1:] else "-" for key in ("p50", "p99")]
         table.add_row(call, *cells, *ratios)
     console.print(table)
-    resident = {name: server["resident_mib"] for name, server in found["servers"].items()}
+    resident = {name: server["resident_mib"] for name, server in result["servers"].items()}
     console.print("Memory: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in resident.items() if mib))
-    for name, server in found["servers"].items():
+    for name, server in result["servers"].items():
         if any(size != 100 for size in server["pages"]):
             console.print(f"{name}: pages of {server['pages']} volumes where 100 were asked for")
     console.print(f"Bar: {BAR:.0f} times as fast as the fastest peer, raw")
-    for program in found["absent"]:
+    for program in result["absent"]:
         console.print(f"not here: {program} ({PEERS})")
 
 

@@ -75,8 +75,8 @@ class Clients:
     def p95_ms(self, begin: float, end: float) -> float:
         """Returns the 95th percentile of the transactions that were due between two moments
         (monotonic, s), ms."""
-        found = [took for due, took in self.done if begin <= due < end]
-        return 1000 * statistics.quantiles(found, n=20)[18]
+        durations = [took for due, took in self.done if begin <= due < end]
+        return 1000 * statistics.quantiles(durations, n=20)[18]
 
     def _run(self, number: int) -> None:
         chance, each = random.Random(number), CLIENTS / RATE
@@ -127,28 +127,28 @@ def copied(server: Server, target: Path, *options: str) -> tuple[float, float]:
     if done.returncode:
         raise CouldNotRun("headrace backup run", done.stderr.strip()[-300:])
     print(done.stderr.strip(), f"load average {os.getloadavg()[0]:.1f}", sep="\n", file=sys.stderr)
-    made = backups(open_target(target))[0][-1].manifest
-    return physical_bytes(server) / MIB, made.ended_unix - made.began_unix
+    manifest = backups(open_target(target))[0][-1].manifest
+    return physical_bytes(server) / MIB, manifest.ended_unix - manifest.began_unix
 
 
 def speed(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
     """Measures the MiB/s of copies without load, over the MiB/s of the limit that binds them."""
-    found: dict[str, float] = {}
+    bounds: dict[str, float] = {}
     for pack in ("none", "zstd"):
         size, took = copied(server, folder / pack, "--pack", pack)
         bound = volume_seconds("gp3:50", int(size * MIB), False, None)
-        found[f"gp3_{pack}"] = round(bound / took, 3)
+        bounds[f"gp3_{pack}"] = round(bound / took, 3)
     with st1(lab, folder / "st1") as place:
         size, took = copied(server, place / "b", "--pack", "none")
         bound = max(bound, volume_seconds("st1:500", int(size * MIB), True, 100.0))
-        found["st1"] = round(bound / took, 3)
-    return found | {"mib": round(size)}
+        bounds["st1"] = round(bound / took, 3)
+    return bounds | {"mib": round(size)}
 
 
 def load(server: Server, folder: Path, rows: int, seconds: float) -> dict[str, float]:
     """Measures the p95 of the load alone, next to a paced copy, and next to a copy without a pace,
     ms."""
-    found: dict[str, float] = {}
+    p95_ms: dict[str, float] = {}
     with Clients(server, rows) as clients:
         for name, options in (
             ("alone", None),
@@ -162,11 +162,11 @@ def load(server: Server, folder: Path, rows: int, seconds: float) -> dict[str, f
                 time.sleep(seconds)
             else:
                 size, took = copied(server, folder / name, "--pack", "none", *options)
-                found[f"{name}_mib_s"] = round(size / took, 1)
-            found[f"{name}_p95_ms"] = round(clients.p95_ms(began, time.monotonic()), 2)
-            print(found, file=sys.stderr)  # a paced copy may take long: what is known so far
-    alone = statistics.mean((found["alone_p95_ms"], found["alone_again_p95_ms"]))
-    return found | {f"{name}_ratio": round(found[f"{name}_p95_ms"] / alone, 2) for name in ("paced", "unpaced")}
+                p95_ms[f"{name}_mib_s"] = round(size / took, 1)
+            p95_ms[f"{name}_p95_ms"] = round(clients.p95_ms(began, time.monotonic()), 2)
+            print(p95_ms, file=sys.stderr)  # a paced copy may take long: what is known so far
+    alone = statistics.mean((p95_ms["alone_p95_ms"], p95_ms["alone_again_p95_ms"]))
+    return p95_ms | {f"{name}_ratio": round(p95_ms[f"{name}_p95_ms"] / alone, 2) for name in ("paced", "unpaced")}
 
 
 def credits(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
@@ -195,7 +195,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
     only, console = arguments.only.split(","), Console(stderr=True)
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     with tempfile.TemporaryDirectory(prefix="backup-pace-") as text:
         folder = Path(text)
         lab = labs.up(folder / "lab", settings=Settings(metrics_port=0, api_port=0))
@@ -203,17 +203,17 @@ def main() -> int:
             server = made(lab, "paced", "gp3:50", arguments.rows)
             try:
                 if "speed" in only:
-                    console.print(found.setdefault("speed", speed(lab, server, folder / "speed")))
+                    console.print(result.setdefault("speed", speed(lab, server, folder / "speed")))
                 if "load" in only:
                     console.print(
-                        found.setdefault("load", load(server, folder / "load", arguments.rows, arguments.seconds))
+                        result.setdefault("load", load(server, folder / "load", arguments.rows, arguments.seconds))
                     )
             finally:
                 servers.destroy(server)
             if "credits" in only:
                 server = made(lab, "burst", "gp2:10", arguments.rows // 4)
                 try:
-                    console.print(found.setdefault("credits", credits(lab, server, folder / "credits")))
+                    console.print(result.setdefault("credits", credits(lab, server, folder / "credits")))
                 finally:
                     servers.destroy(server)
         except HeadraceError as error:
@@ -221,9 +221,9 @@ def main() -> int:
             return 3
         finally:
             labs.down(lab, force=True)
-    print(json.dumps(found, indent=1))
+    print(json.dumps(result, indent=1))
     if arguments.results:
-        arguments.results.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.results.write_text(json.dumps(result, indent=1) + "\n")
     return 0
 
 

@@ -135,9 +135,9 @@ class Beside:
 
     def stop(self) -> None:
         self.process.terminate()
-        _, said = self.process.communicate()
+        _, stderr = self.process.communicate()
         if self.process.returncode != 130:
-            raise SystemExit(f"what sampled ended with {self.process.returncode}: {said}")
+            raise SystemExit(f"what sampled ended with {self.process.returncode}: {stderr}")
 
 
 def capturing(server: Server, folder: Path) -> Beside:
@@ -177,7 +177,7 @@ def sample_often(label: str) -> None:
 
 def pairs(server: Server, count: int, seconds: int, begin: Callable[[], Beside]) -> list[dict]:
     """`count` pairs of tps, each arm first as often as second."""
-    found = []
+    rows = []
     for pair in range(count):
         row = {"pair": pair + 1}
         for arm in ("with", "without") if pair % 2 == 0 else ("without", "with"):
@@ -186,8 +186,8 @@ def pairs(server: Server, count: int, seconds: int, begin: Callable[[], Beside])
             row[arm] = server.tps(seconds, 100 + pair)
             if beside is not None:
                 beside.stop()
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def cost_of_a_sample(server: Server) -> dict[str, float]:
@@ -262,14 +262,14 @@ def measure(count: int = 8, seconds: int = 8) -> dict:
     }
 
 
-def show(found: dict) -> None:
+def show(result: dict) -> None:
     """Prints the pairs and what follows."""
     console = Console()
     for key, what in (("pairs", "one capture"), ("often", f"{AMPLIFIED:.0f} samples a second")):
         table = Table(title=f"tps with and without {what}")
         for column in ("pair", "without", "with", "loss"):
             table.add_column(column, justify="right")
-        for row in found[key]:
+        for row in result[key]:
             table.add_row(
                 str(row["pair"]),
                 f"{row['without']:,.1f}",
@@ -278,18 +278,18 @@ def show(found: dict) -> None:
             )
         console.print(table)
     for key, what in (("throughput", "as it is"), ("throughput_by_often", f"by {AMPLIFIED:.0f} times as many samples")):
-        told = found[key]
+        answer = result[key]
         console.print(
-            f"loss {what}: {told['loss_percent']:+.3f} % (95 % interval {told['low_percent']:+.3f} to "
-            f"{told['high_percent']:+.3f} %, {told['pairs']} pairs)"
+            f"loss {what}: {answer['loss_percent']:+.3f} % (95 % interval {answer['low_percent']:+.3f} to "
+            f"{answer['high_percent']:+.3f} %, {answer['pairs']} pairs)"
         )
-    cost, cores = found["sample"], found["configuration"]["cores"]
+    cost, cores = result["sample"], result["configuration"]["cores"]
     share = (cost["server_ms"] + cost["capture_ms"]) / 1e3 / cores
     console.print(
         f"a sample takes {cost['server_ms']:.2f} ms of processor in the server and {cost['capture_ms']:.2f} ms "
         f"in the capture: {share:.3%} of {cores} processors"
     )
-    console.print(f"[dim]{json.dumps(found['configuration'])}[/dim]")
+    console.print(f"[dim]{json.dumps(result['configuration'])}[/dim]")
 
 
 def main() -> None:
@@ -303,10 +303,10 @@ def main() -> None:
         sample_often(arguments.often)
     if arguments.pairs < 2 or arguments.seconds < 2:
         parser.error("--pairs and --seconds must be at least 2")
-    found = measure(arguments.pairs, arguments.seconds)
-    show(found)
+    result = measure(arguments.pairs, arguments.seconds)
+    show(result)
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
+        arguments.json.write_text(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

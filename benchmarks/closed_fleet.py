@@ -72,10 +72,10 @@ CHECKS = ("VolumeIOPSExceededCheck", "VolumeThroughputExceededCheck")
 def fleet_of(seed: int, share: float = 1.0) -> list[Made]:
     """Draws the volumes, 300 x `share` of them; each group has two at least."""
     draw = np.random.default_rng(seed)
-    made: list[Made] = []
+    result: list[Made] = []
 
     def some(count: int, make: Callable[[int], Made]) -> None:
-        made.extend(make(number) for number in range(max(2, round(count * share))))
+        result.extend(make(number) for number in range(max(2, round(count * share))))
 
     def near(value: float, spread: float = 0.25) -> float:
         return float(value * np.exp(draw.normal(0.0, spread)))
@@ -103,7 +103,7 @@ def fleet_of(seed: int, share: float = 1.0) -> list[Made]:
     some(20, lambda _: Made("big gp2", "gp2", 4000, ("change",), **asking(near(4500, 0.15), "gp2")))
     for number in range(max(2, round(10 * share))):
         load, tags = asking(near(300), "gp2"), {"headrace:array": f"md{number}"}
-        made += [Made("array", "gp2", 334, ("change",), tags=tags, instance=f"array{number}", **load) for _ in "ab"]
+        result += [Made("array", "gp2", 334, ("change",), tags=tags, instance=f"array{number}", **load) for _ in "ab"]
     some(20, lambda _: Made("right", "gp3", 300, ("keep",), iops=3000, mib_s=125, **asking(near(1000), "gp3")))
     some(20, lambda _: Made("st1", "st1", 2000, ("keep",), near(1.0), 0.02, io_kib=1024.0))
     some(10, lambda _: Made("wrong inventory", "gp3", 500, ("withheld",), iops=9000, mib_s=500, listed_iops=3000, **asking(near(6500, 0.1), "gp3")))  # fmt: skip
@@ -112,10 +112,10 @@ def fleet_of(seed: int, share: float = 1.0) -> list[Made]:
     some(7, lambda at: Made("instance-bound", "gp3", 500, ("keep",), 48, near(0.002), 10000, 500, "flat", "m5.large gives 3,600 IOPS", instance=f"small{at}", most_iops=M5_LARGE_IOPS))  # fmt: skip
     some(10, lambda _: Made("lacks a metric", "gp2", 700, ("withheld",), lacks=("VolumeWriteBytes",), words="VolumeWriteBytes", **asking(near(500), "gp2")))  # fmt: skip
     some(10, lambda _: Made("io2", "io2", 500, ("change",), iops=8000, words="99.999 %", **asking(near(2000), "io2")))
-    for number, one in enumerate(made):
-        one.id = f"vol-{0x0ABC000000000000 + number:017x}"
-        one.instance = one.instance or f"host{number // 4}"
-    return made
+    for number, entry in enumerate(result):
+        entry.id = f"vol-{0x0ABC000000000000 + number:017x}"
+        entry.instance = entry.instance or f"host{number // 4}"
+    return result
 
 
 # --- the queue ------------------------------------------------------------------------------------
@@ -134,115 +134,119 @@ def limits_of(kind: str, gib: int, iops: int | None, mib_s: int | None) -> tuple
     return float(iops or 100), min((iops or 100) * 256 * KIB, 1_000 * MIB)
 
 
-def served(one: Made, days: int, seed: int, storage: tuple[str, int, int | None, int | None] | None = None) -> dict:
+def served(entry: Made, days: int, seed: int, storage: tuple[str, int, int | None, int | None] | None = None) -> dict:
     """Serves the clients of a volume from `storage` (None: the volume as it is), and returns arrays
     by steps: `iops`, `queue`, `balance` (%), and `waits` (true where they wait for a limit). Equal
     seeds give equal clients."""
-    kind, gib, iops, mib_s = storage or (one.kind, one.gib, one.iops, one.mib_s)
+    kind, gib, iops, mib_s = storage or (entry.kind, entry.gib, entry.iops, entry.mib_s)
     draw = np.random.default_rng(seed)
     count = days * DAY_S // STEP_S
     hour = (np.arange(count) * STEP_S % DAY_S) / 3_600.0
     shape = np.ones(count)
-    if one.shape == "office":
+    if entry.shape == "office":
         weekend = (np.arange(count) * STEP_S // DAY_S) % 7 >= 5
         shape = (0.25 + 0.75 * np.clip(np.sin((hour - 6.0) / 12.0 * np.pi), 0.0, 1.0)) * np.where(weekend, 0.6, 1.0)
         # Minutes wander, and ten-second steps scatter as requests do.
         shape *= np.repeat(np.exp(draw.normal(0.0, 0.06, count // 6)), 6) * np.exp(draw.normal(0.0, 0.03, count))
-    clients = one.clients * shape
+    clients = entry.clients * shape
     service = SERVICE_S[kind] * (1.0 + 0.03 * draw.normal(size=count))
     cap, bytes_s = limits_of(kind, gib, iops, mib_s)
-    most = min(one.most_iops, bytes_s / (one.io_kib * KIB))
-    wanted = clients / (one.think_s + service)
+    most = min(entry.most_iops, bytes_s / (entry.io_kib * KIB))
+    expected = clients / (entry.think_s + service)
     balance = np.full(count, np.nan)
     if kind == "gp2" and cap < GP2_BURST_IOPS:
-        got, level = np.empty(count), 0.0 if one.group == "saturated gp2" else GP2_CREDITS
+        got, level = np.empty(count), 0.0 if entry.group == "saturated gp2" else GP2_CREDITS
         for at in range(count):
-            asked = min(float(wanted[at]), GP2_BURST_IOPS, most)
-            got[at] = min(asked, cap + level / STEP_S)
+            request = min(float(expected[at]), GP2_BURST_IOPS, most)
+            got[at] = min(request, cap + level / STEP_S)
             level = min(GP2_CREDITS, max(0.0, level + (cap - got[at]) * STEP_S))
             balance[at] = 100.0 * level / GP2_CREDITS
     else:
-        got = np.minimum(wanted, min(cap, most))
+        got = np.minimum(expected, min(cap, most))
         if kind in ("gp2", "st1"):
             balance[:] = 100.0
     # Little's law: who does not think is at the volume.
-    queue = np.maximum(clients - got * one.think_s, got * service)
-    waits = wanted > got * 1.001
-    return {"iops": got, "queue": queue, "balance": balance, "waits": waits & (got < one.most_iops * 0.999)}
+    queue = np.maximum(clients - got * entry.think_s, got * service)
+    waits = expected > got * 1.001
+    return {"iops": got, "queue": queue, "balance": balance, "waits": waits & (got < entry.most_iops * 0.999)}
 
 
-def metrics_of(one: Made, days: int, seed: int) -> dict[str, np.ndarray]:
+def metrics_of(entry: Made, days: int, seed: int) -> dict[str, np.ndarray]:
     """Returns the metrics of a volume as CloudWatch shows them, a figure each five minutes."""
-    run = served(one, days, seed)
+    run = served(entry, days, seed)
     draw = np.random.default_rng(seed + 1)
 
     def mean(values: np.ndarray) -> np.ndarray:
         return values.reshape(-1, STEPS).mean(axis=1)
 
     ops = mean(run["iops"]) * PERIOD_S
-    reads = np.round(ops * one.read_share * (1.0 + 0.002 * draw.normal(size=len(ops))))
+    reads = np.round(ops * entry.read_share * (1.0 + 0.002 * draw.normal(size=len(ops))))
     writes = np.maximum(np.round(ops - reads), 0.0)
     # Bytes are whole sectors; the mean size of an I/O wanders by some per cent.
     wander = 1.0 + 0.02 * draw.normal(size=len(ops))
     minute = run["waits"].reshape(-1, STEPS // STEPS_A_MINUTE, STEPS_A_MINUTE)
-    bytes_bind = limits_of(one.kind, one.gib, one.iops, one.mib_s)[1] / (one.io_kib * KIB) < run["iops"].max() * 1.01
+    bytes_bind = (
+        limits_of(entry.kind, entry.gib, entry.iops, entry.mib_s)[1] / (entry.io_kib * KIB) < run["iops"].max() * 1.01
+    )
     flags = minute.all(axis=2).any(axis=1).astype(float)
-    found = {
+    columns = {
         "VolumeReadOps": reads,
         "VolumeWriteOps": writes,
-        "VolumeReadBytes": np.round(reads * one.io_kib * KIB * wander / 512.0) * 512.0,
-        "VolumeWriteBytes": np.round(writes * one.io_kib * KIB * wander / 512.0) * 512.0,
+        "VolumeReadBytes": np.round(reads * entry.io_kib * KIB * wander / 512.0) * 512.0,
+        "VolumeWriteBytes": np.round(writes * entry.io_kib * KIB * wander / 512.0) * 512.0,
         "VolumeQueueLength": np.round(mean(run["queue"]), 4),
         "VolumeIOPSExceededCheck": np.zeros_like(flags) if bytes_bind else flags,
         "VolumeThroughputExceededCheck": flags if bytes_bind else np.zeros_like(flags),
     }
-    if one.kind in ("gp2", "st1") and not np.isnan(run["balance"]).any():
-        found["BurstBalance"] = np.round(mean(run["balance"]))
-    if not one.clients:
-        found = {metric: np.zeros(len(ops)) for metric in found if "Check" not in metric and metric != "BurstBalance"}
-    return {metric: values for metric, values in found.items() if metric not in one.lacks}
+    if entry.kind in ("gp2", "st1") and not np.isnan(run["balance"]).any():
+        columns["BurstBalance"] = np.round(mean(run["balance"]))
+    if not entry.clients:
+        columns = {
+            metric: np.zeros(len(ops)) for metric in columns if "Check" not in metric and metric != "BurstBalance"
+        }
+    return {metric: values for metric, values in columns.items() if metric not in entry.lacks}
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-def described(one: Made) -> dict:
+def described(entry: Made) -> dict:
     """Returns the volume as describe-volumes shows it."""
-    iops = one.listed_iops or one.iops
-    more: dict = {"Iops": int(limits_of("gp2", one.gib, None, None)[0])} if one.kind == "gp2" else {}
+    iops = entry.listed_iops or entry.iops
+    more: dict = {"Iops": int(limits_of("gp2", entry.gib, None, None)[0])} if entry.kind == "gp2" else {}
     more |= {"Iops": iops} if iops else {}
-    more |= {"Throughput": 125 if one.listed_iops else one.mib_s} if one.mib_s else {}
-    at = {"InstanceId": f"i-{one.instance}", "Device": "/dev/sdf", "State": "attached"}
-    tags = {"Name": f"{one.group.replace(' ', '-')}-{one.id[-3:]}"} | one.tags
+    more |= {"Throughput": 125 if entry.listed_iops else entry.mib_s} if entry.mib_s else {}
+    at = {"InstanceId": f"i-{entry.instance}", "Device": "/dev/sdf", "State": "attached"}
+    tags = {"Name": f"{entry.group.replace(' ', '-')}-{entry.id[-3:]}"} | entry.tags
     return {
-        "VolumeId": one.id, "VolumeType": one.kind, "Size": one.gib, **more, "AvailabilityZone": "us-east-1a",
-        "State": "in-use" if one.attached else "available", "Attachments": [at] if one.attached else [],
-        "MultiAttachEnabled": one.multi_attach, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        "VolumeId": entry.id, "VolumeType": entry.kind, "Size": entry.gib, **more, "AvailabilityZone": "us-east-1a",
+        "State": "in-use" if entry.attached else "available", "Attachments": [at] if entry.attached else [],
+        "MultiAttachEnabled": entry.multi_attach, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
     }  # fmt: skip
 
 
 def write_fleet(folder: Path, seed: int, share: float = 1.0, days: int = 8) -> list[Made]:
     """Writes the files into `folder`; the volumes."""
-    made = fleet_of(seed, share)
-    (folder / "volumes.json").write_text(json.dumps({"Volumes": [described(one) for one in made]}))
+    result = fleet_of(seed, share)
+    (folder / "volumes.json").write_text(json.dumps({"Volumes": [described(entry) for entry in result]}))
     instances = [
         {"InstanceId": f"i-{name}", "InstanceType": "m5.large" if name.startswith("small") else "m5.24xlarge", "State": {"Name": "running"}}
-        for name in sorted({one.instance for one in made if one.attached})
+        for name in sorted({entry.instance for entry in result if entry.attached})
     ]  # fmt: skip
     (folder / "instances.json").write_text(
         json.dumps({"Reservations": [{"OwnerId": "123456789012", "Instances": instances}]})
     )
-    watched = [(at, one) for at, one in enumerate(made) if one.attached]
+    watched = [(at, entry) for at, entry in enumerate(result) if entry.attached]
     for page in range(PAGES):
         results = []
-        for at, one in watched[page::PAGES]:
-            length = (one.days or days) * DAY_S // PERIOD_S
+        for at, member in watched[page::PAGES]:
+            length = (member.days or days) * DAY_S // PERIOD_S
             skipped = days * DAY_S // PERIOD_S - length
             times = [
                 f"{BEGIN + timedelta(seconds=PERIOD_S * (skipped + slot)):%Y-%m-%dT%H:%M:%SZ}" for slot in range(length)
             ]
-            for metric, values in metrics_of(one, one.days or days, seed * 10_007 + at).items():
-                label = f"{one.id} {metric}"
+            for metric, values in metrics_of(member, member.days or days, seed * 10_007 + at).items():
+                label = f"{member.id} {metric}"
                 results.append(
                     {
                         "Id": f"m{len(results)}",
@@ -254,9 +258,9 @@ def write_fleet(folder: Path, seed: int, share: float = 1.0, days: int = 8) -> l
                 )
         with gzip.open(folder / f"metrics-{page + 1}.json.gz", "wt", compresslevel=1) as file:
             json.dump({"MetricDataResults": results}, file)
-    truth = {one.id: {"group": one.group, "right": one.right, "words": one.words} for one in made}
+    truth = {entry.id: {"group": entry.group, "right": entry.right, "words": entry.words} for entry in result}
     (folder / "truth.json").write_text(json.dumps(truth, indent=1))
-    return made
+    return result
 
 
 if __name__ == "__main__":

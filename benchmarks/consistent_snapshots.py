@@ -97,7 +97,7 @@ class Writers:
             self.begun = dict(cursor.fetchall())
             cursor.execute("SELECT COUNT(*) FROM held.c")
             self.rows = int(cursor.fetchall()[0][0])
-        self._threads = [threading.Thread(target=self._write, args=(one,)) for one in range(self.clients)]
+        self._threads = [threading.Thread(target=self._write, args=(index,)) for index in range(self.clients)]
         if self.torn:
             self._threads.append(threading.Thread(target=self._write_torn))
         for thread in self._threads:
@@ -112,10 +112,10 @@ class Writers:
     def by(self, moment: float) -> dict[int, int]:
         """Returns the last number of each client that was acknowledged before a moment (monotonic,
         s)."""
-        found = dict(self.begun)
+        begun = dict(self.begun)
         for client, acknowledged in enumerate(self.acknowledged):
-            found[client] = max([n for at, n in acknowledged if at < moment], default=found.get(client, 0))
-        return found
+            begun[client] = max([n for at, n in acknowledged if at < moment], default=begun.get(client, 0))
+        return begun
 
     def _write(self, client: int) -> None:
         n, chance = self.begun.get(client, 0), random.Random(client)
@@ -165,69 +165,69 @@ class Findings:
 
 def examine(server: Server, expected: dict[int, int], gtid: str, torn: bool = False) -> Findings:
     """Compares a restored server with what was acknowledged and tagged."""
-    found = Findings(opened=True)
+    findings = Findings(opened=True)
     with connect(server.address(), 120) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT client, COUNT(*), MIN(n), MAX(n) FROM held.a GROUP BY client")
         first = {row[0]: row[1:] for row in cursor.fetchall()}
         cursor.execute("SELECT client, COUNT(*), MIN(n), MAX(n) FROM held.b GROUP BY client")
         second = {row[0]: row[1:] for row in cursor.fetchall()}
-        found.torn = sum(first.get(one) != second.get(one) for one in {*first, *second})
-        found.torn += sum(count != high or low != 1 for count, low, high in first.values())
+        findings.torn = sum(first.get(entry) != second.get(entry) for entry in {*first, *second})
+        findings.torn += sum(count != high or low != 1 for count, low, high in first.values())
         for client, n in expected.items():
             have = first.get(client, (0, 0, 0))[2]
-            found.lost += max(0, n - have)
+            findings.lost += max(0, n - have)
         for table in ("a", "b", "c"):
             cursor.execute(f"CHECK TABLE held.{table} EXTENDED")
             if cursor.fetchall()[-1][3] != "OK":
-                found.torn += 1
+                findings.torn += 1
         if torn:
             cursor.execute("CHECK TABLE held.m EXTENDED")
-            said = [str(row[3]) for row in cursor.fetchall()]
-            found.crashed = "" if said == ["OK"] else "; ".join(said)
+            rows = [str(row[3]) for row in cursor.fetchall()]
+            findings.crashed = "" if rows == ["OK"] else "; ".join(rows)
         if gtid:
             flavor = server.flavor
             cursor.execute("SELECT @@gtid_executed" if flavor == "mysql" else "SELECT @@gtid_binlog_pos")
             has = GtidSet.parse(cursor.fetchall()[0][0], flavor)
             tagged = GtidSet.parse(gtid, flavor)
-            found.gtid_held, found.beyond = has.contains(tagged), has.minus(tagged).count()
-    return found
+            findings.gtid_held, findings.beyond = has.contains(tagged), has.minus(tagged).count()
+    return findings
 
 
 def composed(lab: Lab, spec: str, taken: list[str], name: str) -> str:
     """A snapshot whose member `i` is as in the i-th of these snapshots of the array."""
-    for one in taken:
-        stored(lab, one)
-    made: list[str] = []
+    for entry in taken:
+        stored(lab, entry)
+    result: list[str] = []
     try:
         devices = []
-        for number, one in enumerate(taken):
-            made.append(lab.create(spec, name=f"{name}-{number}", snapshot=one)["id"])
-            devices.append(lab.attach(made[-1], unpaced=True, probe=False)["attachment"]["device"])
+        for number, entry in enumerate(taken):
+            result.append(lab.create(spec, name=f"{name}-{number}", snapshot=entry)["id"])
+            devices.append(lab.attach(result[-1], unpaced=True, probe=False)["attachment"]["device"])
         target = os.open(devices[-1], os.O_RDWR | os.O_DIRECT)
         try:
-            for number, one in enumerate(taken[:-1]):
-                _copy_member(lab, devices[number], target, number, len(taken), one, taken[-1])
+            for number, entry in enumerate(taken[:-1]):
+                _copy_member(lab, devices[number], target, number, len(taken), entry, taken[-1])
             os.fsync(target)
         finally:
             os.close(target)
-        lab.detach(made[-1])
-        whole = lab.create_snapshot(made[-1])["id"]
+        lab.detach(result[-1])
+        whole = lab.create_snapshot(result[-1])["id"]
         stored(lab, whole)
         return whole
     finally:
-        for volume in made:
+        for volume in result:
             if lab.describe(volume).get("attachment"):
                 lab.detach(volume, force=True)
             lab.delete(volume)
 
 
-def _copy_member(lab: Lab, device: str, target: int, number: int, members: int, one: str, last: str) -> None:
+def _copy_member(lab: Lab, device: str, target: int, number: int, members: int, text: str, last: str) -> None:
     """The chunks of one member, where the two snapshots differ."""
     source, start = os.open(device, os.O_RDONLY | os.O_DIRECT), 0
     try:
         with mmap.mmap(-1, CHUNK) as chunk:
             while start is not None:
-                page = lab.snapshot_blocks(last, since=one, start=start)
+                page = lab.snapshot_blocks(last, since=text, start=start)
                 for block in page["blocks"]:
                     for at in range(block["block"] * BLOCK, (block["block"] + 1) * BLOCK, CHUNK):
                         if at // CHUNK % members == number:
@@ -271,11 +271,11 @@ class MemberByMember(LabService):
 
     def create(self, volumes, tags, description, token):
         """Takes one snapshot of each member of the array, CALL_S apart."""
-        made = []
+        result = []
         for number in range(self.count):
             time.sleep(CALL_S if number else 0)
-            made += super().create(volumes, tags, description, f"{token}-{number}")
-        return made
+            result += super().create(volumes, tags, description, f"{token}-{number}")
+        return result
 
 
 @dataclass
@@ -297,13 +297,15 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
         if variant.members:
             request = replace(request, service=MemberByMember(lab, members))
         got = take(request, lambda step: moments.setdefault(step, time.monotonic()))
-        taken = [one.id for one in sorted(got.snapshot_set.snapshots, key=lambda one: one.started_at)]
+        taken = [
+            snapshot.id for snapshot in sorted(got.snapshot_set.snapshots, key=lambda snapshot: snapshot.started_at)
+        ]
         # Commits acknowledged before the snapshot was asked for must be there.
         expected = writers.by(moments.get("locked", moments["begun"]))
         time.sleep(WARM_S)
     if writers.errors:
         raise CouldNotRun("the load", writers.errors[0])
-    found = Round(variant.name, got.frozen_ms, got.locked_ms)
+    result = Round(variant.name, got.frozen_ms, got.locked_ms)
     name = f"look{number}"
     began = time.monotonic()
     try:
@@ -314,17 +316,17 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
             taken.append(whole)
             looked = servers.up(lab, name=name, flavor=server.flavor, storage=server.storage, seed_from=whole, settings=SMALL, timeout_s=60)  # fmt: skip
         opened_s = time.monotonic() - began
-        found.findings = examine(looked, expected, got.snapshot_set.gtid, torn)
-        found.findings.open_s = opened_s
+        result.findings = examine(looked, expected, got.snapshot_set.gtid, torn)
+        result.findings.open_s = opened_s
     except HeadraceError as error:
-        found.findings = Findings(opened=False, why=error.rule[:300])
+        result.findings = Findings(opened=False, why=error.rule[:300])
     except Exception as error:
-        found.findings = Findings(opened=False, why=f"opened, and then: {error}"[:300])
+        result.findings = Findings(opened=False, why=f"opened, and then: {error}"[:300])
     finally:
         remove(lab, name)
-        for one in taken:
-            lab.delete_snapshot(one)
-    return found
+        for entry in taken:
+            lab.delete_snapshot(entry)
+    return result
 
 
 def remove(lab: Lab, name: str) -> None:
@@ -343,22 +345,22 @@ def percentile(values: list[float], share: float) -> float:
 
 def summary(variant: str, rounds: list[Round]) -> dict[str, object]:
     """Returns a row of the table."""
-    found = [one.findings for one in rounds]
-    opened = [one for one in found if one.opened]
+    findings = [entry.findings for entry in rounds]
+    opened = [finding for finding in findings if finding.opened]
     return {
         "variant": variant,
         "n": len(rounds),
-        "frozen_p50_ms": round(percentile([one.frozen_ms for one in rounds], 0.5), 1),
-        "frozen_p95_ms": round(percentile([one.frozen_ms for one in rounds], 0.95), 1),
-        "locked_p95_ms": round(percentile([one.locked_ms for one in rounds], 0.95), 1),
+        "frozen_p50_ms": round(percentile([entry.frozen_ms for entry in rounds], 0.5), 1),
+        "frozen_p95_ms": round(percentile([entry.frozen_ms for entry in rounds], 0.95), 1),
+        "locked_p95_ms": round(percentile([entry.locked_ms for entry in rounds], 0.95), 1),
         "opened": len(opened),
-        "good": sum(one.good for one in found),
-        "lost": sum(one.lost for one in opened),
-        "torn": sum(one.torn for one in opened),
-        "beyond_tag": sum(one.beyond for one in opened),
-        "myisam_broken": sum(bool(one.crashed) for one in opened),
-        "open_p50_s": round(statistics.median([one.open_s for one in opened]), 2) if opened else 0.0,
-        "why": next((one.why for one in found if one.why), ""),
+        "good": sum(finding.good for finding in findings),
+        "lost": sum(entry.lost for entry in opened),
+        "torn": sum(entry.torn for entry in opened),
+        "beyond_tag": sum(entry.beyond for entry in opened),
+        "myisam_broken": sum(bool(entry.crashed) for entry in opened),
+        "open_p50_s": round(statistics.median([entry.open_s for entry in opened]), 2) if opened else 0.0,
+        "why": next((finding.why for finding in findings if finding.why), ""),
     }
 
 
@@ -376,7 +378,7 @@ def print_rows(rows: list[dict[str, object]]) -> None:
             print(f"{row['variant']}: {row['why']}")
 
 
-def measure(folder: Path, flavor: str, storage: str, count: int, wanted: list[str], torn: bool, tell: Callable) -> list:
+def measure(folder: Path, flavor: str, storage: str, count: int, texts: list[str], torn: bool, tell: Callable) -> list:
     """All variants, in turn, so that what the machine does meanwhile meets all of them."""
     # Fast lab time: EC2 takes a snapshot of one volume every 15 s at most, and so does the lab.
     lab = labs.up(folder, settings=Settings(metrics_port=0, api_port=0, time_scale=1_000_000))
@@ -384,7 +386,7 @@ def measure(folder: Path, flavor: str, storage: str, count: int, wanted: list[st
     lab.delete("probe")
     server = servers.up(lab, name="db", flavor=flavor, storage=storage, settings=SMALL)
     prepare(server, torn)
-    chosen = [one for one in VARIANTS if not wanted or any(one.name.startswith(word) for word in wanted)]
+    chosen = [variant for variant in VARIANTS if not texts or any(variant.name.startswith(word) for word in texts)]
     rounds: list[Round] = []
     for number in range(count):
         for place, variant in enumerate(chosen):
@@ -395,18 +397,18 @@ def measure(folder: Path, flavor: str, storage: str, count: int, wanted: list[st
 
 def main() -> int:
     """Prints the table; 1 where a snapshot with all steps was not good."""
-    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("--flavor", default="mariadb", choices=("mariadb", "mysql"))
-    asked.add_argument("--storage", default="4xgp3:1")
-    asked.add_argument("--snapshots", type=int, default=10, help="of each variant")
-    asked.add_argument("--variant", action="append", default=[], help="beginning of its name; repeatable")
-    asked.add_argument("--myisam", action="store_true", help="also write a table of MyISAM")
-    asked.add_argument("--json", type=Path, help="write every round there")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--flavor", default="mariadb", choices=("mariadb", "mysql"))
+    parser.add_argument("--storage", default="4xgp3:1")
+    parser.add_argument("--snapshots", type=int, default=10, help="of each variant")
+    parser.add_argument("--variant", action="append", default=[], help="beginning of its name; repeatable")
+    parser.add_argument("--myisam", action="store_true", help="also write a table of MyISAM")
+    parser.add_argument("--json", type=Path, help="write every round there")
+    given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="lab-"))
 
-    def tell(one: Round) -> None:
-        print(f"{one.variant}: frozen {one.frozen_ms:.0f} ms, {one.findings}", file=sys.stderr)
+    def tell(entry: Round) -> None:
+        print(f"{entry.variant}: frozen {entry.frozen_ms:.0f} ms, {entry.findings}", file=sys.stderr)
 
     try:
         rounds = measure(folder, given.flavor, given.storage, given.snapshots, given.variant, given.myisam, tell)
@@ -416,13 +418,13 @@ def main() -> int:
                 servers.destroy(server)
             labs.down(lab, force=True)
         shutil.rmtree(folder, ignore_errors=True)
-    names = list(dict.fromkeys(one.variant for one in rounds))
-    rows = [summary(name, [one for one in rounds if one.variant == name]) for name in names]
+    names = list(dict.fromkeys(entry.variant for entry in rounds))
+    rows = [summary(name, [entry for entry in rounds if entry.variant == name]) for name in names]
     print_rows(rows)
     if given.json:
-        given.json.write_text(json.dumps({"rows": rows, "rounds": [asdict(one) for one in rounds]}, indent=2))
-    whole = [one for one in rounds if one.variant == VARIANTS[0].name]
-    return 0 if all(one.findings.good for one in whole) else 1
+        given.json.write_text(json.dumps({"rows": rows, "rounds": [asdict(entry) for entry in rounds]}, indent=2))
+    whole = [entry for entry in rounds if entry.variant == VARIANTS[0].name]
+    return 0 if all(entry.findings.good for entry in whole) else 1
 
 
 if __name__ == "__main__":

@@ -39,15 +39,15 @@ def scores(builders: tuple, seeds: list[int], console: Console) -> list[Score]:
 def table(answers: list[Score]) -> Table:
     """Returns the right headlines by scenario and format."""
     forms = list(dict.fromkeys(answer.form for answer in answers))
-    shown = Table("scenario", *forms, "right", title="Doctor: headlines of recordings that are right")
+    table = Table("scenario", *forms, "right", title="Doctor: headlines of recordings that are right")
     for name in dict.fromkeys(answer.scenario for answer in answers):
         of_name = [answer for answer in answers if answer.scenario == name]
         cells = []
         for form in forms:
             cell = [answer.right for answer in of_name if answer.form == form]
             cells.append(f"{sum(cell)}/{len(cell)}")
-        shown.add_row(name, *cells, f"{sum(answer.right for answer in of_name)}/{len(of_name)}")
-    return shown
+        table.add_row(name, *cells, f"{sum(answer.right for answer in of_name)}/{len(of_name)}")
+    return table
 
 
 def main() -> int:

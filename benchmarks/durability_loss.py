@@ -135,7 +135,7 @@ def crash_once(
 
 def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: float, seed: int) -> list[Crash]:
     flavor, engine = SERVERS[name]
-    found = []
+    result = []
     for case in cases:
         server = servers.up(
             lab, name=name, flavor=flavor, engine=engine, storage=STORAGE, settings=settings_of(engine, *case)
@@ -149,7 +149,7 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
                     if case[1] is not None:
                         begin_binlog_anew(server)
                     server, crash = crash_once(lab, server, ledger, case, how, seconds, chance)
-                    found.append(crash)
+                    result.append(crash)
                     ledger.go_on()
                     print(
                         f"{name} flush={case[0]} sync_binlog={case[1]} {how}: {crash.acknowledged} "
@@ -160,14 +160,14 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
                     )
         finally:
             servers.destroy(servers.find(lab, name))
-    return found
+    return result
 
 
-def table(name: str, found: list[Crash]) -> list[str]:
+def table(name: str, crashes: list[Crash]) -> list[str]:
     """Returns a table in Markdown: a row for each setting and crash; median and, in parentheses,
     the extreme."""
     flavor, engine = SERVERS[name]
-    label = f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, {'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
+    label = f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {crashes[0].version}, {'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
     head = (
         f"`{FLUSH[engine]}`",
         "`sync_binlog`",
@@ -183,22 +183,24 @@ def table(name: str, found: list[Crash]) -> list[str]:
     lines = [f"### {label}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for flush, sync_binlog in CASES:
         for how in CRASHES:
-            these = [one for one in found if (one.flush, one.sync_binlog, one.how) == (flush, sync_binlog, how)]
+            these = [
+                crash for crash in crashes if (crash.flush, crash.sync_binlog, crash.how) == (flush, sync_binlog, how)
+            ]
             if not these:
                 continue
-            lost = [one.lost for one in these]
-            ahead = [one.binlog_ahead for one in these if one.binlog_ahead is not None]
+            lost = [entry.lost for entry in these]
+            ahead = [entry.binlog_ahead for entry in these if entry.binlog_ahead is not None]
             cells = (
                 flush,
                 "no binary log" if sync_binlog is None else sync_binlog,
                 how,
                 len(these),
-                f"{statistics.median(one.tps for one in these):,.0f}",
+                f"{statistics.median(entry.tps for entry in these):,.0f}",
                 (f"{sum(count > 0 for count in lost)} of {len(these)}"),
                 spread(lost),
-                f"{max(one.lost_s for one in these):.2f}",
+                f"{max(entry.lost_s for entry in these):.2f}",
                 spread(ahead, "+") if ahead else "-",
-                sum(len(one.torn) for one in these),
+                sum(len(entry.torn) for entry in these),
             )
             lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return [*lines, ""]
@@ -228,20 +230,20 @@ def cases_of(text: str | None) -> list[tuple]:
     if text is None:
         return list(CASES)
     named = {f"{flush}/{'none' if sync is None else sync}": (flush, sync) for flush, sync in CASES}
-    unknown = [one for one in text.split(",") if one not in named]
+    unknown = [word for word in text.split(",") if word not in named]
     if unknown:
         sys.exit(f"error: --settings {unknown[0]}: there are {', '.join(named)}")
-    return [named[one] for one in text.split(",")]
+    return [named[word] for word in text.split(",")]
 
 
 def measured(chosen: argparse.Namespace) -> dict:
     """Measures everything, and returns what --raw writes: facts of the run, and every crash."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-durability-"))
-    found: list[Crash] = []
+    result: list[Crash] = []
     lab = labs.up(folder / "lab", settings=labs.Settings(metrics_port=0, api_port=0))
     try:
         for name in chosen.servers.split(","):
-            found += measure(lab, name, cases_of(chosen.settings), chosen.crashes, chosen.seconds, chosen.seed)
+            result += measure(lab, name, cases_of(chosen.settings), chosen.crashes, chosen.seconds, chosen.seed)
     finally:
         for server in servers.servers(lab):
             servers.destroy(server)
@@ -251,7 +253,7 @@ def measured(chosen: argparse.Namespace) -> dict:
         f"{datetime.now(UTC):%Y-%m-%d} on {machine()}; storage {STORAGE}, one volume; {CLIENTS} clients; "
         f"{chosen.seconds:g} s of commits before a crash, give or take a quarter"
     )
-    return {"about": about, "seed": chosen.seed, "crashes": [asdict(one) for one in found]}
+    return {"about": about, "seed": chosen.seed, "crashes": [asdict(entry) for entry in result]}
 
 
 def main() -> int:
@@ -275,7 +277,7 @@ def main() -> int:
         chosen.raw.write_text(json.dumps(results[0], indent=1) + "\n")
     for about in dict.fromkeys(result["about"] for result in results):
         print(f"Measured {about}; seed {', '.join(sorted({str(result['seed']) for result in results}))}.")
-    crashes = [Crash(**one) for result in results for one in result["crashes"]]
+    crashes = [Crash(**crash) for result in results for crash in result["crashes"]]
     for name in SERVERS:
         these = [crash for crash in crashes if crash.server == name]
         if these:

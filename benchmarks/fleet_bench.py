@@ -51,27 +51,29 @@ def main() -> None:
         rows = write_points(folder / "points.parquet", _blocks(described))
         (folder / "volumes.json").write_text(json.dumps({"Volumes": described}))
         mib = (folder / "points.parquet").stat().st_size / 2**20
-        made = time.perf_counter() - began
+        moment = time.perf_counter() - began
         print(
-            f"{VOLUMES:,} volumes, seed {SEED}, 14 days of 5 min: {rows:,} points in {mib:,.0f} MiB, made in {made:.0f} s"
+            f"{VOLUMES:,} volumes, seed {SEED}, 14 days of 5 min: {rows:,} points in {mib:,.0f} MiB, made in {moment:.0f} s"
         )
         runs = {count: [] for count in FORTNIGHTS}
         for number in range(RUNS):
             for count in FORTNIGHTS:
                 runs[count].append(_run(folder, count, number))
-    for count, found in runs.items():
-        print(f"{f'risk of {count} fortnights' if count else 'without risk'}, {len(found)} runs:")
-        for told, field in (
+    for count, run in runs.items():
+        print(f"{f'risk of {count} fortnights' if count else 'without risk'}, {len(run)} runs:")
+        for answer, field in (
             ("first answers", "first_s"),
             ("all answers", "whole_s"),
             ("processor", "cpu_s"),
             ("memory", "memory_mib"),
         ):
-            values = [getattr(one, field) for one in found]
+            values = [getattr(entry, field) for entry in run]
             unit = "MiB" if field == "memory_mib" else "s"
-            print(f"  {told:<14}{statistics.median(values):10,.1f} {unit}  ({min(values):,.1f} to {max(values):,.1f})")
+            print(
+                f"  {answer:<14}{statistics.median(values):10,.1f} {unit}  ({min(values):,.1f} to {max(values):,.1f})"
+            )
         print(
-            f"  {'a volume':<14}{1e3 * statistics.median(one.cpu_s for one in found) / VOLUMES:10.2f} ms of processor"
+            f"  {'a volume':<14}{1e3 * statistics.median(entry.cpu_s for entry in run) / VOLUMES:10.2f} ms of processor"
         )
 
 

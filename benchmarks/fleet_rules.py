@@ -108,23 +108,23 @@ def compare(fleet: SeededFleet) -> tuple[list[RuleScore], float]:
     rates = [_rates(seen[volume.id]) for volume in volumes]
     rules: dict[str, list[str]] = {
         "today": today,
-        "maxima": [_cheapest(prices, one, *rate[0]) for one, rate in zip(volumes, rates, strict=True)],
-        "average": [_cheapest(prices, one, *rate[1]) for one, rate in zip(volumes, rates, strict=True)],
-        "gp2 to gp3": [f"gp3:{one.size_gib}" if one.type == "gp2" else one.notation for one in volumes],
+        "maxima": [_cheapest(prices, volume, *rate[0]) for volume, rate in zip(volumes, rates, strict=True)],
+        "average": [_cheapest(prices, volume, *rate[1]) for volume, rate in zip(volumes, rates, strict=True)],
+        "gp2 to gp3": [f"gp3:{volume.size_gib}" if volume.type == "gp2" else volume.notation for volume in volumes],
         "headrace": _advised(fleet, seen),
     }
     usd = prices.totals(today, REGION)
     before = _truth(fleet, volumes, today)
     scores = []
-    for name, wanted in rules.items():
-        after, bills = _truth(fleet, volumes, wanted), prices.totals(wanted, REGION)
-        changed = [at for at in range(len(volumes)) if wanted[at] != today[at]]
+    for name, rule in rules.items():
+        after, bills = _truth(fleet, volumes, rule), prices.totals(rule, REGION)
+        changed = [at for at in range(len(volumes)) if rule[at] != today[at]]
         more = [bills[at] - usd[at] for at in changed]
         worse = [violates(before[at], after[at]) for at in changed]
-        saved, spent = -sum(one for one in more if one < 0), sum(one for one in more if one > 0)
-        holds = -sum(one for one, bad in zip(more, worse, strict=True) if one < 0 and not bad)
-        failing = [fails(one) for one in after]
-        well = -sum(one for at, one in zip(changed, more, strict=True) if one < 0 and not failing[at])
+        saved, spent = -sum(entry for entry in more if entry < 0), sum(entry for entry in more if entry > 0)
+        holds = -sum(entry for entry, bad in zip(more, worse, strict=True) if entry < 0 and not bad)
+        failing = [fails(entry) for entry in after]
+        well = -sum(entry for at, entry in zip(changed, more, strict=True) if entry < 0 and not failing[at])
         scores.append(RuleScore(name, len(changed), saved, holds, well, spent, sum(worse), sum(failing)))
     return scores, sum(usd)
 
@@ -144,25 +144,25 @@ def _number(value: object) -> float:
 def _cheapest(prices: FleetPrices, volume: FleetVolume, iops: float, mib_s: float) -> str:
     """The cheapest of what carries these rates without credits; today's where nothing does."""
     bought = max(INCLUDED[0], math.ceil(iops), 4 * math.ceil(mib_s) if mib_s > INCLUDED[1] else 0)
-    found = [volume.notation, f"gp3:{volume.size_gib}:{bought}:{max(INCLUDED[1], math.ceil(mib_s))}"]
+    texts = [volume.notation, f"gp3:{volume.size_gib}:{bought}:{max(INCLUDED[1], math.ceil(mib_s))}"]
     baseline = core.storage_limits(f"gp2:{volume.size_gib}")[0]
     if iops <= baseline["iops"] and mib_s * 2**20 <= baseline["throughput_bytes_s"]:
-        found.append(f"gp2:{volume.size_gib}")
-    totals = prices.totals(found, REGION)  # NaN: not sold so
-    return min(zip(totals, found, strict=True), key=lambda one: (math.isnan(one[0]), one[0]))[1]
+        texts.append(f"gp2:{volume.size_gib}")
+    totals = prices.totals(texts, REGION)  # NaN: not sold so
+    return min(zip(totals, texts, strict=True), key=lambda entry: (math.isnan(entry[0]), entry[0]))[1]
 
 
 def _advised(fleet: SeededFleet, seen: dict[str, pl.DataFrame]) -> list[str]:
-    settings, found = FleetSettings(), {}
+    settings, proposals = FleetSettings(), {}
     for some in _parts(fleet.devices):
-        for one in answer_batch(some, {device.key: seen[device.key] for device in some}, settings):
-            found[one.key] = one.proposed or one.today
-    return [found[volume.id] for volume in fleet.inventory.volumes]
+        for answer in answer_batch(some, {device.key: seen[device.key] for device in some}, settings):
+            proposals[answer.key] = answer.proposed or answer.today
+    return [proposals[volume.id] for volume in fleet.inventory.volumes]
 
 
 def _truth(fleet: SeededFleet, volumes: list[FleetVolume], storages: list[str]) -> list[tuple[float, float]]:
     """Throttled seconds and p99 of the second fortnight's true demand on these storages."""
-    found: list[tuple[float, float]] = []
+    result: list[tuple[float, float]] = []
     for some in _parts(list(zip(volumes, storages, strict=True))):
         half = [len(fleet.demand[volume.id][0]) // 2 for volume, _ in some]
         columns = [
@@ -170,7 +170,7 @@ def _truth(fleet: SeededFleet, volumes: list[FleetVolume], storages: list[str]) 
             for column in range(5)
         ]
         count = len(some)
-        told = core.FleetDemands(*columns, half, MAX_OUTSTANDING).evaluate(
+        verdict = core.FleetDemands(*columns, half, MAX_OUTSTANDING).evaluate(
             list(range(count)),
             [storage for _, storage in some],
             [None] * count,
@@ -179,11 +179,11 @@ def _truth(fleet: SeededFleet, volumes: list[FleetVolume], storages: list[str]) 
             prune_above=math.inf,
             cycle="settled",
         )
-        found += [
+        result += [
             (throttled if throttled is not None else math.inf, p99 if p99 is not None else 0.0)
-            for throttled, p99 in zip(told["throttled_s"], told["worst_p99_ms"], strict=True)
+            for throttled, p99 in zip(verdict["throttled_s"], verdict["worst_p99_ms"], strict=True)
         ]
-    return found
+    return result
 
 
 def violates(before: tuple[float, float], after: tuple[float, float]) -> bool:

@@ -122,7 +122,7 @@ class Ledger:
 
         Raises InputError, CouldNotRun.
         """
-        found = {
+        result = {
             client: (count, highest, counter)
             for client, count, highest, counter in self._do(
                 f"SELECT c.client, COUNT(e.number), COALESCE(MAX(e.number), 0), c.number FROM {SCHEMA}.counters c "
@@ -135,7 +135,7 @@ class Ledger:
             until = (
                 len(client.acknowledged) if crashed_at is None else bisect.bisect_right(client.acknowledged, crashed_at)
             )
-            count, highest, counter = found.get(client.number, (0, 0, 0))
+            count, highest, counter = result.get(client.number, (0, 0, 0))
             if not count == highest == counter:
                 torn.append(f"client {client.number}: {count} rows, the highest {highest}, counter {counter}")
             if highest > len(client.acknowledged) + 1:

@@ -108,21 +108,21 @@ def _level(shape: str, at: float, peak: float, dice: random.Random) -> float:
 # --- brute force ---
 
 
-def cheaper_that_passes(asked: Question, plan) -> tuple[float, str] | None:
+def cheaper_that_passes(question: Question, plan) -> tuple[float, str] | None:
     """The cheapest storage of the grid that meets the goals and costs less than the plan's by more
     than is allowed; None where there is none.
 
     Nothing is pruned but by price: what costs less than the answer is simulated.
     """
     limit = plan.winner.cost_usd_month * (1 - ALLOWED) if plan.winner else math.inf
-    storages = [text for text in grid(asked, plan) if plan.winner is None or text != plan.winner.storage]
-    million = {True: _million(asked.day, 2), False: _million(asked.day, 1)}
+    storages = [text for text in grid(question, plan) if plan.winner is None or text != plan.winner.storage]
+    million = {True: _million(question.day, 2), False: _million(question.day, 1)}
     usd = {}
     for mirrored in (True, False):
         texts = [text for text in storages if text.startswith("raid10") == mirrored]
-        usd |= dict(zip(texts, core.monthly_totals(texts, "us-east-1", asked.as_of, million[mirrored]), strict=True))
+        usd |= dict(zip(texts, core.monthly_totals(texts, "us-east-1", question.as_of, million[mirrored]), strict=True))
     cheap = [text for text in storages if usd[text] < limit]
-    passing = [(usd[text], text) for text, fine in zip(cheap, meets(asked, plan.goals, cheap), strict=True) if fine]
+    passing = [(usd[text], text) for text, fine in zip(cheap, meets(question, plan.goals, cheap), strict=True) if fine]
     return min(passing, default=None)
 
 
@@ -134,16 +134,16 @@ def _million(day: OpenWorkload, copies: int) -> float:
     return (totals[0] + copies * totals[1]) / day.span_s * 730 * 3_600 / 1e6
 
 
-def grid(asked: Question, plan) -> list[str]:
+def grid(question: Question, plan) -> list[str]:
     """Storages around and below what the planner found in each family, and a coarse grid over
     everything that is sold."""
     needed = plan.needed_gib
-    eras = {era["volume_type"]: era for era in core.volume_eras(asked.as_of)}
-    found: dict[str, None] = {}
+    eras = {era["volume_type"]: era for era in core.volume_eras(question.as_of)}
+    result: dict[str, None] = {}
     counts = (
         [("", 1)]
-        + [("", n) for n in range(2, asked.max_volumes + 1)]
-        + [("raid10:", n) for n in range(4, asked.max_volumes + 1, 2)]
+        + [("", n) for n in range(2, question.max_volumes + 1)]
+        + [("raid10:", n) for n in range(4, question.max_volumes + 1, 2)]
     )
     for front, members in counts:
         share = 2 if front else 1
@@ -153,20 +153,22 @@ def grid(asked: Question, plan) -> list[str]:
                 continue
             gib = max(int(eras[kind]["size_gib"]["min"]["value"]), math.ceil(needed * share / members))
             if gib <= eras[kind]["size_gib"]["max"]["value"]:
-                found |= dict.fromkeys(head + text for text in _volumes(kind, eras[kind], gib, asked, members, share))
-    return list(found | dict.fromkeys(neighbours(asked, plan)))
+                result |= dict.fromkeys(
+                    head + text for text in _volumes(kind, eras[kind], gib, question, members, share)
+                )
+    return list(result | dict.fromkeys(neighbours(question, plan)))
 
 
-def neighbours(asked: Question, plan) -> list[str]:
+def neighbours(question: Question, plan) -> list[str]:
     """The answer itself made smaller: each axis alone and all together, in steps of 0.2 % down to
     half, and spread over other numbers of volumes."""
     if plan.winner is None:
         return []
     winner = headrace.Storage.parse(plan.winner.storage)
-    volume, found = winner.members[0], {}
+    volume, result = winner.members[0], {}
     least_gib = math.ceil(plan.needed_gib * (2 if winner.level == "raid10" else 1) / len(winner.members))
     for members in (
-        {len(winner.members), *range(2, asked.max_volumes + 1)} if winner.level == "raid0" else {len(winner.members)}
+        {len(winner.members), *range(2, question.max_volumes + 1)} if winner.level == "raid0" else {len(winner.members)}
     ):
         by = len(winner.members) / members
         for step in range(250):
@@ -190,21 +192,23 @@ def neighbours(asked: Question, plan) -> list[str]:
                     ]
                 )
                 head = "" if members == 1 else f"{members}x" if winner.level == "raid0" else f"raid10:{members}x"
-                found[head + text] = None
-    return list(found)
+                result[head + text] = None
+    return list(result)
 
 
-def _volumes(kind: str, era: dict, gib: int, asked: Question, members: int, share: int) -> list[str]:
-    peak = (asked.day.points["reads_per_s"] + asked.day.points["writes_per_s"] * share).max() / members
+def _volumes(kind: str, era: dict, gib: int, question: Question, members: int, share: int) -> list[str]:
+    peak = (question.day.points["reads_per_s"] + question.day.points["writes_per_s"] * share).max() / members
     peak_mib_s = (
         (
-            asked.day.points["reads_per_s"] * asked.day.points["read_kib"]
-            + asked.day.points["writes_per_s"] * asked.day.points["write_kib"] * share
+            question.day.points["reads_per_s"] * question.day.points["read_kib"]
+            + question.day.points["writes_per_s"] * question.day.points["write_kib"] * share
         ).max()
         / 1024
         / members
     )
-    steps = [factor * by for factor in (1.0, 1.2, 1.3) for by in [*FINE, *[2 - one for one in FINE], *COARSE[:20], 1.0]]
+    steps = [
+        factor * by for factor in (1.0, 1.2, 1.3) for by in [*FINE, *[2 - entry for entry in FINE], *COARSE[:20], 1.0]
+    ]
     if kind in ("gp2", "st1", "sc1"):
         return [
             f"{kind}:{size}"
@@ -234,7 +238,7 @@ def _volumes(kind: str, era: dict, gib: int, asked: Question, members: int, shar
     ]
 
 
-def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list[bool]:
+def meets(question: Question, goals: tuple[Goal, ...], storages: list[str]) -> list[bool]:
     """Returns, for each storage, whether it meets the goals: simulated one by one in the settled
     cycle, at the demand and at that with head-room."""
     if not storages:
@@ -243,11 +247,11 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
     fine = [True] * len(storages)
     for factor in {1.0, 1.0 + room / 100.0}:
         answer = core.evaluate(
-            asked.day.scaled(factor).to_core(),
+            question.day.scaled(factor).to_core(),
             storages,
             [None] * len(storages),
             [],
-            as_of=asked.as_of,
+            as_of=question.as_of,
             prune_above=math.inf,
             cycle="settled",
         )
@@ -278,13 +282,13 @@ def days(day: OpenWorkload, count: int) -> OpenWorkload:
     return replace(day, points=pl.concat(parts))
 
 
-def holds(asked: Question, plan) -> list[str]:
+def holds(question: Question, plan) -> list[str]:
     """Goals that the winner misses on the third of three days in a row, in words; the credits of
     the first are full."""
     run = headrace.simulate(
-        days(asked.day, 3), plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0
+        days(question.day, 3), plan.winner.storage, as_of=question.as_of, form="interval", interval_s=60.0
     )
-    last = run.rows.filter(pl.col("t_s") >= 2 * asked.day.span_s - 1e-6)
+    last = run.rows.filter(pl.col("t_s") >= 2 * question.day.span_s - 1e-6)
     missed = []
     for goal in plan.goals:
         if goal.metric == "throttled_min" and not goal.met(last["throttled_s"].sum() / 60):
@@ -298,23 +302,23 @@ def holds(asked: Question, plan) -> list[str]:
     return missed
 
 
-def holds_per_io(asked: Question, plan) -> list[str]:
+def holds_per_io(question: Question, plan) -> list[str]:
     """Returns the goals that the plan misses in the busiest twenty minutes, with every request
     simulated. Bursting types start with what the settled day left them then."""
-    points = asked.day.points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("iops"))
+    points = question.day.points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("iops"))
     worst = int(points["iops"].rolling_mean(20).arg_max() or 19)
     part = points[max(0, worst - 19) : worst + 1].drop("iops")
     part = part.with_columns(pl.col("t_s") - part["t_s"][0])
     settled = headrace.simulate(
-        asked.day, plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0, cycle="settled"
+        question.day, plan.winner.storage, as_of=question.as_of, form="interval", interval_s=60.0, cycle="settled"
     ).rows
     balance = settled["balance_percent"][max(0, worst - 20)]
     run = headrace.simulate(
-        replace(asked.day, points=part, kind="daily"),
+        replace(question.day, points=part, kind="daily"),
         plan.winner.storage,
-        as_of=asked.as_of,
+        as_of=question.as_of,
         form="events",
-        seed=asked.seed,
+        seed=question.seed,
         start_balance=None if balance is None else max(0.0, min(100.0, balance)),
     )
     # Random arrivals of single requests touch a limit that the mean does not: a second in the
@@ -339,32 +343,44 @@ def run(questions: int, seed: int, events: int, say=lambda text: None) -> dict:
     """Asks all questions; figures and every miss."""
     seconds, dearer, broken, broken_events, none, replayed = [], [], [], [], 0, 0
     for index in range(questions):
-        asked = question(seed * 1_000_000 + index)
+        request = question(seed * 1_000_000 + index)
         start = time.perf_counter()
         plan = headrace.plan(
-            asked.day, goals=asked.goals, as_of=asked.as_of, max_volumes=asked.max_volumes, exclude=["standard"], top=1
+            request.day,
+            goals=request.goals,
+            as_of=request.as_of,
+            max_volumes=request.max_volumes,
+            exclude=["standard"],
+            top=1,
         )
         seconds.append(time.perf_counter() - start)
-        better = cheaper_that_passes(asked, plan)
+        better = cheaper_that_passes(request, plan)
         if better is not None:
             own = plan.winner.cost_usd_month if plan.winner else math.inf
             dearer.append(
-                (asked.seed, asked.as_of, asked.goals, plan.winner.storage if plan.winner else "nothing", own, better)
+                (
+                    request.seed,
+                    request.as_of,
+                    request.goals,
+                    plan.winner.storage if plan.winner else "nothing",
+                    own,
+                    better,
+                )
             )
-            say(f"seed {asked.seed}: {dearer[-1]}")
+            say(f"seed {request.seed}: {dearer[-1]}")
         if plan.winner is None:
             none += 1
             continue
-        missed = holds(asked, plan)
+        missed = holds(request, plan)
         if missed:
-            broken.append((asked.seed, asked.as_of, plan.winner.storage, asked.goals, missed))
-            say(f"seed {asked.seed}: {broken[-1]}")
+            broken.append((request.seed, request.as_of, plan.winner.storage, request.goals, missed))
+            say(f"seed {request.seed}: {broken[-1]}")
         if replayed < events:
             replayed += 1
-            missed = holds_per_io(asked, plan)
+            missed = holds_per_io(request, plan)
             if missed:
-                broken_events.append((asked.seed, plan.winner.storage, asked.goals, missed))
-                say(f"seed {asked.seed}, per I/O: {broken_events[-1]}")
+                broken_events.append((request.seed, plan.winner.storage, request.goals, missed))
+                say(f"seed {request.seed}, per I/O: {broken_events[-1]}")
         if index % 50 == 49:
             say(f"{index + 1} of {questions}")
     return {

@@ -69,7 +69,7 @@ def cells(flavor: str) -> tuple[list[ReplicaCell], list[ReplicaCell]]:
         flush, sync = (1, 1) if durable else (2, 0)
         return ReplicaCell(words, load, storage, cache_mib, workers, mode, flush, sync, **more)
 
-    known = [cell("gp3:20:5000", 128, 0), cell("gp3:20:5000", 128, 4)]
+    reference = [cell("gp3:20:5000", 128, 0), cell("gp3:20:5000", 128, 4)]
     others = [
         cell("gp3:20:3000", 44, 0),
         cell("gp3:20:3000", 220, 4),
@@ -84,16 +84,16 @@ def cells(flavor: str) -> tuple[list[ReplicaCell], list[ReplicaCell]]:
         cell("io2:20:8000", 44, 0, durable=False),
         cell("io2:20:8000", 220, 4, mode=first),
     ]
-    return known, others
+    return reference, others
 
 
 def drawn(flavor: str, seed: int, count: int) -> list[ReplicaCell]:
     """Cells drawn at random from the same kinds, no two on one storage with as many workers."""
-    chance, load, found = random.Random(seed), load_of(flavor), {}
+    chance, load, result = random.Random(seed), load_of(flavor), {}
     most = "optimistic" if flavor == "mariadb" else "ordered"
     kinds = [(f"gp3:24:{iops}", None) for iops in (3_000, 4_000, 7_000, 12_000)]
     kinds += [("gp2:100", 100.0), ("gp2:300", 0.0), ("io2:20:6000", None)]
-    while len(found) < count:
+    while len(result) < count:
         (storage, balance), workers = chance.choice(kinds), chance.choice((0, 0, 2, 4, 8, 16))
         cache_mib, durable = chance.randrange(44, 500, 4), chance.random() < 0.7
         words = f"{storage}, {cache_mib} MiB, {workers} workers, {'1/1' if durable else '0/2'}"
@@ -110,19 +110,19 @@ def drawn(flavor: str, seed: int, count: int) -> list[ReplicaCell]:
             sync,
             balance_percent=balance,
         )
-        found.setdefault((storage, workers), cell)
-    return list(found.values())
+        result.setdefault((storage, workers), cell)
+    return list(result.values())
 
 
 def quickest(lab: ReplicationLab, cell: ReplicaCell, repeat: int) -> Drained | None:
     """Returns the fastest run of a cell; None if none could be measured."""
-    found = []
+    cells = []
     for _ in range(repeat):
         try:
-            found.append(lab.drain(cell))
+            cells.append(lab.drain(cell))
         except HeadraceError as error:
             print(f"{cell.words}: {error}", file=sys.stderr)
-    return max(found, key=lambda one: one.tps, default=None)
+    return max(cells, key=lambda drained: drained.tps, default=None)
 
 
 def table(rows: list[dict]) -> str:
@@ -147,32 +147,32 @@ def course_table(scored: list) -> str:
         "| course | tps written | onset s | predicted | lag at end | predicted | peak | predicted | catch-up | predicted |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for one in scored:
-        seen: Course = one.course
+    for entry in scored:
+        seen: Course = entry.course
         pairs = (
-            (seen.onset_s, one.onset_s),
-            (seen.lag_at_end_s, one.lag_at_end_s),
-            (seen.peak[1], one.peak_s),
-            (seen.catch_up_s, one.catch_up_s),
+            (seen.onset_s, entry.onset_s),
+            (seen.lag_at_end_s, entry.lag_at_end_s),
+            (seen.peak[1], entry.peak_s),
+            (seen.catch_up_s, entry.catch_up_s),
         )
         texts = " | ".join("never" if value is None else f"{value:.1f}" for pair in pairs for value in pair)
         lines.append(f"| {seen.cell.words} | {seen.rate:.0f} for {seen.load_s:.0f} s | {texts} |")
     return "\n".join(lines)
 
 
-def as_row(one) -> dict:
+def as_row(entry) -> dict:
     """Returns a cell as a row of the results file."""
-    per = one.drained.per
+    per = entry.drained.per
     return {
-        "cell": one.drained.cell.words,
+        "cell": entry.drained.cell.words,
         "tps": per.tps,
-        "predicted_tps": one.predicted_tps,
-        "error_percent": one.error_percent,
+        "predicted_tps": entry.predicted_tps,
+        "error_percent": entry.error_percent,
         "reads": per.reads,
-        "predicted_reads": one.predicted_reads,
+        "predicted_reads": entry.predicted_reads,
         "group": per.group,
-        "binding": one.binding,
-        "load_average": one.drained.load_average,
+        "binding": entry.binding,
+        "load_average": entry.drained.load_average,
         "per_transaction": asdict(per),
     }
 
@@ -186,30 +186,32 @@ def main() -> int:
     parser.add_argument("--draw", type=int, metavar="SEED", help="cells drawn at random")
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
-    known, others = cells(arguments.flavor)
+    reference, others = cells(arguments.flavor)
     if arguments.draw is not None:
         others = drawn(arguments.flavor, arguments.draw, arguments.cells)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=2.0) as place:
         lab = ReplicationLab(place, say=say)
         try:
-            log = lab.source(known[0].load).sample()
-            base = [one for cell in known if (one := quickest(lab, cell, arguments.repeat)) is not None]
+            log = lab.source(reference[0].load).sample()
+            base = [drained for cell in reference if (drained := quickest(lab, cell, arguments.repeat)) is not None]
             workload = calibrated(base, log)
             assert workload.replica is not None
             say(f"calibrated: {dict(workload.replica.values)}")
             measured = [
-                one for cell in others[: arguments.cells] if (one := quickest(lab, cell, arguments.repeat)) is not None
+                drained
+                for cell in others[: arguments.cells]
+                if (drained := quickest(lab, cell, arguments.repeat)) is not None
             ]
             courses = []
             for _ in range(arguments.courses):
                 # Twice of what this replica applies, so that it falls behind by half a second a second.
                 rate = round(2 * base[0].tps)
-                courses.append(score_course(workload, course(lab, known[0], rate, 12)))
+                courses.append(score_course(workload, course(lab, reference[0], rate, 12)))
         finally:
             lab.close()
     scored = score(workload, measured)
-    rows = [as_row(one) for one in scored]
+    rows = [as_row(entry) for entry in scored]
     print(f"### Replicas, {arguments.flavor}\n\n{table(rows)}\n")
     if scored:
         median, worst = errors(scored)
@@ -219,19 +221,19 @@ def main() -> int:
     if courses:
         print(f"\n{course_table(courses)}\n")
         off = [
-            100 * abs(told / seen - 1)
-            for one in courses
-            for seen, told in ((one.course.onset_s, one.onset_s), (one.course.catch_up_s, one.catch_up_s))
-            if seen and told
+            100 * abs(answer / seen - 1)
+            for course in courses
+            for seen, answer in ((course.course.onset_s, course.onset_s), (course.course.catch_up_s, course.catch_up_s))
+            if seen and answer
         ]
         if off:
             print(
                 f"Onset and catch-up: median {statistics.median(off):.0f} %, worst {max(off):.0f} % (bar {COURSE_BAR:g})."
             )
     if arguments.results:
-        known_rows = [as_row(one) for one in score(workload, base)]
-        kept = {"flavor": arguments.flavor, "calibrated_on": known_rows, "cells": rows}
-        arguments.results.write_text(json.dumps(kept, indent=1, default=str) + "\n")
+        known_rows = [as_row(entry) for entry in score(workload, base)]
+        retained = {"flavor": arguments.flavor, "calibrated_on": known_rows, "cells": rows}
+        arguments.results.write_text(json.dumps(retained, indent=1, default=str) + "\n")
     return 0
 
 

@@ -87,31 +87,31 @@ class LagGoal:
 def goals(seed: int = SEED) -> list[LagGoal]:
     """More than are needed: those for which nothing cheaper exists prove half as much."""
     chance = random.Random(seed)
-    found = []
+    goals = []
     for number in range(100):
         mode: Literal["optimistic", "single"] = "optimistic" if number % 2 else "single"
         low, high = RATES[mode]
-        found.append(
+        goals.append(
             LagGoal(mode, round(math.exp(chance.uniform(math.log(low), math.log(high)))), chance.choice(LAGS_S))
         )
-    return found
+    return goals
 
 
 def hosts() -> list[candidates.Host]:
     """Instances with caches that are smaller as the data are."""
     named, _ = candidates.hosts_named(INSTANCES, PriceList("us-east-1", None), None)
     return [
-        replace(one, cache_gib=CACHE_SHARE * one.instance["memory_mib"] / 1024 / SMALLER)
-        for one in named
-        if one.instance is not None
+        replace(entry, cache_gib=CACHE_SHARE * entry.instance["memory_mib"] / 1024 / SMALLER)
+        for entry in named
+        if entry.instance is not None
     ]
 
 
-def planned(workload: TransactionWorkload, wanted: int, seed: int) -> list[tuple[LagGoal, ReplicaPlan]]:
+def planned(workload: TransactionWorkload, expected: int, seed: int) -> list[tuple[LagGoal, ReplicaPlan]]:
     """Goals with a plan and a cheaper candidate that does not hold."""
-    found = []
+    result = []
     for goal in goals(seed):
-        made = plan_replica(
+        plan = plan_replica(
             workload,
             replica_lag_s=goal.lag_s,
             compare=SOURCE,
@@ -120,11 +120,11 @@ def planned(workload: TransactionWorkload, wanted: int, seed: int) -> list[tuple
             hosts=hosts(),
             arrivals_tps=float(goal.tps),
         )
-        if made.chosen is not None and len(made.looked_at) > 1:
-            found.append((goal, made))
-        if len(found) == wanted:
+        if plan.chosen is not None and len(plan.looked_at) > 1:
+            result.append((goal, plan))
+        if len(result) == expected:
             break
-    return found
+    return result
 
 
 def balance_after_an_hour(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice) -> float | None:
@@ -163,21 +163,21 @@ def cell_of(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice)
     )
 
 
-def judged(found: Course, lag_s: float) -> dict:
+def judged(course: Course, lag_s: float) -> dict:
     """Judges whether the replica kept up: by its lag, and by the share that it applied in the
     second half of the load."""
-    middle = next(look for look in found.looks if look.at_s >= found.load_s / 2)
+    middle = next(look for look in course.looks if look.at_s >= course.load_s / 2)
     # The last look during the load: after it only the replica goes on.
-    end = [look for look in found.looks if look.written < found.looks[-1].written][-1]
+    end = [look for look in course.looks if look.written < course.looks[-1].written][-1]
     written = end.written - middle.written
     share = (end.applied - middle.applied) / written if written else 1.0
-    within = [seconds for at, seconds in found.lag if at <= found.load_s]
+    within = [seconds for at, seconds in course.lag if at <= course.load_s]
     return {
-        "rate": found.rate,
+        "rate": course.rate,
         "lag_s": max(within),
         "applied_share": share,
         "held": max(within) <= lag_s and share >= LEAST_APPLIED,
-        "load_average": found.load_average,
+        "load_average": course.load_average,
     }
 
 
@@ -195,12 +195,12 @@ class Try:
 def tries(workload: TransactionWorkload, plans: list[tuple[LagGoal, ReplicaPlan]]) -> list[list[Try]]:
     """By replica: goals on the same one follow each other, the lightest first."""
     by_cell: dict[str, list[Try]] = {}
-    for number, (goal, made) in enumerate(plans):
-        assert made.chosen is not None
-        for role, choice in (("chosen", made.chosen), ("cheaper", made.looked_at[-2])):
+    for number, (goal, result) in enumerate(plans):
+        assert result.chosen is not None
+        for role, choice in (("chosen", result.chosen), ("cheaper", result.looked_at[-2])):
             cell = cell_of(workload, goal, choice)
             by_cell.setdefault(cell.words, []).append(Try(number, role, goal, choice, cell))
-    return [sorted(group, key=lambda one: one.goal.tps) for group in by_cell.values()]
+    return [sorted(group, key=lambda entry: entry.goal.tps) for group in by_cell.values()]
 
 
 def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]:
@@ -209,58 +209,62 @@ def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]
     rows: list[dict] = []
     lost = False
     with live(lab, group[0].cell, group[0].goal.tps) as replica:
-        for one in group:
-            told = {"rate": one.goal.tps, "lag_s": math.inf, "applied_share": 0.0, "held": False, "ran": not lost}
+        for entry in group:
+            answer = {"rate": entry.goal.tps, "lag_s": math.inf, "applied_share": 0.0, "held": False, "ran": not lost}
             if not lost:
                 try:
-                    ran = replace(replica, cell=one.cell).course(one.goal.tps, load_s, PATIENCE)
-                    told |= judged(ran, one.goal.lag_s)
+                    ran = replace(replica, cell=entry.cell).course(entry.goal.tps, load_s, PATIENCE)
+                    answer |= judged(ran, entry.goal.lag_s)
                 except CouldNotRun as error:
                     if "has not caught up" not in str(error):
                         raise
                     lost = True
             lab.say(
-                f"{one.goal.tps} tps, {one.goal.lag_s:g} s, {one.role} {one.cell.words}: "
-                f"{'held' if told['held'] else 'failed'}, lag {told['lag_s']:.1f} s, "
-                f"applied {100 * told['applied_share']:.1f} %"
+                f"{entry.goal.tps} tps, {entry.goal.lag_s:g} s, {entry.role} {entry.cell.words}: "
+                f"{'held' if answer['held'] else 'failed'}, lag {answer['lag_s']:.1f} s, "
+                f"applied {100 * answer['applied_share']:.1f} %"
             )
-            kept = {"number": one.number, "role": one.role, "choice": one.choice.to_dict()}
-            rows.append(kept | {"balance_percent": one.cell.balance_percent} | told)
+            retained = {"number": entry.number, "role": entry.role, "choice": entry.choice.to_dict()}
+            rows.append(retained | {"balance_percent": entry.cell.balance_percent} | answer)
     return rows
 
 
-def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
+def plans_proved(
+    lab: ReplicationLab, workload: TransactionWorkload, namespace: argparse.Namespace, quiet: Quiet
+) -> list:
     """Measures both candidates of each goal on the lab."""
-    plans = planned(workload, asked.goals, asked.draw)
-    found: list[dict] = []
+    plans = planned(workload, namespace.goals, namespace.draw)
+    result: list[dict] = []
     for group in tries(workload, plans):
         with quiet.gate():
-            found += on_replica(lab, group, asked.seconds)
+            result += on_replica(lab, group, namespace.seconds)
     rows = []
     for number, (goal, _) in enumerate(plans):
-        both = {one["role"]: one for one in found if one["number"] == number}
+        both = {row["role"]: row for row in result if row["number"] == number}
         rows.append({"goal": asdict(goal)} | both)
     return rows
 
 
-def plans_apart(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
+def plans_apart(
+    lab: ReplicationLab, workload: TransactionWorkload, namespace: argparse.Namespace, quiet: Quiet
+) -> list:
     """Measures the rate of both candidates of each goal, with the source at rest."""
-    plans = planned(workload, asked.goals, asked.draw)
+    plans = planned(workload, namespace.goals, namespace.draw)
     rates: dict[tuple[str, float | None], float] = {}
     rows: list[dict] = [{"goal": asdict(goal)} for goal, _ in plans]
-    for one in (one for group in tries(workload, plans) for one in group):
-        key = (one.cell.words, one.cell.balance_percent)
+    for member in (member for group in tries(workload, plans) for member in group):
+        key = (member.cell.words, member.cell.balance_percent)
         if key not in rates:
             try:
                 with quiet.gate():
-                    rates[key] = lab.drain(one.cell).tps
+                    rates[key] = lab.drain(member.cell).tps
             except CouldNotRun as error:
                 if "applied" not in error.rule:
                     raise
-                lab.say(f"{one.cell.words}: {error.rule}")
+                lab.say(f"{member.cell.words}: {error.rule}")
                 rates[key] = 0.0  # too few to tell a rate, and far fewer than any goal
-        told = {"tps": rates[key], "held": rates[key] >= one.goal.tps, "choice": one.choice.to_dict()}
-        rows[one.number][one.role] = told | {"balance_percent": one.cell.balance_percent}
+        answer = {"tps": rates[key], "held": rates[key] >= member.goal.tps, "choice": member.choice.to_dict()}
+        rows[member.number][member.role] = answer | {"balance_percent": member.cell.balance_percent}
     return rows
 
 
@@ -277,16 +281,18 @@ def changes() -> list[tuple[str, ReplicaCell]]:
 
 def verdicts(lab: ReplicationLab, workload: TransactionWorkload, base: Drained, number: int, quiet: Quiet) -> list:
     """Returns the effect of changing one figure, measured and predicted, as ratios to the base."""
-    told = score(workload, [base])[0]
+    answer = score(workload, [base])[0]
     rows = []
     for words, cell in changes()[:number]:
         with quiet.gate():
-            one = score(workload, [lab.drain(cell)])[0]
-        moved, said = one.drained.tps / base.tps, one.predicted_tps / told.predicted_tps
-        stays = abs(said - 1.0) <= STAYS_BAR
-        right = abs(moved - 1.0) <= STAYS_BAR if stays else abs(moved / said - 1.0) <= MOVES_BAR
-        rows.append({"change": words, "held_by": told.binding, "moved": moved, "predicted": said, "right": right})
-        lab.say(f"{words}: x {moved:.2f}, predicted x {said:.2f}")
+            entry = score(workload, [lab.drain(cell)])[0]
+        moved, predicted_tps = entry.drained.tps / base.tps, entry.predicted_tps / answer.predicted_tps
+        stays = abs(predicted_tps - 1.0) <= STAYS_BAR
+        right = abs(moved - 1.0) <= STAYS_BAR if stays else abs(moved / predicted_tps - 1.0) <= MOVES_BAR
+        rows.append(
+            {"change": words, "held_by": answer.binding, "moved": moved, "predicted": predicted_tps, "right": right}
+        )
+        lab.say(f"{words}: x {moved:.2f}, predicted x {predicted_tps:.2f}")
     return rows
 
 
@@ -299,16 +305,16 @@ def plans_table(rows: list) -> str:
     for row in rows:
         goal, parts = row["goal"], []
         for name in ("chosen", "cheaper"):
-            one = row[name]
-            choice = one["choice"]
+            entry = row[name]
+            choice = entry["choice"]
             words = f"{choice['instance']}, {choice['storage']}, {choice['workers']} workers"
-            if "tps" in one:
-                said = f"{one['tps']:.0f} tps"
-            elif not math.isinf(one["lag_s"]):
-                said = f"{one['lag_s']:.1f} s, {100 * one['applied_share']:.1f} % applied"
+            if "tps" in entry:
+                text = f"{entry['tps']:.0f} tps"
+            elif not math.isinf(entry["lag_s"]):
+                text = f"{entry['lag_s']:.1f} s, {100 * entry['applied_share']:.1f} % applied"
             else:
-                said = "half not applied" if one["ran"] else "not run, a lighter load failed"
-            parts += [words, f"{'held' if one['held'] else 'failed'}: {said}"]
+                text = "half not applied" if entry["ran"] else "not run, a lighter load failed"
+            parts += [words, f"{'held' if entry['held'] else 'failed'}: {text}"]
         lines.append(f"| {goal['tps']} tps, {goal['lag_s']:g} s, {goal['mode']} | {' | '.join(parts)} |")
     return "\n".join(lines)
 
@@ -336,33 +342,33 @@ def main() -> int:
     if lacks := machine.missing(FLAVOR):
         print("replica plans: skipped, this machine lacks: " + " ".join(lacks))
         return 0
-    known, _ = cells(FLAVOR)
+    reference, _ = cells(FLAVOR)
     quiet = Quiet(arguments.quiet_lock, HOLD_S)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=2.0) as place:
         lab = ReplicationLab(place, say=say)
         try:
             with quiet.gate():
-                log = lab.source(known[0].load).sample()
+                log = lab.source(reference[0].load).sample()
             base = []
-            for cell in known:
+            for cell in reference:
                 with quiet.gate():
                     base.append(lab.drain(cell))
             workload = calibrated(base, log)
             quiet.free()
-            found = verdicts(lab, workload, base[0], arguments.verdicts, quiet)
+            result = verdicts(lab, workload, base[0], arguments.verdicts, quiet)
             rows = (plans_apart if arguments.apart else plans_proved)(lab, workload, arguments, quiet)
         finally:
             quiet.free()
             lab.close()
-    held, failed = sum(row["chosen"]["held"] for row in rows), sum(not row["cheaper"]["held"] for row in rows)
+    total, failed = sum(row["chosen"]["held"] for row in rows), sum(not row["cheaper"]["held"] for row in rows)
     print(f"### Planned replicas\n\n{plans_table(rows)}\n")
-    print(f"{held} of {len(rows)} hold (bar {HELD_BAR:g}), {failed} next cheaper ones fail (bar {FAILED_BAR:g}).\n")
-    print(f"### What holds a replica back\n\n{verdicts_table(found)}")
+    print(f"{total} of {len(rows)} hold (bar {HELD_BAR:g}), {failed} next cheaper ones fail (bar {FAILED_BAR:g}).\n")
+    print(f"### What holds a replica back\n\n{verdicts_table(result)}")
     if arguments.results:
-        kept = {"machine": machine.identity(FLAVOR), "plans": rows, "verdicts": found}
-        arguments.results.write_text(json.dumps(kept, indent=1, default=str) + "\n")
-    met = held >= HELD_BAR * len(rows) and failed >= FAILED_BAR * len(rows) and all(row["right"] for row in found)
+        retained = {"machine": machine.identity(FLAVOR), "plans": rows, "verdicts": result}
+        arguments.results.write_text(json.dumps(retained, indent=1, default=str) + "\n")
+    met = total >= HELD_BAR * len(rows) and failed >= FAILED_BAR * len(rows) and all(row["right"] for row in result)
     return 0 if met else 1
 
 

@@ -96,10 +96,10 @@ def beside_simpy() -> dict:
     count the same."""
     seconds = 60.0
     load = headrace.ClosedWorkload(name="bench", rw="randread", bs_kib=16, iodepth=16, numjobs=1)
-    theirs, their_count = timed(lambda: simpy_gp2.run(seconds, seed=SEED))
+    reference, their_count = timed(lambda: simpy_gp2.run(seconds, seed=SEED))
     options = {"saved_second": False, "holds": False, "merge": False}
     long = 40 * seconds
-    ours, run = timed(
+    own, run = timed(
         lambda: headrace.simulate(
             load, "gp2:500", seconds=long, seed=SEED, form="events", interval_s=60, options=options
         )
@@ -109,9 +109,9 @@ def beside_simpy() -> dict:
         "delivered_ios"
     ]
     return {
-        "simpy_requests_per_s": [their_count / s for s in theirs],
-        "ours_requests_per_s": [our_count / s for s in ours],
-        "ratio_of_medians": (our_count / statistics.median(ours)) / (their_count / statistics.median(theirs)),
+        "simpy_requests_per_s": [their_count / s for s in reference],
+        "ours_requests_per_s": [our_count / s for s in own],
+        "ratio_of_medians": (our_count / statistics.median(own)) / (their_count / statistics.median(reference)),
         "requests_in_a_minute": {"simpy": their_count, "ours": short},
     }
 
@@ -266,10 +266,10 @@ def show(console: Console, results: dict) -> None:
     snapshot_bench.show(console, results["snapshots"])
 
 
-def show_databases(console: Console, found: dict) -> None:
+def show_databases(console: Console, result: dict) -> None:
     """Errors of predicted databases, by family."""
-    if "missing" in found:
-        console.print(found["missing"])
+    if "missing" in result:
+        console.print(result["missing"])
         return
     names = ("median", "p90", "worst")
     table = Table(
@@ -282,7 +282,7 @@ def show_databases(console: Console, found: dict) -> None:
         "p90 %",
         title="Databases: predicted over measured tps, second half, of runs that were left out",
     )
-    for row in found["summary"]:
+    for row in result["summary"]:
         cells = [f"{row[name]:.1f}" if row["n"] else "" for name in names]
         holds = f"{row['holds']} of {row['n']}" if row["n"] else f"refused: {row['refused']}"
         response = ["" if row.get(name) is None else f"{row[name]:.1f}" for name in ("p95_median", "p95_p90")]

@@ -43,21 +43,21 @@ def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0
     described, demand, points = [], {}, {}
     for number in range(first, first + volumes):
         name = f"vol-{number:017x}"
-        volume, asked = _volume(draw, days, grain_s)
+        volume, request = _volume(draw, days, grain_s)
         described.append(
             {"VolumeId": name, "AvailabilityZone": "us-east-1a", "State": "in-use", "Attachments": [], **volume}
         )
-        demand[name] = asked
+        demand[name] = request
     inventory = inventory_json(described)
     for begin in range(0, volumes, 250):
         some = inventory.volumes[begin : begin + 250]
-        batch = [np.concatenate([demand[one.id][column] for one in some]) for column in range(5)]
-        lengths = [len(demand[one.id][0]) for one in some]
+        batch = [np.concatenate([demand[entry.id][column] for entry in some]) for column in range(5)]
+        lengths = [len(demand[entry.id][0]) for entry in some]
         followed = core.FleetDemands(*batch, lengths, MAX_OUTSTANDING).follow(
-            list(range(len(some))), [one.notation for one in some], [None] * len(some), [None] * len(some)
+            list(range(len(some))), [entry.notation for entry in some], [None] * len(some), [None] * len(some)
         )
-        for one, rows in zip(some, followed, strict=True):
-            points[one.id] = _points(one.id, one.type, demand[one.id], rows, grain_s)
+        for member, rows in zip(some, followed, strict=True):
+            points[member.id] = _points(member.id, member.type, demand[member.id], rows, grain_s)
     return SeededFleet(described, inventory, points, demand)
 
 
@@ -88,25 +88,25 @@ def _volume(draw: np.random.Generator, days: int, grain_s: float) -> tuple[dict,
     flat, share = rates.ravel(), draw.uniform(0.3, 0.9)
     read_bytes, write_bytes = float(draw.choice([8, 16, 32, 64])) * 1_024, float(draw.choice([16, 24, 48])) * 1_024
     count = len(flat)
-    asked = [
+    request = [
         np.full(count, grain_s),
         flat * share,
         flat * (1 - share),
         np.full(count, read_bytes),
         np.full(count, write_bytes),
     ]
-    return volume, asked
+    return volume, request
 
 
-def _points(name: str, kind: str, asked: list[np.ndarray], rows: dict[str, bytes], grain_s: float) -> pl.DataFrame:
+def _points(name: str, kind: str, ndarrays: list[np.ndarray], rows: dict[str, bytes], grain_s: float) -> pl.DataFrame:
     """Returns the points that CloudWatch would show: what was delivered, not what was asked."""
     balance, throttled, queue = (np.frombuffer(rows[column]) for column in ("balance_percent", "throttled_s", "queue"))
-    total = asked[1] + asked[2]
+    total = ndarrays[1] + ndarrays[2]
     # Delivered in a period: what was asked in it, and what waits less at its end than at its start.
     delivered = total * grain_s - np.diff(queue, prepend=0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.clip(np.nan_to_num(delivered / (total * grain_s), nan=1.0), 0.0, None)
-    reads, writes = np.round(asked[1] * grain_s * share), np.round(asked[2] * grain_s * share)
+    reads, writes = np.round(ndarrays[1] * grain_s * share), np.round(ndarrays[2] * grain_s * share)
     count = len(total)
     return pl.DataFrame(
         {
@@ -115,8 +115,8 @@ def _points(name: str, kind: str, asked: list[np.ndarray], rows: dict[str, bytes
             "period_s": np.full(count, grain_s),
             "read_ops": reads,
             "write_ops": writes,
-            "read_bytes": np.round(reads * asked[3]),
-            "write_bytes": np.round(writes * asked[4]),
+            "read_bytes": np.round(reads * ndarrays[3]),
+            "write_bytes": np.round(writes * ndarrays[4]),
             "queue": queue,
             "balance_percent": np.round(balance) if kind in ("gp2", "st1", "sc1") else np.full(count, np.nan),
             "iops_exceeded": (throttled > grain_s / 2).astype(float),

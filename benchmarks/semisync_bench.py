@@ -105,10 +105,10 @@ def drawn(number: int, seed: int) -> list[SemiSyncCell]:
     """Cells at random, of the clients that are calibrated on (others are the source model's to say):
     what semi-sync adds is what is asked."""
     chance = random.Random(seed)
-    found = []
+    cells = []
     for _ in range(number):
         delay_ms = round(math.exp(chance.uniform(math.log(1.0), math.log(30.0))), 1)
-        found.append(
+        cells.append(
             SemiSyncCell(
                 chance.choice(CALIBRATED_ON),
                 delay_ms,
@@ -117,7 +117,7 @@ def drawn(number: int, seed: int) -> list[SemiSyncCell]:
                 chance.choice(("AFTER_SYNC", "AFTER_COMMIT")),
             )
         )
-    return found
+    return cells
 
 
 class Pair:
@@ -151,13 +151,13 @@ class Pair:
     def round_trip(self, port: int | None) -> float:
         """Returns the median answer to an empty statement, ms."""
         address = replace(self.source.server.address(tcp=True), port=port)
-        found = []
+        moments = []
         with connect(address, 10.0) as connection, connection.cursor() as cursor:
             for _ in range(PINGS):
                 began = time.perf_counter()
                 cursor.execute("DO 0")
-                found.append(1e3 * (time.perf_counter() - began))
-        return statistics.median(found)
+                moments.append(1e3 * (time.perf_counter() - began))
+        return statistics.median(moments)
 
     def run(self, clients: int, seconds: int, store: Path | str, name: str | None = None):
         """Runs the load on the source."""
@@ -195,8 +195,8 @@ def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: Replic
     """Transactions a second of the source, and what a commit waits, ms."""
     instance, _ = machine.like_this(core.newest_date())
     semi_sync = SemiSyncOptions((trip_ms,), timeout_ms=TIMEOUT_MS, wait_point=cell.wait_point.lower().replace("_", "-"))
-    found = {}
-    for name, asked in (("alone", None), ("semi_sync", semi_sync)):
+    source_tps = {}
+    for name, request in (("alone", None), ("semi_sync", semi_sync)):
         prediction = predict_replica(
             workload,
             SOURCE_STORAGE,
@@ -205,15 +205,15 @@ def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: Replic
             cache_gib=CACHE_MIB / 1024,
             threads=cell.clients,
             seconds=CELL_S,
-            semi_sync=asked,
+            semi_sync=request,
             drain_s=0,
             seed=None,
             draws=0,
         )
-        found[name] = prediction.summary["source_tps"]
-        if asked is not None:
-            found["price"] = dict(prediction.summary["semi_sync"])
-    return found
+        source_tps[name] = prediction.summary["source_tps"]
+        if request is not None:
+            source_tps["price"] = dict(prediction.summary["semi_sync"])
+    return source_tps
 
 
 def measured(pair: Pair, cell: SemiSyncCell, workload: TransactionWorkload, replica: ReplicaCell) -> dict | None:
@@ -222,7 +222,7 @@ def measured(pair: Pair, cell: SemiSyncCell, workload: TransactionWorkload, repl
         source.run(source.dialect.semi_sync("source", False))
         pair.replica.run((f"SET GLOBAL sync_relay_log = {cell.sync_relay_log}",))
         trip_ms = pair.linked(cell.delay_ms, True)
-        told = predicted(workload, cell, replica, trip_ms)
+        answer = predicted(workload, cell, replica, trip_ms)
         source.run(source.dialect.semi_sync("source", True, timeout_ms=TIMEOUT_MS, count=1))
         point = source.dialect.semi_sync_variable("source", "wait_point")
         source.run((f"SET GLOBAL {point} = '{cell.wait_point}'",))
@@ -241,15 +241,15 @@ def measured(pair: Pair, cell: SemiSyncCell, workload: TransactionWorkload, repl
         "words": cell.words(trip_ms),
         "round_trip_ms": trip_ms,
         "tps": tps,
-        "predicted_tps": told["semi_sync"],
-        "predicted_alone_tps": told["alone"],
-        "error_percent": 100.0 * (told["semi_sync"] / tps - 1.0),
+        "predicted_tps": answer["semi_sync"],
+        "predicted_alone_tps": answer["alone"],
+        "error_percent": 100.0 * (answer["semi_sync"] / tps - 1.0),
         "waited_ms": waited,
-        "price": told["price"],
+        "price": answer["price"],
         "load_average": [load_before, os.getloadavg()[0]],
     }
     pair.lab.say(
-        f"{row['words']}: {tps:.1f} tps, predicted {told['semi_sync']:.1f} ({row['error_percent']:+.1f} %), "
+        f"{row['words']}: {tps:.1f} tps, predicted {answer['semi_sync']:.1f} ({row['error_percent']:+.1f} %), "
         f"a commit waited {waited:.2f} ms"
     )
     return row
@@ -290,7 +290,7 @@ def cells_measured(lab: ReplicationLab, flavor: str, cells: tuple[SemiSyncCell, 
                     if workload is None:
                         with quiet.gate():
                             workload = calibrated_on(pair, Path(folder))
-                    for cell in (one for one in cells if one.storage == storage):
+                    for cell in (cell for cell in cells if cell.storage == storage):
                         try:
                             with quiet.gate():
                                 row = measured(pair, cell, workload, replica)
@@ -318,22 +318,22 @@ def main() -> int:
         return 0
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=1.0) as place:
-        found = cells_measured(
+        result = cells_measured(
             ReplicationLab(place, say=say),
             arguments.flavor,
             CELLS[: arguments.cells] if arguments.draw is None else drawn(arguments.cells, arguments.draw),
             Quiet(arguments.quiet_lock, HOLD_S),
         )
-    rows = found["rows"]
+    rows = result["rows"]
     print(f"### Semi-sync, {arguments.flavor}\n\n{table(rows)}\n")
     if rows:
         off = [abs(row["error_percent"]) for row in rows]
         print(f"n = {len(off)}: median {statistics.median(off):.1f} %, worst {max(off):.1f} % (bar {BAR:g} %).")
     if arguments.results:
         arguments.results.write_text(
-            json.dumps(found | {"machine": machine.identity(arguments.flavor)}, indent=1) + "\n"
+            json.dumps(result | {"machine": machine.identity(arguments.flavor)}, indent=1) + "\n"
         )
-    return 0 if rows and max(abs(one["error_percent"]) for one in rows) <= BAR else 1
+    return 0 if rows and max(abs(row["error_percent"]) for row in rows) <= BAR else 1
 
 
 if __name__ == "__main__":

@@ -65,13 +65,13 @@ def drop_caches() -> None:
 @contextlib.contextmanager
 def volume(lab: Lab, spec: str, unpaced: bool = False, **more) -> Iterator[tuple[str, str]]:
     """A volume that is attached: its id and its device."""
-    made = lab.call("volume.create", spec=spec, **more)["id"]
+    result = lab.call("volume.create", spec=spec, **more)["id"]
     try:
-        yield made, lab.attach(made, unpaced=unpaced)["attachment"]["device"]
+        yield result, lab.attach(result, unpaced=unpaced)["attachment"]["device"]
     finally:
         with contextlib.suppress(HeadraceError):
-            lab.detach(made, force=True)
-        lab.delete(made)
+            lab.detach(result, force=True)
+        lab.delete(result)
 
 
 def fill(device: str, gib: float) -> None:
@@ -80,12 +80,12 @@ def fill(device: str, gib: float) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
-def snapshot(lab: Lab, made: str) -> tuple[float, dict]:
+def snapshot(lab: Lab, text: str) -> tuple[float, dict]:
     """Seconds until it is completed, and its record."""
     begun = time.perf_counter()
-    asked = lab.call("snapshot.create", volume=made)["id"]
+    request = lab.call("snapshot.create", volume=text)["id"]
     while time.perf_counter() - begun < DONE_S:
-        now = lab.call("snapshot.describe", snapshot=asked)
+        now = lab.call("snapshot.describe", snapshot=request)
         if now["state"] != "pending":
             if now["state"] == "error":
                 raise RuntimeError(f"the snapshot failed: {now['error']}")
@@ -112,13 +112,13 @@ def throughput(lab: Lab, folder: Path, gib: float) -> dict:
     """
     snapshots, copies = [], []
     for _ in range(REPETITIONS):
-        with volume(lab, f"gp3:{int(gib) + 1}", unpaced=True) as (made, device):
+        with volume(lab, f"gp3:{int(gib) + 1}", unpaced=True) as (result, device):
             fill(device, gib)
-            bare = folder / "lab" / "volumes" / made / "data"
+            bare = folder / "lab" / "volumes" / result / "data"
             drop_caches()
             copies.append(gib * 1024 / copied(bare, folder))
             drop_caches()
-            seconds, record = snapshot(lab, made)
+            seconds, record = snapshot(lab, result)
             snapshots.append(gib * 1024 / seconds)
             lab.call("snapshot.delete", snapshot=record["id"])
     return {"gib": gib, "snapshot_mib_s": snapshots, "copy_mib_s": copies}
@@ -130,12 +130,14 @@ def foreground(lab: Lab, gib: float) -> dict:
     """
     before, during, shares = [], [], []
     for _ in range(REPETITIONS):
-        with volume(lab, f"gp3:{int(gib) + 1}") as (made, device):
-            unpaced_fill(lab, made, gib)
-            device = lab.describe(made)["attachment"]["device"]
+        with volume(lab, f"gp3:{int(gib) + 1}") as (sample, device):
+            unpaced_fill(lab, sample, gib)
+            device = lab.describe(sample)["attachment"]["device"]
             before.append(fio_once(FOREGROUND, device).p99_ms)
             taken: list[float] = []
-            worker = threading.Thread(target=lambda made=made, taken=taken: taken.append(snapshot_again(lab, made)))
+            worker = threading.Thread(
+                target=lambda result=sample, taken=taken: taken.append(snapshot_again(lab, result))
+            )
             worker.start()
             result: FioResult = fio_once(FOREGROUND, device)
             worker.join()
@@ -144,17 +146,17 @@ def foreground(lab: Lab, gib: float) -> dict:
     return {"before_ms": before, "during_ms": during, "share_with_snapshot": shares}
 
 
-def unpaced_fill(lab: Lab, made: str, gib: float) -> None:
-    lab.detach(made)
-    fill(lab.attach(made, unpaced=True)["attachment"]["device"], gib)
-    lab.detach(made)
-    lab.attach(made)
+def unpaced_fill(lab: Lab, text: str, gib: float) -> None:
+    lab.detach(text)
+    fill(lab.attach(text, unpaced=True)["attachment"]["device"], gib)
+    lab.detach(text)
+    lab.attach(text)
 
 
-def snapshot_again(lab: Lab, made: str) -> float:
+def snapshot_again(lab: Lab, text: str) -> float:
     """On a connection of its own: fio is in the other thread."""
     with Lab(lab.place.data_dir) as mine:
-        return snapshot(mine, made)[0]
+        return snapshot(mine, text)[0]
 
 
 def first_reads(lab: Lab) -> list[dict]:
@@ -162,9 +164,9 @@ def first_reads(lab: Lab) -> list[dict]:
     places that nobody has read.
     """
     rows = []
-    with volume(lab, "gp3:1", unpaced=True) as (made, device):
+    with volume(lab, "gp3:1", unpaced=True) as (result, device):
         fill(device, 0.25)
-        source = snapshot(lab, made)[1]["id"]
+        source = snapshot(lab, result)[1]["id"]
     for gib in RESTORED_GIB:
         usable, reads = [], []
         for _ in range(REPETITIONS):
@@ -196,9 +198,9 @@ def incremental(lab: Lab, gib: float) -> list[dict]:
     """Measures a second snapshot, which stores only the blocks written since the first."""
     rows = []
     blocks = int(gib * (1 << 30)) // BLOCK
-    with volume(lab, f"gp3:{int(gib) + 1}", unpaced=True) as (made, device):
+    with volume(lab, f"gp3:{int(gib) + 1}", unpaced=True) as (result, device):
         fill(device, gib)
-        full_s, full = snapshot(lab, made)
+        full_s, full = snapshot(lab, result)
         rows.append({"changed": blocks, "seconds": full_s, "stored_bytes": full["stored_bytes"]})
         for share in CHANGED:
             count = max(1, int(blocks * share))
@@ -207,55 +209,55 @@ def incremental(lab: Lab, gib: float) -> list[dict]:
                 os.pwrite(descriptor, os.urandom(4096), number * (blocks // count) * BLOCK)
             os.fsync(descriptor)
             os.close(descriptor)
-            seconds, record = snapshot(lab, made)
+            seconds, record = snapshot(lab, result)
             rows.append({"changed": count, "seconds": seconds, "stored_bytes": record["stored_bytes"]})
     return rows
 
 
 def timed(work: Callable[[], object], repetitions: int = 50) -> list[float]:
     """Milliseconds of a call."""
-    found = []
+    moments = []
     for _ in range(repetitions):
         begun = time.perf_counter()
         work()
-        found.append(1e3 * (time.perf_counter() - begun))
-    return found
+        moments.append(1e3 * (time.perf_counter() - begun))
+    return moments
 
 
 def many(lab: Lab, records: int) -> dict:
     """Calls with ten on record and with thousands: single ones must not be slower."""
-    made = [lab.create("gp3:1")["id"] for _ in range(10)]
-    taken = [lab.call("snapshot.create", volume=made[0])["id"]]
-    found = {10: calls(lab, made[0], taken[0])}
-    while len(made) < records:
-        made.append(lab.create("gp3:1")["id"])
+    result = [lab.create("gp3:1")["id"] for _ in range(10)]
+    taken = [lab.call("snapshot.create", volume=result[0])["id"]]
+    details = {10: calls(lab, result[0], taken[0])}
+    while len(result) < records:
+        result.append(lab.create("gp3:1")["id"])
     while len(taken) < records:
         # One after the other of a volume each: five of one volume may be pending at once.
-        taken.append(lab.call("snapshot.create", volume=made[len(taken) % len(made)])["id"])
-    found[records] = calls(lab, made[0], taken[0])
-    return found
+        taken.append(lab.call("snapshot.create", volume=result[len(taken) % len(result)])["id"])
+    details[records] = calls(lab, result[0], taken[0])
+    return details
 
 
-def calls(lab: Lab, one: str, shot: str) -> dict:
+def calls(lab: Lab, text: str, shot: str) -> dict:
     return {
-        "volume.describe": timed(lambda: lab.describe(one)),
+        "volume.describe": timed(lambda: lab.describe(text)),
         "snapshot.describe": timed(lambda: lab.call("snapshot.describe", snapshot=shot)),
-        "volume.tag": timed(lambda: lab.tag(one, {"bench": "yes"})),
+        "volume.tag": timed(lambda: lab.tag(text, {"bench": "yes"})),
         "volume.create and delete": timed(lambda: lab.delete(lab.create("gp3:1")["id"])),
     }
 
 
 def encryption(lab: Lab) -> dict:
     """16 KiB reads and writes, depth 32, without pacing: encrypted and plain in turns."""
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for _ in range(REPETITIONS):
         for name, more in (("plain", {}), ("encrypted", {"encrypted": True})):
             with volume(lab, "gp3:8", unpaced=True, **more) as (_, device):
                 fill(device, 1)
                 for rw in ("randread", "randwrite"):
                     load = FioLoad(rw, 16, 32, ENCRYPTED_S, size_gib=1, ramp_s=1.0)
-                    found.setdefault(f"{name} {rw}", []).append(fio_once(load, device).iops)
-    return found
+                    result.setdefault(f"{name} {rw}", []).append(fio_once(load, device).iops)
+    return result
 
 
 def run(gib: float = GIB, records: int = RECORDS) -> dict:
@@ -275,52 +277,52 @@ def run(gib: float = GIB, records: int = RECORDS) -> dict:
                     "incremental": lambda: incremental(lab, gib),
                     "many": lambda: many(lab, records),
                 }
-                found: dict = {}
+                result: dict = {}
                 for name, measure in parts.items():
-                    found[name] = measure()
+                    result[name] = measure()
                     # Minutes pass between the parts: what is known is said.
-                    print(f"{name}: {found[name]}", file=sys.stderr)
-                return found
+                    print(f"{name}: {result[name]}", file=sys.stderr)
+                return result
             finally:
                 labs.down(lab, True)
 
 
-def show(console: Console, found: dict) -> None:
+def show(console: Console, result: dict) -> None:
     """Shows the tables, each bar next to what was seen."""
-    if "missing" in found:
-        console.print(found["missing"])
+    if "missing" in result:
+        console.print(result["missing"])
         return
     spread = lab_bench.spread
     table = Table("what", "seen: median (range)", "bar", title="Snapshots and encryption")
-    rate = found["throughput"]
+    rate = result["throughput"]
     share = statistics.median(rate["snapshot_mib_s"]) / statistics.median(rate["copy_mib_s"])
     table.add_row(f"plain copy of {rate['gib']} GiB, MiB/s", spread(rate["copy_mib_s"]), "")
     table.add_row(
         "full snapshot of the same, MiB/s", spread(rate["snapshot_mib_s"]), f"{COPY_SHARE:.0%}; here {share:.0%}"
     )
-    load = found["foreground"]
+    load = result["foreground"]
     times = statistics.median(load["during_ms"]) / statistics.median(load["before_ms"])
     table.add_row("16 KiB, depth 2, before: p99 ms", spread(load["before_ms"]), "")
     table.add_row("the same during a snapshot: p99 ms", spread(load["during_ms"]), f"{P99_TIMES} x; here {times:.2f} x")
     table.add_row("share of that time with a snapshot under way", spread(load["share_with_snapshot"], 2), "")
-    for row in found["first_reads"]:
+    for row in result["first_reads"]:
         table.add_row(f"restored to {row['gib']:,} GiB: usable after, ms", spread(row["usable_ms"]), "")
         bar = f"{FIRST_READ_MS:.0f} ms, the slowest"
         table.add_row("its first reads of 16 KiB, ms", spread(row["first_read_ms"]), bar)
-    for row in found["incremental"]:
+    for row in result["incremental"]:
         text = f"{row['seconds']:.2f} s, {row['stored_bytes'] / BLOCK:,.0f} blocks' worth of bytes"
         table.add_row(f"snapshot after {row['changed']:,} blocks were written", text, f"{row['changed']:,} blocks")
     for rw in ("randread", "randwrite"):
-        plain, sealed = found["encryption"][f"plain {rw}"], found["encryption"][f"encrypted {rw}"]
+        plain, sealed = result["encryption"][f"plain {rw}"], result["encryption"][f"encrypted {rw}"]
         table.add_row(f"16 KiB {rw}, plain: IOPS", spread(plain), "")
         share = statistics.median(sealed) / statistics.median(plain)
         table.add_row(f"16 KiB {rw}, encrypted: IOPS", spread(sealed), f"{ENCRYPTION_SHARE:.0%}; here {share:.0%}")
-    few, all_of = (found["many"][number] for number in sorted(found["many"]))
+    few, all_of = (result["many"][number] for number in sorted(result["many"]))
     for call, values in few.items():
         times = statistics.median(all_of[call]) / statistics.median(values)
         table.add_row(f"{call}, few on record: ms", spread(values), "")
         table.add_row(
-            f"the same with {max(found['many']):,}: ms", spread(all_of[call]), f"no slowdown; here {times:.2f} x"
+            f"the same with {max(result['many']):,}: ms", spread(all_of[call]), f"no slowdown; here {times:.2f} x"
         )
     console.print(table)
 

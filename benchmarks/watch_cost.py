@@ -53,14 +53,14 @@ class Watch:
     """A watch on a terminal of its own, whose screen is read and thrown away."""
 
     def __init__(self, label: str) -> None:
-        self.ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (24, 80))
+        self.ours, reference = pty.openpty()
+        termios.tcsetwinsize(reference, (24, 80))
         environment = os.environ | {"TERM": "xterm-256color"}
         words = [sys.executable, "-m", "headrace", "watch", label]
         self.process = subprocess.Popen(
-            words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+            words, stdin=reference, stdout=reference, stderr=reference, env=environment, start_new_session=True
         )
-        os.close(theirs)
+        os.close(reference)
         self.seen = 0
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -91,7 +91,7 @@ def windows(server: Server, watches: list[Watch], count: int) -> tuple[list[dict
     words += [f"--tables={TABLES}", f"--table-size={ROWS}", f"--threads={os.cpu_count()}", "--rand-seed=7"]
     words += [f"--time={WARM_S + WINDOW_S * count + 5}", "--report-interval=1", "run"]
     run = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, bufsize=1)
-    found: list[dict] = []
+    result: list[dict] = []
     cpu_s, on_s = 0.0, 0.0
     assert run.stdout is not None
     try:
@@ -99,32 +99,32 @@ def windows(server: Server, watches: list[Watch], count: int) -> tuple[list[dict
             report = REPORT.match(line)
             if not report or int(report[1]) < WARM_S:
                 continue
-            if found:
-                found[-1]["tps"].append(float(report[2]))
-                if len(found[-1]["tps"]) < WINDOW_S:
+            if result:
+                result[-1]["tps"].append(float(report[2]))
+                if len(result[-1]["tps"]) < WINDOW_S:
                     continue
-                if found[-1]["on"]:
-                    cpu_s += sum(one.cpu_s() for one in watches) - found[-1].pop("cpu_s")
+                if result[-1]["on"]:
+                    cpu_s += sum(watch.cpu_s() for watch in watches) - result[-1].pop("cpu_s")
                     on_s += WINDOW_S
-            if len(found) == count:
+            if len(result) == count:
                 break
-            on = ORDER[len(found) % len(ORDER)]
+            on = ORDER[len(result) % len(ORDER)]
             for watch in watches:
                 watch.send(signal.SIGCONT if on else signal.SIGSTOP)
-            found.append({"on": on, "tps": []} | ({"cpu_s": sum(one.cpu_s() for one in watches)} if on else {}))
+            result.append({"on": on, "tps": []} | ({"cpu_s": sum(watch.cpu_s() for watch in watches)} if on else {}))
     finally:
         run.terminate()
         run.wait()
-    if len(found) < count:
-        raise SystemExit(f"sysbench ended early: {len(found)} of {count} windows")
-    return [{"on": one["on"], "tps": statistics.mean(one["tps"])} for one in found], cpu_s / on_s
+    if len(result) < count:
+        raise SystemExit(f"sysbench ended early: {len(result)} of {count} windows")
+    return [{"on": row["on"], "tps": statistics.mean(row["tps"])} for row in result], cpu_s / on_s
 
 
-def losses(found: list[dict], watches: int) -> list[float]:
+def losses(result: list[dict], watches: int) -> list[float]:
     """Returns the throughput that one watch took, %, for each pair of neighbouring windows;
     negative: faster with it."""
-    pairs = zip(found[::2], found[1::2], strict=True)
-    return [100.0 / watches * math.log(two["tps"] / one["tps"]) * (1 if one["on"] else -1) for one, two in pairs]
+    pairs = zip(result[::2], result[1::2], strict=True)
+    return [100.0 / watches * math.log(two["tps"] / row["tps"]) * (1 if row["on"] else -1) for row, two in pairs]
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
@@ -146,35 +146,35 @@ def measure(seconds: int, watches: int) -> dict:
         folder.chmod(0o755)
         (folder / "db").mkdir()
         server = Server(folder / "db")
-        made: list[Watch] = []
+        result: list[Watch] = []
         try:
             server.sysbench("prepare")
-            made += [Watch(server.address.label) for _ in range(watches)]
-            while any(one.seen < SCREEN for one in made):
-                if any(one.process.poll() is not None for one in made):
+            result += [Watch(server.address.label) for _ in range(watches)]
+            while any(entry.seen < SCREEN for entry in result):
+                if any(entry.process.poll() is not None for entry in result):
                     raise SystemExit("a watch did not start")
                 time.sleep(0.2)
-            found, busy = windows(server, made, count)
+            details, busy = windows(server, result, count)
             asked_ms = cost_of_a_sample(server)["server_ms"]
         finally:
-            for one in made:
-                one.close()
+            for row in result:
+                row.close()
             server.close()
-    told = losses(found, watches)
-    median, low, high = interval(told)
+    answer = losses(details, watches)
+    median, low, high = interval(answer)
     return {
         "server": server.version,
         "cores": os.cpu_count(),
         "watches": watches,
-        "pairs": len(told),
-        "tps": statistics.mean(one["tps"] for one in found if not one["on"]),
+        "pairs": len(answer),
+        "tps": statistics.mean(entry["tps"] for entry in details if not entry["on"]),
         "loss_percent": median,
         "low_percent": low,
         "high_percent": high,
-        "sd_percent": statistics.stdev(told) if len(told) > 1 else 0.0,
+        "sd_percent": statistics.stdev(answer) if len(answer) > 1 else 0.0,
         "cpu_percent_of_a_core": 100 * busy / watches,
         "server_ms_a_second": asked_ms,
-        "windows": found,
+        "windows": details,
     }
 
 
@@ -186,19 +186,19 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.seconds < 2 * WINDOW_S * len(ORDER) or arguments.watches < 1:
         parser.error(f"--seconds must be at least {2 * WINDOW_S * len(ORDER)}, --watches at least 1")
-    found = measure(arguments.seconds, arguments.watches)
+    result = measure(arguments.seconds, arguments.watches)
     print(
-        f"loss by one watch: {found['loss_percent']:+.3f} % of {found['tps']:,.0f} tps ({SHARE:.0f} % interval "
-        f"{found['low_percent']:+.3f} to {found['high_percent']:+.3f} %, median of {found['pairs']} pairs with "
-        f"{found['watches']} watches, a pair differs by {found['sd_percent']:.2f} %); bar {BAR_PERCENT} %"
+        f"loss by one watch: {result['loss_percent']:+.3f} % of {result['tps']:,.0f} tps ({SHARE:.0f} % interval "
+        f"{result['low_percent']:+.3f} to {result['high_percent']:+.3f} %, median of {result['pairs']} pairs with "
+        f"{result['watches']} watches, a pair differs by {result['sd_percent']:.2f} %); bar {BAR_PERCENT} %"
     )
-    core, server = found["cpu_percent_of_a_core"], found["server_ms_a_second"] / 10  # ms in a second: % of a core
+    core, server = result["cpu_percent_of_a_core"], result["server_ms_a_second"] / 10  # ms in a second: % of a core
     print(
         f"processor time: {core:.2f} % of a core for a watch and {server:.2f} % in the server for its statement a second, "
-        f"{(core + server) / found['cores']:.2f} % of {found['cores']} cores; {found['server']}"
+        f"{(core + server) / result['cores']:.2f} % of {result['cores']} cores; {result['server']}"
     )
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
+        arguments.json.write_text(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

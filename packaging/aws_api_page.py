@@ -80,18 +80,20 @@ def functions() -> tuple[tuple[str, str], ...]:
     """(where it is, its text) of every test, and of every helper of the tests of the endpoint. The
     text of a test has that of its file's helpers that it names in it.
     """
-    found = []
+    result = []
     for folder in ("tests/api", "tests/unit/api"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             source = path.read_text()
             nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
             texts = {node.name: ast.get_source_segment(source, node) or "" for node in nodes}
             for node in nodes:
-                used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} & texts.keys() - {node.name}
+                used = {entry.id for entry in ast.walk(node) if isinstance(entry, ast.Name)} & texts.keys() - {
+                    node.name
+                }
                 parts = [texts[node.name], *(texts[name] for name in sorted(used) if not name.startswith("test_"))]
-                found.append((f"{path.relative_to(ROOT / 'tests')}::{node.name}", "\n".join(parts)))
+                result.append((f"{path.relative_to(ROOT / 'tests')}::{node.name}", "\n".join(parts)))
     # Tests before helpers, so that a test is named where one shows it.
-    return tuple(sorted(found, key=lambda one: (not one[0].rpartition("::")[2].startswith("test_"), one[0])))
+    return tuple(sorted(result, key=lambda entry: (not entry[0].rpartition("::")[2].startswith("test_"), entry[0])))
 
 
 def names_of(operation: str) -> re.Pattern[str]:
@@ -119,16 +121,16 @@ def own_codes(served: Served) -> set[str]:
     module = inspect.getmodule(served.handler)
     assert module is not None
     tree = ast.parse(inspect.getsource(module))
-    known = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    wanted, seen, codes = [served.handler.__name__], set(), set()
-    while wanted:
-        name = wanted.pop()
-        if name in seen or name not in known:
+    nodes = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    ids, seen, codes = [served.handler.__name__], set(), set()
+    while ids:
+        name = ids.pop()
+        if name in seen or name not in nodes:
             continue
         seen.add(name)
-        for node in ast.walk(known[name]):
+        for node in ast.walk(nodes[name]):
             if isinstance(node, ast.Name):
-                wanted.append(node.id)
+                ids.append(node.id)
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "AwsError" and node.args:
                 first = node.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
@@ -141,7 +143,7 @@ def statements() -> tuple[tuple[str, frozenset[str], frozenset[str]], ...]:
     """(test, its words, its codes) of every statement of the tests: what is called and the code that
     is expected stand in one.
     """
-    found = []
+    result = []
     for folder in ("tests/api", "tests/unit/api", "tests/lab"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             source = path.read_text()
@@ -153,8 +155,8 @@ def statements() -> tuple[tuple[str, frozenset[str], frozenset[str]], ...]:
                         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
                             text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
                             words = frozenset(re.findall(r"[\w-]+", text))
-                            found.append((place, words, frozenset(CODE.findall(text))))
-    return tuple(found)
+                            result.append((place, words, frozenset(CODE.findall(text))))
+    return tuple(result)
 
 
 def errors_of(served: Served) -> dict[str, str]:
@@ -163,14 +165,14 @@ def errors_of(served: Served) -> dict[str, str]:
     """
     name, words = served.operation.name, snake(served.operation.name)
     names = {name, words, words.replace("_", "-")}
-    known = own_codes(served) | set(served.operation.errors)
-    shown: dict[str, str] = {}
+    reference = own_codes(served) | set(served.operation.errors)
+    details: dict[str, str] = {}
     for place, used, codes in statements():
         if names & used:
-            for code in codes | (known & used):
-                shown.setdefault(code, place)
-    found = own_codes(served) | shown.keys()
-    return {code: shown.get(code, "") for code in sorted(found - {"DryRunOperation", "DryRunOperationException"})}
+            for code in codes | (reference & used):
+                details.setdefault(code, place)
+    result = own_codes(served) | details.keys()
+    return {code: details.get(code, "") for code in sorted(result - {"DryRunOperation", "DryRunOperationException"})}
 
 
 def rows(served: Served) -> Iterator[str]:

@@ -78,7 +78,7 @@ def for_python_markdown(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def with_links(text: str, page: str, known: set[str], repository: str) -> str:
+def with_links(text: str, page: str, texts: set[str], repository: str) -> str:
     """Lets a link to a file that is no page of the site lead to the repository."""
 
     def led(match: re.Match[str]) -> str:
@@ -87,7 +87,7 @@ def with_links(text: str, page: str, known: set[str], repository: str) -> str:
             return match[0]
         to = (ROOT / page).parent.joinpath(target).resolve()
         name = str(to.relative_to(ROOT))
-        if name in known or to.suffix in (".svg", ".png", ".webp"):
+        if name in texts or to.suffix in (".svg", ".png", ".webp"):
             return match[0]
         return f"{match[1]}{repository}/blob/main/{name}{'#' + anchor if anchor else ''}{match[3]}"
 
@@ -118,8 +118,8 @@ def stylesheet() -> str:
 def title_of(page: str) -> str:
     """Returns the heading of a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.search(r"^# (.+)$", text, re.MULTILINE)
-    return re.sub(r"`", "", found[1]) if found else page
+    match = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return re.sub(r"`", "", match[1]) if match else page
 
 
 def navigation(named: list[str]) -> list[dict]:

@@ -44,12 +44,12 @@ def without_prose(node: object) -> object:
         return [without_prose(item) for item in node]
     if not isinstance(node, dict):
         return node
-    kept = {key: value for key, value in node.items() if key not in DROPPED}
+    retained = {key: value for key, value in node.items() if key not in DROPPED}
     return {
         key: {name: without_prose(member) for name, member in value.items()}
         if key == "members"
         else without_prose(value)
-        for key, value in kept.items()
+        for key, value in retained.items()
     }
 
 
@@ -75,18 +75,18 @@ def prune(service: str, served: list[str]) -> dict:
     """
     whole = model(service)
     operations = {name: without_prose(whole["operations"][name]) for name in sorted(served)}
-    wanted = [
+    expected = [
         part["shape"]
         for operation in operations.values()
         for part in (operation.get("input"), operation.get("output"), *operation.get("errors", ()))
         if part
     ]
     shapes: dict[str, dict] = {}
-    while wanted:
-        name = wanted.pop()
+    while expected:
+        name = expected.pop()
         if name not in shapes:
             shapes[name] = without_prose(whole["shapes"][name])
-            wanted += references(shapes[name])
+            expected += references(shapes[name])
     for name, operation in operations.items():
         if service == "ec2" and (names := filters(whole, name)):
             operation["filters"] = names

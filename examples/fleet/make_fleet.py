@@ -59,9 +59,9 @@ def main() -> None:
 
 def page_of(times: list[datetime], series: dict[str, list[float]], part: slice) -> bytes:
     """A page of get-metric-data: the points of a day."""
-    shown = [f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in times[part]]
+    texts = [f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in times[part]]
     results = [
-        {"Id": f"m{at}", "Label": label, "Timestamps": shown, "Values": values[part]}
+        {"Id": f"m{at}", "Label": label, "Timestamps": texts, "Values": values[part]}
         for at, (label, values) in enumerate(series.items())
     ]
     return f"{json.dumps({'MetricDataResults': results}, separators=(',', ':'))}\n".encode()
@@ -88,20 +88,20 @@ def metrics(times: list[datetime], noon: float, most: float, chance: random.Rand
     for time in times:
         sun = max(0.0, math.sin((time.hour - 6) / 12 * math.pi))
         weekend = 0.5 if time.weekday() >= 5 else 1.0
-        asked = noon * weekend * (0.15 + 0.85 * sun) * chance.choice((0.9, 1.0, 1.0, 1.0, 1.1))
+        request = noon * weekend * (0.15 + 0.85 * sun) * chance.choice((0.9, 1.0, 1.0, 1.0, 1.1))
         before = waiting
-        done = min(most * STEP_S, asked * STEP_S + waiting)
-        waiting += asked * STEP_S - done
+        done = min(most * STEP_S, request * STEP_S + waiting)
+        waiting += request * STEP_S - done
         reads.append(float(10 * round(0.07 * done)))
         writes.append(float(10 * round(0.03 * done)))
         queue.append(round((before + waiting) / 2 + 0.001 * done / STEP_S, 1))
         exceeded.append(float(waiting > 0))
-    found = {"VolumeReadOps": reads, "VolumeWriteOps": writes}
-    found |= {
+    result = {"VolumeReadOps": reads, "VolumeWriteOps": writes}
+    result |= {
         "VolumeReadBytes": [IO_BYTES * read for read in reads],
         "VolumeWriteBytes": [IO_BYTES * write for write in writes],
     }
-    return found | {"VolumeQueueLength": queue, "VolumeIOPSExceededCheck": exceeded} if any(exceeded) else found
+    return result | {"VolumeQueueLength": queue, "VolumeIOPSExceededCheck": exceeded} if any(exceeded) else result
 
 
 def cost_report() -> str:

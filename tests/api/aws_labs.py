@@ -83,7 +83,7 @@ class AwsLab:
     @property
     def instance(self) -> str:
         reservations = self.client("ec2").describe_instances()["Reservations"]
-        [instance] = [one for reservation in reservations for one in reservation["Instances"]]
+        [instance] = [instance for reservation in reservations for instance in reservation["Instances"]]
         return instance["InstanceId"]
 
     def _profile(self, variable: str) -> configparser.ConfigParser:
@@ -108,9 +108,9 @@ class AwsLab:
         """Makes a user; its access key id and secret."""
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(policy))
-        said = self.headrace("lab", "user", name, "--policy", str(path)).stdout
-        made = dict(line.split(" = ") for line in said.splitlines() if " = " in line)
-        return made["aws_access_key_id"], made["aws_secret_access_key"]
+        stdout = self.headrace("lab", "user", name, "--policy", str(path)).stdout
+        words = dict(line.split(" = ") for line in stdout.splitlines() if " = " in line)
+        return words["aws_access_key_id"], words["aws_secret_access_key"]
 
     def run(self, *words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess:
         """A program with this lab's profile."""
@@ -135,13 +135,13 @@ class AwsLab:
         return attachment["device"]
 
 
-def until(look, wanted, what: str = "") -> Any:
+def until(look, expected, what: str = "") -> Any:
     """Ask until the answer is as wanted, and return it."""
     answers: list[Any] = [None]
 
     def is_so() -> bool:
         answers[0] = look()
-        return wanted(answers[0])
+        return expected(answers[0])
 
     try:
         wait_until(is_so, what or "the answer", PATIENCE_S)

@@ -35,11 +35,11 @@ def machine():
 
 @pytest.fixture
 def labs():
-    made = Labs()
+    labs = Labs()
     try:
-        yield made
+        yield labs
     finally:
-        made.close()
+        labs.close()
 
 
 @pytest.fixture

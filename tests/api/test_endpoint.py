@@ -21,16 +21,16 @@ from lab_folders import Command
 
 def processes(folder: Path) -> dict[int, str]:
     """The endpoint's processes of a lab: number -> user id."""
-    found = {}
+    matches = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
             if b"headrace.api.server.supervisor" in words and str(folder).encode() in words:
                 status = (process / "status").read_text()
-                found[int(process.name)] = re.findall(r"^Uid:\s+(\d+)", status, re.MULTILINE)[0]
+                matches[int(process.name)] = re.findall(r"^Uid:\s+(\d+)", status, re.MULTILINE)[0]
         except OSError:
             continue
-    return found
+    return matches
 
 
 def roles(folder: Path) -> tuple[int, int]:
@@ -41,7 +41,7 @@ def roles(folder: Path) -> tuple[int, int]:
         now = processes(folder)
         return [pid for pid, user in now.items() if user == "0"], [pid for pid, user in now.items() if user == nobody]
 
-    supervisors, workers = until(both, lambda found: len(found[0]) == len(found[1]) == 1, "one of each")
+    supervisors, workers = until(both, lambda result: len(result[0]) == len(result[1]) == 1, "one of each")
     return supervisors[0], workers[0]
 
 
@@ -94,7 +94,7 @@ def test_a_supervisor_that_dies_takes_its_worker_along_and_lab_up_starts_both_ag
     supervisor, _ = roles(aws_lab.folder)
     assert json.loads(aws_lab.headrace("lab", "status", "--output", "json").stdout)["api_url"] == aws_lab.endpoint
     os.kill(supervisor, signal.SIGKILL)
-    until(lambda: processes(aws_lab.folder), lambda found: not found, "the worker outlived its supervisor")
+    until(lambda: processes(aws_lab.folder), lambda result: not result, "the worker outlived its supervisor")
     status = aws_lab.headrace("lab", "status")
     assert "the AWS endpoint at" in status.stderr and "has ended: headrace lab up" in status.stderr
     daemon = aws_lab.lab.pid()
@@ -108,10 +108,10 @@ def test_a_supervisor_that_dies_takes_its_worker_along_and_lab_up_starts_both_ag
     assert "already answers" in aws_lab.headrace("lab", "up", code=2).stderr
     # Nor does a port that somebody else has make anything end.
     os.kill(again, signal.SIGKILL)
-    until(lambda: processes(aws_lab.folder), lambda found: not found, "the worker outlived its supervisor")
+    until(lambda: processes(aws_lab.folder), lambda result: not result, "the worker outlived its supervisor")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        said = aws_lab.headrace("lab", "up", "--api-port", str(taken.getsockname()[1]), code=3).stderr
-        assert "--api-port" in said and aws_lab.lab.pid() == daemon
+        stderr = aws_lab.headrace("lab", "up", "--api-port", str(taken.getsockname()[1]), code=3).stderr
+        assert "--api-port" in stderr and aws_lab.lab.pid() == daemon
 
 
 @pytest.mark.parametrize("how", ["down", "kill"])
@@ -121,7 +121,7 @@ def test_it_ends_with_the_daemon(aws_lab, how):
         aws_lab.down()
     else:
         os.kill(aws_lab.lab.pid(), signal.SIGKILL)
-    until(lambda: processes(aws_lab.folder), lambda found: not found, "it outlived its lab")
+    until(lambda: processes(aws_lab.folder), lambda result: not result, "it outlived its lab")
     assert not answers(aws_lab) and not (aws_lab.folder / "api.json").exists()
     # The port is free again at once.
     aws_lab.up()
@@ -131,8 +131,8 @@ def test_it_ends_with_the_daemon(aws_lab, how):
 def test_a_port_in_use_is_said_and_nothing_is_started(labs):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         folder, port = labs.folder(), taken.getsockname()[1]
-        said = Command(folder)("lab", "up", "--metrics-port", "0", "--api-port", str(port), code=3).stderr
-        assert f"api at 127.0.0.1:{port}" in said and "--api-port" in said
+        stderr = Command(folder)("lab", "up", "--metrics-port", "0", "--api-port", str(port), code=3).stderr
+        assert f"api at 127.0.0.1:{port}" in stderr and "--api-port" in stderr
     assert not (folder / "lab.sock").exists() and not processes(folder)
 
 
@@ -140,8 +140,8 @@ def test_a_wrong_key_file_is_said_with_its_line_and_nothing_is_started(labs):
     folder = labs.folder()
     (folder / "access").mkdir()
     (folder / "access/keys.toml").write_text('[[key]]\nuser = "root"\n')
-    said = Command(folder)("lab", "up", "--metrics-port", "0", "--api-port", str(free_port()), code=3).stderr
-    assert "keys.toml:1:1" in said and "access_key_id" in said
+    stderr = Command(folder)("lab", "up", "--metrics-port", "0", "--api-port", str(free_port()), code=3).stderr
+    assert "keys.toml:1:1" in stderr and "access_key_id" in stderr
     Command(folder)("lab", "status", code=3)
     assert not processes(folder)
 
@@ -163,11 +163,11 @@ def test_a_second_profile_is_not_overwritten(labs, aws_lab):
     other = Command(folder)
     other.environment = aws_lab.environment | {"HEADRACE_LAB": str(folder)}
     before = Path(aws_lab.environment["AWS_CONFIG_FILE"]).read_text()
-    said = other("lab", "init", "--api-port", "1", code=2).stderr
-    assert "--force" in said and "profile headrace" in said
+    stderr = other("lab", "init", "--api-port", "1", code=2).stderr
+    assert "--force" in stderr and "profile headrace" in stderr
     assert Path(aws_lab.environment["AWS_CONFIG_FILE"]).read_text() == before
-    shown = other("lab", "init", "--no-profile", "--api-port", "1").stdout
-    assert "endpoint_url = http://127.0.0.1:1" in shown and "aws_secret_access_key = " in shown
+    stdout = other("lab", "init", "--no-profile", "--api-port", "1").stdout
+    assert "endpoint_url = http://127.0.0.1:1" in stdout and "aws_secret_access_key = " in stdout
 
 
 def test_the_package_loads_none_of_it():

@@ -43,10 +43,10 @@ def run(lab: AwsLab, script: str, name: str, *options: str, code: int = 0) -> st
     return lab.run("bash", str(path), *options, code=code).stderr
 
 
-def planned(known: FleetInventory, wanted: dict[str, tuple[str, float]]) -> list[VolumeChange]:
-    devices = {device.key: device for device in known.devices()}
+def planned(inventory: FleetInventory, expected: dict[str, tuple[str, float]]) -> list[VolumeChange]:
+    devices = {device.key: device for device in inventory.devices()}
     return ranked(
-        change for key, (text, usd) in wanted.items() for change in changes_of(devices[key], Storage.parse(text), usd)
+        change for key, (text, usd) in expected.items() for change in changes_of(devices[key], Storage.parse(text), usd)
     )
 
 
@@ -58,19 +58,19 @@ def test_a_patch_is_made_once_and_taken_back(aws_lab):
         {"VolumeType": "gp2", "Size": 8},
         {"VolumeType": "gp3", "Size": 12, "Iops": 5000, "Throughput": 300},
     ]
-    small, large = (ec2.create_volume(AvailabilityZone=lab.zone, **one)["VolumeId"] for one in given)
-    known = inventory(lab)
-    changes = planned(known, {small: ("gp3:8", -0.16), large: ("gp3:12:3000:125", -17.0)})
-    kept, refused = checked(changes, {volume.id: volume for volume in known.volumes}, datetime.now(UTC))
-    assert [change.volume_id for change in kept] == [large, small] and not refused
-    [scripts] = patch_scripts(kept)
+    small, large = (ec2.create_volume(AvailabilityZone=lab.zone, **entry)["VolumeId"] for entry in given)
+    reference = inventory(lab)
+    changes = planned(reference, {small: ("gp3:8", -0.16), large: ("gp3:12:3000:125", -17.0)})
+    retained, refused = checked(changes, {volume.id: volume for volume in reference.volumes}, datetime.now(UTC))
+    assert [change.volume_id for change in retained] == [large, small] and not refused
+    [scripts] = patch_scripts(retained)
     first = run(lab, scripts.patch, "patch.sh")
     assert first.index(large) < first.index(small)
     assert "2 changed, 0 as planned already, 0 refused, of 2." in first
     assert shown(lab) == {small: "gp3:8:3000:125", large: "gp3:12:3000:125"}
-    made = ec2.describe_volumes_modifications()["VolumesModifications"]
+    volumes_modifications = ec2.describe_volumes_modifications()["VolumesModifications"]
     assert "0 changed, 2 as planned already, 0 refused" in run(lab, scripts.patch, "patch.sh")
-    assert ec2.describe_volumes_modifications()["VolumesModifications"] == made
+    assert ec2.describe_volumes_modifications()["VolumesModifications"] == volumes_modifications
     assert "2 changed" in run(lab, scripts.rollback, "rollback.sh")
     assert shown(lab) == {small: "gp2:8", large: "gp3:12:5000:300"}
 
@@ -100,14 +100,14 @@ def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
         for change in changes
     ]
     [scripts] = patch_scripts(changes)
-    made = until(
+    sample = until(
         lambda: ec2.describe_volumes_modifications()["VolumesModifications"],
-        lambda found: [one["ModificationState"] for one in found] == ["completed"] * 2,
+        lambda result: [row["ModificationState"] for row in result] == ["completed"] * 2,
     )
     result = run(lab, scripts.patch, "patch.sh", code=1)
     assert f"{often}: REFUSED, it was modified 4 times within 24 hours" in result
     assert f"{grown}: REFUSED, a volume never shrinks, and it has 13 GiB" in result
-    assert ec2.describe_volumes_modifications()["VolumesModifications"] == made
-    known = inventory(lab).volumes
-    kept, refused = checked(changes, {one.id: one for one in known}, now)
-    assert not kept and sorted(one.change.volume_id for one in refused) == sorted([often, grown])
+    assert ec2.describe_volumes_modifications()["VolumesModifications"] == sample
+    volumes = inventory(lab).volumes
+    retained, refused = checked(changes, {volume.id: volume for volume in volumes}, now)
+    assert not retained and sorted(entry.change.volume_id for entry in refused) == sorted([often, grown])

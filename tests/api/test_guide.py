@@ -17,10 +17,10 @@ CLIENTS = ROOT / ".venv/clients"
 PAGE = ROOT / "docs/guide/aws.md"
 
 
-def examples(wanted: set[str]) -> list[tuple[str, str]]:
+def examples(texts: set[str]) -> list[tuple[str, str]]:
     """Blocks of these languages, in order."""
-    found = re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    return [(language, text) for language, text in found if language in wanted]
+    matches = re.findall(r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [(language, text) for language, text in matches if language in texts]
 
 
 def test_the_guide(labs, tmp_path):

@@ -44,24 +44,24 @@ def test_the_check_of_an_instant_sees_what_is_wrong(written):
     """The check that the crash test stands on: a block that is older than its group allows, one from
     the future, a damaged one and a state before what was flushed are all seen.
     """
-    stream, found = written
-    asked, answered = stream.moments[-1], stream.moments[-1] + 1
-    assert stream.check(found, asked, answered) >= stream.ends[-1]
+    stream, result = written
+    moment, answered = stream.moments[-1], stream.moments[-1] + 1
+    assert stream.check(result, moment, answered) >= stream.ends[-1]
 
     def broken(slot: int, number: int | None) -> list[int | None]:
-        return [number if at == slot else one for at, one in enumerate(found)]
+        return [number if at == slot else entry for at, entry in enumerate(result)]
 
     flushed = stream.ends[-3]
     slot = flushed % BLOCKS
     with pytest.raises(AssertionError, match=f"block {slot} has"):
-        stream.check(broken(slot, max(0, flushed - BLOCKS)), asked, answered)
+        stream.check(broken(slot, max(0, flushed - BLOCKS)), moment, answered)
     with pytest.raises(AssertionError, match="damaged"):
-        stream.check(broken(slot, None), asked, answered)
+        stream.check(broken(slot, None), moment, answered)
     later = stream.last() + BLOCKS
     with pytest.raises(AssertionError, match="at the answer it was"):
-        stream.check(broken(later % BLOCKS, later), asked, answered)
+        stream.check(broken(later % BLOCKS, later), moment, answered)
     with pytest.raises(AssertionError, match="was flushed before"):
-        stream.check([0] * BLOCKS, asked, answered)
+        stream.check([0] * BLOCKS, moment, answered)
 
 
 @dataclass
@@ -97,14 +97,14 @@ class Load:
         until(lambda: self.aws.lab.describe(volume)["attachment"]["state"], lambda state: state == "attached")
 
     def state(self, volume: str) -> str:
-        [found] = self.ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
-        return found["State"]
+        [details] = self.ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+        return details["State"]
 
     def snapshot(self, stream: Stream) -> None:
         """One that is answered is to be there; one that is not may be."""
         asked = time.monotonic_ns()
-        made = self.ec2.create_snapshot(VolumeId=self.data)["SnapshotId"]
-        self.taken.append(Taken(made, stream, asked, time.monotonic_ns()))
+        snapshot_id = self.ec2.create_snapshot(VolumeId=self.data)["SnapshotId"]
+        self.taken.append(Taken(snapshot_id, stream, asked, time.monotonic_ns()))
 
     def run_until_killed(self, victim: str) -> Stream:
         """Calls and I/O, a snapshot, and an end in the middle of them."""
@@ -135,9 +135,9 @@ class Load:
         attached = [volume for caller in self.callers for volume in caller.check(self.ec2)]
         devices = {self.aws.device(volume) for volume in [self.data, *attached]}
         assert set(loops_of(self.aws.folder)) == devices, "a device has no volume, or a volume no device"
-        found = read_numbers(self.aws.device(self.data))
-        stream.check(found, stream.moments[-1] if stream.moments else 0, END_NS)
-        self.base, self.start = [number or 0 for number in found], stream.last()
+        numbers = read_numbers(self.aws.device(self.data))
+        stream.check(numbers, stream.moments[-1] if stream.moments else 0, END_NS)
+        self.base, self.start = [number or 0 for number in numbers], stream.last()
 
     def answers(self) -> bool:
         try:
@@ -149,8 +149,8 @@ class Load:
     def check_snapshots(self) -> None:
         """Each is completed, and restores to its instant; then it is deleted."""
         for taken in self.taken:
-            found = until(lambda taken=taken: self.snapshot_state(taken.id), lambda state: state != "pending")
-            assert found == "completed", (taken.id, found)
+            result = until(lambda taken=taken: self.snapshot_state(taken.id), lambda state: state != "pending")
+            assert result == "completed", (taken.id, result)
             restored = self.ec2.create_volume(AvailabilityZone=self.aws.zone, SnapshotId=taken.id)["VolumeId"]
             self.attach(restored, "/dev/sdg")
             taken.stream.check(read_numbers(self.aws.device(restored)), taken.asked_ns, taken.answered_ns)
@@ -161,8 +161,8 @@ class Load:
         self.taken = []
 
     def snapshot_state(self, snapshot: str) -> str:
-        [found] = self.ec2.describe_snapshots(SnapshotIds=[snapshot])["Snapshots"]
-        return found["State"]
+        [details] = self.ec2.describe_snapshots(SnapshotIds=[snapshot])["Snapshots"]
+        return details["State"]
 
 
 def worker_of(aws: AwsLab) -> int:
@@ -201,8 +201,10 @@ class FailingLoad(Load):
 
     def check_snapshots(self) -> None:
         for taken in self.taken:
-            found = until(lambda taken=taken: self.snapshot_state(taken.id), lambda state: state != "pending", taken.id)
-            if found == "completed":
+            result = until(
+                lambda taken=taken: self.snapshot_state(taken.id), lambda state: state != "pending", taken.id
+            )
+            if result == "completed":
                 self.check_restored(taken)
                 self.completed += 1
             else:
@@ -222,12 +224,12 @@ class FailingLoad(Load):
         for failing in (True, False):
             self.store.failing = failing
             try:
-                found = read_numbers(self.aws.device(restored))
+                numbers = read_numbers(self.aws.device(restored))
             except OSError:
                 assert failing, "the store is back"
                 self.unread += 1
                 continue
-            taken.stream.check(found, taken.asked_ns, taken.answered_ns)
+            taken.stream.check(numbers, taken.asked_ns, taken.answered_ns)
         self.ec2.detach_volume(VolumeId=restored)
         until(lambda: self.state(restored), lambda state: state == "available")
         self.ec2.delete_volume(VolumeId=restored)
@@ -235,9 +237,9 @@ class FailingLoad(Load):
 
     def check_failed(self, snapshot: str) -> None:
         """It says why, and nothing can be made of it."""
-        [found] = self.ec2.describe_snapshots(SnapshotIds=[snapshot])["Snapshots"]
-        assert found["State"] == "error", found
-        assert "s3://" in found["StateMessage"] or "ake the snapshot again" in found["StateMessage"], found
+        [details] = self.ec2.describe_snapshots(SnapshotIds=[snapshot])["Snapshots"]
+        assert details["State"] == "error", details
+        assert "s3://" in details["StateMessage"] or "ake the snapshot again" in details["StateMessage"], details
         before = self.volumes()
         with pytest.raises(ClientError) as refused:
             self.ec2.create_volume(AvailabilityZone=self.aws.zone, SnapshotId=snapshot)
@@ -246,16 +248,16 @@ class FailingLoad(Load):
 
     def volumes(self) -> set[str]:
         pages = self.ec2.get_paginator("describe_volumes").paginate()
-        return {one["VolumeId"] for page in pages for one in page["Volumes"] if one["State"] != "deleting"}
+        return {volume["VolumeId"] for page in pages for volume in page["Volumes"] if volume["State"] != "deleting"}
 
     def check_lying(self) -> None:
         """A store that keeps half of what it says it has: the snapshot ends in an error."""
         self.store.failing, self.store.lying = False, True
-        made = self.ec2.create_snapshot(VolumeId=self.data)["SnapshotId"]
-        assert until(lambda: self.snapshot_state(made), lambda state: state != "pending", made) == "error"
+        snapshot_id = self.ec2.create_snapshot(VolumeId=self.data)["SnapshotId"]
+        assert until(lambda: self.snapshot_state(snapshot_id), lambda state: state != "pending", snapshot_id) == "error"
         self.store.lying = False
-        self.check_failed(made)
-        self.ec2.delete_snapshot(SnapshotId=made)
+        self.check_failed(snapshot_id)
+        self.ec2.delete_snapshot(SnapshotId=snapshot_id)
 
     def check_away(self) -> None:
         """A store that is not there: a volume is not made by half, and is made when it is back, by
@@ -266,15 +268,15 @@ class FailingLoad(Load):
         assert until(lambda: self.snapshot_state(good), lambda state: state != "pending", good) == "completed"
         self.store.away = True
         before = self.volumes()
-        wanted = {"AvailabilityZone": self.aws.zone, "SnapshotId": good, "ClientToken": "again"}
+        expected = {"AvailabilityZone": self.aws.zone, "SnapshotId": good, "ClientToken": "again"}
         with pytest.raises(ClientError) as refused:
-            self.ec2.create_volume(**wanted)
+            self.ec2.create_volume(**expected)
         assert "s3://" in str(refused.value), refused.value
         assert self.volumes() == before
         self.store.away = False
-        made = self.ec2.create_volume(**wanted)["VolumeId"]
-        assert until(lambda: self.state(made), lambda state: state != "creating") == "available"
-        self.ec2.delete_volume(VolumeId=made)
+        volume_id = self.ec2.create_volume(**expected)["VolumeId"]
+        assert until(lambda: self.state(volume_id), lambda state: state != "creating") == "available"
+        self.ec2.delete_volume(VolumeId=volume_id)
         self.ec2.delete_snapshot(SnapshotId=good)
 
 

@@ -39,8 +39,8 @@ def test_another_service_is_told_what_the_lab_serves(shared: AwsLab, service: st
 
 def test_the_aws_cli_says_it_too(shared: AwsLab):
     for words in (("iam", "list-users"), ("s3api", "list-buckets"), ("dlm", "get-lifecycle-policies")):
-        said = shared.aws(*words, code=255)
-        assert "The lab serves ec2" in said and "SignatureDoesNotMatch" not in said
+        message = shared.aws(*words, code=255)
+        assert "The lab serves ec2" in message and "SignatureDoesNotMatch" not in message
 
 
 def test_an_instance_always_has_a_type_that_exists(shared: AwsLab):
@@ -48,8 +48,10 @@ def test_an_instance_always_has_a_type_that_exists(shared: AwsLab):
     ec2 = shared.client("ec2")
     [reservation] = ec2.describe_instances()["Reservations"]
     [instance] = reservation["Instances"]
-    [known] = ec2.describe_instance_types(InstanceTypes=[instance["InstanceType"]])["InstanceTypes"]
-    assert known["Hypervisor"] == "nitro" and known["ProcessorInfo"]["SupportedArchitectures"] == ["x86_64"]
+    [instance_type] = ec2.describe_instance_types(InstanceTypes=[instance["InstanceType"]])["InstanceTypes"]
+    assert instance_type["Hypervisor"] == "nitro" and instance_type["ProcessorInfo"]["SupportedArchitectures"] == [
+        "x86_64"
+    ]
     attribute = ec2.describe_instance_attribute(InstanceId=shared.instance, Attribute="instanceType")
     assert attribute["InstanceType"]["Value"] == instance["InstanceType"]
     # The instance's limits are not imposed: the lab has none.
@@ -65,8 +67,8 @@ def test_what_custodian_asks_before_it_modifies_and_cleans(shared: AwsLab):
     ec2.get_waiter("volume_available").wait(VolumeIds=[volume], WaiterConfig={"Delay": 0.1, "MaxAttempts": 600})
     attached = ec2.attach_volume(VolumeId=volume, InstanceId=shared.instance, Device="/dev/sdf")
     assert attached["State"] == "attaching"
-    [found] = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
-    instances = [attachment["InstanceId"] for attachment in found["Attachments"] if attachment["State"] == "attached"]
+    [details] = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+    instances = [attachment["InstanceId"] for attachment in details["Attachments"] if attachment["State"] == "attached"]
     [reservation] = ec2.describe_instances(InstanceIds=instances)["Reservations"]
     assert all("InstanceType" in instance for instance in reservation["Instances"])
     modified = ec2.modify_volume(VolumeId=volume, VolumeType="gp3")["VolumeModification"]
@@ -74,7 +76,12 @@ def test_what_custodian_asks_before_it_modifies_and_cleans(shared: AwsLab):
     snapshot = ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
     ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot], WaiterConfig={"Delay": 0.1, "MaxAttempts": 600})
     images = ec2.describe_images(Owners=["self"])["Images"]
-    used = {one["Ebs"]["SnapshotId"] for image in images for one in image["BlockDeviceMappings"] if "Ebs" in one}
+    used = {
+        block_device_mapping["Ebs"]["SnapshotId"]
+        for image in images
+        for block_device_mapping in image["BlockDeviceMappings"]
+        if "Ebs" in block_device_mapping
+    }
     assert snapshot not in used
     ec2.delete_snapshot(SnapshotId=snapshot)
     ec2.detach_volume(VolumeId=volume)
@@ -84,8 +91,8 @@ def test_what_custodian_asks_before_it_modifies_and_cleans(shared: AwsLab):
 def shared():
     from lab_folders import Labs
 
-    made = Labs()
+    labs = Labs()
     try:
-        yield AwsLab(made)
+        yield AwsLab(labs)
     finally:
-        made.close()
+        labs.close()

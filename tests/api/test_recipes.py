@@ -40,12 +40,12 @@ def test_the_aws_cli(aws_lab):
     """A volume's life on the command line, found by its profile alone."""
     aws = aws_lab.aws
     assert aws("sts", "get-caller-identity")["Account"] == "000000000000"
-    made = aws(
+    result = aws(
         *("ec2", "create-volume", "--availability-zone", aws_lab.zone, "--size", "8", "--volume-type", "gp3"),
         *("--tag-specifications", "ResourceType=volume,Tags=[{Key=Name,Value=db},{Key=owner,Value=ann}]"),
     )
-    volume = made["VolumeId"]
-    assert (made["Size"], made["VolumeType"], made["Iops"]) == (8, "gp3", 3000)
+    volume = result["VolumeId"]
+    assert (result["Size"], result["VolumeType"], result["Iops"]) == (8, "gp3", 3000)
     aws("ec2", "wait", "volume-available", "--volume-ids", volume)
     query = "Volumes[].[VolumeId,State,Tags[?Key=='owner']|[0].Value]"
     listed = aws("ec2", "describe-volumes", "--filters", "Name=tag:Name,Values=d*", "--query", query)
@@ -56,48 +56,50 @@ def test_the_aws_cli(aws_lab):
     assert attached["Device"] == DEVICE
     aws("ec2", "wait", "volume-in-use", "--volume-ids", volume)
     assert Path(aws_lab.device(volume)).is_block_device()
-    said = aws("ec2", "delete-volume", "--volume-id", volume, code=CLI_REFUSED)
-    assert "(VolumeInUse)" in said and volume in said
+    message = aws("ec2", "delete-volume", "--volume-id", volume, code=CLI_REFUSED)
+    assert "(VolumeInUse)" in message and volume in message
     aws("ec2", "detach-volume", "--volume-id", volume)
     aws("ec2", "wait", "volume-available", "--volume-ids", volume)
     aws("ec2", "delete-volume", "--volume-id", volume)
     aws("ec2", "wait", "volume-deleted", "--volume-ids", volume)
     assert "(InvalidVolume.NotFound)" in aws("ec2", "describe-volumes", "--volume-ids", volume, code=CLI_REFUSED)
-    said = aws("ec2", "run-instances", "--image-id", "ami-1", "--count", "1", code=CLI_REFUSED)
-    assert "(UnsupportedOperation)" in said
+    message = aws("ec2", "run-instances", "--image-id", "ami-1", "--count", "1", code=CLI_REFUSED)
+    assert "(UnsupportedOperation)" in message
 
 
 def test_boto3_waiters_and_paginators(aws_lab):
     ec2 = aws_lab.client("ec2")
-    made = [ec2.create_volume(AvailabilityZone=aws_lab.zone, Size=size)["VolumeId"] for size in range(1, 13)]
-    ec2.get_waiter("volume_available").wait(VolumeIds=made, WaiterConfig=PACE)
+    volume_ids = [ec2.create_volume(AvailabilityZone=aws_lab.zone, Size=size)["VolumeId"] for size in range(1, 13)]
+    ec2.get_waiter("volume_available").wait(VolumeIds=volume_ids, WaiterConfig=PACE)
     pages = list(ec2.get_paginator("describe_volumes").paginate(PaginationConfig={"PageSize": 5}))
     assert [len(page["Volumes"]) for page in pages] == [5, 5, 2]
     listed = {volume["VolumeId"]: volume["Size"] for page in pages for volume in page["Volumes"]}
-    assert listed == dict(zip(made, range(1, 13), strict=True))
+    assert listed == dict(zip(volume_ids, range(1, 13), strict=True))
     # A page token goes on where it stopped, whatever is deleted meanwhile.
     first = ec2.describe_volumes(MaxResults=5)
     ec2.delete_volume(VolumeId=first["Volumes"][-1]["VolumeId"])
     rest = ec2.describe_volumes(MaxResults=500, NextToken=first["NextToken"])["Volumes"]
-    assert {one["VolumeId"] for one in rest} == set(made) - {one["VolumeId"] for one in first["Volumes"]}
-    for volume in made:
+    assert {volume["VolumeId"] for volume in rest} == set(volume_ids) - {
+        volume["VolumeId"] for volume in first["Volumes"]
+    }
+    for volume in volume_ids:
         if volume != first["Volumes"][-1]["VolumeId"]:
             ec2.delete_volume(VolumeId=volume)
-    ec2.get_waiter("volume_deleted").wait(VolumeIds=made[:1], WaiterConfig=PACE)
+    ec2.get_waiter("volume_deleted").wait(VolumeIds=volume_ids[:1], WaiterConfig=PACE)
     assert ec2.describe_volumes()["Volumes"] == []
 
 
 def recipe(aws_lab: AwsLab, *words: str) -> dict:
     """Runs one of the programs in tests/api/clients, which check for themselves what they get."""
-    made = json.loads(aws_lab.run(*words).stdout)
-    assert len(set(made["volumes"])) == 6 and made["pages"] == [5, 1]
-    assert made["refused"] == {
+    document = json.loads(aws_lab.run(*words).stdout)
+    assert len(set(document["volumes"])) == 6 and document["pages"] == [5, 1]
+    assert document["refused"] == {
         "a volume that is not": "InvalidVolume.NotFound",
         "a dry run": "DryRunOperation",
         "a smaller size": "InvalidParameterValue",
     }
     assert aws_lab.lab.volumes() == []
-    return made
+    return document
 
 
 def test_the_sdk_for_go(aws_lab):
@@ -121,16 +123,16 @@ def test_terraform_volume_and_attachment(aws_lab):
     ec2 = aws_lab.client("ec2")
     assert aws_lab.client("sts").get_caller_identity()["Account"]
     volume = Volume(ec2)
-    wanted = {"availability_zone": aws_lab.zone, "size": 8, "type": "gp3", "iops": 4000, "throughput": 200}
-    state = volume.create({"Name": "db"}, **wanted)
-    assert state["tags"] == {"Name": "db"} and volume.plan(**wanted) == {}
+    expected = {"availability_zone": aws_lab.zone, "size": 8, "type": "gp3", "iops": 4000, "throughput": 200}
+    state = volume.create({"Name": "db"}, **expected)
+    assert state["tags"] == {"Name": "db"} and volume.plan(**expected) == {}
     attachment = Attachment(ec2, volume.id, aws_lab.instance, DEVICE)
     attachment.create()
     assert attachment.read() == "attached"
     attachment.create()  # an apply that was cut off in the middle: there already
-    wanted |= {"size": 12, "iops": 5000}
+    expected |= {"size": 12, "iops": 5000}
     volume.update(size=12, iops=5000)
-    assert volume.plan(**wanted) == {}
+    assert volume.plan(**expected) == {}
     size = int(Path(f"/sys/block/{Path(aws_lab.device(volume.id)).name}/size").read_text())
     assert size * 512 == 12 << 30
     volume.tag({"Name": "db2", "team": "a"}, ["Name"])
@@ -159,8 +161,8 @@ def test_csi_driver_limits_and_names(aws_lab):
     assert [driver.most_iops(kind) for kind in ("gp2", "st1", "sc1")] == [0, 0, 0]
     first = driver.create("pv-1", 8)
     assert driver.create("pv-1", 8) == first == driver.by_name("pv-1")
-    found, missing = driver.batch([first, "vol-0123456789abcdef0", "vol-0fedcba9876543210"])
-    assert set(found) == {first} and missing == {"vol-0123456789abcdef0", "vol-0fedcba9876543210"}
+    result, missing = driver.batch([first, "vol-0123456789abcdef0", "vol-0fedcba9876543210"])
+    assert set(result) == {first} and missing == {"vol-0123456789abcdef0", "vol-0fedcba9876543210"}
     # A driver that starts again does not know which names are taken.
     device = driver.attach(first)
     second = driver.create("pv-2", 8)
@@ -243,8 +245,8 @@ def test_grow_and_change_the_type_under_load(aws_lab, tmp_path):
         assert shutil.disk_usage(place).total > 15 << 30
     now = ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
     assert (now["VolumeType"], now["Size"], now["Iops"]) == ("io2", 16, 2000)
-    said = refused("InvalidParameterValue", ec2.modify_volume, VolumeId=volume, Size=8)
-    assert said == "New size cannot be smaller than existing size"
+    message = refused("InvalidParameterValue", ec2.modify_volume, VolumeId=volume, Size=8)
+    assert message == "New size cannot be smaller than existing size"
 
 
 def modification(ec2, volume: str) -> dict:
@@ -286,5 +288,5 @@ def test_no_volume_without_encryption_and_an_owner(aws_lab):
     ):
         refused("UnauthorizedOperation", ec2.create_volume, **order, **given)
     assert ec2.describe_volumes()["Volumes"] == []
-    made = ec2.create_volume(**order, Encrypted=True, TagSpecifications=owner)
-    assert made["Encrypted"] and made["KmsKeyId"]
+    volume = ec2.create_volume(**order, Encrypted=True, TagSpecifications=owner)
+    assert volume["Encrypted"] and volume["KmsKeyId"]

@@ -25,10 +25,10 @@ DEVICE, OTHER = "/dev/sdf", "/dev/sdg"
 def digest(device: str, size: int) -> str:
     """SHA-256 of the first bytes of a device."""
     with open(device, "rb", buffering=0) as file:
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for _ in range(0, size, MIB):
-            found.update(file.read(MIB))
-    return found.hexdigest()
+            digest.update(file.read(MIB))
+    return digest.hexdigest()
 
 
 def filled(aws: AwsLab, size: int = 1, device: str = DEVICE) -> str:
@@ -53,15 +53,15 @@ def attach(aws: AwsLab, volume: str, device: str) -> str:
 def taken(aws: AwsLab, volume: str, **more) -> str:
     """A completed snapshot."""
     ec2 = aws.client("ec2")
-    made = ec2.create_snapshot(VolumeId=volume, **more)["SnapshotId"]
-    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made], WaiterConfig=PACE)
-    return made
+    snapshot_id = ec2.create_snapshot(VolumeId=volume, **more)["SnapshotId"]
+    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot_id], WaiterConfig=PACE)
+    return snapshot_id
 
 
 def restored(aws: AwsLab, snapshot: str, device: str = OTHER, **more) -> str:
     """The device of a volume made from a snapshot."""
-    made = aws.client("ec2").create_volume(AvailabilityZone=aws.zone, SnapshotId=snapshot, **more)["VolumeId"]
-    return attach(aws, made, device)
+    volume_id = aws.client("ec2").create_volume(AvailabilityZone=aws.zone, SnapshotId=snapshot, **more)["VolumeId"]
+    return attach(aws, volume_id, device)
 
 
 def test_terraform_snapshot(aws_lab):
@@ -72,16 +72,16 @@ def test_terraform_snapshot(aws_lab):
     record = snapshot.create(source, {"Name": "nightly"}, "by terraform")
     assert (record["VolumeId"], record["VolumeSize"], record["Description"]) == (source, 1, "by terraform")
     volume = Volume(ec2)
-    wanted = {"availability_zone": aws_lab.zone, "snapshot_id": snapshot.id, "type": "gp3", "size": 2}
-    volume.create({}, **wanted)
-    assert volume.plan(**wanted) == {}
+    expected = {"availability_zone": aws_lab.zone, "snapshot_id": snapshot.id, "type": "gp3", "size": 2}
+    volume.create({}, **expected)
+    assert volume.plan(**expected) == {}
     device = attach(aws_lab, volume.id, OTHER)
     assert digest(device, 8 * MIB) == digest(aws_lab.device(source), 8 * MIB)
     ec2.detach_volume(VolumeId=volume.id)
     last = volume.delete(final_snapshot=True)
     # A snapshot outlives its volume.
-    [found] = ec2.describe_snapshots(SnapshotIds=[last])["Snapshots"]
-    assert (found["VolumeId"], found["State"]) == (volume.id, "completed")
+    [details] = ec2.describe_snapshots(SnapshotIds=[last])["Snapshots"]
+    assert (details["VolumeId"], details["State"]) == (volume.id, "completed")
     snapshot.delete()
     assert snapshot.read() is None
 
@@ -140,13 +140,13 @@ def test_a_database_like_file_system_is_restored_as_it_was(aws_lab, tmp_path):
         (place / "table").write_bytes(before := os.urandom(16 * MIB))
         subprocess.run(["fsfreeze", "--freeze", str(place)], check=True, timeout=60)
         try:
-            made = ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
+            snapshot_id = ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
         finally:
             subprocess.run(["fsfreeze", "--unfreeze", str(place)], check=True, timeout=60)
         (place / "table").write_bytes(os.urandom(16 * MIB))
         os.sync()
-        ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made], WaiterConfig=PACE)
-        copy = restored(aws_lab, made)
+        ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot_id], WaiterConfig=PACE)
+        copy = restored(aws_lab, snapshot_id)
         # Both file systems have one id.
         with mounted(copy, tmp_path / "copy", "nouuid") as other:
             assert (other / "table").read_bytes() == before
@@ -167,17 +167,17 @@ def test_a_schedule_keeps_the_last_three(aws_lab):
 
     def of_schedule() -> list[dict]:
         every = ec2.describe_snapshots(Filters=[{"Name": "volume-id", "Values": [volume]}])["Snapshots"]
-        found = [one for one in every if one["SnapshotId"] != byhand]
-        seen.update(one["SnapshotId"] for one in found)
-        return found
+        result = [snapshot for snapshot in every if snapshot["SnapshotId"] != byhand]
+        seen.update(snapshot["SnapshotId"] for snapshot in result)
+        return result
 
     until(lambda: (of_schedule(), len(seen))[1], lambda count: count >= 6, "snapshots of the schedule")
     aws_lab.lab.call("snapshot.delete_schedule", name="hourly")
-    until(lambda: {one["State"] for one in of_schedule()}, lambda states: states == {"completed"})
-    kept = of_schedule()
+    until(lambda: {row["State"] for row in of_schedule()}, lambda states: states == {"completed"})
+    retained = of_schedule()
     # Three, and one that was being taken when the schedule ended.
-    assert 3 <= len(kept) <= 4
-    assert max(one["StartTime"] for one in kept) > min(one["StartTime"] for one in kept)
+    assert 3 <= len(retained) <= 4
+    assert max(row["StartTime"] for row in retained) > min(row["StartTime"] for row in retained)
     assert ec2.describe_snapshots(Filters=[{"Name": "volume-id", "Values": [other]}])["Snapshots"] == []
     assert ec2.describe_snapshots(SnapshotIds=[byhand])["Snapshots"][0]["State"] == "completed"
 
@@ -186,21 +186,21 @@ def copied(source: Path, snapshot: str, target: AwsLab, region: str) -> str:
     """Copies a snapshot from the object store of another lab, which this one knows as a region."""
     target.lab.call("snapshot.set_region", region=region, store=f"file://{source}")
     ec2 = target.client("ec2")
-    made = ec2.copy_snapshot(SourceRegion=region, SourceSnapshotId=snapshot, Description="copied")["SnapshotId"]
-    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made], WaiterConfig=PACE)
-    return made
+    snapshot_id = ec2.copy_snapshot(SourceRegion=region, SourceSnapshotId=snapshot, Description="copied")["SnapshotId"]
+    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot_id], WaiterConfig=PACE)
+    return snapshot_id
 
 
 def test_a_copy_in_a_second_lab(labs, aws_lab):
     """The other region has its own blocks: it restores when the first lab's store is gone."""
     volume = filled(aws_lab)
-    wanted = digest(aws_lab.device(volume), 8 * MIB)
+    text = digest(aws_lab.device(volume), 8 * MIB)
     snapshot = taken(aws_lab, volume)
     second = AwsLab(labs)
     copy = copied(aws_lab.folder / "snapshots", snapshot, second, "eu-west-1")
     aws_lab.down()
     shutil.rmtree(aws_lab.folder / "snapshots")
-    assert digest(restored(second, copy), 8 * MIB) == wanted
+    assert digest(restored(second, copy), 8 * MIB) == text
 
 
 def test_an_encrypted_copy_in_a_second_lab(labs, aws_lab):
@@ -220,17 +220,17 @@ def test_an_encrypted_copy_in_a_second_lab(labs, aws_lab):
     ec2, here = second.client("ec2"), second.client("kms").create_key()["KeyMetadata"]["Arn"]
 
     def copy() -> str:
-        made = ec2.copy_snapshot(SourceRegion="eu-west-1", SourceSnapshotId=snapshot, Encrypted=True, KmsKeyId=here)
-        return made["SnapshotId"]
+        result = ec2.copy_snapshot(SourceRegion="eu-west-1", SourceSnapshotId=snapshot, Encrypted=True, KmsKeyId=here)
+        return result["SnapshotId"]
 
     aws_lab.client("kms").disable_key(KeyId=there)
     failed = ec2.describe_snapshots(SnapshotIds=[copy()])["Snapshots"][0]
     assert failed["State"] == "error" and failed["StateMessage"].startswith("Given key ID is not accessible")
     aws_lab.client("kms").enable_key(KeyId=there)
-    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made := copy()], WaiterConfig=PACE)
-    assert ec2.describe_snapshots(SnapshotIds=[made])["Snapshots"][0]["KmsKeyId"] == here
+    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[sample := copy()], WaiterConfig=PACE)
+    assert ec2.describe_snapshots(SnapshotIds=[sample])["Snapshots"][0]["KmsKeyId"] == here
     aws_lab.down()
-    with open(restored(second, made), "rb", buffering=0) as file:
+    with open(restored(second, sample), "rb", buffering=0) as file:
         assert file.read(MIB) == written
 
 
@@ -247,14 +247,14 @@ def test_the_drill_a_lab_is_lost_and_comes_back(labs, aws_lab, tmp_path):
         (place / "late").write_bytes(b"after the last snapshot")
         os.sync()
     aws_lab.down()
-    kept = Path(shutil.move(aws_lab.folder / "snapshots", tmp_path / "kept"))
+    path = Path(shutil.move(aws_lab.folder / "snapshots", tmp_path / "kept"))
     # The endpoint takes away its file at its end.
     until(lambda: (aws_lab.folder / "api.json").exists(), lambda there: not there, "the endpoint's end")
     shutil.rmtree(aws_lab.folder)
     begun = time.monotonic()
     fresh = AwsLab(labs)
     assert fresh.client("ec2").describe_snapshots()["Snapshots"] == []
-    device = restored(fresh, copied(kept, snapshot, fresh, "eu-west-1"))
+    device = restored(fresh, copied(path, snapshot, fresh, "eu-west-1"))
     with mounted(device, tmp_path / "back") as place:
         assert (place / "orders").read_bytes() == orders
         assert not (place / "late").exists()
@@ -265,18 +265,18 @@ def test_any_member_of_a_chain_can_be_deleted(aws_lab):
     """Five snapshots in a row: the first, one in the middle and the last go, the others restore."""
     ec2 = aws_lab.client("ec2")
     volume = filled(aws_lab)
-    chain, wanted = [], []
+    chain, texts = [], []
     for number in range(5):
         with open(aws_lab.device(volume), "r+b", buffering=0) as file:
             file.seek(number * MIB)
             file.write(os.urandom(MIB))
             os.fsync(file.fileno())
         chain.append(taken(aws_lab, volume))
-        wanted.append(digest(aws_lab.device(volume), 8 * MIB))
+        texts.append(digest(aws_lab.device(volume), 8 * MIB))
     for victim in (0, 2, 4):
         ec2.delete_snapshot(SnapshotId=chain[victim])
     for number in (1, 3):
-        assert digest(restored(aws_lab, chain[number], f"/dev/sd{'ghij'[number]}"), 8 * MIB) == wanted[number]
+        assert digest(restored(aws_lab, chain[number], f"/dev/sd{'ghij'[number]}"), 8 * MIB) == texts[number]
 
 
 S3RVER = Path(__file__).parents[2] / ".venv/clients/node_modules/.bin/s3rver"
@@ -295,10 +295,10 @@ def test_snapshots_lie_in_a_bucket_of_another_server(labs, tmp_path, monkeypatch
         until(lambda: answers(port), bool, "s3rver")
         aws = AwsLab(labs, store=f"s3://lab/x?endpoint=http://127.0.0.1:{port}")
         volume = filled(aws)
-        wanted = digest(aws.device(volume), 8 * MIB)
+        text = digest(aws.device(volume), 8 * MIB)
         first = taken(aws, volume)
         assert any(path.is_file() for path in (tmp_path / "lab").rglob("*")), "nothing is in the bucket"
-        assert digest(restored(aws, first), 8 * MIB) == wanted
+        assert digest(restored(aws, first), 8 * MIB) == text
         aws.down()
     finally:
         server.kill()

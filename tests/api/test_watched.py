@@ -44,11 +44,11 @@ def gp2(labs) -> tuple[AwsLab, str]:
     """A lab at the pace of the wall with a volume that is attached."""
     lab = AwsLab(labs, time_scale=1, instance_type="m5.large")
     ec2 = lab.client("ec2")
-    made = ec2.create_volume(Size=10, VolumeType="gp2", AvailabilityZone=lab.zone)["VolumeId"]
-    ec2.get_waiter("volume_available").wait(VolumeIds=[made], WaiterConfig={"Delay": 0.2, "MaxAttempts": 300})
-    ec2.attach_volume(VolumeId=made, InstanceId=lab.instance, Device="/dev/sdf")
-    ec2.get_waiter("volume_in_use").wait(VolumeIds=[made], WaiterConfig={"Delay": 0.2, "MaxAttempts": 300})
-    return lab, made
+    volume_id = ec2.create_volume(Size=10, VolumeType="gp2", AvailabilityZone=lab.zone)["VolumeId"]
+    ec2.get_waiter("volume_available").wait(VolumeIds=[volume_id], WaiterConfig={"Delay": 0.2, "MaxAttempts": 300})
+    ec2.attach_volume(VolumeId=volume_id, InstanceId=lab.instance, Device="/dev/sdf")
+    ec2.get_waiter("volume_in_use").wait(VolumeIds=[volume_id], WaiterConfig={"Delay": 0.2, "MaxAttempts": 300})
+    return lab, volume_id
 
 
 @pytest.mark.skipif("AWS_MINUTES" not in os.environ, reason="AWS_MINUTES=1 waits for a minute to end")
@@ -57,22 +57,24 @@ def test_doctor_watch_and_forecast_of_a_volume_of_ec2(gp2):
     minute, count = loaded(lab, volume)
     # The row of a second is written when it has ended, the minute's last one too.
     time.sleep(max(0.0, minute + 62 - time.time()))
-    kept = lab.folder / "seen.jsonl"
+    folder = lab.folder / "seen.jsonl"
     # Some seconds at the burst are a slow minute far below every limit: EBS is not blamed for it.
-    said = json.loads(lab.headrace("doctor", f"aws:{volume}", "--output", "json", "--record", str(kept), code=3).stdout)
-    assert (said["verdict"], said["storage"], said["instance"]) == ("cannot tell", ["gp2:10"], "m5.large")
-    rows = [json.loads(line) for line in kept.read_text().splitlines()[1:]]
-    [row] = [one["volumes"][volume] for one in rows if one["t_unix"] == minute]
+    document = json.loads(
+        lab.headrace("doctor", f"aws:{volume}", "--output", "json", "--record", str(folder), code=3).stdout
+    )
+    assert (document["verdict"], document["storage"], document["instance"]) == ("cannot tell", ["gp2:10"], "m5.large")
+    rows = [json.loads(line) for line in folder.read_text().splitlines()[1:]]
+    [row] = [row["volumes"][volume] for row in rows if row["t_unix"] == minute]
     assert row["read_iops"] * 60 == pytest.approx(count, abs=1) and row["read_mib_s"] == pytest.approx(count / 64 / 60)
     assert row["balance_percent"] < 100
     lines = lab.headrace("watch", f"aws:{volume}", "--output", "jsonl", "--seconds", "1").stdout.splitlines()
-    shown = next(json.loads(line) for line in lines if json.loads(line)["t_unix"] == minute)["volumes"][0]
-    assert shown["spec"] == "gp2:10" and shown["balance"] == pytest.approx(row["balance_percent"] / 100)
+    details = next(json.loads(line) for line in lines if json.loads(line)["t_unix"] == minute)["volumes"][0]
+    assert details["spec"] == "gp2:10" and details["balance"] == pytest.approx(row["balance_percent"] / 100)
     assert "gp2:10" in lab.headrace("watch", f"aws:{volume}", "--once").stdout
-    made = lab.folder / "volume.toml"
-    said = lab.headrace("workload", "import", f"aws:{volume}", "--last", "10m", "--to", str(made)).stdout
-    assert "Source: CloudWatch" in said and volume in said
-    points = load(made).points
+    result = lab.folder / "volume.toml"
+    document = lab.headrace("workload", "import", f"aws:{volume}", "--last", "10m", "--to", str(result)).stdout
+    assert "Source: CloudWatch" in document and volume in document
+    points = load(result).points
     assert set(points["duration_s"]) == {60.0}
     assert max(points["reads_per_s"]) * 60 == pytest.approx(count, abs=1) and points["writes_per_s"].sum() < 1
     lab.headrace("fleet", "import", f"aws:{volume}", "--last", "10m", "--to", str(lab.folder / "fleet.parquet"))
@@ -86,17 +88,17 @@ def test_doctor_watch_and_forecast_of_a_volume_of_ec2(gp2):
 def test_every_command_says_what_is_missing_of_a_volume_of_ec2(gp2):
     """It was attached a moment ago: EC2 knows it, CloudWatch has no minute of it yet."""
     lab, volume = gp2
-    points, made = str(lab.folder / "x.parquet"), str(lab.folder / "x.toml")
+    points, folder = str(lab.folder / "x.parquet"), str(lab.folder / "x.toml")
     commands = {
         ("doctor",): (),
         ("forecast",): (),
-        ("workload", "import"): ("--to", made),
+        ("workload", "import"): ("--to", folder),
         ("fleet", "import"): ("--to", points),
     }
     for words, more in commands.items():
         until = ("--last", "1h", "--until", "2026-01-01T00:00:00Z")  # before the lab was
-        said = lab.headrace(*words, f"aws:{volume}", *more, *until, code=3).stderr
-        assert "CloudWatch has no point" in said and "--last" in said, words
-        said = lab.headrace(*words, "aws:vol-0123456789abcdef0", *more, code=2).stderr
-        assert "does not exist" in said, words
+        stderr = lab.headrace(*words, f"aws:{volume}", *more, *until, code=3).stderr
+        assert "CloudWatch has no point" in stderr and "--last" in stderr, words
+        stderr = lab.headrace(*words, "aws:vol-0123456789abcdef0", *more, code=2).stderr
+        assert "does not exist" in stderr, words
     assert not (lab.folder / "x.parquet").exists() and not (lab.folder / "x.toml").exists()

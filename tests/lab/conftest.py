@@ -43,18 +43,18 @@ def machine():
 
 @pytest.fixture
 def labs():
-    made = Labs()
+    labs = Labs()
     try:
-        yield made
+        yield labs
     finally:
-        made.close()
+        labs.close()
 
 
 @pytest.fixture
 def lab(labs):
     """A lab that is up, whose modifications take no time."""
-    with labs.up(time_scale=1_000_000) as made:
-        yield made
+    with labs.up(time_scale=1_000_000) as result:
+        yield result
 
 
 @pytest.fixture

@@ -84,12 +84,12 @@ def kill(folder: Path) -> None:
 
 
 def loops_of(folder: Path) -> list[str]:
-    found = []
+    texts = []
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
             if backing.read_text().startswith(f"{folder}/"):
-                found.append(f"/dev/{backing.parts[3]}")
-    return found
+                texts.append(f"/dev/{backing.parts[3]}")
+    return texts
 
 
 @contextlib.contextmanager
@@ -166,7 +166,7 @@ def call_as_nobody(lines: Sequence[str]) -> list[tuple[str, int, str]]:
             os.setgid(NOBODY)
             os.setuid(NOBODY)
             # 2,000 characters hold any message.
-            answers = json.dumps([(line, code, said[-2_000:]) for line in lines for code, said in [call(line)]])
+            answers = json.dumps([(line, code, message[-2_000:]) for line in lines for code, message in [call(line)]])
         finally:
             with open(writer, "w") as out:
                 out.write(answers)
@@ -175,7 +175,7 @@ def call_as_nobody(lines: Sequence[str]) -> list[tuple[str, int, str]]:
     with open(reader) as answers_of_child:
         recording = json.load(answers_of_child)
     os.waitpid(child, 0)
-    return [(line, code, said) for line, code, said in recording]
+    return [(line, code, message) for line, code, message in recording]
 
 
 # Content that is written to a volume and looked for on it, on one sector of 4 KiB at 1 MiB.

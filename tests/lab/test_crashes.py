@@ -49,8 +49,8 @@ def write_until_killed(lab: Lab, place: Path, seed: int, after_s: float) -> int:
         lab.close()
         kill(lab.place.data_dir)
         # It ends by itself: its next write is an I/O error.
-        told = writer.communicate(timeout=60)[0].split()
-    return int(told[-1]) if told else 0
+        words = writer.communicate(timeout=60)[0].split()
+    return int(words[-1]) if words else 0
 
 
 def check_blocks(place: Path, safe: int) -> None:
@@ -143,9 +143,9 @@ def test_a_volume_outlives_a_kill_right_after_its_answer(labs):
     for _ in range(4):
         lab = labs.up(folder)
         assert {volume["id"]: volume["state"] for volume in lab.volumes()} == dict.fromkeys(ids, "available")
-        made = [lab.create("gp3:1")["id"] for _ in range(3)]
-        lab.delete(made[0])
-        ids |= set(made[1:])
+        result = [lab.create("gp3:1")["id"] for _ in range(3)]
+        lab.delete(result[0])
+        ids |= set(result[1:])
         lab.close()
         kill(folder)
         assert len(list((folder / "volumes").iterdir())) == len(ids)

@@ -34,7 +34,7 @@ def read(device: str, count: int = len(SECTORS), offset: int = 1 << 20) -> bytes
 
 def files_with(folder: Path, needles: list[bytes], without: str | None = None) -> list[Path]:
     """Files of a folder that hold one of these, in pieces that overlap: some are sparse and large."""
-    found, longest = [], max(map(len, needles))
+    paths, longest = [], max(map(len, needles))
     for path in (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         if without in path.relative_to(folder).parts or "mnt" in path.relative_to(folder).parts:
             continue
@@ -47,10 +47,10 @@ def files_with(folder: Path, needles: list[bytes], without: str | None = None) -
                     break  # a hole to the end
                 piece = os.pread(file.fileno(), 1 << 20, at)
                 if any(needle in piece for needle in needles):
-                    found.append(path)
+                    paths.append(path)
                     break
                 at += max(len(piece) - longest, 1) if len(piece) == 1 << 20 else len(piece)
-    return found
+    return paths
 
 
 def killed(lab: Lab) -> None:

@@ -51,8 +51,8 @@ def written(lab: Lab, name: str) -> str:
 
 
 def room(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    result = os.statvfs(folder)
+    return result.f_bavail * result.f_frsize
 
 
 def test_a_copy_without_room_is_refused_and_made_once_there_is(small_lab, disk):

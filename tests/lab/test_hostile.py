@@ -28,19 +28,19 @@ KINDS = (
 
 
 def connect(lab) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(10)
-    made.connect(str(lab.place.socket))
-    return made
+    result = socket.socket(socket.AF_UNIX)
+    result.settimeout(10)
+    result.connect(str(lab.place.socket))
+    return result
 
 
 def answer_to(lab, line: bytes) -> dict | None:
     """Returns the daemon's answer to a line; None if it closes the connection."""
-    with connect(lab) as made, contextlib.suppress(ConnectionResetError, BrokenPipeError):
-        made.sendall(line + b"\n")
+    with connect(lab) as result, contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        result.sendall(line + b"\n")
         data = b""
         while not data.endswith(b"\n"):
-            more = made.recv(65_536)
+            more = result.recv(65_536)
             if not more:
                 break
             data += more
@@ -111,10 +111,10 @@ def test_nonsense_is_answered_and_changes_nothing(lab):
     print("seed", SEED)
     for _ in range(ROUNDS):
         line = nonsense(chance, calls)
-        said = answer_to(lab, line)
-        if said is not None and "error" in said:
-            assert said["error"]["kind"] in KINDS, line[:200]
-            assert said["error"]["rule"] and said["error"]["hint"], line[:200]
+        message = answer_to(lab, line)
+        if message is not None and "error" in message:
+            assert message["error"]["kind"] in KINDS, line[:200]
+            assert message["error"]["rule"] and message["error"]["hint"], line[:200]
     after = lab.describe("kept")
     assert (after["state"], after["spec"], after["attachment"]["device"]) == (
         before["state"],
@@ -124,32 +124,32 @@ def test_nonsense_is_answered_and_changes_nothing(lab):
 
 
 def test_a_line_without_end_is_bounded(lab):
-    with connect(lab) as made:
+    with connect(lab) as result:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             for _ in range(40):
-                made.sendall(b"x" * 65_536)
+                result.sendall(b"x" * 65_536)
         data = b""
         with contextlib.suppress(ConnectionResetError):
-            data = made.recv(65_536)
+            data = result.recv(65_536)
         assert not data or "at most" in data.decode()
     assert lab.status()["volumes"] == 0
 
 
 def test_more_callers_than_seats_are_told_so(lab):
-    held = []
+    state = []
     try:
         for _ in range(70):
-            held.append(connect(lab))
+            state.append(connect(lab))
         time.sleep(0.5)
         refused = 0
-        for made in held:
-            made.settimeout(0.2)
+        for result in state:
+            result.settimeout(0.2)
             with contextlib.suppress(TimeoutError, ConnectionResetError):
-                refused += b"call already" in made.recv(65_536)
+                refused += b"call already" in result.recv(65_536)
         assert refused >= 70 - 64
     finally:
-        for made in held:
-            made.close()
+        for result in state:
+            result.close()
 
     def answers() -> bool:
         try:

@@ -26,13 +26,13 @@ def test_an_interrupted_verify_leaves_no_volume(lab: Lab, headrace: Command, at)
         if at == "created":
             return bool(volumes)
         if at == "attached":
-            return any(one["attachment"] for one in volumes)
+            return any(volume["attachment"] for volume in volumes)
         return any(volume["attachment"] and any(lab.metrics(volume["id"], last=5)["rows"]) for volume in volumes)
 
     wait_until(reached, f"a volume that is {at}", pause_s=0.01)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=patience(60))
-    assert running.returncode == INTERRUPTED and "nterrupted" in said and "Traceback" not in said, said
+    _, stderr = running.communicate(timeout=patience(60))
+    assert running.returncode == INTERRUPTED and "nterrupted" in stderr and "Traceback" not in stderr, stderr
     assert lab.volumes() == [], "nothing is left of it"
 
 
@@ -50,9 +50,9 @@ def test_an_interrupted_initialize_goes_on_where_it_was(lab: Lab, headrace: Comm
     running = headrace.begun("volume", "initialize", "db", "--threads", "1")
     wait_until(lambda: lab.cold_blocks("db", limit=1)["left"] < before, "the first blocks", pause_s=0.01)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=patience(60))
-    left = lab.cold_blocks("db", limit=1)["left"]
-    assert running.returncode == INTERRUPTED and 0 < left < before, (running.returncode, left, said)
-    assert "goes on" in said, said
-    assert f"{left} blocks" in headrace("volume", "initialize", "db").stderr
+    _, stderr = running.communicate(timeout=patience(60))
+    rest = lab.cold_blocks("db", limit=1)["left"]
+    assert running.returncode == INTERRUPTED and 0 < rest < before, (running.returncode, rest, stderr)
+    assert "goes on" in stderr, stderr
+    assert f"{rest} blocks" in headrace("volume", "initialize", "db").stderr
     assert "0 blocks" in headrace("volume", "initialize", "db").stderr

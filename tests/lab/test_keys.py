@@ -34,31 +34,31 @@ def printed(headrace: Command, *words: str) -> Any:
 
 
 def test_keys_on_the_command_line(lab, headrace):
-    made = printed(headrace, "lab", "key", "create", "--alias", "mysql", "--description", "of the database")
-    assert made["state"] == "Enabled" and made["aliases"] == ["alias/mysql"]
+    result = printed(headrace, "lab", "key", "create", "--alias", "mysql", "--description", "of the database")
+    assert result["state"] == "Enabled" and result["aliases"] == ["alias/mysql"]
     headrace("volume", "create", "gp3:1", "--name", "db", "--encrypted", "--kms-key", "alias/mysql")
-    assert lab.describe("db")["kms_key"] == made["arn"]
-    assert made["arn"] in headrace("volume", "list", "db").stdout
+    assert lab.describe("db")["kms_key"] == result["arn"]
+    assert result["arn"] in headrace("volume", "list", "db").stdout
     # Nothing is left of a key whose name is taken.
     assert "alias/mysql" in headrace("lab", "key", "create", "--alias", "mysql", code=2).stderr
-    [one] = printed(headrace, "lab", "key", "list")
-    assert one["id"] == made["id"]
+    [row] = printed(headrace, "lab", "key", "list")
+    assert row["id"] == result["id"]
     assert "alias/mysql" in headrace("lab", "key", "list").stdout
 
     headrace("lab", "key", "state", "alias/mysql", "disabled")
     refused = headrace("volume", "attach", "db", code=2).stderr
-    assert made["id"] in refused and "disabled" in refused
-    headrace("lab", "key", "state", made["id"], "enabled")
+    assert result["id"] in refused and "disabled" in refused
+    headrace("lab", "key", "state", result["id"], "enabled")
     headrace("volume", "attach", "db")
 
-    asked = headrace("lab", "key", "state", "alias/mysql", "pending-deletion", code=2).stderr
-    assert "--yes" in asked and lab.describe_key(made["id"])["state"] == "Enabled"
-    headrace("lab", "key", "state", made["arn"], "pending-deletion", "--days", "6", "--yes", code=2)
+    stderr = headrace("lab", "key", "state", "alias/mysql", "pending-deletion", code=2).stderr
+    assert "--yes" in stderr and lab.describe_key(result["id"])["state"] == "Enabled"
+    headrace("lab", "key", "state", result["arn"], "pending-deletion", "--days", "6", "--yes", code=2)
     # At this lab's scale 30 days pass in three seconds.
-    said = headrace("lab", "key", "state", made["arn"], "pending-deletion", "--days", "30", "--yes").stderr
-    assert "PendingDeletion" in said
+    message = headrace("lab", "key", "state", result["arn"], "pending-deletion", "--days", "30", "--yes").stderr
+    assert "PendingDeletion" in message
     until(lambda: lab.keys()["keys"] == [])
-    assert "lab key list" in headrace("lab", "key", "state", made["id"], "enabled", code=2).stderr
+    assert "lab key list" in headrace("lab", "key", "state", result["id"], "enabled", code=2).stderr
 
 
 def test_a_key_is_kept_and_becomes_the_default(labs):
@@ -111,8 +111,8 @@ def test_an_encrypted_snapshot_is_copied_to_another_lab(labs, source):
         # Neither the first lab nor its store is needed any more.
         lab_down(first, force=True)
         shutil.rmtree(folder)
-        for number, made in enumerate((copy["id"], other)):
-            second.create(volume_type="gp3", size_gib=1, name=f"back{number}", snapshot=made)
+        for number, result in enumerate((copy["id"], other)):
+            second.create(volume_type="gp3", size_gib=1, name=f"back{number}", snapshot=result)
             assert read_mark(device_of(second, f"back{number}")) == SECTOR
         store = second.place.data_dir / "snapshots"
         assert not any(MARK in path.read_bytes() for path in store.rglob("*") if path.is_file())
@@ -141,8 +141,8 @@ def test_a_copy_whose_key_cannot_be_used_fails_as_at_aws(labs, source):
             second.copy_snapshot(snapshot, store="lab:///nowhere")
         assert len(second.call("snapshot.list")["snapshots"]) == before, "nothing half-made"
         first.enable_key(key["id"])
-        made = second.copy_snapshot(snapshot, store=f"lab://{folder}")["id"]
-        assert ended(second, made)["state"] == "completed"
+        snapshot_id = second.copy_snapshot(snapshot, store=f"lab://{folder}")["id"]
+        assert ended(second, snapshot_id)["state"] == "completed"
     # In one lab, too.
     first.disable_key(key["id"])
     copy = ended(first, first.copy_snapshot(snapshot)["id"])
@@ -163,9 +163,9 @@ def test_snapshots_of_a_lost_lab_are_opened_by_who_has_the_key(labs, tmp_path):
         # Under another key, which nobody takes along: that of EBS.
         copy = lab.copy_snapshot(of_volume)["id"]
         assert ended(lab, copy)["state"] == "completed"
-        said = run("lab", "key", "export", key["id"], str(file)).stderr
+        stderr = run("lab", "key", "export", key["id"], str(file)).stderr
         material = json.loads(file.read_text())["material"]
-        assert (file.stat().st_mode & 0o777, material in said) == (0o600, False)
+        assert (file.stat().st_mode & 0o777, material in stderr) == (0o600, False)
         log = "".join(path.read_text(errors="replace") for path in lost.glob("*.log"))
         assert material not in log
         lab_down(lab, force=True)
@@ -181,11 +181,15 @@ def test_snapshots_of_a_lost_lab_are_opened_by_who_has_the_key(labs, tmp_path):
         missing = copied(of_volume)
         assert missing["state"] == "error"
         assert f"is encrypted under the key {key['arn']}, which this lab does not have" in missing["error"]
-        shown = printed(run, "lab", "key", "create", "--from", str(file), "--alias", "back")
-        assert (shown["id"], shown["description"], shown["aliases"]) == (key["id"], "of the lost lab", ["alias/back"])
-        made = copied(of_volume)
-        assert made["state"] == "completed" and made["kms_key"] != lab.describe_key(key["id"])["arn"]
-        lab.create(volume_type="gp3", size_gib=1, name="back", snapshot=made["id"])
+        details = printed(run, "lab", "key", "create", "--from", str(file), "--alias", "back")
+        assert (details["id"], details["description"], details["aliases"]) == (
+            key["id"],
+            "of the lost lab",
+            ["alias/back"],
+        )
+        result = copied(of_volume)
+        assert result["state"] == "completed" and result["kms_key"] != lab.describe_key(key["id"])["arn"]
+        lab.create(volume_type="gp3", size_gib=1, name="back", snapshot=result["id"])
         assert read_mark(device_of(lab, "back")) == SECTOR
         assert "which this lab does not have" in copied(copy)["error"], "another key opens nothing"
         # A key that is disabled here opens nothing, as at AWS.
@@ -231,8 +235,8 @@ def test_mistakes_with_the_file_of_a_key(labs, tmp_path):
             text.replace('"version": 1', '"version": 2'),
         ):
             damaged.write_text(content)
-            said = run("lab", "key", "create", "--from", str(damaged), code=2).stderr
-            assert json.loads(text)["material"] not in said
+            stderr = run("lab", "key", "create", "--from", str(damaged), code=2).stderr
+            assert json.loads(text)["material"] not in stderr
         assert lab.keys()["keys"] == [], "nothing half-made"
         lab.create_key()
         lab.set_key_alias("alias/taken", lab.keys()["keys"][0]["id"])
@@ -259,7 +263,7 @@ def test_events_of_snapshots_and_keys(lab, headrace):
     broken = lab.copy_snapshot(taken)["id"]
     ended(lab, broken)
     lab.schedule_key_deletion(key["id"], 7)
-    until(lambda: all(one["id"] != key["id"] for one in lab.keys()["keys"]))
+    until(lambda: all(row["id"] != key["id"] for row in lab.keys()["keys"]))
     lines = headrace("lab", "events", "--json").stdout.splitlines()
     events = [json.loads(line) for line in lines]
     region = events[0]["region"]
@@ -270,13 +274,13 @@ def test_events_of_snapshots_and_keys(lab, headrace):
     def arn(name: str) -> str:
         return f"arn:aws:ec2::{region}:{name}"
 
-    made, copied, failed = told("EBS Snapshot Notification")
-    for event, snapshot in ((made, taken), (copied, copy), (failed, broken)):
+    result, copied, failed = told("EBS Snapshot Notification")
+    for event, snapshot in ((result, taken), (copied, copy), (failed, broken)):
         assert event["source"] == "aws.ec2" and event["version"] == "0" and event["account"] == "000000000000"
         assert event["resources"][0].endswith(f"snapshot/{snapshot}")
         assert event["detail"]["snapshot_id"] == arn(f"snapshot/{snapshot}")
         assert event["detail"]["startTime"] <= event["detail"]["endTime"]
-    assert {name: made["detail"][name] for name in ("event", "result", "source", "cause")} == {
+    assert {name: result["detail"][name] for name in ("event", "result", "source", "cause")} == {
         "event": "createSnapshot",
         "result": "succeeded",
         "source": arn(f"volume/{volume}"),
@@ -295,7 +299,7 @@ def test_events_of_snapshots_and_keys(lab, headrace):
     [gone] = told("KMS CMK Deletion")
     assert gone["source"] == "aws.kms" and gone["detail"] == {"key-id": key["id"]}
     assert gone["resources"] == [key["arn"]]
-    shown = headrace("lab", "events").stdout
+    stdout = headrace("lab", "events").stdout
     for words in (f"{copy}  copySnapshot succeeded", f"{broken}  copySnapshot failed", f"{copy}  enabled {zone}"):
-        assert words in shown
-    assert f"{key['id']}  PendingDeletion" in shown.replace("key/", "")
+        assert words in stdout
+    assert f"{key['id']}  PendingDeletion" in stdout.replace("key/", "")

@@ -162,13 +162,13 @@ def scraped(port: int) -> str:
 
 def exporters(folder: Path) -> list[Path]:
     """The processes that serve the metrics of a lab."""
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")
             if b"headrace.lab.exporter" in words and str(folder / "lab.sock").encode() in words:
-                found.append(process)
-    return found
+                result.append(process)
+    return result
 
 
 @pytest.mark.parametrize("foreground", [False, True])
@@ -267,7 +267,7 @@ def test_a_caller_that_talks_nonsense_gets_words(lab, line):
 
 
 def test_the_life_of_a_volume(lab, headrace):
-    made = json.loads(
+    document = json.loads(
         headrace(
             "volume",
             "create",
@@ -282,18 +282,18 @@ def test_the_life_of_a_volume(lab, headrace):
             "json",
         ).stdout
     )
-    assert (made["spec"], made["state"], made["tags"], made["attachment"]) == (
+    assert (document["spec"], document["state"], document["tags"], document["attachment"]) == (
         "gp2:10",
         "available",
         {"team": "orders"},
         None,
     )
-    assert made["balance_percent"] == pytest.approx(5, abs=0.1)
+    assert document["balance_percent"] == pytest.approx(5, abs=0.1)
     headrace("volume", "attach", "db", "--name", "sdq", "--no-probe")
-    found = lab.describe("db")
+    details = lab.describe("db")
     link = lab.place.data_dir / "dev/sdq"
-    assert os.path.realpath(link) == device_of(found) and str(link) in found["attachment"]["links"]
-    assert int((Path("/sys/block") / Path(device_of(found)).name / "size").read_text()) * 512 == 10 << 30
+    assert os.path.realpath(link) == device_of(details) and str(link) in details["attachment"]["links"]
+    assert int((Path("/sys/block") / Path(device_of(details)).name / "size").read_text()) * 512 == 10 << 30
     write(str(link), [0, 7, (10 << 30) // BLOCK - 1])
     assert "already attached" in headrace("volume", "attach", "db", code=2).stderr
     headrace("volume", "delete", "db", "--yes", code=2)
@@ -320,8 +320,8 @@ def test_attach_measures_the_machine(lab):
 
 @pytest.mark.parametrize("spec", ["gp2:x", "gp9:10", "io1:4:64000", "raid5:2xgp3:10", ""])
 def test_storage_the_lab_refuses(headrace, spec):
-    said = headrace("volume", "create", spec, code=2).stderr
-    assert said.startswith("error: ") and "hint: " in said
+    stderr = headrace("volume", "create", spec, code=2).stderr
+    assert stderr.startswith("error: ") and "hint: " in stderr
 
 
 def test_names_are_unique(lab):
@@ -420,15 +420,15 @@ def test_errors_on_demand(lab, headrace):
     lab.create("gp3:1", name="db")
     device = device_of(lab.attach("db", probe=False))
     write(device, [3])
-    made = json.loads(
+    document = json.loads(
         headrace(
             "volume", "fault", "db", "error", "--every", "1", "--op", "read", "--seconds", "600", "--output", "json"
         ).stdout
     )
     with pytest.raises(OSError, match="Input/output error"):
         read(device, 3)
-    assert [fault["id"] for fault in lab.faults("db")] == [made["id"]]
-    headrace("volume", "fault", "db", "--clear", made["id"])
+    assert [fault["id"] for fault in lab.faults("db")] == [document["id"]]
+    headrace("volume", "fault", "db", "--clear", document["id"])
     assert read(device, 3) == block(3) and lab.faults("db") == []
 
 

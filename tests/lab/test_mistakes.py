@@ -277,12 +277,12 @@ def test_mistakes_are_refused_with_the_reason(real_lab: Lab):
     for line, words in MISTAKES:
         if "{snapshot}" in line and "snapshot" not in names:
             names["snapshot"] = real_lab.snapshots()["snapshots"][0]["id"]
-        code, said = call(line.format(**names))
+        code, message = call(line.format(**names))
         if not words:
-            assert code == 0, (line, said)
+            assert code == 0, (line, message)
         else:
-            assert code in (2, 3) and words in said, (line, code, said)
-            assert "error: " in said and "bug in headrace" not in said, said
+            assert code in (2, 3) and words in message, (line, code, message)
+            assert "error: " in message and "bug in headrace" not in message, message
     assert not Path("/nowhere").exists(), "a mistyped store makes no folder"
     assert not Path("never.key").exists()
 
@@ -297,8 +297,8 @@ def test_what_is_given_twice_changes_nothing(real_lab: Lab, tmp_path):
         typed = line.format(store=f"file://{tmp_path}/store")
         assert call(typed)[0] == 0, typed
         before = state(real_lab)
-        code, said = call(typed)
-        assert code == 0 and words in said, (typed, code, said)
+        code, message = call(typed)
+        assert code == 0 and words in message, (typed, code, message)
         assert state(real_lab) == before, typed
 
 
@@ -322,9 +322,9 @@ def test_without_the_privilege_every_command_of_a_lab_says_so(real_lab: Lab, tmp
         call(line)
     before = state(real_lab)
     wrong = [
-        f"{line}: {code}: {said}"
-        for line, code, said in call_as_nobody(LAB_COMMANDS)
-        if code not in (2, 3) or not DENIED.search(said)
+        f"{line}: {code}: {message}"
+        for line, code, message in call_as_nobody(LAB_COMMANDS)
+        if code not in (2, 3) or not DENIED.search(message)
     ]
     assert not wrong, "\n".join(wrong)
     assert state(real_lab) == before
@@ -337,8 +337,8 @@ def test_a_run_of_another_user_is_not_removed(tmp_path, monkeypatch):
     record = keep(store)
     monkeypatch.setenv("HEADRACE_RUNS", str(store.folder))
     call("bench list")
-    [(_, code, said)] = call_as_nobody([f"bench remove {record.id} --yes"])
-    assert code == 3 and "cannot be removed: Permission denied" in said, said
+    [(_, code, message)] = call_as_nobody([f"bench remove {record.id} --yes"])
+    assert code == 3 and "cannot be removed: Permission denied" in message, message
     assert store.ids() == [record.id] and store.unfinished() == [] and store.open(record.id).series().height
 
 
@@ -347,8 +347,8 @@ def test_a_proof_without_root_says_so(tmp_path, monkeypatch):
     (tmp_path / "proofs").mkdir(mode=0o777)
     line = "prove sysbench-tpcc:warehouses=10,cache_gib=1,threads=4 --storage gp3:100 --minutes 2"
     call(line.replace("gp3:100", "gp9:1"))
-    [(_, code, said)] = call_as_nobody([line])
-    assert code == 3 and "this machine lacks" in said and "user id 65534" in said, said
+    [(_, code, message)] = call_as_nobody([line])
+    assert code == 3 and "this machine lacks" in message and "user id 65534" in message, message
     assert list((tmp_path / "proofs").iterdir()) == []
 
 
@@ -362,8 +362,8 @@ def test_what_is_in_use_is_not_taken_away(real_lab: Lab, tmp_path):
     try:
         (place / "file").write_text("kept")
         for line in ("volume detach db", "volume delete db --yes", "lab down"):
-            code, said = call(line)
-            assert code == 2 and ("mounted" in said or "only a volume that is available" in said), (line, said)
+            code, message = call(line)
+            assert code == 2 and ("mounted" in message or "only a volume that is available" in message), (line, message)
         assert (place / "file").read_text() == "kept"
     finally:
         subprocess.run(["umount", str(place)], check=True)
@@ -377,8 +377,8 @@ def test_the_volume_of_a_server_is_not_deleted_beside_it(real_lab: Lab):
     volume = real_lab.create("gp3:1", name="shop-data", tags={TAG: "shop"})["id"]
     folder = servers_of(data_dir_of(real_lab)) / "shop"
     folder.mkdir(parents=True)
-    code, said = call(f"volume delete {volume} --yes")
-    assert code == 2 and "is a volume of the server shop" in said and "headrace mysql destroy shop" in said
+    code, message = call(f"volume delete {volume} --yes")
+    assert code == 2 and "is a volume of the server shop" in message and "headrace mysql destroy shop" in message
     # A volume of a server that is gone is a volume like any other.
     shutil.rmtree(folder)
     assert call(f"volume delete {volume} --yes")[0] == 0
@@ -388,8 +388,8 @@ def test_keys_say_what_is_lost_with_them(real_lab: Lab):
     key = real_lab.create_key()["id"]
     real_lab.create("gp3:1", name="db", encrypted=True, kms_key=key)
     assert "nothing opens 1 volume" in call(f"lab key state {key} disabled")[1]
-    said = call(f"lab key state {key} pending-deletion --yes")[1]
-    assert "nobody can read 1 volume then" in said and "disabled keeps it" in said
+    message = call(f"lab key state {key} pending-deletion --yes")[1]
+    assert "nobody can read 1 volume then" in message and "disabled keeps it" in message
 
 
 @pytest.mark.parametrize("wait_s", [0.1, 0.3, 0.5, 0.7])  # of the second that it takes
@@ -402,11 +402,11 @@ def test_an_interrupted_lab_up_is_given_again(labs, wait_s):
     )
     time.sleep(wait_s)
     starting.send_signal(signal.SIGINT)
-    _, said = starting.communicate(timeout=60)
+    _, stderr = starting.communicate(timeout=60)
     again = subprocess.run(run.words(*up), env=run.environment, capture_output=True, text=True, timeout=60)
     try:
         # The first may have come to its end, or the daemon that it started be the lab.
-        assert again.returncode == 0 or "already answers" in again.stderr, (starting.returncode, said, again.stderr)
+        assert again.returncode == 0 or "already answers" in again.stderr, (starting.returncode, stderr, again.stderr)
         run("lab", "status")
     finally:
         run("lab", "down")

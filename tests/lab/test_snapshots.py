@@ -224,7 +224,7 @@ def test_a_restored_volume_is_usable_at_once_and_slow_at_first(labs):
             for at in range(0, 8 * MIB, MIB):
                 db.write(at, numbered(at + 1))
         snapshot = lab.create_snapshot("db")["id"]
-        assert completed(lab, snapshot)["full_bytes"] == 8 * 512 * 1024
+        assert completed(lab, snapshot)["blocks"]["full_bytes"] == 8 * 512 * 1024
         fresh(lab, "copy", snapshot)
         view = lab.describe("copy")
         assert view["snapshot"] == snapshot
@@ -465,7 +465,7 @@ def test_copies_under_load_have_the_bytes_of_their_instant(labs):
         snapshot = lab.create_snapshot("third")["id"]
         # A snapshot keeps whole chunks of 512 KiB; a busy machine writes few slots, so it may not touch every chunk.
         chunks = {slot * SECTOR // CHUNK for slot, number in enumerate(writer.newest(0, taken[1][1])) if number}
-        assert chunks and completed(lab, snapshot)["full_bytes"] >= len(chunks) * CHUNK
+        assert chunks and completed(lab, snapshot)["blocks"]["full_bytes"] >= len(chunks) * CHUNK
 
 
 def test_a_source_may_go_before_its_copy_is_made(labs):

@@ -50,8 +50,8 @@ def ended(rows: list[dict], left_of, level_of) -> list[tuple[float, float]]:
     """Returns, for each second before the balance was empty, the time left as it was told and as it
     was, s."""
     # A row that comes late has no balance.
-    known = [row for row in rows if level_of(row) is not None]
-    empty = next((row["t_unix"] for row in known if level_of(row) <= 1e-4), None)
+    reference = [row for row in rows if level_of(row) is not None]
+    empty = next((row["t_unix"] for row in reference if level_of(row) <= 1e-4), None)
     assert empty is not None, "the balance was not used up"
     return [(left_of(row)["seconds"], empty - row["t_unix"]) for row in rows if left_of(row) and row["t_unix"] < empty]
 
@@ -82,9 +82,9 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
         try:
             out = run("watch", "lab:ios,bytes", "--output", "jsonl", "--seconds", str(SECONDS)).stdout
         finally:
-            for one in loads:
-                one.terminate()
-                one.wait()
+            for entry in loads:
+                entry.terminate()
+                entry.wait()
     rows = [json.loads(line) for line in out.splitlines()]
     if (share := share_of_the_load(rows)) < 0.95:
         pytest.skip(f"this machine was too busy to make a constant load: {100 * share:.0f} % of it came")
@@ -92,20 +92,22 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
     first = next(row["t_unix"] for row in rows if row["volumes"][0]["left"])
     assert first - began <= 3, "shown within three seconds"
     for number in (0, 1):
-        told = ended(
+        answer = ended(
             rows, lambda row, n=number: row["volumes"][n]["left"], lambda row, n=number: row["volumes"][n]["balance"]
         )
         # A busy machine is looked at less often than each second; four readings are two besides the first two.
-        assert len(told) >= 4
+        assert len(answer) >= 4
         # The second in which fio began is of no constant load.
         wrong = [
-            (said, true) for said, true in told[2:] if said is None or abs(said - true) > max(LEAST_S, SHARE * true)
+            (message, true)
+            for message, true in answer[2:]
+            if message is None or abs(message - true) > max(LEAST_S, SHARE * true)
         ]
         assert not wrong, wrong
     # The instance's bytes: hours are left of 922 GB. The rate is that of both volumes, measured.
     row = rows[ends_s - 3]
     bucket = core.credit_buckets("gp3:10", None, "m5.large")["instance_bytes"]
-    said, share = row["instance"]["left"]["bytes"], row["instance"]["balances"]["bytes"]
+    text, share = row["instance"]["left"]["bytes"], row["instance"]["balances"]["bytes"]
     recent = rows[ends_s - 3 - 8 : ends_s - 2]
     moved = [
         sum(((volume["read_mib_s"] or 0) + (volume["write_mib_s"] or 0)) * (1 << 20) for volume in each["volumes"])
@@ -121,7 +123,7 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
         share * bucket["capacity"] / net if (net := rate * factor - bucket["refill"]) > 0 else math.inf
         for factor in (1 + apart, 1 - apart)
     )
-    assert soonest <= (said["seconds"] or math.inf) <= latest
+    assert soonest <= (text["seconds"] or math.inf) <= latest
     assert any(row["verdict"]["word"] in ("binds", "will bind", "touched") for row in rows)
 
 
@@ -129,15 +131,15 @@ class OnTerminal:
     """A command on a terminal of its own."""
 
     def __init__(self, run: Command, *words: str, lines: int = 24, columns: int = 80, **environment: str) -> None:
-        self.ours, theirs = pty.openpty()
+        self.ours, reference = pty.openpty()
         self.size(lines, columns)
-        self.before = termios.tcgetattr(theirs)
-        self.theirs = theirs
+        self.before = termios.tcgetattr(reference)
+        self.theirs = reference
         self.process = subprocess.Popen(
             run.words(*words),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            stdin=reference,
+            stdout=reference,
+            stderr=reference,
             env={name: value for name, value in run.environment.items() if name != "COLUMNS"}
             | {"TERM": "xterm-256color"}
             | environment,
@@ -156,13 +158,13 @@ class OnTerminal:
         """Returns the output from now on until some words come."""
         deadline = time.monotonic() + seconds
         while words not in self._unread:
-            left = deadline - time.monotonic()
-            assert left > 0, f"{words!r} did not come: {self._unread[-2000:]!r}"
-            if select.select([self.ours], [], [], left)[0]:
+            rest = deadline - time.monotonic()
+            assert rest > 0, f"{words!r} did not come: {self._unread[-2000:]!r}"
+            if select.select([self.ours], [], [], rest)[0]:
                 self._unread += self._decoder.decode(os.read(self.ours, 65_536))
-        before, found, self._unread = self._unread.partition(words)
-        self.text += before + found
-        return before + found
+        before, result, self._unread = self._unread.partition(words)
+        self.text += before + result
+        return before + result
 
     def press(self, keys: str) -> None:
         os.write(self.ours, keys.encode())
@@ -314,13 +316,13 @@ def test_the_exposition_is_that_of_the_statistics_page(lab, tmp_path):
 
         assert page.counters["total_read_ops"] >= 1_000
         text = wait_until(page_with_every_read, "every read on the page")
-        found = figures(text)
-        assert found[f'headrace_limit_iops{{limit="volume-iops",volume_id="{volume}"}}'] == "3000.0"
+        result = figures(text)
+        assert result[f'headrace_limit_iops{{limit="volume-iops",volume_id="{volume}"}}'] == "3000.0"
         for way in ("read", "write"):
-            spent = float(found[f'aws_ebs_csi_{way}_seconds_total{{volume_id="{volume}"}}'])
+            spent = float(result[f'aws_ebs_csi_{way}_seconds_total{{volume_id="{volume}"}}'])
             assert spent == page.counters[f"total_{way}_time"] / 1e6
             many = f'aws_ebs_csi_{way}_io_latency_seconds_bucket{{le="+Inf",volume_id="{volume}"}}'
-            assert float(found[many]) == page.counters[f"total_{way}_ops"], "every request is in a bin"
+            assert float(result[many]) == page.counters[f"total_{way}_ops"], "every request is in a bin"
         # `make test` puts it next to the Python of its environment.
         promtool = shutil.which("promtool", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         if promtool:

@@ -51,27 +51,27 @@ def machine():
 
 @pytest.fixture
 def labs():
-    made = ServerLabs()
+    labs = ServerLabs()
     try:
-        yield made
+        yield labs
     finally:
-        made.close()
+        labs.close()
 
 
 @pytest.fixture(scope="session")
 def shared_labs(machine):
-    made = ServerLabs()
+    labs = ServerLabs()
     try:
-        yield made
+        yield labs
     finally:
-        made.close()
+        labs.close()
 
 
 @pytest.fixture(scope="session")
 def lab(shared_labs):
     """A lab for all tests that leave it as it is."""
-    with shared_labs.up(time_scale=1_000_000) as made:
-        yield made
+    with shared_labs.up(time_scale=1_000_000) as result:
+        yield result
 
 
 @pytest.fixture(scope="session")

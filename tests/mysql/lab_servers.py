@@ -38,8 +38,8 @@ def end_servers(folder: Path) -> None:
     user = access.service_user()
     for name in record.names(folder):
         where = record.server_paths(folder, name)
-        while (left := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
-            processes.end_process(left, signal.SIGKILL, 30)
+        while (process := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
+            processes.end_process(process, signal.SIGKILL, 30)
         volumes.quietly_unmount(where)
         links.remove_named(where)
     with contextlib.suppress(OSError):
@@ -58,10 +58,10 @@ def left_of(lab: Lab, name: str) -> list[str]:
     """Returns everything that still exists of a server: volumes, mounts, processes, folders. It is
     empty for a server that was removed whole."""
     where = record.server_paths(record.data_dir_of(lab), name)
-    found = [f"volume {one}" for one in volumes.left_by(lab, name)]
+    texts = [f"volume {text}" for text in volumes.left_by(lab, name)]
     mounts = Path("/proc/self/mountinfo").read_text()
-    found += [f"mounted: {line}" for line in mounts.splitlines() if f" {where.run}" in line]
+    texts += [f"mounted: {line}" for line in mounts.splitlines() if f" {where.run}" in line]
     running = processes.with_argument(f"--defaults-file={where.config}", access.service_user())
-    found += [] if running is None else [f"process {running.pid}"]
-    found += [str(folder) for folder in (where.state, where.run) if folder.exists()]
-    return found
+    texts += [] if running is None else [f"process {running.pid}"]
+    texts += [str(folder) for folder in (where.state, where.run) if folder.exists()]
+    return texts

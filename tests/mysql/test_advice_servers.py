@@ -86,9 +86,9 @@ class TemporaryServer:
             with contextlib.suppress(Exception):
                 connect(self.address, timeout_s=5.0).close()
                 return True
-            said = self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+            text = self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
             assert self.process is not None and self.process.poll() is None, (
-                f"{self.program.label} did not start with {config.read_text()}\n{said}"
+                f"{self.program.label} did not start with {config.read_text()}\n{text}"
             )
             return False
 
@@ -146,10 +146,10 @@ def mysql(folders, mysql_program):
     return running(mysql_program, folders, "mysql")
 
 
-def holds(values: dict[str, str], found) -> list[str]:
+def holds(values: dict[str, str], result) -> list[str]:
     """Returns the active advice that a running server does not follow, in words."""
     wrong = []
-    for item in found:
+    for item in result:
         if not item.active:
             continue
         names = [item.parameter] + (["tx_isolation"] if item.parameter == "transaction_isolation" else [])
@@ -181,15 +181,15 @@ def question(program, **more) -> dict:
     ids=["innodb", "innodb-relaxed-replica", "myrocks", "myrocks-relaxed-replica"],
 )
 def test_mariadb_starts_with_the_cnf_and_needs_no_change(mariadb, more):
-    asked = question(mariadb.program, **more)
-    advice = advise(**asked)
+    request = question(mariadb.program, **more)
+    advice = advise(**request)
     with started(mariadb, advice.to_cnf()):
         live = read_server(mariadb.address)
         assert (live.server.flavor, live.server.version) == ("mariadb", mariadb.program.version)
         assert holds(live.values, advice.settings) == []
         for name in ("flavor", "version"):
-            asked.pop(name)
-        again = advise(address=mariadb.address, **asked)
+            request.pop(name)
+        again = advise(address=mariadb.address, **request)
         # LZ4 is advised only once the server has said that it has it.
         assert [item.parameter for item in again.settings if item.differs and item.active] in (
             [],
@@ -201,11 +201,11 @@ def test_mariadb_starts_with_the_cnf_and_needs_no_change(mariadb, more):
 
 
 def test_myrocks_takes_lz4_where_the_server_says_it_has_it(mariadb):
-    asked = question(mariadb.program, engine="myrocks")
-    with started(mariadb, advise(**asked).to_cnf()):
+    request = question(mariadb.program, engine="myrocks")
+    with started(mariadb, advise(**request).to_cnf()):
         values = read_server(mariadb.address).values
-    found = advised(**asked, current=values)
-    options = next(item.value for item in found if item.parameter == "rocksdb_default_cf_options")
+    result = advised(**request, current=values)
+    options = next(item.value for item in result if item.parameter == "rocksdb_default_cf_options")
     assert ("LZ4" in options) == ("LZ4" in values["rocksdb_supported_compression_types"].split(","))
     text = f"[mysqld]\nplugin_load_add=ha_rocksdb\nrocksdb_default_cf_options={written(options)}\n"
     with started(mariadb, text):
@@ -255,8 +255,8 @@ quick
 def test_the_diff_makes_an_old_option_file_one_the_server_starts_with(mariadb):
     config = mariadb.folder / "old.cnf"
     config.write_text(OLD)
-    asked = question(mariadb.program) | {"config": config}
-    before = advise(**asked)
+    request = question(mariadb.program) | {"config": config}
+    before = advise(**request)
     assert {finding.parameter for finding in before.findings} >= {
         "innodb_page_cleaners",
         "innodb_checksums",
@@ -266,7 +266,7 @@ def test_the_diff_makes_an_old_option_file_one_the_server_starts_with(mariadb):
     assert "not for anybody" not in diff
     done = subprocess.run(["patch", "-p0", str(config)], input=diff, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    after = advise(**asked)
+    after = advise(**request)
     assert after.agrees and after.to_diff() == "", [item.text for item in after.findings]
     with started(mariadb, config.read_text()):
         assert holds(read_server(mariadb.address).values, after.settings) == []
@@ -283,15 +283,15 @@ def test_the_diff_makes_an_old_option_file_one_the_server_starts_with(mariadb):
     "more", [{}, {"durability": "relaxed", "replica": True, "vcpus": 16}], ids=["plain", "relaxed-replica"]
 )
 def test_mysql_starts_with_the_cnf_and_needs_no_change(mysql, more):
-    asked = question(mysql.program, **more)
-    advice = advise(**asked)
+    request = question(mysql.program, **more)
+    advice = advise(**request)
     with started(mysql, advice.to_cnf()):
         live = read_server(mysql.address)
         assert (live.server.flavor, live.server.version) == ("mysql", mysql.program.version)
         assert holds(live.values, advice.settings) == []
         for name in ("flavor", "version"):
-            asked.pop(name)
-        again = advise(address=mysql.address, **asked)
+            request.pop(name)
+        again = advise(address=mysql.address, **request)
         assert [item.parameter for item in again.settings if item.differs and item.active] == []
 
 
@@ -300,11 +300,11 @@ def test_log_folders_are_used(mariadb, folders):
     logs = folders / "logs"
     logs.mkdir()
     shutil.chown(logs, USER, USER)
-    asked = question(mariadb.program, log_storage="gp3:20", log_dir=str(logs))
+    request = question(mariadb.program, log_storage="gp3:20", log_dir=str(logs))
     for redo in mariadb.data.glob("ib_logfile*"):
         shutil.move(redo, logs / redo.name)
         shutil.chown(logs / redo.name, USER, USER)
-    with started(mariadb, advise(**asked).to_cnf()):
+    with started(mariadb, advise(**request).to_cnf()):
         assert read_server(mariadb.address).values["innodb_log_group_home_dir"].rstrip("/") == str(logs)
     for redo in logs.glob("ib_logfile*"):
         shutil.move(redo, mariadb.data / redo.name)

@@ -60,10 +60,10 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def target(server, lab):
     """A server with the lab's figures, and small tables of sysbench."""
-    found = target_of(server, lab)
-    prepare(SysbenchOltp(**SMALL), found, threads=2)
-    yield found
-    cleanup(SysbenchOltp(**SMALL), found)
+    target = target_of(server, lab)
+    prepare(SysbenchOltp(**SMALL), target, threads=2)
+    yield target
+    cleanup(SysbenchOltp(**SMALL), target)
 
 
 def everything_in(folder: Path) -> bytes:
@@ -141,10 +141,10 @@ def test_a_run_is_calibrated_from_as_it_is(measured):
 def test_no_password_is_kept_or_shown(measured, target, tmp_path):
     record, _ = measured
     password = target.address.password
-    kept = everything_in(record.folder)
-    assert record.folder.name.encode() in kept
+    data = everything_in(record.folder)
+    assert record.folder.name.encode() in data
     if password is not None:
-        assert password.reveal().encode() not in kept
+        assert password.reveal().encode() not in data
         command = SysbenchOltp(**SMALL).command(target, RunLoad(1, 0, 1, 1), tmp_path)
         assert all(password.reveal() not in word for word in command.words) and password.reveal() not in str(
             command.environment
@@ -219,8 +219,8 @@ def test_zipfs_law_is_zipfs_law(tmp_path):
     )
     assert sum(drawn.values()) == 40_000 and set(drawn) <= set(range(1, 51))
     weight = sum(k**-0.9 for k in range(1, 51))
-    wanted = {k: 40_000 * k**-0.9 / weight for k in range(1, 51)}
-    assert sum((drawn[k] - wanted[k]) ** 2 / wanted[k] for k in wanted) < 99
+    expected = {k: 40_000 * k**-0.9 / weight for k in range(1, 51)}
+    assert sum((drawn[k] - expected[k]) ** 2 / expected[k] for k in expected) < 99
 
 
 def test_tpcc_is_consistent_and_its_checks_find_what_is_not(server, tmp_path):
@@ -364,9 +364,9 @@ def test_a_full_volume_leaves_no_half_data(lab, load):
         target = target_of(server)
         # 220 and 160 bytes a row: 400,000 are 84 and 61 MiB, and 40 are left.
         place = Path(server.paths.datadir)
-        left = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+        free_bytes = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
         with open(place / "filler", "wb") as filler:
-            os.posix_fallocate(filler.fileno(), 0, left - (40 << 20))
+            os.posix_fallocate(filler.fileno(), 0, free_bytes - (40 << 20))
         with pytest.raises(CouldNotRun) as refused:
             prepare(load, target, threads=1)
         assert "is full" in refused.value.rule or "errno: 28" in refused.value.rule

@@ -227,11 +227,11 @@ def _certificates(folder: Path) -> None:
 def live(template, place):
     folder = _sub(place, "live")
     ssl = [f"--ssl-ca={template}/ca.pem", f"--ssl-cert={template}/cert.pem", f"--ssl-key={template}/key.pem"]
-    made = Live(
+    live = Live(
         _sub(folder, "db"), template, *ssl, "--performance-schema=ON", f"--general-log-file={folder}/db/general.log"
     )
-    yield made
-    made.close()
+    yield live
+    live.close()
 
 
 def headrace(*words: str, **environment: str) -> subprocess.Popen:
@@ -244,11 +244,11 @@ def headrace(*words: str, **environment: str) -> subprocess.Popen:
 
 def test_a_capture_counts_every_transaction(live, tmp_path):
     """Watched from before sysbench begins until after it has ended: the server's commits are sysbench's, to the last one."""
-    begun, found = threading.Event(), []
+    begun, capture_runs = threading.Event(), []
     request = CaptureRequest(live.address(), 10.0, "gp3:500", threads=2, as_of=None)
 
     def watch():
-        found.append(capture_run(request, tmp_path / "run", progress=lambda done: begun.set()))
+        capture_runs.append(capture_run(request, tmp_path / "run", progress=lambda done: begun.set()))
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -256,7 +256,7 @@ def test_a_capture_counts_every_transaction(live, tmp_path):
     time.sleep(1.2)  # the first sample stands on the next whole second
     done = live.sysbench(5)
     thread.join()
-    (captured,) = found
+    (captured,) = capture_runs
     run = load_run(captured.description)
     # Rates are over the time between samples as it was, rows last a second: milliseconds late make a thousandth.
     assert run.transactions == pytest.approx(done, rel=0.01) and captured.state == "whole"
@@ -284,16 +284,16 @@ def test_one_statement_a_second_and_nothing_but_reading(live, tmp_path):
         live.run("SET GLOBAL general_log = OFF")
     rows = [line.split(",") for line in (tmp_path / "run" / "status.csv").read_text().splitlines()]
     at = rows[0].index("questions")
-    asked = [int(row[at]) for row in rows[1:]]
-    assert len(asked) >= 8
+    request = [int(row[at]) for row in rows[1:]]
+    assert len(request) >= 8
     # Nobody else is there: each sample is one request.
-    assert [b - a for a, b in zip(asked, asked[1:], strict=False)] == [1] * (len(asked) - 1)
+    assert [b - a for a, b in zip(request, request[1:], strict=False)] == [1] * (len(request) - 1)
     log = (live.folder / "general.log").read_text()
-    said = [text for text in re.findall(r"\d+ (?:Query|Execute|Prepare)\t(.*)", log) if "general_log" not in text]
+    matches = [text for text in re.findall(r"\d+ (?:Query|Execute|Prepare)\t(.*)", log) if "general_log" not in text]
     allowed = re.compile(
         r"SHOW (GLOBAL|GRANTS)|SELECT |SET NAMES|SET AUTOCOMMIT|SET SESSION TRANSACTION READ ONLY", re.IGNORECASE
     )
-    assert said and [text for text in said if not allowed.match(text)] == []
+    assert matches and [text for text in matches if not allowed.match(text)] == []
     assert len(re.findall(r"\d+ Connect\twatcher", log)) <= 4  # one after the other: before, during, after
     # A server that did nothing makes no run, and the samples are kept.
     with pytest.raises(InputError, match="grows in the whole file") as caught:
@@ -381,13 +381,13 @@ def test_the_clients_take_the_file_we_write(live, template, tmp_path):
         live.address(tcp=f"?ssl-mode=VERIFY_CA&ssl-ca={template}/ca.pem"), tmp_path / "remote.cnf"
     )
     for file in (local, remote):
-        asked = [
+        request = [
             "mariadb",
             f"--defaults-extra-file={file}",
             "-BNe",
             "SELECT CURRENT_USER(); SHOW SESSION STATUS LIKE 'Ssl_cipher'",
         ]
-        done = subprocess.run(asked, capture_output=True, text=True)
+        done = subprocess.run(request, capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.startswith("watcher@%"), done.stderr
         assert file is local or done.stdout.splitlines()[1].partition("\t")[2].startswith("TLS_")
         assert (
@@ -443,10 +443,10 @@ def test_passwords_are_nowhere(live, tmp_path):
     time.sleep(1.5)
     command = Path(f"/proc/{running.pid}/cmdline").read_bytes()
     live.sysbench(4)
-    out, said = running.communicate(timeout=60)
+    out, stderr = running.communicate(timeout=60)
     written = "".join(path.read_text() for path in (tmp_path / "run").iterdir())
-    assert running.returncode == 0, said
-    for place in (command.decode(), out, said, written):
+    assert running.returncode == 0, stderr
+    for place in (command.decode(), out, stderr, written):
         assert PASSWORD not in place and "wo\\rd" not in place
 
 
@@ -457,8 +457,8 @@ def test_an_interrupted_capture_keeps_what_it_has(live, tmp_path, number, code):
     live.is_sampled()
     live.sysbench(3)
     running.send_signal(number)
-    _, said = running.communicate(timeout=60)
-    assert running.returncode == code and "was interrupted after" in said and "Traceback" not in said, said
+    _, stderr = running.communicate(timeout=60)
+    assert running.returncode == code and "was interrupted after" in stderr and "Traceback" not in stderr, stderr
     run = load_run(tmp_path / "run" / "RUN.toml")
     assert run.transactions > 0 and 2 <= run.span_s < 60
 
@@ -476,13 +476,13 @@ def test_a_server_that_is_killed_leaves_what_was_sampled(template, place, tmp_pa
             own.process.wait()
             time.sleep(1.5)
         samples = sampler.stop()
-        _, said = running.communicate(timeout=60)
+        _, stderr = running.communicate(timeout=60)
     finally:
         own.close()
     # The server's series ended with a note; that of the host went on.
     assert sampler.ended == {"status"} and any("ended at" in note for note in samples.notes)
     assert samples.host["t_unix"][-1] > samples.status["t_unix"][-1]
-    assert running.returncode == 3 and "lost the server" in said and "Traceback" not in said, said
+    assert running.returncode == 3 and "lost the server" in stderr and "Traceback" not in stderr, stderr
     assert load_run(tmp_path / "run" / "RUN.toml").transactions > 0
     with pytest.raises(CouldNotRun, match="no server listens|no such socket"):
         connect(own.address())

@@ -32,25 +32,25 @@ def silent_mirror() -> Iterator[str]:
         threading.Thread(target=take, daemon=True).start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/debian"
         listener.shutdown(socket.SHUT_RDWR)
-    for one in taken:
-        one.close()
+    for entry in taken:
+        entry.close()
 
 
 def processes_of(folder: Path) -> list[str]:
     """Command lines that name a folder, of processes that run."""
-    found = []
+    result = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            found += [words] if f"{folder}/" in words else []
-    return found
+            result += [words] if f"{folder}/" in words else []
+    return result
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path, monkeypatch):
     with small_disk(tmp_path / "d", 16) as place:
         monkeypatch.setenv("HEADRACE_SERVERS", str(place / "servers"))
-        code, said = call(LINE)
-        assert code == 3 and "MiB free, and 600 MiB are needed" in said and "HEADRACE_SERVERS" in said, said
+        code, message = call(LINE)
+        assert code == 3 and "MiB free, and 600 MiB are needed" in message and "HEADRACE_SERVERS" in message, message
         assert list(place.iterdir()) == []
 
 
@@ -67,11 +67,11 @@ def test_without_the_privilege_it_says_which_folder(tmp_path, monkeypatch, silen
     with monkeypatch.context() as patched:
         patched.setenv("HEADRACE_SERVERS", "/dev/null/servers")
         assert call(LINE)[0] == 3
-    [(_, code, said)] = call_as_nobody([LINE])
+    [(_, code, message)] = call_as_nobody([LINE])
     # A user who may not even look cannot know whether a server is there.
     words = "cannot be written" if mode == 0o755 else "cannot be used"
-    assert code == 3 and f"{owned}/servers: {words}: Permission denied" in said, said
-    assert ("Run it with sudo" in said or mode == 0o700) and list(owned.iterdir()) == []
+    assert code == 3 and f"{owned}/servers: {words}: Permission denied" in message, message
+    assert ("Run it with sudo" in message or mode == 0o700) and list(owned.iterdir()) == []
 
 
 def test_ctrl_c_while_packages_are_fetched_leaves_nothing(tmp_path, silent_mirror):
@@ -81,6 +81,6 @@ def test_ctrl_c_while_packages_are_fetched_leaves_nothing(tmp_path, silent_mirro
     running = headrace.begun(*LINE.split())
     wait_until(lambda: processes_of(folder) or running.poll() is not None, "apt-get", pause_s=0.05)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=patience(60))
-    assert running.returncode == 130 and "interrupted" in said and "Traceback" not in said, said
+    _, stderr = running.communicate(timeout=patience(60))
+    assert running.returncode == 130 and "interrupted" in stderr and "Traceback" not in stderr, stderr
     assert not folder.exists() and not processes_of(folder)

@@ -44,24 +44,26 @@ def test_a_proof_from_plan_to_verdict(tmp_path, monkeypatch):
     # The runs are as short as they may be: this tests the parts, not the accuracy
     # (benchmarks/prove_accuracy.py).
     monkeypatch.setattr(times, "MOST_S", 12)
-    said = []
-    made = prove(small_request(), minutes=2.0, folder=tmp_path, progress=lambda share, what: said.append((share, what)))
-    folder = Path(made.folder)
-    assert made.state == "complete" and not left(folder, os.getpid())
-    assert all(0.0 <= share <= 1.0 for share, _ in said)
-    calibrated, other = made.steps
+    message = []
+    result = prove(
+        small_request(), minutes=2.0, folder=tmp_path, progress=lambda share, what: message.append((share, what))
+    )
+    folder = Path(result.folder)
+    assert result.state == "complete" and not left(folder, os.getpid())
+    assert all(0.0 <= share <= 1.0 for share, _ in message)
+    calibrated, other = result.steps
     assert calibrated.predicted is None and calibrated.measured.tps > 0
     assert other.predicted.tps > 0 and other.measured.tps > 0
     # Stored first: the file is as its hash says, and older than the run it predicts.
-    assert made.predictions is not None
-    content = Path(made.predictions.file).read_bytes()
-    assert hashlib.sha256(content).hexdigest() == made.predictions.sha256
+    assert result.predictions is not None
+    content = Path(result.predictions.file).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == result.predictions.sha256
     run = json.loads((folder / "runs" / other.measured.run / "run.json").read_text())
     assert datetime.fromisoformat(json.loads(content)["made_at"]) <= datetime.fromisoformat(run["began_at"])
     # The storage holds the load: fewer IOPS, fewer transactions. 900 against 1,500 IOPS are a ratio of 0.6; both runs are short, and of a machine in use: 0.4 to 0.9.
     assert 0.4 < other.measured.tps / calibrated.measured.tps < 0.9
     assert 0.4 < other.predicted.tps / calibrated.measured.tps < 0.9
-    assert read(folder) == made
+    assert read(folder) == result
 
 
 INTERRUPTED = """
@@ -99,7 +101,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path):
             run.kill()
             run.wait()
     assert run.returncode == 130, "\n".join([*lines, rest])
-    made = read(next(tmp_path.iterdir()))
-    assert made.state == "interrupted" and not left(Path(made.folder), run.pid)
-    assert made.steps[0].measured.state == "interrupted" and len(made.steps[0].measured.series) >= 2
-    assert made.steps[1].predicted is None and "Nothing was measured" in made.verdict
+    result = read(next(tmp_path.iterdir()))
+    assert result.state == "interrupted" and not left(Path(result.folder), run.pid)
+    assert result.steps[0].measured.state == "interrupted" and len(result.steps[0].measured.series) >= 2
+    assert result.steps[1].predicted is None and "Nothing was measured" in result.verdict

@@ -37,14 +37,14 @@ def headrace(lab):
 @pytest.fixture
 def up(lab):
     """mysql.up on the shared lab; what it made is destroyed."""
-    made = []
+    names = []
 
-    def make(name: str, **wanted):
-        made.append(name)
-        return mysql.up(lab, name=name, **wanted)
+    def make(name: str, **expected):
+        names.append(name)
+        return mysql.up(lab, name=name, **expected)
 
     yield make
-    for name in made:
+    for name in names:
         try:
             mysql.destroy(mysql.find(lab, name))
         except InputError:
@@ -98,8 +98,8 @@ def test_a_volume_that_is_mounted_without_access_times_and_a_client_that_is_logg
     assert headrace("mysql", "cli", server.name, "-N", "-e", "SELECT @@innodb_buffer_pool_size").stdout.split() == [
         str(64 << 20)
     ]
-    shown = json.loads(headrace("mysql", "status", server.name, "--output", "json").stdout)
-    assert shown["state"] == "running" and shown["devices"] == list(server.volumes.devices)
+    document = json.loads(headrace("mysql", "status", server.name, "--output", "json").stdout)
+    assert document["state"] == "running" and document["devices"] == list(server.volumes.devices)
     assert "Add --yes" in headrace("mysql", "destroy", server.name, code=2).stderr
     assert "is not a server of this lab" in headrace("mysql", "status", "nobody", code=2).stderr
 
@@ -226,8 +226,8 @@ def test_an_option_file_is_read_as_the_server_reads_it(up, tmp_path):
         "[mysqld-5.5]\nmax_connections=1\n[mariadb-10.11]\ntable_open_cache=777\n"
     )
     server = up("filed", storage=SPEC, config=path, settings=SMALL)
-    found = sql(server, "SELECT @@max_connections, @@sort_buffer_size, @@table_open_cache, @@datadir")[0]
-    assert found[:3] == (61, 3 << 20, 777) and found[3].startswith(str(server.paths.datadir))
+    result = sql(server, "SELECT @@max_connections, @@sort_buffer_size, @@table_open_cache, @@datadir")[0]
+    assert result[:3] == (61, 3 << 20, 777) and result[3].startswith(str(server.paths.datadir))
     assert any("datadir" in note and "log-error" in note for note in server.notes)
     assert "secret" not in server.paths.config.read_text()
 
@@ -253,7 +253,7 @@ def test_option_files_that_will_not_do(lab, tmp_path, content, rule):
 
 
 @pytest.mark.parametrize(
-    "wanted, rule",
+    "expected, rule",
     [
         ({"storage": None}, "no storage was named"),
         ({"storage": "gp9:10"}, "gp9"),
@@ -272,9 +272,9 @@ def test_option_files_that_will_not_do(lab, tmp_path, content, rule):
         ({"storage": "gp3:1", "settings": {"innodb_log_file_size": "3G"}}, "error 28"),
     ],
 )
-def test_what_cannot_be_leaves_nothing(lab, wanted, rule):
+def test_what_cannot_be_leaves_nothing(lab, expected, rule):
     with pytest.raises(HeadraceError, match=rule):
-        mysql.up(lab, name="bad", **wanted)
+        mysql.up(lab, name="bad", **expected)
     assert left_of(lab, "bad") == []
 
 
@@ -359,9 +359,9 @@ def test_an_interrupted_start_leaves_it_down_and_whole(lab, up):
     for step in (1, 2, 3):
         with pytest.raises(KeyboardInterrupt):
             mysql.up(lab, name="again", progress=Interrupting(step))
-        found = mysql.find(lab, "again")
-        assert found.state == "stopped" and found.pid is None
-        assert str(found.paths.datadir) not in Path("/proc/self/mountinfo").read_text()
+        result = mysql.find(lab, "again")
+        assert result.state == "stopped" and result.pid is None
+        assert str(result.paths.datadir) not in Path("/proc/self/mountinfo").read_text()
     assert sql(mysql.up(lab, name="again"), "SHOW DATABASES LIKE 'kept'")
 
 
@@ -400,7 +400,7 @@ def test_a_save_that_fails_or_is_interrupted_leaves_nothing(up, tmp_path, monkey
         patched.setattr(datadir, "write_whole", interrupted)
         with pytest.raises(KeyboardInterrupt):
             mysql.save_data(server, tmp_path / "saved")
-    assert [one.name for one in tmp_path.iterdir()] == ["full"]
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
     assert mysql.save_data(mysql.find(server.lab, "saving"), tmp_path / "saved").is_dir()
 
 
@@ -417,15 +417,15 @@ def test_a_signal_in_the_middle(lab, headrace, how):
     ) as running:
         _until(lambda: any(volume["name"] == "half-data" for volume in lab.volumes()), running)
         running.send_signal(how)
-        _, said = running.communicate(timeout=60)
-    assert running.returncode == 130 and "interrupted" in said and "Traceback" not in said
+        _, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130 and "interrupted" in stderr and "Traceback" not in stderr
     assert left_of(lab, "half") == []
 
 
 def test_an_up_that_was_killed_is_done_again(lab, headrace, up):
     words = headrace.words("mysql", "up", "killed", "--storage", SPEC)
     with subprocess.Popen(words, env=headrace.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        _until(lambda: any(one.startswith("mounted") for one in left_of(lab, "killed")), running)
+        _until(lambda: any(entry.startswith("mounted") for entry in left_of(lab, "killed")), running)
         running.kill()
     assert "was never finished" in headrace("mysql", "status", "killed", code=1).stderr
     server = up("killed", storage=SPEC, settings=SMALL)
@@ -478,8 +478,10 @@ def test_a_start_that_fails_leaves_nothing_running_and_says_why(lab, up):
     filesystem_up(lab, server, lambda: os.truncate(server.paths.datadir / "ibdata1", 1 << 20))
     with pytest.raises(CouldNotRun, match="the server ended while it started: .*ibdata1"):
         mysql.up(lab, name="broken")
-    found = mysql.find(lab, "broken")
-    assert found.state == "stopped" and str(found.paths.datadir.parent) not in Path("/proc/self/mountinfo").read_text()
+    result = mysql.find(lab, "broken")
+    assert (
+        result.state == "stopped" and str(result.paths.datadir.parent) not in Path("/proc/self/mountinfo").read_text()
+    )
 
 
 def filesystem_up(lab, server, work) -> None:

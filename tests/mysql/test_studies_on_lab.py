@@ -38,14 +38,16 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
     work.mkdir()
 
     def two(options: LabOptions):
-        wanted = (("single", "rndrd", 16), ("raid0x4", "rndrd", 16))
-        return [replace(cell, seconds=4, warmup_s=1) for cell in raid_arrays.cells(options) if cell.key in wanted]
+        expected = (("single", "rndrd", 16), ("raid0x4", "rndrd", 16))
+        return [replace(cell, seconds=4, warmup_s=1) for cell in raid_arrays.cells(options) if cell.key in expected]
 
     # Only what these two cells can answer; charts ask for all arrays.
     module = tiny(
         raid_arrays,
         cells=two,
-        result=lambda at, found, ours: at.result(raid_arrays.STUDY, _claims(found, ours), [], [], [], found),
+        result=lambda at, raid_array, own: at.result(
+            raid_arrays.STUDY, _claims(raid_array, own), [], [], [], raid_array
+        ),
     )
 
     def stop_after_one(text: str) -> None:
@@ -55,14 +57,14 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         session.run(module, LabOptions(quick=True, store=store, work=work), say=stop_after_one)
     assert left(work) == [] and len(store.ids()) == 1
-    told: list[float] = []
+    shares: list[float] = []
     result = session.run(
         module,
         LabOptions(quick=True, store=store, work=work, resume=True),
-        progress=lambda share, what: told.append(share),
+        progress=lambda share, what: shares.append(share),
     )
     assert left(work) == [] and len(store.ids()) == 2
-    assert told == sorted(told) and told[-1] == pytest.approx(1.0, abs=0.2)
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0, abs=0.2)
     claims = {verdict.what: verdict for verdict in result.verdicts}
     assert result.verdicts[-1].what == "the machine was at rest"
     # 2.3 times on a quiet machine; the caps alone allow 4, and below 1.5 something is wrong with the array.
@@ -71,9 +73,11 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
     assert any("earlier session" in note for note in result.notes)
 
 
-def _claims(found, ours):
-    made = [raid_arrays._judge_direction(row, found, ours, ("rndrd",)) for row in raid_arrays.published("raid_2009")]
-    return [verdict for verdict in made if verdict is not None]
+def _claims(result, own):
+    directions = [
+        raid_arrays._judge_direction(row, result, own, ("rndrd",)) for row in raid_arrays.published("raid_2009")
+    ]
+    return [verdict for verdict in directions if verdict is not None]
 
 
 def test_an_encrypted_volume_holds_no_plain_text_and_runs(tmp_path):
@@ -101,5 +105,5 @@ def test_a_study_without_room_is_refused_before_anything_is_made(tmp_path):
         assert f"GiB free in {place}, and" in done.stderr and "--work DIR" in done.stderr, done.stderr
         done = headrace(*words, "--store", str(place / "runs"), code=3)
         assert "MiB left, and a run may need 64" in done.stderr and "another store" in done.stderr, done.stderr
-        assert not list(place.rglob("*")) or [one.name for one in place.rglob("*")] == ["runs"]
+        assert not list(place.rglob("*")) or [path.name for path in place.rglob("*")] == ["runs"]
     assert not list((tmp_path / "runs").glob("*"))

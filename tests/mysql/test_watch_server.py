@@ -56,23 +56,25 @@ def test_tps_and_one_statement_a_second(lab, which, request):
     with opened(f"lab:{watched.name}-data", options(lab), past=False) as target:
         moments = target.moments
         # A rate needs two readings.
-        rested = next(one for one in itertools.islice(moments, 20) if one.server and one.server.tps is not None)
+        rested = next(
+            moment for moment in itertools.islice(moments, 20) if moment.server and moment.server.tps is not None
+        )
         assert rested.server.tps < 1, "the watch counts its own statement"
         before, began = asked(), time.monotonic()
         for _ in range(60):
             sql(watched, "INSERT INTO w.t () VALUES ()")
         # Seconds that went by meanwhile come first, and have volumes only.
-        found = list(itertools.islice(moments, 6))
+        result = list(itertools.islice(moments, 6))
         took, after = time.monotonic() - began, asked()
     # Ours: 60 inserts, each with the session's own statements, and this question.
-    one = asked()
+    entry = asked()
     sql(watched, "INSERT INTO w.t () VALUES ()")
-    each = asked() - one - 1
+    each = asked() - entry - 1
     assert after - before - 60 * each <= took + 3
-    assert any(busy(one) for one in found), "the inserts were not seen"
-    last = found[-1].server
+    assert any(busy(member) for member in result), "the inserts were not seen"
+    last = result[-1].server
     assert last.up and last.checkpoint_age is not None and last.dirty is not None
-    assert found[-1].volumes[0].name == f"{watched.name}-data"
+    assert result[-1].volumes[0].name == f"{watched.name}-data"
 
 
 def test_prepared_statements_are_transactions_too(lab, watched_mysql):
@@ -113,9 +115,9 @@ def test_an_account_that_may_see_little(lab, watched, grants):
 
     poor = SourceOptions(lab=lambda: lab, read_address=lambda _: address.with_password(Secret("pw1")))
     with opened(address.label, poor, past=False) as target:
-        found = list(itertools.islice(target.moments, 4))
-    assert found[-1].server.up and found[-1].server.tps is not None
-    assert any("GRANT SELECT ON performance_schema" in note for note in found[-1].notes)
+        moments = list(itertools.islice(target.moments, 4))
+    assert moments[-1].server.up and moments[-1].server.tps is not None
+    assert any("GRANT SELECT ON performance_schema" in note for note in moments[-1].notes)
 
 
 def test_the_password_is_not_in_the_process_list_nor_in_what_is_said(lab, watched, tmp_path):
@@ -138,13 +140,13 @@ def test_the_password_is_not_in_the_process_list_nor_in_what_is_said(lab, watche
     assert process.returncode == 130
     assert "very-hidden" not in command_line + "".join(lines) + rest + errors
     assert json.loads(lines[2])["server"]["up"]
-    told = run("watch", label.replace("quiet@", "quiet:very-hidden@"), "--once", code=2).stderr
-    assert "very-hidden" not in told and "--defaults-file" in told or "password" in told
+    stderr = run("watch", label.replace("quiet@", "quiet:very-hidden@"), "--once", code=2).stderr
+    assert "very-hidden" not in stderr and "--defaults-file" in stderr or "password" in stderr
 
 
 def test_performance_schema_off_is_said_and_waits_follow_from_the_disks(lab, server):
     """The shared server has MariaDB's default: off."""
     with opened("lab:shared-data", options(lab), past=False) as target:
-        found = list(itertools.islice(target.moments, 4))
-    assert any("performance_schema is off" in note for note in found[-1].notes)
-    assert found[-1].server.up and "data files" not in found[-1].server.waits
+        moments = list(itertools.islice(target.moments, 4))
+    assert any("performance_schema is off" in note for note in moments[-1].notes)
+    assert moments[-1].server.up and "data files" not in moments[-1].server.waits

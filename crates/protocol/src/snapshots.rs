@@ -326,8 +326,18 @@ message! {
 }
 
 message! {
+    /// The blocks of a snapshot.
+    pub struct SnapshotBlocksView {
+        /// Bytes of blocks that were stored for it.
+        pub stored_bytes: u64;
+        /// Bytes of all its blocks.
+        pub full_bytes: u64;
+    }
+}
+
+message! {
     /// A snapshot. Times are lab time.
-    pub struct SnapshotView with LockView BinView {
+    pub struct SnapshotView with SnapshotBlocksView LockView BinView {
         /// Id.
         pub id: String;
         /// Id of the volume; null for a copy, and for a snapshot that was put block by block.
@@ -358,10 +368,8 @@ message! {
         pub copy_of: Option<String>;
         /// The earlier snapshot whose stored blocks it uses; null without one.
         pub parent: Option<String>;
-        /// Bytes of blocks that were stored for it.
-        pub stored_bytes: u64;
-        /// Bytes of all its blocks.
-        pub full_bytes: u64;
+        /// Blocks, in bytes.
+        pub blocks: SnapshotBlocksView;
         /// Lock; null if it was never locked.
         pub lock: Option<LockView>;
         /// Accounts that may make volumes from it.

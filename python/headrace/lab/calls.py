@@ -254,6 +254,13 @@ class VolumeChanges(TypedDict):
     next: str | None  # The id after which the next page begins; null on the last page.
 
 
+class SnapshotBlocks(TypedDict):
+    """The blocks of a snapshot."""
+
+    stored_bytes: int  # Bytes of blocks that were stored for it.
+    full_bytes: int  # Bytes of all its blocks.
+
+
 class Lock(TypedDict):
     """A lock against deletion. Times are lab time."""
 
@@ -293,8 +300,7 @@ class Snapshot(TypedDict):
     source: str  # `volume`, `copy` or `direct`.
     copy_of: str | None  # The snapshot that a copy was made from; null for others.
     parent: str | None  # The earlier snapshot whose stored blocks it uses; null without one.
-    stored_bytes: int  # Bytes of blocks that were stored for it.
-    full_bytes: int  # Bytes of all its blocks.
+    blocks: SnapshotBlocks  # Blocks, in bytes.
     lock: Lock | None  # Lock; null if it was never locked.
     shared_with: list[str]  # Accounts that may make volumes from it.
     bin: Bin | None  # Stay in the recycle bin; null if it is not in the bin.

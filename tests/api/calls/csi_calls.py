@@ -89,7 +89,7 @@ class Driver:
                     raise
         else:
             raise AssertionError("every token is taken")
-        self._until(volume, lambda found: found["State"] == "available")
+        self._until(volume, lambda result: result["State"] == "available")
         return volume
 
     def clone(self, name: str, source: str, gib: int, kind: str = "gp3") -> str:
@@ -98,13 +98,13 @@ class Driver:
         marked = hashlib.sha256(name.encode()).hexdigest()
         order = {"SourceVolumeId": source, "Size": gib, "VolumeType": kind, "ClientToken": marked}
         (copy,) = self.ec2.copy_volumes(**order, TagSpecifications=specification("volume", tags))["Volumes"]
-        self._until(copy["VolumeId"], lambda found: found["State"] == "available")
+        self._until(copy["VolumeId"], lambda result: result["State"] == "available")
         return copy["VolumeId"]
 
     def by_name(self, name: str) -> str | None:
-        found = self.ec2.describe_volumes(Filters=[{"Name": f"tag:{CSI_TAG}", "Values": [name]}])["Volumes"]
-        assert len(found) <= 1, "more than one volume of a name"
-        return found[0]["VolumeId"] if found else None
+        volumes = self.ec2.describe_volumes(Filters=[{"Name": f"tag:{CSI_TAG}", "Values": [name]}])["Volumes"]
+        assert len(volumes) <= 1, "more than one volume of a name"
+        return volumes[0]["VolumeId"] if volumes else None
 
     def batch(self, ids: list[str]) -> tuple[dict[str, dict], set[str]]:
         """Volumes by id, and those that are missing, which are picked out of the error's text."""
@@ -119,13 +119,13 @@ class Driver:
                 named = set(MISSING_ID.findall(error.response["Error"]["Message"]))
                 assert named and named <= set(ids), f"the error names {named}"
                 missing |= named
-                ids = [one for one in ids if one not in named]
+                ids = [entry for entry in ids if entry not in named]
         return {}, missing
 
     def _until(self, volume: str, reached, patience_s: float = 60.0) -> dict:
         def look() -> dict | None:
-            found = self.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
-            return found if reached(found) else None
+            details = self.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
+            return details if reached(details) else None
 
         return wait_until(look, f"the state of {volume}", patience_s, pause_s=POLL_S)
 
@@ -162,9 +162,9 @@ class Driver:
             return self._attached(volume, device)
 
     def _attached(self, volume: str, device: str) -> str:
-        def reached(found: dict) -> bool:
-            attachments = found["Attachments"]
-            assert len(attachments) <= 1 or found["MultiAttachEnabled"], attachments
+        def reached(result: dict) -> bool:
+            attachments = result["Attachments"]
+            assert len(attachments) <= 1 or result["MultiAttachEnabled"], attachments
             if not attachments or attachments[0]["State"] != "attached":
                 return False
             assert attachments[0]["Device"] == device and attachments[0]["InstanceId"] == self.instance, attachments
@@ -181,7 +181,7 @@ class Driver:
             if code_of(error) in ("IncorrectState", "InvalidAttachment.NotFound", "InvalidVolume.NotFound"):
                 return False
             raise
-        self._until(volume, lambda found: not found["Attachments"])
+        self._until(volume, lambda result: not result["Attachments"])
         return True
 
     # Modification.
@@ -202,27 +202,29 @@ class Driver:
     def _modification(self, volume: str) -> str | None:
         """State of the last one; None: it was never modified."""
         try:
-            found = self.ec2.describe_volumes_modifications(VolumeIds=[volume])["VolumesModifications"]
+            volumes_modifications = self.ec2.describe_volumes_modifications(VolumeIds=[volume])["VolumesModifications"]
         except ClientError as error:
             if code_of(error) == "InvalidVolumeModification.NotFound":
                 return None
             raise
-        return found[-1]["ModificationState"] if found else None
+        return volumes_modifications[-1]["ModificationState"] if volumes_modifications else None
 
     # Snapshots.
 
     def snapshot(self, volume: str, name: str) -> str:
         tags = specification("snapshot", {SNAPSHOT_TAG: name, "ebs.csi.aws.com/cluster": "true"})
         marked = f"Created by AWS EBS CSI driver for volume {volume}"
-        made = self.ec2.create_snapshot(VolumeId=volume, Description=marked, TagSpecifications=tags)["SnapshotId"]
+        snapshot_id = self.ec2.create_snapshot(VolumeId=volume, Description=marked, TagSpecifications=tags)[
+            "SnapshotId"
+        ]
         wait_until(lambda: self.ready(name), "a snapshot that is completed", 60.0, pause_s=POLL_S)
-        return made
+        return snapshot_id
 
     def ready(self, name: str) -> bool:
         filters = [{"Name": f"tag:{SNAPSHOT_TAG}", "Values": [name]}]
-        found = self.ec2.describe_snapshots(Filters=filters)["Snapshots"]
-        assert len(found) == 1, found
-        return found[0]["State"] == "completed"
+        snapshots = self.ec2.describe_snapshots(Filters=filters)["Snapshots"]
+        assert len(snapshots) == 1, snapshots
+        return snapshots[0]["State"] == "completed"
 
     def snapshots_of(self, volume: str) -> list[str]:
         """Lists the snapshots of a volume as the driver's ListSnapshots does: first all of them, as
@@ -234,13 +236,13 @@ class Driver:
         assert not answer.get("NextToken")
         at_once = [snapshot["SnapshotId"] for snapshot in answer["Snapshots"]]
         given: dict[str, Any] = {"Filters": chosen, "MaxResults": 5}
-        found: list[str] = []
+        result: list[str] = []
         while True:
             answer = self.ec2.describe_snapshots(**given)
-            found += [one["SnapshotId"] for one in answer["Snapshots"]]
+            result += [snapshot["SnapshotId"] for snapshot in answer["Snapshots"]]
             if not answer.get("NextToken"):
-                assert found == at_once
-                return found
+                assert result == at_once
+                return result
             given["NextToken"] = answer["NextToken"]
 
     def initialized(self, volume: str) -> bool:

@@ -131,26 +131,26 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, b"", {"ETag": '"whole"'}
 
     def _get(self):
-        found = self.store.objects.get(self._key())
-        if found is None:
+        objects = self.store.objects.get(self._key())
+        if objects is None:
             return 404, b"<Error><Code>NoSuchKey</Code><Message>There is none.</Message></Error>", {}
         headers = {"ETag": '"whole"', "Last-Modified": formatdate(usegmt=True)}
-        asked = self.headers.get("Range")
-        if asked is None:
-            return 200, found, headers
-        first, last = (int(part) for part in asked.removeprefix("bytes=").split("-"))
-        if first >= len(found):
+        request = self.headers.get("Range")
+        if request is None:
+            return 200, objects, headers
+        first, last = (int(part) for part in request.removeprefix("bytes=").split("-"))
+        if first >= len(objects):
             return 416, b"<Error><Code>InvalidRange</Code><Message>It is shorter.</Message></Error>", {}
-        last = min(last, len(found) - 1)
-        headers["Content-Range"] = f"bytes {first}-{last}/{len(found)}"
-        return 206, found[first : last + 1], headers
+        last = min(last, len(objects) - 1)
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(objects)}"
+        return 206, objects[first : last + 1], headers
 
     def _delete(self):
         self.store.objects.pop(self._key(), None)
         return 204, b"", {}
 
     def _delete_many(self):
-        names = [one.text or "" for one in ElementTree.fromstring(self.body).iter() if one.tag.endswith("Key")]
+        names = [entry.text or "" for entry in ElementTree.fromstring(self.body).iter() if entry.tag.endswith("Key")]
         for name in names:
             self.store.objects.pop(name, None)
         gone = "".join(f"<Deleted><Key>{escape(name)}</Key></Deleted>" for name in names)
@@ -158,11 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _list(self):
         prefix = self._query().get("prefix", "")
-        found = "".join(
+        text = "".join(
             f"<Contents><Key>{escape(name)}</Key><LastModified>2018-08-15T00:00:00.000Z</LastModified>"
             f"<ETag>&quot;whole&quot;</ETag><Size>{len(data)}</Size></Contents>"
             for name, data in sorted(list(self.store.objects.items()))
             if name.startswith(prefix)
         )
-        answer = f"<ListBucketResult><IsTruncated>false</IsTruncated>{found}</ListBucketResult>"
+        answer = f"<ListBucketResult><IsTruncated>false</IsTruncated>{text}</ListBucketResult>"
         return 200, answer.encode(), {"Content-Type": "application/xml"}

@@ -81,13 +81,13 @@ class Stream:
         """The highest number that may have been written."""
         return (self.ends[-1] if self.ends else self.start) + GROUP
 
-    def check(self, found: list[int | None], asked_ns: int, answered_ns: int) -> int:
+    def check(self, result: list[int | None], asked_ns: int, answered_ns: int) -> int:
         """Checks the content of a snapshot that was asked for and answered at two moments (ns), and
         returns its highest number. `answered_ns` of the writer's end stands for a device after a
         crash.
         """
-        assert None not in found, f"blocks {[at for at, one in enumerate(found) if one is None]} are damaged"
-        numbers = [number for number in found if number is not None]
+        assert None not in result, f"blocks {[at for at, entry in enumerate(result) if entry is None]} are damaged"
+        numbers = [number for number in result if number is not None]
         highest = max([self.start, *numbers])
         flushed = bisect.bisect_right(self.moments, asked_ns)
         safe = self.ends[flushed - 1] if flushed else self.start
@@ -101,9 +101,11 @@ class Stream:
         after = self.ends[group] if group < len(self.ends) else self.last()
         for slot, number in enumerate(numbers):
             whole = before - (before - slot) % BLOCKS
-            wanted = whole if whole > self.start else self.base[slot]
+            expected = whole if whole > self.start else self.base[slot]
             in_group = before < number <= after and number % BLOCKS == slot
-            assert number == wanted or in_group, f"block {slot} has {number}, not {wanted} nor one of {before}..{after}"
+            assert number == expected or in_group, (
+                f"block {slot} has {number}, not {expected} nor one of {before}..{after}"
+            )
         return highest
 
 
@@ -214,14 +216,14 @@ class Caller:
         """The state of a volume once it stays; None: it is gone."""
         while True:
             try:
-                [found] = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+                [details] = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
             except ClientError as error:
                 if code_of(error) == "InvalidVolume.NotFound":
                     return None
                 raise
-            attachments = [attachment["State"] for attachment in found["Attachments"]]
-            if found["State"] != "creating" and attachments in ([], ["attached"]):
-                return found["State"]
+            attachments = [attachment["State"] for attachment in details["Attachments"]]
+            if details["State"] != "creating" and attachments in ([], ["attached"]):
+                return details["State"]
             time.sleep(0.02)
 
     def _note(self, call: dict) -> None:
@@ -248,15 +250,17 @@ class Caller:
         """
         assert not self.faults, self.faults
         pages = ec2.get_paginator("describe_volumes").paginate(Filters=[{"Name": "tag:caller", "Values": [self.name]}])
-        listed = {one["VolumeId"]: one for page in pages for one in page["Volumes"] if one["State"] != "deleting"}
+        listed = {
+            volume["VolumeId"]: volume for page in pages for volume in page["Volumes"] if volume["State"] != "deleting"
+        }
         doubtful = (self._open or {}).get("volume")
         for volume, tags in self.volumes.items():
             if volume == doubtful:
                 continue
-            found = listed.get(volume)
-            assert found, f"{volume} was acknowledged and is gone"
-            assert {tag["Key"]: tag["Value"] for tag in found["Tags"]} == tags, (volume, tags, found["Tags"])
-            devices = [attachment["Device"] for attachment in found["Attachments"]]
+            result = listed.get(volume)
+            assert result, f"{volume} was acknowledged and is gone"
+            assert {tag["Key"]: tag["Value"] for tag in result["Tags"]} == tags, (volume, tags, result["Tags"])
+            devices = [attachment["Device"] for attachment in result["Attachments"]]
             assert devices == ([self.attached[volume]] if volume in self.attached else []), (volume, devices)
         extra = set(listed) - set(self.volumes)
         # A creation that was not answered yet may be there, once; it is asked for again with its token.

@@ -84,17 +84,17 @@ class Volume:
     def _found(self) -> dict | None:
         try:
             pages = self.ec2.get_paginator("describe_volumes").paginate(VolumeIds=[self.id])
-            found = [volume for page in pages for volume in page["Volumes"]]
+            volumes = [volume for page in pages for volume in page["Volumes"]]
         except ClientError as error:
             if code_of(error) == "InvalidVolume.NotFound":
                 return None
             raise
-        assert len(found) <= 1, "too many results"
-        return found[0] if found and found[0]["State"] != "deleted" else None
+        assert len(volumes) <= 1, "too many results"
+        return volumes[0] if volumes and volumes[0]["State"] != "deleted" else None
 
     def _state(self) -> str | None:
-        found = self._found()
-        return found and found["State"]
+        result = self._found()
+        return result and result["State"]
 
     def create(self, tags: dict[str, str], **arguments) -> dict:
         given = {self.MEMBERS[name]: value for name, value in arguments.items()}
@@ -105,12 +105,12 @@ class Volume:
 
     def read(self) -> dict | None:
         """The attributes of the state file; None: gone, it would be made again."""
-        found = self._found()
-        if found is None:
+        result = self._found()
+        if result is None:
             return None
-        attributes = {name: found.get(member) for name, member in self.MEMBERS.items()}
-        tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", ())}
-        return attributes | {"tags": tags, "create_time": found["CreateTime"]}
+        attributes = {name: result.get(member) for name, member in self.MEMBERS.items()}
+        tags = {tag["Key"]: tag["Value"] for tag in result.get("Tags", ())}
+        return attributes | {"tags": tags, "create_time": result["CreateTime"]}
 
     def plan(self, **arguments) -> dict:
         """Returns the arguments that differ from the configuration: none may differ after an
@@ -124,7 +124,7 @@ class Volume:
         wait_for(self._modification, {"modifying"}, {"optimizing", "completed"})
         wait_for(self._state, {"creating", "modifying"}, {"available", "in-use"})
         # The new size must be seen as soon as the modification is no longer `modifying`.
-        assert not (left := self.plan(**changes)), left
+        assert not (rest := self.plan(**changes)), rest
         return self.read()
 
     def _modification(self) -> str | None:
@@ -166,12 +166,12 @@ class Attachment:
             {"Name": "attachment.instance-id", "Values": [self.instance]},
         ]
         try:
-            found = self.ec2.describe_volumes(VolumeIds=[self.volume], Filters=filters)["Volumes"]
+            volumes = self.ec2.describe_volumes(VolumeIds=[self.volume], Filters=filters)["Volumes"]
         except ClientError as error:
             if code_of(error) == "InvalidVolume.NotFound":
                 return None
             raise
-        for volume in found:
+        for volume in volumes:
             for attachment in volume["Attachments"]:
                 if attachment["Device"] == self.device and attachment["InstanceId"] == self.instance:
                     return attachment["State"]
@@ -180,7 +180,9 @@ class Attachment:
     def create(self) -> None:
         if self._state() is None:
             reservations = self.ec2.describe_instances(InstanceIds=[self.instance])["Reservations"]
-            states = [one["State"]["Name"] for reservation in reservations for one in reservation["Instances"]]
+            states = [
+                instance["State"]["Name"] for reservation in reservations for instance in reservation["Instances"]
+            ]
             assert states in (["running"], ["stopped"]), states
             self.ec2.attach_volume(Device=self.device, InstanceId=self.instance, VolumeId=self.volume)
         wait_for(self._state, {"attaching", None}, {"attached"})
@@ -208,12 +210,12 @@ class Snapshot:
 
     def _found(self) -> dict | None:
         try:
-            found = self.ec2.describe_snapshots(SnapshotIds=[self.id])["Snapshots"]
+            snapshots = self.ec2.describe_snapshots(SnapshotIds=[self.id])["Snapshots"]
         except ClientError as error:
             if code_of(error) == "InvalidSnapshot.NotFound":
                 return None
             raise
-        return found[0] if found else None
+        return snapshots[0] if snapshots else None
 
     def create(self, volume: str, tags: dict[str, str], description: str | None = None) -> dict | None:
         given: dict[str, Any] = {"VolumeId": volume, "TagSpecifications": specification("snapshot", tags)}

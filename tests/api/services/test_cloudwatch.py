@@ -70,7 +70,7 @@ def test_values_come_back_as_statistics(cloudwatch, minute):
         },
     ]
     cloudwatch.put_metric_data(Namespace=SPACE, MetricData=data)
-    found = cloudwatch.get_metric_statistics(
+    metric_statistics = cloudwatch.get_metric_statistics(
         Namespace=SPACE,
         MetricName="orders",
         StartTime=minute,
@@ -78,7 +78,7 @@ def test_values_come_back_as_statistics(cloudwatch, minute):
         Period=60,
         Statistics=["SampleCount", "Sum", "Average", "Minimum", "Maximum"],
     )
-    first, second = found["Datapoints"]
+    first, second = metric_statistics["Datapoints"]
     # 10, 1, 1 and 4: four values, 16 together.
     assert first == {
         "Timestamp": minute,
@@ -117,17 +117,17 @@ def test_expressions_are_computed_and_paged(cloudwatch, minute):
         {"Id": "left", "Expression": "m1*5400000/100/(3000-500*3)", "Label": "seconds, at most ${MAX}"},
         {"Id": "ratio", "Expression": "m1/m2"},
     ]
-    asked = {"MetricDataQueries": queries, "StartTime": times[0], "EndTime": times[2] + timedelta(minutes=1)}
-    left, ratio = cloudwatch.get_metric_data(**asked)["MetricDataResults"]
+    request = {"MetricDataQueries": queries, "StartTime": times[0], "EndTime": times[2] + timedelta(minutes=1)}
+    rest, ratio = cloudwatch.get_metric_data(**request)["MetricDataResults"]
     # A full bucket of 5,400,000 credits lasts 3,600 s at 3,000 IOPS on a volume that earns 1,500 a second.
-    assert (left["Timestamps"], left["Values"]) == (times[::-1], [0.0, 1800.0, 3600.0])
-    assert (left["Label"], left["StatusCode"]) == ("seconds, at most 3600", "Complete")
+    assert (rest["Timestamps"], rest["Values"]) == (times[::-1], [0.0, 1800.0, 3600.0])
+    assert (rest["Label"], rest["StatusCode"]) == ("seconds, at most 3600", "Complete")
     assert (ratio["Timestamps"], ratio["Values"]) == ([times[2]], [0.0]), "100/0 and 50/0 are no points"
     pages = list(
-        cloudwatch.get_paginator("get_metric_data").paginate(**asked, ScanBy="TimestampAscending", MaxDatapoints=2)
+        cloudwatch.get_paginator("get_metric_data").paginate(**request, ScanBy="TimestampAscending", MaxDatapoints=2)
     )
-    found = [point for page in pages for result in page["MetricDataResults"] for point in result["Values"]]
-    assert (len(pages), found) == (2, [3600.0, 1800.0, 0.0, 0.0])
+    points = [point for page in pages for result in page["MetricDataResults"] for point in result["Values"]]
+    assert (len(pages), points) == (2, [3600.0, 1800.0, 0.0, 0.0])
 
 
 def test_mistakes_have_cloudwatchs_codes(cloudwatch, minute):
@@ -166,8 +166,8 @@ def test_mistakes_have_cloudwatchs_codes(cloudwatch, minute):
     tag = {"Key": "a", "Value": "b"}
     assert refused(cloudwatch.tag_resource, ResourceARN=arn, Tags=[tag])[0] == "ResourceNotFoundException"
     assert refused(cloudwatch.untag_resource, ResourceARN=arn, TagKeys=["a"])[0] == "ResourceNotFoundException"
-    ours = {"Namespace": "AWS/EBS", "MetricData": [{"MetricName": "x", "Value": 1}]}
-    assert refused(cloudwatch.put_metric_data, **ours)[0] == "InvalidParameterValue"
+    own = {"Namespace": "AWS/EBS", "MetricData": [{"MetricName": "x", "Value": 1}]}
+    assert refused(cloudwatch.put_metric_data, **own)[0] == "InvalidParameterValue"
     state = {"AlarmName": "no-such-alarm", "StateValue": "OK", "StateReason": "a drill"}
     assert refused(cloudwatch.set_alarm_state, **state)[0] == "ResourceNotFound"
     assert refused(cloudwatch.describe_alarms, NextToken="nonsense")[0] == "InvalidNextToken"
@@ -266,8 +266,12 @@ def test_an_alarm_changes_state_and_acts(lab: AwsLab, cloudwatch, webhook, tmp_p
         stop.set()
         reporting.join()
     assert [body["status"] for body in Received.bodies] == [503, 200]
-    told = Received.bodies[1]
-    assert (told["alarmName"], told["state"]["value"], told["previousState"]["value"]) == ("errors", "ALARM", "OK")
+    answer = Received.bodies[1]
+    assert (answer["alarmName"], answer["state"]["value"], answer["previousState"]["value"]) == (
+        "errors",
+        "ALARM",
+        "OK",
+    )
     assert json.loads(seen.read_text())["alarmName"] == "errors"
 
     def acted() -> list[str]:
@@ -277,7 +281,7 @@ def test_an_alarm_changes_state_and_acts(lab: AwsLab, cloudwatch, webhook, tmp_p
         return [item["HistorySummary"].split(" action")[0] for item in items["AlarmHistoryItems"]][:3]
 
     done = ["Successfully executed", "Successfully executed", "Failed to execute"]
-    until(acted, lambda found: found == done, "what was done")
+    until(acted, lambda result: result == done, "what was done")
     changes = cloudwatch.describe_alarm_history(AlarmName="errors", HistoryItemType="StateUpdate")["AlarmHistoryItems"]
     assert changes[-1]["HistorySummary"] == "Alarm updated from INSUFFICIENT_DATA to OK"
     assert changes[-2]["HistorySummary"] == "Alarm updated from OK to ALARM"
@@ -289,8 +293,8 @@ def test_a_percentile_of_few_values_is_evaluated_or_ignored_as_asked(lab: AwsLab
     alarm |= {"Threshold": 5.0, "ComparisonOperator": "GreaterThanThreshold"}
     for name in ("evaluate", "ignore"):
         cloudwatch.put_metric_alarm(AlarmName=name, EvaluateLowSampleCountPercentile=name, **alarm)
-        [shown] = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
-        assert shown["EvaluateLowSampleCountPercentile"] == name
+        [metric_alarm] = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
+        assert metric_alarm["EvaluateLowSampleCountPercentile"] == name
     with pytest.raises(ClientError) as wrong:
         cloudwatch.put_metric_alarm(AlarmName="wrong", EvaluateLowSampleCountPercentile="skip", **alarm)
     assert "skip" in str(wrong.value)
@@ -333,9 +337,9 @@ def test_alarms_are_described_switched_tagged_and_deleted(lab: AwsLab, cloudwatc
     )
     pages = [page["MetricAlarms"] for page in pages]
     assert [len(page) for page in pages] == [2, 2, 1]
-    found = pages[0][0]
-    assert {name: found[name] for name in alarm} == alarm
-    assert (found["StateValue"], found["ActionsEnabled"]) == ("INSUFFICIENT_DATA", True)
+    result = pages[0][0]
+    assert {name: result[name] for name in alarm} == alarm
+    assert (result["StateValue"], result["ActionsEnabled"]) == ("INSUFFICIENT_DATA", True)
     of_metric = cloudwatch.describe_alarms_for_metric(Namespace=SPACE, MetricName="unheard-of")["MetricAlarms"]
     assert len(of_metric) == 5
     cloudwatch.disable_alarm_actions(AlarmNames=["page-0", "not-there"])
@@ -343,7 +347,7 @@ def test_alarms_are_described_switched_tagged_and_deleted(lab: AwsLab, cloudwatc
     cloudwatch.enable_alarm_actions(AlarmNames=["page-0"])
     cloudwatch.set_alarm_state(AlarmName="page-0", StateValue="ALARM", StateReason="a drill", StateReasonData="{}")
     assert state_of(cloudwatch, "page-0") == "ALARM", "missing data is ignored: it stays"
-    arn = found["AlarmArn"]
+    arn = result["AlarmArn"]
     cloudwatch.tag_resource(ResourceARN=arn, Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}])
     cloudwatch.untag_resource(ResourceARN=arn, TagKeys=["a"])
     assert cloudwatch.list_tags_for_resource(ResourceARN=arn)["Tags"] == [{"Key": "b", "Value": "2"}]
@@ -366,22 +370,22 @@ def test_alarms_and_their_history_by_pages_metrics_and_actions(lab: AwsLab, clou
     plain = {"AlarmName": "narrow-0", "Statistic": "Maximum", "InsufficientDataActions": [action]}
     tail = {"AlarmName": "narrow-1", "ExtendedStatistic": "p99.9", "Dimensions": dimensions, "OKActions": [action]}
     begun = datetime.now(UTC)
-    for one in (plain, tail):
-        cloudwatch.put_metric_alarm(**alarm, **one)
-    found = cloudwatch.describe_alarms(AlarmNames=["narrow-0", "narrow-1"])["MetricAlarms"]
-    for shown, one in zip(found, (plain, tail), strict=True):
-        assert {name: shown[name] for name in (alarm | one)} == alarm | one
+    for row in (plain, tail):
+        cloudwatch.put_metric_alarm(**alarm, **row)
+    metric_alarms = cloudwatch.describe_alarms(AlarmNames=["narrow-0", "narrow-1"])["MetricAlarms"]
+    for details, row in zip(metric_alarms, (plain, tail), strict=True):
+        assert {name: details[name] for name in (alarm | row)} == alarm | row
     assert len(cloudwatch.describe_alarms(ActionPrefix=action, AlarmNamePrefix="narrow-")["MetricAlarms"]) == 2
     assert cloudwatch.describe_alarms(ActionPrefix=f"{action}-of-nobody")["MetricAlarms"] == []
     assert cloudwatch.describe_alarms(AlarmTypes=["CompositeAlarm"])["MetricAlarms"] == []
     first = cloudwatch.describe_alarms(AlarmNamePrefix="narrow-", AlarmTypes=["MetricAlarm"], MaxRecords=1)
     second = cloudwatch.describe_alarms(AlarmNamePrefix="narrow-", MaxRecords=1, NextToken=first["NextToken"])
-    names = [one["AlarmName"] for page in (first, second) for one in page["MetricAlarms"]]
+    names = [metric_alarm["AlarmName"] for page in (first, second) for metric_alarm in page["MetricAlarms"]]
     assert names == ["narrow-0", "narrow-1"] and "NextToken" not in second
 
     def on_metric(**more: Any) -> list[str]:
-        found = cloudwatch.describe_alarms_for_metric(Namespace=space, MetricName="waits", **more)
-        return [metric_alarm["AlarmName"] for metric_alarm in found["MetricAlarms"]]
+        members = cloudwatch.describe_alarms_for_metric(Namespace=space, MetricName="waits", **more)
+        return [metric_alarm["AlarmName"] for metric_alarm in members["MetricAlarms"]]
 
     assert on_metric(Unit="Seconds") == ["narrow-0"] and on_metric(Unit="Bytes") == []
     assert on_metric(Dimensions=dimensions, ExtendedStatistic="p99.9") == ["narrow-1"]
@@ -421,8 +425,8 @@ def test_alarms_are_refused_with_the_reason(lab: AwsLab, cloudwatch):
         ({"ComparisonOperator": "GreaterThanUpperThreshold"}, "InvalidParameterValue", "GreaterThanUpperThreshold"),
         ({"EvaluationInterval": 60}, "InvalidParameterValue", "EvaluationInterval"),
     ):
-        found, message = refused(put, **(alarm | changes))
-        assert (found, words in message) == (code, True), (changes, message)
+        result, message = refused(put, **(alarm | changes))
+        assert (result, words in message) == (code, True), (changes, message)
     # A command that is run must not be writable for other users.
     actions_of(lab, '[command.note]\nargv = ["/bin/true"]\n')
     (lab.folder / "actions.toml").chmod(0o666)
@@ -435,8 +439,8 @@ def test_actions_of_aws_are_recorded_and_not_delivered(lab: AwsLab, cloudwatch):
     alarm = {"AlarmName": "topic", "Namespace": SPACE, "MetricName": "none", "Statistic": "Sum", "Period": 60}
     alarm |= {"EvaluationPeriods": 1, "Threshold": 1.0, "ComparisonOperator": "LessThanThreshold"}
     cloudwatch.put_metric_alarm(**alarm, AlarmActions=[topic], OKActions=[topic])
-    (shown,) = cloudwatch.describe_alarms(AlarmNames=["topic"])["MetricAlarms"]
-    assert shown["AlarmActions"] == shown["OKActions"] == [topic]
+    (metric_alarm,) = cloudwatch.describe_alarms(AlarmNames=["topic"])["MetricAlarms"]
+    assert metric_alarm["AlarmActions"] == metric_alarm["OKActions"] == [topic]
     cloudwatch.set_alarm_state(AlarmName="topic", StateValue="ALARM", StateReason="a test")
 
     def said() -> list[str]:

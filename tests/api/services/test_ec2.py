@@ -21,11 +21,11 @@ OTHER = "vol-0123456789abcdef1"
 
 @pytest.fixture(scope="module")
 def lab():
-    made = Labs()
+    labs = Labs()
     try:
-        yield AwsLab(made, instance_type="m5.2xlarge")
+        yield AwsLab(labs, instance_type="m5.2xlarge")
     finally:
-        made.close()
+        labs.close()
 
 
 @pytest.fixture(scope="module")
@@ -41,27 +41,27 @@ def volume(ec2, lab: AwsLab, tags: dict[str, str] | None = None, **more: Any) ->
     return ec2.create_volume(**given)["VolumeId"]
 
 
-def refused(call, code: str, said: str = "", **params: Any) -> str:
+def refused(call, code: str, text: str = "", **params: Any) -> str:
     """Calls, and expects to be refused with this code."""
     with pytest.raises(ClientError) as raised:
         call(**params)
     error = raised.value.response["Error"]
-    assert error["Code"] == code and said in error["Message"], error
+    assert error["Code"] == code and text in error["Message"], error
     assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] < 500
     return error["Message"]
 
 
 def test_a_volume_is_shown_as_it_was_asked_for(ec2, lab):
-    asked = {
+    request = {
         "Size": 10, "VolumeType": "gp3", "Iops": 4000, "Throughput": 250, "AvailabilityZoneId": "use1-az1",
         "MultiAttachEnabled": False, "Encrypted": False,
     }  # fmt: skip
     tags = [{"Key": "Name", "Value": 'a <b> & "c"'}, {"Key": "empty", "Value": ""}]
-    made = ec2.create_volume(**asked, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}])
-    (shown,) = ec2.describe_volumes(VolumeIds=[made["VolumeId"]])["Volumes"]
-    assert {key: shown[key] for key in asked} == asked
-    assert shown["Tags"] == tags and shown["Attachments"] == [] and shown["AvailabilityZone"] == lab.zone
-    assert shown["State"] == "available" and shown["SnapshotId"] == "" and shown["CreateTime"].tzinfo is not None
+    volume = ec2.create_volume(**request, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}])
+    (details,) = ec2.describe_volumes(VolumeIds=[volume["VolumeId"]])["Volumes"]
+    assert {key: details[key] for key in request} == request
+    assert details["Tags"] == tags and details["Attachments"] == [] and details["AvailabilityZone"] == lab.zone
+    assert details["State"] == "available" and details["SnapshotId"] == "" and details["CreateTime"].tzinfo is not None
     plain = ec2.create_volume(Size=1, AvailabilityZone=lab.zone)
     assert (plain["VolumeType"], plain["Iops"]) == ("gp2", 100) and "Throughput" not in plain
 
@@ -69,20 +69,20 @@ def test_a_volume_is_shown_as_it_was_asked_for(ec2, lab):
 def naive(volumes: list[dict], filters: list[dict]) -> list[str]:
     """Returns the volumes that filters match, looked at one by one as EC2 shows them."""
 
-    def has(one: dict, name: str) -> list[str]:
-        tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]} if "Tags" in one else {}
+    def has(row: dict, name: str) -> list[str]:
+        tags = {tag["Key"]: tag["Value"] for tag in row["Tags"]} if "Tags" in row else {}
         if name == "tag-key":
             return list(tags)
         if name.startswith("tag:"):
             return [tags[name[4:]]] if name[4:] in tags else []
         plain = {"volume-type": "VolumeType", "size": "Size", "volume-id": "VolumeId", "status": "State"}
         plain |= {"availability-zone": "AvailabilityZone", "encrypted": "Encrypted", "snapshot-id": "SnapshotId"}
-        value = one[plain[name]]
+        value = row[plain[name]]
         return [str(value).lower() if isinstance(value, bool) else str(value)]
 
-    def meets(one: dict, given: dict) -> bool:
+    def meets(entry: dict, given: dict) -> bool:
         return any(
-            fnmatch.fnmatchcase(value, wanted) for value in has(one, given["Name"]) for wanted in given["Values"]
+            fnmatch.fnmatchcase(value, expected) for value in has(entry, given["Name"]) for expected in given["Values"]
         )
 
     return sorted(volume["VolumeId"] for volume in volumes if all(meets(volume, given) for given in filters))
@@ -97,7 +97,7 @@ def test_filters_are_those_of_a_naive_reference(ec2, lab):
         kind = chance.choice(["gp2", "gp3", "standard"])
         volume(ec2, lab, {"Name": f"f{number}", **tags}, VolumeType=kind, Size=chance.randint(1, 12))
     everything = ec2.describe_volumes()["Volumes"]
-    ids = [one["VolumeId"] for one in everything]
+    ids = [volume["VolumeId"] for volume in everything]
     values = {
         "tag:owner": ["ann", "a*", "?nn", "", "b?b", "*"],
         "tag:team": ["bob", "*nn*", "x"],
@@ -114,14 +114,16 @@ def test_filters_are_those_of_a_naive_reference(ec2, lab):
     for _ in range(150):
         names = chance.sample(list(values), chance.randint(1, 3))
         filters = [{"Name": name, "Values": chance.sample(values[name], chance.randint(1, 2))} for name in names]
-        found = [one["VolumeId"] for one in ec2.describe_volumes(Filters=filters)["Volumes"]]
-        assert found == naive(everything, filters), filters
-        met += bool(found)
+        volume_ids = [volume["VolumeId"] for volume in ec2.describe_volumes(Filters=filters)["Volumes"]]
+        assert volume_ids == naive(everything, filters), filters
+        met += bool(volume_ids)
     assert 30 < met < 140, "filters that match and such that do not"
     some = chance.sample(ids, 8)
     both = ec2.describe_volumes(VolumeIds=some, Filters=[{"Name": "volume-type", "Values": ["gp2"]}])["Volumes"]
-    wanted = naive([one for one in everything if one["VolumeId"] in some], [{"Name": "volume-type", "Values": ["gp2"]}])
-    assert sorted(one["VolumeId"] for one in both) == wanted
+    expected = naive(
+        [volume for volume in everything if volume["VolumeId"] in some], [{"Name": "volume-type", "Values": ["gp2"]}]
+    )
+    assert sorted(volume["VolumeId"] for volume in both) == expected
 
 
 def test_wrong_filters_are_refused(ec2):
@@ -145,15 +147,15 @@ def test_paging_survives_that_volumes_go(ec2, lab):
     while pages == 0 or token:
         more = {"NextToken": token} if token else {}
         page = ec2.describe_volumes(Filters=mine, MaxResults=5, **more)
-        found = [one["VolumeId"] for one in page["Volumes"]]
-        seen += found
+        volume_ids = [volume["VolumeId"] for volume in page["Volumes"]]
+        seen += volume_ids
         token, pages = page.get("NextToken"), pages + 1
         # The last of this page, which the token names, and the first of the next one go.
-        at = ids.index(found[-1])
+        at = ids.index(volume_ids[-1])
         for gone in ids[at : at + 2] if pages == 1 else ():
             ec2.delete_volume(VolumeId=gone)
     first_of_next = ids[5]
-    assert pages == 4 and seen == [one for one in ids if one != first_of_next]
+    assert pages == 4 and seen == [entry for entry in ids if entry != first_of_next]
     refused(ec2.describe_volumes, "InvalidParameterValue", "token", NextToken="x", MaxResults=5)
     other = ec2.describe_tags(MaxResults=5)["NextToken"]
     refused(ec2.describe_volumes, "InvalidParameterValue", "token", NextToken=other, MaxResults=5)
@@ -167,21 +169,21 @@ def test_every_list_has_pages(ec2, lab):
     """Five on a page, which is the least; together they are the whole list, each once."""
 
     def pages(call, items: str, name: str, size: int = 5) -> list[str]:
-        found, answer = [], call(MaxResults=size)
+        result, answer = [], call(MaxResults=size)
         while True:
             assert len(answer[items]) <= size
-            found += [one[name] for one in answer[items]]
+            result += [entry[name] for entry in answer[items]]
             if not answer.get("NextToken"):
-                return found
+                return result
             answer = call(MaxResults=size, NextToken=answer["NextToken"])
 
-    made = sorted(volume(ec2, lab, {"pages": "yes"}) for _ in range(7))
-    for one in made:
-        ec2.modify_volume(VolumeId=one, Size=2)
+    volumes = sorted(volume(ec2, lab, {"pages": "yes"}) for _ in range(7))
+    for member in volumes:
+        ec2.modify_volume(VolumeId=member, Size=2)
     status = pages(ec2.describe_volume_status, "VolumeStatuses", "VolumeId")
-    assert set(made) <= set(status) and status == sorted(set(status))
+    assert set(volumes) <= set(status) and status == sorted(set(status))
     changes = pages(ec2.describe_volumes_modifications, "VolumesModifications", "VolumeId")
-    assert set(made) <= set(changes) and len(changes) == len(set(changes))
+    assert set(volumes) <= set(changes) and len(changes) == len(set(changes))
     # There are some thousand types: 100 on a page is the most.
     types = pages(ec2.describe_instance_types, "InstanceTypes", "InstanceType", size=100)
     assert types == sorted(set(types)) and "m5.2xlarge" in types and len(types) > 100
@@ -195,10 +197,10 @@ def test_every_list_has_pages(ec2, lab):
 
 def test_mistakes_have_ec2s_codes(ec2, lab):
     """Each call refuses mistakes that no other test is about. None of them changes anything."""
-    one, gone = volume(ec2, lab), "snap-0123456789abcdef0"
-    before = ec2.describe_volumes(VolumeIds=[one])["Volumes"]
-    refused(ec2.describe_volume_status, "InvalidParameterCombination", VolumeIds=[one], MaxResults=5)
-    refused(ec2.modify_volume_attribute, "MissingParameter", VolumeId=one)
+    entry, gone = volume(ec2, lab), "snap-0123456789abcdef0"
+    before = ec2.describe_volumes(VolumeIds=[entry])["Volumes"]
+    refused(ec2.describe_volume_status, "InvalidParameterCombination", VolumeIds=[entry], MaxResults=5)
+    refused(ec2.modify_volume_attribute, "MissingParameter", VolumeId=entry)
     refused(ec2.describe_instance_types, "InvalidParameterCombination", InstanceTypes=["m5.large"], MaxResults=5)
     refused(ec2.describe_instance_types, "InvalidInstanceType", InstanceTypes=["m5.enormous"])
     refused(ec2.describe_instance_status, "InvalidInstanceID.Malformed", InstanceIds=["i-1"])
@@ -222,7 +224,7 @@ def test_mistakes_have_ec2s_codes(ec2, lab):
     refused(ec2.describe_snapshot_tier_status, "InvalidParameterValue", NextToken="bm90IG91cnM=")
     refused(ec2.list_snapshots_in_recycle_bin, "InvalidParameterValue", SnapshotIds=["vol-0123456789abcdef0"])
     refused(ec2.delete_tags, "InvalidID", Resources=["colour"], Tags=[{"Key": "a"}])
-    refused(ec2.delete_tags, "InvalidParameterValue", Resources=[one] * 1001, Tags=[{"Key": "a"}])
+    refused(ec2.delete_tags, "InvalidParameterValue", Resources=[entry] * 1001, Tags=[{"Key": "a"}])
     refused(ec2.delete_tags, "MissingParameter", Resources=[])
     instance = {"InstanceSpecification": {"InstanceId": lab.instance}}
     refused(ec2.create_snapshots, "UnsupportedOperation", Location="local", **instance)
@@ -238,13 +240,15 @@ def test_mistakes_have_ec2s_codes(ec2, lab):
     refused(ec2.describe_snapshot_attribute, "InvalidParameterValue", **colour)
     missing = f"arn:aws:kms:{lab.region}:000000000000:key/00000000-0000-0000-0000-000000000000"
     refused(ec2.modify_ebs_default_kms_key_id, "InvalidKMSKey.NotFound", KmsKeyId=missing)
-    assert ec2.describe_volumes(VolumeIds=[one])["Volumes"] == before
+    assert ec2.describe_volumes(VolumeIds=[entry])["Volumes"] == before
 
 
 def test_volumes_that_are_not_there(ec2, lab):
     there = volume(ec2, lab)
-    said = refused(ec2.describe_volumes, "InvalidVolume.NotFound", VolumeIds=[GONE, there, OTHER])
-    assert GONE in said and OTHER in said and there not in said, "the CSI driver takes the missing ids out of the text"
+    message = refused(ec2.describe_volumes, "InvalidVolume.NotFound", VolumeIds=[GONE, there, OTHER])
+    assert GONE in message and OTHER in message and there not in message, (
+        "the CSI driver takes the missing ids out of the text"
+    )
     for call, more in (
         (ec2.delete_volume, {}),
         (ec2.modify_volume, {"Size": 5}),
@@ -311,27 +315,27 @@ def test_one_token_makes_one_volume(ec2, lab):
 
 
 def test_tags_are_added_and_removed_by_key_and_by_value(ec2, lab):
-    one, two = volume(ec2, lab, {"a": "1", "b": "2", "c": ""}), volume(ec2, lab, {"a": "x"})
+    entry, two = volume(ec2, lab, {"a": "1", "b": "2", "c": ""}), volume(ec2, lab, {"a": "x"})
 
     def tags(which: str) -> dict[str, str]:
         rows = ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": [which]}])["Tags"]
         assert all(row["ResourceType"] == "volume" and row["ResourceId"] == which for row in rows)
         return {row["Key"]: row["Value"] for row in rows}
 
-    ec2.create_tags(Resources=[one, two], Tags=[{"Key": "a", "Value": "9"}, {"Key": "d", "Value": "4"}])
-    assert tags(one) == {"a": "9", "b": "2", "c": "", "d": "4"} and tags(two) == {"a": "9", "d": "4"}
+    ec2.create_tags(Resources=[entry, two], Tags=[{"Key": "a", "Value": "9"}, {"Key": "d", "Value": "4"}])
+    assert tags(entry) == {"a": "9", "b": "2", "c": "", "d": "4"} and tags(two) == {"a": "9", "d": "4"}
     ec2.delete_tags(
-        Resources=[one, two], Tags=[{"Key": "a", "Value": "other"}, {"Key": "d"}, {"Key": "b", "Value": "2"}]
+        Resources=[entry, two], Tags=[{"Key": "a", "Value": "other"}, {"Key": "d"}, {"Key": "b", "Value": "2"}]
     )
-    assert tags(one) == {"a": "9", "c": ""} and tags(two) == {"a": "9"}
-    ec2.delete_tags(Resources=[one])
-    assert tags(one) == {} and tags(two) == {"a": "9"}
+    assert tags(entry) == {"a": "9", "c": ""} and tags(two) == {"a": "9"}
+    ec2.delete_tags(Resources=[entry])
+    assert tags(entry) == {} and tags(two) == {"a": "9"}
     pair = {"Key": "a", "Value": "b"}
-    refused(ec2.create_tags, "InvalidParameterValue", "Duplicate", Resources=[one], Tags=[pair, pair])
-    refused(ec2.create_tags, "MissingParameter", Resources=[one], Tags=[])
-    refused(ec2.create_tags, "InvalidParameterValue", Resources=[one], Tags=[{"Key": "aws:x", "Value": "b"}])
+    refused(ec2.create_tags, "InvalidParameterValue", "Duplicate", Resources=[entry], Tags=[pair, pair])
+    refused(ec2.create_tags, "MissingParameter", Resources=[entry], Tags=[])
+    refused(ec2.create_tags, "InvalidParameterValue", Resources=[entry], Tags=[{"Key": "aws:x", "Value": "b"}])
     many = [{"Key": f"k{number}", "Value": ""} for number in range(51)]
-    refused(ec2.create_tags, "TagLimitExceeded", "50", Resources=[one], Tags=many)
+    refused(ec2.create_tags, "TagLimitExceeded", "50", Resources=[entry], Tags=many)
     wrong = [{"ResourceType": "snapshot", "Tags": [pair]}]
     given = {"Size": 1, "AvailabilityZone": lab.zone}
     refused(ec2.create_volume, "InvalidParameterValue", "'snapshot'", **given, TagSpecifications=wrong)
@@ -346,8 +350,8 @@ def test_zones_regions_and_the_one_instance(ec2, lab):
     assert [region["RegionName"] for region in ec2.describe_regions(AllRegions=False)["Regions"]] == [lab.region]
     refused(ec2.describe_regions, "InvalidParameterValue", RegionNames=["eu-west-9"])
     by_state = [{"Name": "instance-state-name", "Values": ["running"]}]
-    (one,) = ec2.describe_instances(InstanceIds=[lab.instance], Filters=by_state)["Reservations"][0]["Instances"]
-    assert one["InstanceType"] == "m5.2xlarge" and one["State"]["Name"] == "running"
+    (instance,) = ec2.describe_instances(InstanceIds=[lab.instance], Filters=by_state)["Reservations"][0]["Instances"]
+    assert instance["InstanceType"] == "m5.2xlarge" and instance["State"]["Name"] == "running"
     assert ec2.describe_instances(Filters=[{"Name": "vpc-id", "Values": ["*"]}], MaxResults=5)["Reservations"] == []
     refused(ec2.describe_instances, "InvalidInstanceID.NotFound", InstanceIds=["i-0123456789abcdef0"])
     refused(ec2.describe_instances, "InvalidInstanceID.Malformed", InstanceIds=["here"])
@@ -359,14 +363,14 @@ def test_zones_regions_and_the_one_instance(ec2, lab):
     refused(ec2.describe_instance_attribute, "UnsupportedOperation", InstanceId=lab.instance, Attribute="userData")
     (kind,) = ec2.describe_instance_types(InstanceTypes=["m5.2xlarge"])["InstanceTypes"]
     # AWS's own figures of m5.2xlarge: 2,300 to 4,750 Mbit/s, 12,000 to 18,750 IOPS.
-    found = kind["EbsInfo"]["EbsOptimizedInfo"]
-    assert (found["BaselineBandwidthInMbps"], found["MaximumBandwidthInMbps"]) == (2300, 4750)
-    assert (found["BaselineIops"], found["MaximumIops"]) == (12_000, 18_750)
+    ebs_optimized_info = kind["EbsInfo"]["EbsOptimizedInfo"]
+    assert (ebs_optimized_info["BaselineBandwidthInMbps"], ebs_optimized_info["MaximumBandwidthInMbps"]) == (2300, 4750)
+    assert (ebs_optimized_info["BaselineIops"], ebs_optimized_info["MaximumIops"]) == (12_000, 18_750)
     refused(ec2.describe_instance_types, "InvalidInstanceType", "m9.huge", InstanceTypes=["m9.huge"])
     pages = ec2.get_paginator("describe_instance_types").paginate(
         Filters=[{"Name": "instance-type", "Values": ["m5.*"]}]
     )
-    names = [one["InstanceType"] for page in pages for one in page["InstanceTypes"]]
+    names = [instance_type["InstanceType"] for page in pages for instance_type in page["InstanceTypes"]]
     assert "m5.large" in names and names == sorted(set(names))
     refused(ec2.describe_instance_types, "UnsupportedOperation", IncludeUnsupportedInRegion=True)
     refused(ec2.run_instances, "UnsupportedOperation", "starts no others", ImageId="ami-1", MinCount=1, MaxCount=1)
@@ -396,8 +400,8 @@ def test_attach_status_attribute_detach(ec2, lab):
         {"Name": "attachment.instance-id", "Values": [instance]},
         {"Name": "attachment.device", "Values": ["/dev/sdk"]},
     ]
-    (shown,) = ec2.describe_volumes(VolumeIds=[data], Filters=filters)["Volumes"]
-    assert shown["State"] == "in-use" and shown["Attachments"][0]["Device"] == "/dev/sdk"
+    (description,) = ec2.describe_volumes(VolumeIds=[data], Filters=filters)["Volumes"]
+    assert description["State"] == "in-use" and description["Attachments"][0]["Device"] == "/dev/sdk"
     assert ec2.describe_volumes(VolumeIds=[other], Filters=filters)["Volumes"] == []
     (status,) = ec2.describe_volume_status(VolumeIds=[data])["VolumeStatuses"]
     details = {detail["Name"]: detail["Status"] for detail in status["VolumeStatus"]["Details"]}
@@ -427,12 +431,14 @@ def test_modifications_go_on_record(ec2, lab):
     assert (changed["OriginalSize"], changed["TargetSize"], changed["TargetIops"]) == (10, 12, 3500)
     paginator = ec2.get_paginator("describe_volumes_modifications")
     rows = [
-        one for page in paginator.paginate(PaginationConfig={"PageSize": 1}) for one in page["VolumesModifications"]
+        volumes_modification
+        for page in paginator.paginate(PaginationConfig={"PageSize": 1})
+        for volumes_modification in page["VolumesModifications"]
     ]
     assert [row["VolumeId"] for row in rows if row["VolumeId"] == data] == [data]
     filters = [{"Name": "target-size", "Values": ["12"]}, {"Name": "volume-id", "Values": [data]}]
-    (one,) = ec2.describe_volumes_modifications(Filters=filters, VolumeIds=[data])["VolumesModifications"]
-    assert one["ModificationState"] in ("modifying", "optimizing", "completed") and one["TargetThroughput"] == 200
+    (entry,) = ec2.describe_volumes_modifications(Filters=filters, VolumeIds=[data])["VolumesModifications"]
+    assert entry["ModificationState"] in ("modifying", "optimizing", "completed") and entry["TargetThroughput"] == 200
 
 
 def allow(action: str | list[str], **more: Any) -> dict:
@@ -459,10 +465,10 @@ def test_users_may_do_what_their_policies_say(ec2, lab):
     ann = lab.client("ec2", lab.user("ann", policy))
     tagged = [{"ResourceType": "volume", "Tags": [{"Key": "owner", "Value": "ann"}]}]
     _eventually(ann.describe_volumes)
-    made = ann.create_volume(Size=5, AvailabilityZone=lab.zone, TagSpecifications=tagged)["VolumeId"]
+    volume_id = ann.create_volume(Size=5, AvailabilityZone=lab.zone, TagSpecifications=tagged)["VolumeId"]
     other = volume(ec2, lab, {"owner": "bob"})
-    said = refused(ann.delete_volume, "UnauthorizedOperation", "ec2:DeleteVolume", VolumeId=other)
-    assert f"volume/{other}" in said and "user/ann" in said
+    message = refused(ann.delete_volume, "UnauthorizedOperation", "ec2:DeleteVolume", VolumeId=other)
+    assert f"volume/{other}" in message and "user/ann" in message
     refused(ann.delete_volume, "UnauthorizedOperation", VolumeId=GONE)
     refused(ann.create_volume, "UnauthorizedOperation", Size=6, AvailabilityZone=lab.zone)
     refused(
@@ -477,8 +483,8 @@ def test_users_may_do_what_their_policies_say(ec2, lab):
     refused(ann.create_volume, "UnauthorizedOperation", Size=6, AvailabilityZone=lab.zone, DryRun=True)
     refused(ann.create_tags, "UnauthorizedOperation", Resources=[other], Tags=[{"Key": "owner", "Value": "ann"}])
     refused(ann.describe_instances, "UnauthorizedOperation")
-    refused(ann.attach_volume, "UnauthorizedOperation", VolumeId=made, InstanceId=lab.instance, Device="/dev/sdz")
-    ann.delete_volume(VolumeId=made)
+    refused(ann.attach_volume, "UnauthorizedOperation", VolumeId=volume_id, InstanceId=lab.instance, Device="/dev/sdz")
+    ann.delete_volume(VolumeId=volume_id)
     sts = lab.client("sts", (ann._request_signer._credentials.access_key, ann._request_signer._credentials.secret_key))
     assert sts.get_caller_identity()["Arn"].endswith(":user/ann")
     lab.headrace("lab", "user", "ann", "--remove", "--yes")
@@ -516,8 +522,8 @@ def test_what_a_lab_has_none_of(ec2):
     refused(ec2.describe_images, "InvalidAMIID.NotFound", ImageIds=["ami-0123456789abcdef0"])
     refused(ec2.describe_images, "InvalidAMIID.Malformed", ImageIds=["image"])
     refused(ec2.describe_images, "DryRunOperation", DryRun=True)
-    (found,) = ec2.describe_account_attributes(AttributeNames=["default-vpc"])["AccountAttributes"]
-    assert found["AttributeValues"] == [{"AttributeValue": "none"}]
+    (account_attribute,) = ec2.describe_account_attributes(AttributeNames=["default-vpc"])["AccountAttributes"]
+    assert account_attribute["AttributeValues"] == [{"AttributeValue": "none"}]
     assert len(ec2.describe_account_attributes()["AccountAttributes"]) == 6
     refused(ec2.describe_account_attributes, "InvalidParameterValue", AttributeNames=["max-wishes"])
     refused(ec2.describe_account_attributes, "DryRunOperation", DryRun=True)

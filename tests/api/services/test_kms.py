@@ -21,11 +21,11 @@ LONGEST = 4096
 
 @pytest.fixture(scope="module")
 def lab():
-    made = Labs()
+    labs = Labs()
     try:
-        yield AwsLab(made)
+        yield AwsLab(labs)
     finally:
-        made.close()
+        labs.close()
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,12 @@ def kms(lab):
     return lab.client("kms")
 
 
-def refused(call, code: str, said: str = "", **params: Any) -> None:
+def refused(call, code: str, text: str = "", **params: Any) -> None:
     """Calls, and expects to be refused with this code."""
     with pytest.raises(ClientError) as raised:
         call(**params)
     error = raised.value.response["Error"]
-    assert error["Code"] == code and said in error["Message"], error
+    assert error["Code"] == code and text in error["Message"], error
     assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] < 500
 
 
@@ -48,35 +48,46 @@ def key(kms, **params: Any) -> str:
 
 def by_pages(call, items: str, of, **params: Any) -> list[Any]:
     """Every item, one on a page, by Marker."""
-    found: list[Any] = []
+    result: list[Any] = []
     answer = call(Limit=1, **params)
     while True:
         assert len(answer[items]) <= 1
-        found += map(of, answer[items])
+        result += map(of, answer[items])
         if not answer["Truncated"]:
-            return found
+            return result
         answer = call(Limit=1, Marker=answer["NextMarker"], **params)
 
 
 def test_a_key_is_made_as_it_was_asked_for(kms):
     policy = json.dumps({"Version": "2012-10-17", "Statement": []})
-    asked = {"KeySpec": SYMMETRIC, "KeyUsage": "ENCRYPT_DECRYPT", "Origin": "AWS_KMS", "Description": 'of <db> & "log"'}
+    request = {
+        "KeySpec": SYMMETRIC,
+        "KeyUsage": "ENCRYPT_DECRYPT",
+        "Origin": "AWS_KMS",
+        "Description": 'of <db> & "log"',
+    }
     tags = [{"TagKey": "owner", "TagValue": "ann"}, {"TagKey": "empty", "TagValue": ""}]
-    made = kms.create_key(**asked, CustomerMasterKeySpec=SYMMETRIC, Policy=policy, Tags=tags)["KeyMetadata"]
-    assert {name: made[name] for name in asked} == asked and made["Enabled"] and made["KeyState"] == "Enabled"
-    assert made == kms.describe_key(KeyId=made["Arn"])["KeyMetadata"]
-    assert kms.get_key_policy(KeyId=made["KeyId"], PolicyName="default")["Policy"] == policy
+    key_metadata = kms.create_key(**request, CustomerMasterKeySpec=SYMMETRIC, Policy=policy, Tags=tags)["KeyMetadata"]
+    assert (
+        {name: key_metadata[name] for name in request} == request
+        and key_metadata["Enabled"]
+        and key_metadata["KeyState"] == "Enabled"
+    )
+    assert key_metadata == kms.describe_key(KeyId=key_metadata["Arn"])["KeyMetadata"]
+    assert kms.get_key_policy(KeyId=key_metadata["KeyId"], PolicyName="default")["Policy"] == policy
     own = json.loads(kms.get_key_policy(KeyId=key(kms))["Policy"])
     assert own["Statement"][0]["Principal"]["AWS"] == "arn:aws:iam::000000000000:root"
-    assert kms.list_key_policies(KeyId=made["KeyId"], Limit=1)["PolicyNames"] == ["default"]
-    assert not kms.get_key_rotation_status(KeyId=made["KeyId"])["KeyRotationEnabled"]
-    kms.update_key_description(KeyId=made["KeyId"], Description="another")
-    assert kms.describe_key(KeyId=made["KeyId"])["KeyMetadata"]["Description"] == "another"
-    kms.tag_resource(KeyId=made["KeyId"], Tags=[{"TagKey": "owner", "TagValue": "bob"}])
-    kms.untag_resource(KeyId=made["KeyId"], TagKeys=["empty"])
-    kms.tag_resource(KeyId=made["KeyId"], Tags=[{"TagKey": "zone", "TagValue": "a"}])
-    left = by_pages(kms.list_resource_tags, "Tags", lambda tag: (tag["TagKey"], tag["TagValue"]), KeyId=made["KeyId"])
-    assert left == [("owner", "bob"), ("zone", "a")]
+    assert kms.list_key_policies(KeyId=key_metadata["KeyId"], Limit=1)["PolicyNames"] == ["default"]
+    assert not kms.get_key_rotation_status(KeyId=key_metadata["KeyId"])["KeyRotationEnabled"]
+    kms.update_key_description(KeyId=key_metadata["KeyId"], Description="another")
+    assert kms.describe_key(KeyId=key_metadata["KeyId"])["KeyMetadata"]["Description"] == "another"
+    kms.tag_resource(KeyId=key_metadata["KeyId"], Tags=[{"TagKey": "owner", "TagValue": "bob"}])
+    kms.untag_resource(KeyId=key_metadata["KeyId"], TagKeys=["empty"])
+    kms.tag_resource(KeyId=key_metadata["KeyId"], Tags=[{"TagKey": "zone", "TagValue": "a"}])
+    rest = by_pages(
+        kms.list_resource_tags, "Tags", lambda tag: (tag["TagKey"], tag["TagValue"]), KeyId=key_metadata["KeyId"]
+    )
+    assert rest == [("owner", "bob"), ("zone", "a")]
 
 
 def test_keys_that_are_not_served_are_refused(kms):
@@ -93,17 +104,22 @@ def test_keys_that_are_not_served_are_refused(kms):
 
 
 def test_keys_are_listed_by_pages(kms):
-    made = {key(kms) for _ in range(3)}
-    listed = by_pages(kms.list_keys, "Keys", lambda one: one["KeyId"])
-    assert made <= set(listed) and listed == sorted(set(listed))
+    keys = {key(kms) for _ in range(3)}
+    listed = by_pages(kms.list_keys, "Keys", lambda key: key["KeyId"])
+    assert keys <= set(listed) and listed == sorted(set(listed))
 
 
 def test_aliases_lead_to_keys(kms):
     first, second = key(kms), key(kms)
     for name in ("alias/one", "alias/two"):
         kms.create_alias(AliasName=name, TargetKeyId=first)
-    found = by_pages(kms.list_aliases, "Aliases", lambda one: (one["AliasName"], one["TargetKeyId"]), KeyId=first)
-    assert found == [("alias/one", first), ("alias/two", first)]
+    result = by_pages(
+        kms.list_aliases,
+        "Aliases",
+        lambda target_key: (target_key["AliasName"], target_key["TargetKeyId"]),
+        KeyId=first,
+    )
+    assert result == [("alias/one", first), ("alias/two", first)]
     assert kms.describe_key(KeyId="alias/one")["KeyMetadata"]["KeyId"] == first
     kms.update_alias(AliasName="alias/one", TargetKeyId=second)
     assert kms.describe_key(KeyId="alias/one")["KeyMetadata"]["KeyId"] == second
@@ -158,16 +174,16 @@ def test_what_is_encrypted_is_decrypted_again(kms):
 
 def test_data_keys(kms):
     wrapping, context = key(kms), {"aws:ebs:id": "vol-0123456789abcdef0"}
-    for wanted, size in (({"KeySpec": "AES_256"}, 32), ({"KeySpec": "AES_128"}, 16), ({"NumberOfBytes": 1024}, 1024)):
-        made = kms.generate_data_key(KeyId=wrapping, EncryptionContext=context, **wanted)
-        assert len(made["Plaintext"]) == size
-        opened = kms.decrypt(CiphertextBlob=made["CiphertextBlob"], EncryptionContext=context)
-        assert opened["Plaintext"] == made["Plaintext"]
-        blind = kms.generate_data_key_without_plaintext(KeyId=wrapping, EncryptionContext=context, **wanted)
+    for expected, size in (({"KeySpec": "AES_256"}, 32), ({"KeySpec": "AES_128"}, 16), ({"NumberOfBytes": 1024}, 1024)):
+        data_key = kms.generate_data_key(KeyId=wrapping, EncryptionContext=context, **expected)
+        assert len(data_key["Plaintext"]) == size
+        opened = kms.decrypt(CiphertextBlob=data_key["CiphertextBlob"], EncryptionContext=context)
+        assert opened["Plaintext"] == data_key["Plaintext"]
+        blind = kms.generate_data_key_without_plaintext(KeyId=wrapping, EncryptionContext=context, **expected)
         assert "Plaintext" not in blind
         assert len(kms.decrypt(CiphertextBlob=blind["CiphertextBlob"], EncryptionContext=context)["Plaintext"]) == size
-    one = {"KeyId": wrapping, "KeySpec": "AES_256"}
-    assert kms.generate_data_key(**one)["Plaintext"] != kms.generate_data_key(**one)["Plaintext"]
+    entry = {"KeyId": wrapping, "KeySpec": "AES_256"}
+    assert kms.generate_data_key(**entry)["Plaintext"] != kms.generate_data_key(**entry)["Plaintext"]
     refused(kms.generate_data_key, "ValidationException", KeyId=wrapping, KeySpec="AES_256", NumberOfBytes=32)
     refused(kms.generate_data_key_without_plaintext, "ValidationException", KeyId=wrapping)
     refused(kms.generate_data_key, "NotFoundException", KeyId=MISSING, KeySpec="AES_256")
@@ -198,30 +214,30 @@ def test_a_key_that_is_off_or_about_to_go_encrypts_nothing(kms):
 def test_grants(kms):
     name = key(kms)
     ann, bob = ("arn:aws:iam::000000000000:user/ann", "arn:aws:iam::000000000000:user/bob")
-    asked = {
+    request = {
         "KeyId": name,
         "Operations": ["Decrypt", "Encrypt"],
         "Constraints": {"EncryptionContextSubset": {"a": "b"}},
     }
-    made = [
-        kms.create_grant(**asked, GranteePrincipal=ann, RetiringPrincipal=bob, Name="first"),
-        kms.create_grant(**asked, GranteePrincipal=bob),
-        kms.create_grant(**asked, GranteePrincipal=bob),
+    result = [
+        kms.create_grant(**request, GranteePrincipal=ann, RetiringPrincipal=bob, Name="first"),
+        kms.create_grant(**request, GranteePrincipal=bob),
+        kms.create_grant(**request, GranteePrincipal=bob),
     ]
-    assert by_pages(kms.list_grants, "Grants", lambda one: one["GrantId"], KeyId=name) == sorted(
-        one["GrantId"] for one in made
+    assert by_pages(kms.list_grants, "Grants", lambda grant: grant["GrantId"], KeyId=name) == sorted(
+        grant["GrantId"] for grant in result
     )
-    (shown,) = kms.list_grants(KeyId=name, GranteePrincipal=ann)["Grants"]
-    assert shown["RetiringPrincipal"] == bob and shown["Name"] == "first"
-    assert shown["Operations"] == asked["Operations"] and shown["Constraints"] == asked["Constraints"]
-    assert [grant["GrantId"] for grant in kms.list_grants(KeyId=name, GrantId=made[1]["GrantId"])["Grants"]] == [
-        made[1]["GrantId"]
+    (details,) = kms.list_grants(KeyId=name, GranteePrincipal=ann)["Grants"]
+    assert details["RetiringPrincipal"] == bob and details["Name"] == "first"
+    assert details["Operations"] == request["Operations"] and details["Constraints"] == request["Constraints"]
+    assert [grant["GrantId"] for grant in kms.list_grants(KeyId=name, GrantId=result[1]["GrantId"])["Grants"]] == [
+        result[1]["GrantId"]
     ]
-    kms.retire_grant(GrantToken=made[0]["GrantToken"])
-    kms.retire_grant(KeyId=kms.describe_key(KeyId=name)["KeyMetadata"]["Arn"], GrantId=made[1]["GrantId"])
-    kms.revoke_grant(KeyId=name, GrantId=made[2]["GrantId"])
+    kms.retire_grant(GrantToken=result[0]["GrantToken"])
+    kms.retire_grant(KeyId=kms.describe_key(KeyId=name)["KeyMetadata"]["Arn"], GrantId=result[1]["GrantId"])
+    kms.revoke_grant(KeyId=name, GrantId=result[2]["GrantId"])
     assert kms.list_grants(KeyId=name)["Grants"] == []
-    refused(kms.revoke_grant, "NotFoundException", KeyId=name, GrantId=made[2]["GrantId"])
+    refused(kms.revoke_grant, "NotFoundException", KeyId=name, GrantId=result[2]["GrantId"])
     refused(kms.retire_grant, "InvalidGrantTokenException", GrantToken="bm90aGluZw==")
     refused(kms.retire_grant, "ValidationException", KeyId=name)
     refused(kms.create_grant, "ValidationException", "GranteePrincipal", KeyId=name, Operations=["Decrypt"])
@@ -232,16 +248,16 @@ def test_dry_runs_change_nothing(kms):
     name = key(kms)
     blob = kms.encrypt(KeyId=name, Plaintext=b"x")["CiphertextBlob"]
     grant = kms.create_grant(KeyId=name, GranteePrincipal="arn:aws:iam::000000000000:user/ann", Operations=["Decrypt"])
-    said = "DryRunOperationException"
-    refused(kms.encrypt, said, KeyId=name, Plaintext=b"x", DryRun=True)
-    refused(kms.decrypt, said, CiphertextBlob=blob, DryRun=True)
-    refused(kms.re_encrypt, said, CiphertextBlob=blob, DestinationKeyId=name, DryRun=True)
-    refused(kms.generate_data_key, said, KeyId=name, KeySpec="AES_256", DryRun=True)
-    refused(kms.generate_data_key_without_plaintext, said, KeyId=name, KeySpec="AES_256", DryRun=True)
-    refused(kms.create_grant, said, KeyId=name, GranteePrincipal="a", Operations=["Decrypt"], DryRun=True)
-    refused(kms.revoke_grant, said, KeyId=name, GrantId=grant["GrantId"], DryRun=True)
-    refused(kms.retire_grant, said, GrantToken=grant["GrantToken"], DryRun=True)
-    assert [one["GrantId"] for one in kms.list_grants(KeyId=name)["Grants"]] == [grant["GrantId"]]
+    text = "DryRunOperationException"
+    refused(kms.encrypt, text, KeyId=name, Plaintext=b"x", DryRun=True)
+    refused(kms.decrypt, text, CiphertextBlob=blob, DryRun=True)
+    refused(kms.re_encrypt, text, CiphertextBlob=blob, DestinationKeyId=name, DryRun=True)
+    refused(kms.generate_data_key, text, KeyId=name, KeySpec="AES_256", DryRun=True)
+    refused(kms.generate_data_key_without_plaintext, text, KeyId=name, KeySpec="AES_256", DryRun=True)
+    refused(kms.create_grant, text, KeyId=name, GranteePrincipal="a", Operations=["Decrypt"], DryRun=True)
+    refused(kms.revoke_grant, text, KeyId=name, GrantId=grant["GrantId"], DryRun=True)
+    refused(kms.retire_grant, text, GrantToken=grant["GrantToken"], DryRun=True)
+    assert [grant["GrantId"] for grant in kms.list_grants(KeyId=name)["Grants"]] == [grant["GrantId"]]
     refused(kms.encrypt, "NotFoundException", KeyId=MISSING, Plaintext=b"x", DryRun=True)
 
 

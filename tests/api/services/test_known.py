@@ -51,14 +51,14 @@ class Asked:
 
     def pages(self, action: str, tag: str, **params: object) -> list[str]:
         """The ids of all pages, and every page's answer after them."""
-        found, token, answers = [], "", []
+        result, token, answers = [], "", []
         while True:
             answer = self.ask(action, MaxResults=5, **params, **({"NextToken": token} if token else {}))
             answers.append(answer)
-            found += ids(answer, tag)
+            result += ids(answer, tag)
             token = (re.findall(r"<nextToken>([^<]+)</nextToken>", answer) or [""])[0]
             if not token:
-                return found + answers
+                return result + answers
 
 
 def ids(answer: str, tag: str = "volumeId") -> list[str]:
@@ -126,9 +126,9 @@ class Changes:
 
     def snapshot(self) -> None:
         if self.volumes:
-            made = self.lab.create_snapshot(self.chance.choice(self.volumes))["id"]
-            until(lambda: self.lab.describe_snapshot(made)["state"], lambda state: state == "completed")
-            self.snapshots.append(made)
+            snapshot_id = self.lab.create_snapshot(self.chance.choice(self.volumes))["id"]
+            until(lambda: self.lab.describe_snapshot(snapshot_id)["state"], lambda state: state == "completed")
+            self.snapshots.append(snapshot_id)
 
     def tag_snapshot(self) -> None:
         if self.snapshots:
@@ -145,50 +145,50 @@ class Changes:
             self.aws.up()
 
 
-def everything(asked: Asked, changes: Changes, chance: random.Random) -> dict[str, object]:
+def everything(request: Asked, changes: Changes, chance: random.Random) -> dict[str, object]:
     """Answers of many kinds. `chance` is the same for both endpoints."""
     some = chance.sample(changes.volumes, min(3, len(changes.volumes)))
     taken = chance.sample(changes.snapshots, min(2, len(changes.snapshots)))
     tagged = {"Filter.1.Name": "tag:n", "Filter.1.Value.1": "1"}
     return {
-        "all": asked.ask("DescribeVolumes"),
-        "named": asked.ask("DescribeVolumes", **{f"VolumeId.{at}": one for at, one in enumerate(some, 1)}),
-        "tagged": asked.ask("DescribeVolumes", **tagged),
-        "large": asked.ask("DescribeVolumes", **{"Filter.1.Name": "size", "Filter.1.Value.1": "8"}),
-        "pages": asked.pages("DescribeVolumes", "volumeId"),
-        "tagged pages": asked.pages("DescribeVolumes", "volumeId", **tagged),
-        "gone": asked.ask("DescribeVolumes", **{"VolumeId.1": "vol-0123456789abcdef0"}),
-        "snapshots": asked.ask("DescribeSnapshots"),
-        "taken": asked.ask("DescribeSnapshots", **{f"SnapshotId.{at}": one for at, one in enumerate(taken, 1)}),
-        "tagged snapshots": asked.ask("DescribeSnapshots", **tagged),
-        "of a volume": asked.ask(
+        "all": request.ask("DescribeVolumes"),
+        "named": request.ask("DescribeVolumes", **{f"VolumeId.{at}": entry for at, entry in enumerate(some, 1)}),
+        "tagged": request.ask("DescribeVolumes", **tagged),
+        "large": request.ask("DescribeVolumes", **{"Filter.1.Name": "size", "Filter.1.Value.1": "8"}),
+        "pages": request.pages("DescribeVolumes", "volumeId"),
+        "tagged pages": request.pages("DescribeVolumes", "volumeId", **tagged),
+        "gone": request.ask("DescribeVolumes", **{"VolumeId.1": "vol-0123456789abcdef0"}),
+        "snapshots": request.ask("DescribeSnapshots"),
+        "taken": request.ask("DescribeSnapshots", **{f"SnapshotId.{at}": entry for at, entry in enumerate(taken, 1)}),
+        "tagged snapshots": request.ask("DescribeSnapshots", **tagged),
+        "of a volume": request.ask(
             "DescribeSnapshots", **{"Filter.1.Name": "volume-id", "Filter.1.Value.1": (some or ["vol-x"])[0]}
         ),
-        "snapshot pages": asked.pages("DescribeSnapshots", "snapshotId"),
-        "no snapshot": asked.ask("DescribeSnapshots", **{"SnapshotId.1": "snap-0123456789abcdef0"}),
-        "tags": asked.ask("DescribeTags"),
-        "volume status": [sorted(ids(asked.ask("DescribeVolumeStatus"))), ids(asked.ask("DescribeVolumeStatus"))],
-        "status pages": asked.pages("DescribeVolumeStatus", "volumeId"),
-        "status": asked.ask("DescribeInstanceStatus"),
+        "snapshot pages": request.pages("DescribeSnapshots", "snapshotId"),
+        "no snapshot": request.ask("DescribeSnapshots", **{"SnapshotId.1": "snap-0123456789abcdef0"}),
+        "tags": request.ask("DescribeTags"),
+        "volume status": [sorted(ids(request.ask("DescribeVolumeStatus"))), ids(request.ask("DescribeVolumeStatus"))],
+        "status pages": request.pages("DescribeVolumeStatus", "volumeId"),
+        "status": request.ask("DescribeInstanceStatus"),
     }
 
 
 def test_answers_are_those_of_an_endpoint_that_knows_nothing(slow_lab):
     chance = random.Random(SEED)
-    changes, kept = Changes(slow_lab, chance), Asked(slow_lab)
+    changes, retained = Changes(slow_lab, chance), Asked(slow_lab)
     done: list[str] = []
     for number in range(STEPS):
         for _ in range(chance.randrange(1, 4)):
             done.append(changes.step())
-        found = everything(kept, changes, random.Random(number))
+        result = everything(retained, changes, random.Random(number))
         fresh = everything(Asked(slow_lab), changes, random.Random(number))
         for question in fresh:
-            assert found[question] == fresh[question], (question, SEED, done)
+            assert result[question] == fresh[question], (question, SEED, done)
         assert ids(str(fresh["all"])) == sorted(changes.volumes), (SEED, done)
         listed, status = fresh["volume status"], fresh["status pages"]
         assert listed == [sorted(changes.volumes)] * 2 and status[: len(changes.volumes)] == listed[0], (SEED, done)
         assert ids(str(fresh["snapshots"]), "snapshotId") == sorted(changes.snapshots), (SEED, done)
-    assert kept.endpoint._cache.volumes.is_filled and kept.endpoint._cache.snapshots.is_filled
+    assert retained.endpoint._cache.volumes.is_filled and retained.endpoint._cache.snapshots.is_filled
     assert {"create", "delete", "modify", "attach", "snapshot", "forget", "restart"} <= set(done)
 
 
@@ -210,19 +210,19 @@ def test_a_list_of_several_pages_is_of_one_moment(slow_lab):
                 meddled.append(first)
             return answer
 
-    asked = Asked(slow_lab, Meddling)
-    answer = asked.ask("DescribeVolumes")
+    request = Asked(slow_lab, Meddling)
+    answer = request.ask("DescribeVolumes")
     assert meddled and ids(answer) == sorted(volumes)
     assert answer == Asked(slow_lab).ask("DescribeVolumes")
     # More changes than are told at once: all anew.
     for volume in sorted(volumes):
         lab.tag(volume, set={"again": "yes"})
-    assert asked.ask("DescribeVolumes") == Asked(slow_lab).ask("DescribeVolumes")
+    assert request.ask("DescribeVolumes") == Asked(slow_lab).ask("DescribeVolumes")
 
 
 def test_what_was_acknowledged_before_a_request_is_in_its_answer(slow_lab):
     """Four readers share an endpoint while volumes come and go."""
-    asked, lab = Asked(slow_lab), slow_lab.lab
+    request, lab = Asked(slow_lab), slow_lab.lab
     there: set[str] = set()
     going: set[str] = set()
     gone: set[str] = set()
@@ -232,9 +232,9 @@ def test_what_was_acknowledged_before_a_request_is_in_its_answer(slow_lab):
     def read() -> None:
         while time.monotonic() < until_s:
             must, must_not = set(there), set(gone)
-            found = set(ids(asked.ask("DescribeVolumes")))
+            result = set(ids(request.ask("DescribeVolumes")))
             # A volume that was deleted during the request may be in the answer or not.
-            missing, stale = must - found - going, must_not & found
+            missing, stale = must - result - going, must_not & result
             if missing or stale:
                 wrong.append((missing, stale))
 
@@ -242,8 +242,8 @@ def test_what_was_acknowledged_before_a_request_is_in_its_answer(slow_lab):
     for reader in readers:
         reader.start()
     while time.monotonic() < until_s:
-        made = lab.create(volume_type="gp3", size_gib=1)["id"]
-        there.add(made)
+        sample = lab.create(volume_type="gp3", size_gib=1)["id"]
+        there.add(sample)
         if len(there) > 20:
             old = random.choice(sorted(there))
             going.add(old)

@@ -20,11 +20,11 @@ from headrace.lab import LabRefused
 
 def made(aws_lab: AwsLab, endpoint: str, key: str, **more: str) -> dict[str, Any]:
     words = [word for name, value in more.items() for word in (f"--{name}", value)]
-    said = aws_lab.headrace(
+    result = aws_lab.headrace(
         *("lab", "key", "create", "--alias", "there", "--kms-endpoint", endpoint, "--kms-key", key),
         *(*words, "--output", "json"),
     )
-    return json.loads(said.stdout)
+    return json.loads(result.stdout)
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def test_a_key_that_cannot_be_used_is_not_made(labs, elsewhere):
 
     def refused(endpoint: str, key: str, code: int) -> str:
         words = ("lab", "key", "create", "--kms-endpoint", endpoint, "--kms-key", key, "--kms-profile", PROFILE)
-        said = mine.headrace(*words, code=code).stderr
+        stderr = mine.headrace(*words, code=code).stderr
         assert mine.lab.keys()["keys"] == [] and list((mine.folder / "keys").iterdir()) == []
-        return said
+        return stderr
 
     assert "NotFoundException" in refused(elsewhere.endpoint, "alias/nothing", 2)
     assert "cannot be used" in refused(f"http://127.0.0.1:{free_port()}", "alias/x", 3)

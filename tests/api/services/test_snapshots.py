@@ -41,25 +41,25 @@ def tagged(**tags: str) -> list[dict]:
 
 
 def snapshot(ec2, of: str, **more) -> str:
-    made = ec2.create_snapshot(VolumeId=of, **more)
-    assert made["VolumeId"] == of
-    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made["SnapshotId"]], WaiterConfig=PACE)
-    return made["SnapshotId"]
+    snapshot = ec2.create_snapshot(VolumeId=of, **more)
+    assert snapshot["VolumeId"] == of
+    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot["SnapshotId"]], WaiterConfig=PACE)
+    return snapshot["SnapshotId"]
 
 
 def test_create_describe_page_and_delete(ec2):
     of = volume(ec2, size=3)
     first = snapshot(ec2, of, Description="the first", TagSpecifications=tagged(owner="dba"))
     ids = sorted([first, *(snapshot(ec2, of) for _ in range(6))])
-    one = ec2.describe_snapshots(SnapshotIds=[first])["Snapshots"][0]
-    assert (one["State"], one["Progress"], one["VolumeSize"], one["Description"]) == (
+    entry = ec2.describe_snapshots(SnapshotIds=[first])["Snapshots"][0]
+    assert (entry["State"], entry["Progress"], entry["VolumeSize"], entry["Description"]) == (
         "completed",
         "100%",
         3,
         "the first",
     )
-    assert one["Tags"] == [{"Key": "owner", "Value": "dba"}]
-    assert one["Encrypted"] is False
+    assert entry["Tags"] == [{"Key": "owner", "Value": "dba"}]
+    assert entry["Encrypted"] is False
 
     pages = list(ec2.get_paginator("describe_snapshots").paginate(PaginationConfig={"PageSize": 5}))
     assert [len(page["Snapshots"]) for page in pages] == [5, 2]
@@ -87,8 +87,8 @@ def test_create_describe_page_and_delete(ec2):
 def test_volumes_from_snapshots(ec2):
     taken = snapshot(ec2, volume(ec2, size=2))
     new_volume = volume(ec2, size=4, SnapshotId=taken, VolumeInitializationRate=200)
-    shown = ec2.describe_volumes(VolumeIds=[new_volume])["Volumes"][0]
-    assert (shown["SnapshotId"], shown["VolumeInitializationRate"], shown["Size"]) == (taken, 200, 4)
+    description = ec2.describe_volumes(VolumeIds=[new_volume])["Volumes"][0]
+    assert (description["SnapshotId"], description["VolumeInitializationRate"], description["Size"]) == (taken, 200, 4)
     status = ec2.describe_volume_status(VolumeIds=[new_volume])["VolumeStatuses"][0]
     details = {row["Name"]: row["Status"] for row in status["VolumeStatus"]["Details"]}
     # Nothing was written before the snapshot: there is nothing to load.
@@ -106,31 +106,31 @@ def test_volumes_from_snapshots(ec2):
 
 def test_locks_and_the_recycle_bin(ec2, aws_lab):
     of = volume(ec2)
-    kept, other = snapshot(ec2, of, TagSpecifications=tagged(keep="yes")), snapshot(ec2, of)
+    retained, other = snapshot(ec2, of, TagSpecifications=tagged(keep="yes")), snapshot(ec2, of)
 
     # Lab time runs 1,000,000 times as fast as the wall here: a day is 86 ms, 36,500 days an hour.
-    locked = ec2.lock_snapshot(SnapshotId=kept, LockMode="governance", LockDuration=36_500)
+    locked = ec2.lock_snapshot(SnapshotId=retained, LockMode="governance", LockDuration=36_500)
     assert (locked["LockState"], locked["LockDuration"]) == ("governance", 36_500)
-    assert [row["SnapshotId"] for row in ec2.describe_locked_snapshots()["Snapshots"]] == [kept]
-    assert refused(lambda: ec2.delete_snapshot(SnapshotId=kept))[0] == "SnapshotLocked"
-    assert refused(lambda: ec2.lock_snapshot(SnapshotId=kept, LockMode="governance"))[0] == "InvalidParameterCombination"  # fmt: skip
-    assert ec2.unlock_snapshot(SnapshotId=kept)["SnapshotId"] == kept
+    assert [row["SnapshotId"] for row in ec2.describe_locked_snapshots()["Snapshots"]] == [retained]
+    assert refused(lambda: ec2.delete_snapshot(SnapshotId=retained))[0] == "SnapshotLocked"
+    assert refused(lambda: ec2.lock_snapshot(SnapshotId=retained, LockMode="governance"))[0] == "InvalidParameterCombination"  # fmt: skip
+    assert ec2.unlock_snapshot(SnapshotId=retained)["SnapshotId"] == retained
     end = datetime.now(UTC) + timedelta(days=365_000)
     assert ec2.lock_snapshot(SnapshotId=other, LockMode="compliance", ExpirationDate=end)["LockState"] == "compliance"
     assert refused(lambda: ec2.unlock_snapshot(SnapshotId=other))[0] == "OperationNotPermitted"
 
     # A year is half a minute.
     aws_lab.lab.call("snapshot.set_rule", name="kept", days=365, tags={"keep": "yes"})
-    ec2.delete_snapshot(SnapshotId=kept)
+    ec2.delete_snapshot(SnapshotId=retained)
     [binned] = ec2.list_snapshots_in_recycle_bin()["Snapshots"]
-    assert binned["SnapshotId"] == kept
+    assert binned["SnapshotId"] == retained
     assert binned["RecycleBinExitTime"] - binned["RecycleBinEnterTime"] == timedelta(days=365)
     assert [row["SnapshotId"] for row in ec2.describe_snapshots()["Snapshots"]] == [other]
-    assert ec2.restore_snapshot_from_recycle_bin(SnapshotId=kept)["State"] == "completed"
+    assert ec2.restore_snapshot_from_recycle_bin(SnapshotId=retained)["State"] == "completed"
     aws_lab.lab.call("snapshot.set_rule", name="kept", days=1, tags={"keep": "yes"})
-    ec2.delete_snapshot(SnapshotId=kept)
+    ec2.delete_snapshot(SnapshotId=retained)
     until(lambda: not ec2.list_snapshots_in_recycle_bin()["Snapshots"])
-    assert refused(lambda: ec2.restore_snapshot_from_recycle_bin(SnapshotId=kept))[0] == "InvalidSnapshot.NotFound"
+    assert refused(lambda: ec2.restore_snapshot_from_recycle_bin(SnapshotId=retained))[0] == "InvalidSnapshot.NotFound"
 
 
 def test_fast_restore(ec2):
@@ -193,10 +193,12 @@ def test_blocks(ec2, aws_lab):
 
 def test_blocks_by_pages_and_what_blocks_are_refused(ec2, aws_lab):
     ebs = aws_lab.client("ebs")
-    one = ebs.start_snapshot(VolumeSize=1, ClientToken="the-same", Tags=[{"Key": "by", "Value": "put"}])["SnapshotId"]
+    snapshot_id = ebs.start_snapshot(VolumeSize=1, ClientToken="the-same", Tags=[{"Key": "by", "Value": "put"}])[
+        "SnapshotId"
+    ]
     assert (
         ebs.start_snapshot(VolumeSize=1, ClientToken="the-same", Tags=[{"Key": "by", "Value": "put"}])["SnapshotId"]
-        == one
+        == snapshot_id
     )
     sums = []
     # More than the least page, which has 100 blocks (EBS direct API, ListSnapshotBlocks).
@@ -204,29 +206,29 @@ def test_blocks_by_pages_and_what_blocks_are_refused(ec2, aws_lab):
         data = bytes([block]) * BLOCK
         sums.append(hashlib.sha256(data).digest())
         ebs.put_snapshot_block(
-            SnapshotId=one, BlockIndex=2 * block, BlockData=data, DataLength=BLOCK,
+            SnapshotId=snapshot_id, BlockIndex=2 * block, BlockData=data, DataLength=BLOCK,
             Checksum=base64.b64encode(sums[-1]).decode(), ChecksumAlgorithm="SHA256",
         )  # fmt: skip
     whole = base64.b64encode(hashlib.sha256(b"".join(sums)).digest()).decode()
-    done = {"SnapshotId": one, "ChangedBlocksCount": 103, "ChecksumAlgorithm": "SHA256"}
+    done = {"SnapshotId": snapshot_id, "ChangedBlocksCount": 103, "ChecksumAlgorithm": "SHA256"}
     wrong = base64.b64encode(sums[0]).decode()
     linear = "LINEAR"
     assert refused(lambda: ebs.complete_snapshot(**done, Checksum=wrong, ChecksumAggregationMethod=linear))[0] == "ValidationException"  # fmt: skip
     ebs.complete_snapshot(**done, Checksum=whole, ChecksumAggregationMethod=linear)
-    tags = ec2.describe_snapshots(SnapshotIds=[one])["Snapshots"][0]["Tags"]
+    tags = ec2.describe_snapshots(SnapshotIds=[snapshot_id])["Snapshots"][0]["Tags"]
     assert tags == [{"Key": "by", "Value": "put"}]
 
     def of(answer: dict, name: str) -> list[int]:
         return [row["BlockIndex"] for row in answer[name]]
 
-    page = ebs.list_snapshot_blocks(SnapshotId=one, MaxResults=100, StartingBlockIndex=3)
-    rest = ebs.list_snapshot_blocks(SnapshotId=one, MaxResults=100, NextToken=page["NextToken"])
+    page = ebs.list_snapshot_blocks(SnapshotId=snapshot_id, MaxResults=100, StartingBlockIndex=3)
+    rest = ebs.list_snapshot_blocks(SnapshotId=snapshot_id, MaxResults=100, NextToken=page["NextToken"])
     assert of(page, "Blocks") + of(rest, "Blocks") == list(range(4, 206, 2)) and "NextToken" not in rest
-    page = ebs.list_changed_blocks(SecondSnapshotId=one, MaxResults=100, StartingBlockIndex=1)
-    rest = ebs.list_changed_blocks(SecondSnapshotId=one, MaxResults=100, NextToken=page["NextToken"])
+    page = ebs.list_changed_blocks(SecondSnapshotId=snapshot_id, MaxResults=100, StartingBlockIndex=1)
+    rest = ebs.list_changed_blocks(SecondSnapshotId=snapshot_id, MaxResults=100, NextToken=page["NextToken"])
     assert of(page, "ChangedBlocks") + of(rest, "ChangedBlocks") == list(range(2, 206, 2)) and "NextToken" not in rest
     assert refused(lambda: ebs.list_changed_blocks(SecondSnapshotId="snap-0123456789abcdef0"))[0] == "ResourceNotFoundException"  # fmt: skip
-    short = {"SnapshotId": one, "BlockIndex": 1, "BlockData": b"x", "DataLength": 2, "Checksum": wrong}
+    short = {"SnapshotId": snapshot_id, "BlockIndex": 1, "BlockData": b"x", "DataLength": 2, "Checksum": wrong}
     assert refused(lambda: ebs.put_snapshot_block(**short, ChecksumAlgorithm="SHA256"))[0] == "ValidationException"
 
 
@@ -244,15 +246,15 @@ def test_snapshots_that_are_put_are_encrypted_as_asked(ec2, aws_lab):
         """The key of what is begun; "plain" for none, None where it is refused."""
         before = len(ec2.describe_snapshots()["Snapshots"])
         try:
-            made = ebs.start_snapshot(VolumeSize=1, **more)
+            snapshot = ebs.start_snapshot(VolumeSize=1, **more)
         except ClientError as error:
             assert error.response["Error"]["Code"] == "ValidationException"
             assert len(ec2.describe_snapshots()["Snapshots"]) == before
             return None
-        (shown,) = ec2.describe_snapshots(SnapshotIds=[made["SnapshotId"]])["Snapshots"]
-        assert shown.get("KmsKeyId") == made.get("KmsKeyArn")
-        assert made["SseType"] == ("sse-kms" if shown["Encrypted"] else "none")
-        return made.get("KmsKeyArn", "plain")
+        (details,) = ec2.describe_snapshots(SnapshotIds=[snapshot["SnapshotId"]])["Snapshots"]
+        assert details.get("KmsKeyId") == snapshot.get("KmsKeyArn")
+        assert snapshot["SseType"] == ("sse-kms" if details["Encrypted"] else "none")
+        return snapshot.get("KmsKeyArn", "plain")
 
     both = {"Encrypted": True, "KmsKeyArn": key}
     for by_default, outcomes in (
@@ -261,7 +263,7 @@ def test_snapshots_that_are_put_are_encrypted_as_asked(ec2, aws_lab):
     ):
         if by_default:
             ec2.enable_ebs_encryption_by_default()
-        found = {
+        result = {
             "none": start(),
             "encrypted": start(Encrypted=True),
             "both": start(**both),
@@ -269,7 +271,7 @@ def test_snapshots_that_are_put_are_encrypted_as_asked(ec2, aws_lab):
             "plain": start(ParentSnapshotId=plain),
             "sealed": start(ParentSnapshotId=sealed),
         }
-        assert found == outcomes
+        assert result == outcomes
         for parent in (plain, sealed):
             for more in ({"Encrypted": True}, {"Encrypted": False}, {"KmsKeyArn": key}):
                 assert start(ParentSnapshotId=parent, **more) is None
@@ -296,8 +298,8 @@ def test_an_increment_on_an_encrypted_snapshot_reads_as_it_was_put(ec2, aws_lab)
     stored = aws_lab.folder / "snapshots"
     assert not any(b"a" * 4096 in path.read_bytes() for path in stored.rglob("*") if path.is_file())
     new_volume = volume(ec2, SnapshotId=child)
-    (shown,) = ec2.describe_volumes(VolumeIds=[new_volume])["Volumes"]
-    assert shown["Encrypted"]
+    (details,) = ec2.describe_volumes(VolumeIds=[new_volume])["Volumes"]
+    assert details["Encrypted"]
     ec2.get_waiter("volume_available").wait(VolumeIds=[new_volume], WaiterConfig=PACE)
     ec2.attach_volume(VolumeId=new_volume, InstanceId=aws_lab.instance, Device="/dev/sdf")
     with open(aws_lab.device(new_volume), "rb", buffering=0) as device:
@@ -310,17 +312,17 @@ def test_snapshots_of_all_volumes_of_the_instance(ec2, aws_lab):
     """CreateSnapshots: of one instant, with the tags of the volumes where asked for."""
     lab_instance = aws_lab.instance
     volumes = [volume(ec2, TagSpecifications=[{"ResourceType": "volume", "Tags": [{"Key": "n", "Value": str(n)}]}]) for n in range(3)]  # fmt: skip
-    for letter, one in zip("fgh", volumes, strict=True):
-        ec2.attach_volume(VolumeId=one, InstanceId=lab_instance, Device=f"/dev/sd{letter}")
+    for letter, snapshot in zip("fgh", volumes, strict=True):
+        ec2.attach_volume(VolumeId=snapshot, InstanceId=lab_instance, Device=f"/dev/sd{letter}")
     chosen = {"InstanceId": lab_instance, "ExcludeBootVolume": True, "ExcludeDataVolumeIds": volumes[2:]}
-    asked = {"InstanceSpecification": chosen, "Description": "both", "TagSpecifications": tagged(kind="nightly")}
-    assert refused(lambda: ec2.create_snapshots(**asked, DryRun=True))[0] == "DryRunOperation"
-    made = ec2.create_snapshots(**asked, CopyTagsFromSource="volume", Location="regional")["Snapshots"]
-    assert sorted(one["VolumeId"] for one in made) == sorted(volumes[:2])
-    assert len({one["StartTime"] for one in made}) == 1 and {one["Description"] for one in made} == {"both"}
-    for one in made:
-        tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
-        assert tags == {"kind": "nightly", "n": str(volumes.index(one["VolumeId"]))}
+    request = {"InstanceSpecification": chosen, "Description": "both", "TagSpecifications": tagged(kind="nightly")}
+    assert refused(lambda: ec2.create_snapshots(**request, DryRun=True))[0] == "DryRunOperation"
+    snapshots = ec2.create_snapshots(**request, CopyTagsFromSource="volume", Location="regional")["Snapshots"]
+    assert sorted(volume["VolumeId"] for volume in snapshots) == sorted(volumes[:2])
+    assert len({row["StartTime"] for row in snapshots}) == 1 and {row["Description"] for row in snapshots} == {"both"}
+    for snapshot in snapshots:
+        tags = {tag["Key"]: tag["Value"] for tag in snapshot["Tags"]}
+        assert tags == {"kind": "nightly", "n": str(volumes.index(snapshot["VolumeId"]))}
     other = {"InstanceId": "i-0123456789abcdef0"}
     assert refused(lambda: ec2.create_snapshots(InstanceSpecification=other))[0] == "InvalidInstanceID.NotFound"
     none = chosen | {"ExcludeDataVolumeIds": volumes}
@@ -337,8 +339,8 @@ def test_copies_may_be_encrypted_and_tagged(ec2, aws_lab):
     copy = ec2.copy_snapshot(**here, Encrypted=True, KmsKeyId=key, TagSpecifications=tagged(of=taken))
     assert copy["Tags"] == [{"Key": "of", "Value": taken}]
     ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[copy["SnapshotId"]], WaiterConfig=PACE)
-    (shown,) = ec2.describe_snapshots(SnapshotIds=[copy["SnapshotId"]])["Snapshots"]
-    assert (shown["Encrypted"], shown["KmsKeyId"], shown["Tags"]) == (True, key, copy["Tags"])
+    (details,) = ec2.describe_snapshots(SnapshotIds=[copy["SnapshotId"]])["Snapshots"]
+    assert (details["Encrypted"], details["KmsKeyId"], details["Tags"]) == (True, key, copy["Tags"])
     wrong = here | {"Encrypted": False, "KmsKeyId": key}
     assert refused(lambda: ec2.copy_snapshot(**wrong))[0] == "InvalidParameterDependency"
     assert refused(lambda: ec2.copy_snapshot(**here, Encrypted=False))[0] == "InvalidParameterValue"
@@ -352,9 +354,9 @@ def test_a_copy_gets_the_default_key_and_not_that_of_its_source(ec2, aws_lab):
     here = {"SourceSnapshotId": source, "SourceRegion": aws_lab.region}
 
     def key_of(**more) -> str:
-        made = ec2.copy_snapshot(**here, **more)["SnapshotId"]
-        ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made], WaiterConfig=PACE)
-        return ec2.describe_snapshots(SnapshotIds=[made])["Snapshots"][0]["KmsKeyId"]
+        snapshot_id = ec2.copy_snapshot(**here, **more)["SnapshotId"]
+        ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot_id], WaiterConfig=PACE)
+        return ec2.describe_snapshots(SnapshotIds=[snapshot_id])["Snapshots"][0]["KmsKeyId"]
 
     assert (key_of(), key_of(Encrypted=True), key_of(KmsKeyId=key)) == (own, own, key)
     other = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
@@ -368,16 +370,16 @@ def test_what_a_pending_snapshot_waits_for_is_said(ec2, aws_lab):
     key = kms.create_key()["KeyMetadata"]["Arn"]
     of = volume(ec2, Encrypted=True, KmsKeyId=key)
     kms.disable_key(KeyId=key)
-    made = ec2.create_snapshot(VolumeId=of)["SnapshotId"]
+    snapshot_id = ec2.create_snapshot(VolumeId=of)["SnapshotId"]
 
     def shown() -> dict:
-        return ec2.describe_snapshots(SnapshotIds=[made])["Snapshots"][0]
+        return ec2.describe_snapshots(SnapshotIds=[snapshot_id])["Snapshots"][0]
 
     until(lambda: "disabled" in shown().get("StateMessage", ""))
     assert shown()["State"] == "pending"
-    assert "disabled" in aws_lab.headrace("snapshot", "list", made).stdout
+    assert "disabled" in aws_lab.headrace("snapshot", "list", snapshot_id).stdout
     kms.enable_key(KeyId=key)
-    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made], WaiterConfig=PACE)
+    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot_id], WaiterConfig=PACE)
     assert "StateMessage" not in shown() or not shown()["StateMessage"]
 
 
@@ -394,12 +396,12 @@ def test_owners_that_are_no_accounts_are_refused(ec2):
 
 def by_pages(call, items: str, **more) -> list[str]:
     """The ids of all, five on a page, which is the least (EC2 API reference)."""
-    found, answer = [], call(MaxResults=5, **more)
+    result, answer = [], call(MaxResults=5, **more)
     while True:
         assert len(answer[items]) <= 5
-        found += [one["SnapshotId"] for one in answer[items]]
+        result += [snapshot["SnapshotId"] for snapshot in answer[items]]
         if not answer.get("NextToken"):
-            return found
+            return result
         answer = call(MaxResults=5, NextToken=answer["NextToken"], **more)
 
 
@@ -407,34 +409,36 @@ def test_lists_of_snapshots_by_pages_and_filters(ec2, aws_lab):
     of = volume(ec2)
     ids = sorted(snapshot(ec2, of) for _ in range(7))
     zone = {"AvailabilityZoneIds": [ec2.describe_availability_zones()["AvailabilityZones"][0]["ZoneId"]]}
-    for one in ids:
-        ec2.lock_snapshot(SnapshotId=one, LockMode="governance", LockDuration=36_500)
+    for row in ids:
+        ec2.lock_snapshot(SnapshotId=row, LockMode="governance", LockDuration=36_500)
     # At most five in a region (EBS endpoints and quotas).
     refusals = ec2.enable_fast_snapshot_restores(**zone, SourceSnapshotIds=ids)["Unsuccessful"]
     assert [refusal["SnapshotId"] for refusal in refusals] == ids[5:]
-    codes = {error["Error"]["Code"] for one in refusals for error in one["FastSnapshotRestoreStateErrors"]}
+    codes = {error["Error"]["Code"] for refusal in refusals for error in refusal["FastSnapshotRestoreStateErrors"]}
     assert codes == {"FastSnapshotRestoreLimitExceeded"}
     assert by_pages(ec2.describe_locked_snapshots, "Snapshots") == ids
     locked = [{"Name": "lock-state", "Values": ["gov*"]}]
-    assert [one["SnapshotId"] for one in ec2.describe_locked_snapshots(Filters=locked, SnapshotIds=ids[:2])["Snapshots"]] == ids[:2]  # fmt: skip
+    assert [snapshot["SnapshotId"] for snapshot in ec2.describe_locked_snapshots(Filters=locked, SnapshotIds=ids[:2])["Snapshots"]] == ids[:2]  # fmt: skip
     assert by_pages(ec2.describe_fast_snapshot_restores, "FastSnapshotRestores") == ids[:5]
     two = [{"Name": "snapshot-id", "Values": ids[3:5]}]
     fast = ec2.describe_fast_snapshot_restores(Filters=two)["FastSnapshotRestores"]
-    assert [one["SnapshotId"] for one in fast] == ids[3:5]
+    assert [snapshot["SnapshotId"] for snapshot in fast] == ids[3:5]
     assert by_pages(ec2.describe_snapshot_tier_status, "SnapshotTierStatuses") == ids
     tiers = ec2.describe_snapshot_tier_status(Filters=two)["SnapshotTierStatuses"]
-    assert {(tier["SnapshotId"], tier["StorageTier"]) for tier in tiers} == {(one, "standard") for one in ids[3:5]}
+    assert {(tier["SnapshotId"], tier["StorageTier"]) for tier in tiers} == {(entry, "standard") for entry in ids[3:5]}
     assert len(ec2.describe_snapshots(RestorableByUserIds=["self"])["Snapshots"]) == 7
     assert ec2.describe_snapshots(RestorableByUserIds=["111122223333"])["Snapshots"] == []
-    for one in ids:
-        ec2.unlock_snapshot(SnapshotId=one)
+    for row in ids:
+        ec2.unlock_snapshot(SnapshotId=row)
     ec2.disable_fast_snapshot_restores(**zone, SourceSnapshotIds=ids[:5])
     # Longer than this test: a year of lab time is half a minute.
     aws_lab.lab.call("snapshot.set_rule", name="all", days=365, tags={})
-    for one in ids:
-        ec2.delete_snapshot(SnapshotId=one)
+    for row in ids:
+        ec2.delete_snapshot(SnapshotId=row)
     assert by_pages(ec2.list_snapshots_in_recycle_bin, "Snapshots") == ids
-    assert [one["SnapshotId"] for one in ec2.list_snapshots_in_recycle_bin(SnapshotIds=ids[:1])["Snapshots"]] == ids[:1]
+    assert [
+        snapshot["SnapshotId"] for snapshot in ec2.list_snapshots_in_recycle_bin(SnapshotIds=ids[:1])["Snapshots"]
+    ] == ids[:1]
 
 
 def test_who_may_restore_and_the_one_tier(ec2):
@@ -442,8 +446,8 @@ def test_who_may_restore_and_the_one_tier(ec2):
     named = {"SnapshotId": taken, "Attribute": "createVolumePermission"}
 
     def users() -> list[str]:
-        found = ec2.describe_snapshot_attribute(**named)["CreateVolumePermissions"]
-        return sorted(row["UserId"] for row in found)
+        create_volume_permissions = ec2.describe_snapshot_attribute(**named)["CreateVolumePermissions"]
+        return sorted(row["UserId"] for row in create_volume_permissions)
 
     ann, bob = "111122223333", "444455556666"
     ec2.modify_snapshot_attribute(**named, OperationType="add", UserIds=[ann])
@@ -476,12 +480,12 @@ def test_encryption_by_default_and_its_key(ec2, aws_lab):
     key = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
     assert ec2.modify_ebs_default_kms_key_id(KmsKeyId=key)["KmsKeyId"] == key
     assert ec2.enable_ebs_encryption_by_default()["EbsEncryptionByDefault"]
-    (shown,) = ec2.describe_volumes(VolumeIds=[volume(ec2)])["Volumes"]
-    assert (shown["Encrypted"], shown["KmsKeyId"]) == (True, key)
+    (details,) = ec2.describe_volumes(VolumeIds=[volume(ec2)])["Volumes"]
+    assert (details["Encrypted"], details["KmsKeyId"]) == (True, key)
     assert ec2.reset_ebs_default_kms_key_id()["KmsKeyId"] == own
     assert not ec2.disable_ebs_encryption_by_default()["EbsEncryptionByDefault"]
-    (shown,) = ec2.describe_volumes(VolumeIds=[volume(ec2)])["Volumes"]
-    assert shown["Encrypted"] is False
+    (details,) = ec2.describe_volumes(VolumeIds=[volume(ec2)])["Volumes"]
+    assert details["Encrypted"] is False
     missing = "arn:aws:kms:us-east-1:000000000000:key/00000000-0000-0000-0000-000000000000"
     refused(lambda: ec2.modify_ebs_default_kms_key_id(KmsKeyId=missing))
 
@@ -533,15 +537,20 @@ def test_copies_of_volumes(ec2, aws_lab):
         "SourceVolumeId": of, "Size": 8, "VolumeType": "gp3", "Iops": 4000, "Throughput": 250, "TagSpecifications": tags,
         "ClientToken": "copy-1", "Encrypted": False, "MultiAttachEnabled": False,
     }  # fmt: skip
-    (made,) = ec2.copy_volumes(**order)["Volumes"]
-    copy = made["VolumeId"]
+    (result,) = ec2.copy_volumes(**order)["Volumes"]
+    copy = result["VolumeId"]
     ec2.get_waiter("volume_available").wait(VolumeIds=[copy], WaiterConfig=PACE)
     assert [again["VolumeId"] for again in ec2.copy_volumes(**order)["Volumes"]] == [copy]
     assert refused(lambda: ec2.copy_volumes(**order | {"Size": 9}))[0] == "IdempotentParameterMismatch"
-    (shown,) = ec2.describe_volumes(Filters=[{"Name": "source-volume-id", "Values": [of]}])["Volumes"]
-    assert (shown["VolumeId"], shown["SourceVolumeId"], shown["SnapshotId"]) == (copy, of, "")
-    assert (shown["Size"], shown["VolumeType"], shown["Iops"], shown["Throughput"]) == (8, "gp3", 4000, 250)
-    assert shown["Tags"] == tags[0]["Tags"] and not shown["Encrypted"]
+    (description,) = ec2.describe_volumes(Filters=[{"Name": "source-volume-id", "Values": [of]}])["Volumes"]
+    assert (description["VolumeId"], description["SourceVolumeId"], description["SnapshotId"]) == (copy, of, "")
+    assert (description["Size"], description["VolumeType"], description["Iops"], description["Throughput"]) == (
+        8,
+        "gp3",
+        4000,
+        250,
+    )
+    assert description["Tags"] == tags[0]["Tags"] and not description["Encrypted"]
     details = ec2.describe_volume_status(VolumeIds=[copy])["VolumeStatuses"][0]["VolumeStatus"]["Details"]
     assert {"Name": "initialization-state", "Status": "completed"} in details
 
@@ -571,7 +580,7 @@ def test_copies_of_volumes_that_are_refused(ec2, aws_lab):
     assert copy_volumes(VolumeType="io1", Size=4, Iops=100, MultiAttachEnabled=True) == "UnsupportedOperation"
     assert copy_volumes(DryRun=True) == "DryRunOperation"
     assert copy_volumes(DryRun=True, Size=1) == "InvalidParameterValue"
-    assert [one["VolumeId"] for one in ec2.describe_volumes()["Volumes"]] == [of]
+    assert [volume["VolumeId"] for volume in ec2.describe_volumes()["Volumes"]] == [of]
     # A source that has failed has no bytes to copy.
     aws_lab.down()
     (aws_lab.folder / "volumes" / of / "data").unlink()

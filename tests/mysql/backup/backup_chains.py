@@ -134,7 +134,7 @@ def rows_of(server: Server) -> list[int]:
     """Rows that are there."""
     with connect(server.address()) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT n FROM kept.row_of ORDER BY n")
-        return [int(one[0]) for one in cursor.fetchall()]
+        return [int(row[0]) for row in cursor.fetchall()]
 
 
 @contextlib.contextmanager

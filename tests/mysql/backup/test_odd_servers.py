@@ -72,16 +72,16 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     with gone_after(done.server):
         assert run(done.server, "SELECT COUNT(*) FROM d.t") == ((200,),)
         assert done.server.volumes.log and done.server.volumes.log != done.server.volumes.data
-    [locked, _], [kept] = result.snapshots.values(), backups(target)[0]
+    [locked, _], [backup] = result.snapshots.values(), backups(target)[0]
     lab.lock_snapshot(locked, "governance", duration_days=1)
     with pytest.raises(CouldNotRun, match=f"its snapshot {locked} is locked until"):
-        retention.remove(target, kept, lab)
-    assert backups(target)[0] == [kept]
+        retention.remove(target, backup, lab)
+    assert backups(target)[0] == [backup]
     lab.unlock_snapshot(locked)
-    retention.remove(target, kept, lab)
+    retention.remove(target, backup, lab)
     # Other tests' snapshots may be in this lab, which all of one process share.
-    left = {snapshot["id"] for snapshot in lab.snapshots()["snapshots"]}
-    assert backups(target)[0] == [] and not left & set(result.snapshots.values())
+    snapshot_ids = {snapshot["id"] for snapshot in lab.snapshots()["snapshots"]}
+    assert backups(target)[0] == [] and not snapshot_ids & set(result.snapshots.values())
 
 
 def test_a_row_that_is_twice_as_large_in_a_dump(lab, odd, tmp_path):
@@ -90,8 +90,8 @@ def test_a_row_that_is_twice_as_large_in_a_dump(lab, odd, tmp_path):
     target, source = open_target(tmp_path / "t"), source_of(odd.address(), odd.name, odd)
     result = copying.run(source, target, copying.BackupRequest(method="logical"))
     assert result.position.gtid == run(odd, "SELECT @@gtid_binlog_pos")[0][0], "behind the tables of a dump"
-    wanted = RestoreRequest(result.id, "odd-dump", "gp3:2", unpaced=True, settings={"max_allowed_packet": "16M"})
-    done = restore.restore(lab, target, wanted)
+    request = RestoreRequest(result.id, "odd-dump", "gp3:2", unpaced=True, settings={"max_allowed_packet": "16M"})
+    done = restore.restore(lab, target, request)
     with gone_after(done.server):
         assert run(done.server, "SELECT LENGTH(v), @@GLOBAL.max_allowed_packet FROM d.t") == ((12 << 20, 16 << 20),)
 

@@ -131,9 +131,9 @@ def test_what_an_account_may_not_see_is_known_before_a_dump(shop):
             if not words:
                 grants.refuse_blind(seen, rights, there, only)
                 continue
-            with pytest.raises(InputError, match=words) as told:
+            with pytest.raises(InputError, match=words) as refusal:
                 grants.refuse_blind(seen, rights, there, only)
-            assert told.value.hint, name
+            assert refusal.value.hint, name
 
 
 def test_a_part_is_called_one_everywhere(lab, shop, tmp_path):
@@ -151,9 +151,13 @@ def test_a_part_is_called_one_everywhere(lab, shop, tmp_path):
         restore.restore(lab, target, RestoreRequest(result.id, "never", "gp3:4", RestoreGoal()))
     with pytest.raises(InputError, match="is a part of its server"):
         proving.prove(lab, target, result.id, "gp3:4", shop)
-    shown = headrace(lab, "backup", "list", "--in", str(tmp_path / "t"), "--output", "json")
-    (told,) = json.loads(shown.stdout)
-    assert (told["part"], told["databases"], told["tables"]) == ("ack", "ack", 1) and shown.returncode == 0
+    details = headrace(lab, "backup", "list", "--in", str(tmp_path / "t"), "--output", "json")
+    (document,) = json.loads(details.stdout)
+    assert (document["part"], document["databases"], document["tables"]) == (
+        "ack",
+        "ack",
+        1,
+    ) and details.returncode == 0
     with pytest.raises(InputError, match="is for logical copies"):
         copying.run(shop, target, copying.BackupRequest(method="physical", only=("ack",)))
 
@@ -170,17 +174,19 @@ def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
     target = open_target(tmp_path / "t")
     for method in ("physical", "logical"):
         result = copying.run(shop, target, copying.BackupRequest(method=method))
-        wanted = RestoreRequest(
+        request = RestoreRequest(
             result.id, f"settled-{shop.flavor}", "gp3:4", unpaced=True, settings={"max_binlog_size": "8M"}
         )
-        done = restore.restore(lab, target, wanted)
+        done = restore.restore(lab, target, request)
         with gone_after(done.server):
             for name, value in SETTINGS[shop.flavor].items():
                 if name not in ("event_scheduler", "partial_revokes", "innodb_page_size"):
-                    found = run(done.server, f"SELECT @@GLOBAL.{name}")[0][0]
-                    assert str(found).upper() in (value.upper(), {"ON": "1"}.get(value)), (method, name)
+                    details = run(done.server, f"SELECT @@GLOBAL.{name}")[0][0]
+                    assert str(details).upper() in (value.upper(), {"ON": "1"}.get(value)), (method, name)
             assert run(done.server, "SELECT @@GLOBAL.innodb_page_size, @@GLOBAL.max_binlog_size") == ((8192, 8 << 20),)
-            assert [one.name for one in done.otherwise] == ["event_scheduler"], [one.words for one in done.otherwise]
+            assert [entry.name for entry in done.otherwise] == ["event_scheduler"], [
+                entry.words for entry in done.otherwise
+            ]
             assert "sync-binlog" in record.required(done.server.paths).settings, "for its next start too"
 
 
@@ -200,7 +206,7 @@ def test_a_snapshot_whose_lock_was_lost_is_no_backup(lab, shop, tmp_path, monkey
     with pytest.raises(CouldNotRun, match="lock was lost before the snapshot was complete"):
         copying.run(shop, target, copying.BackupRequest(method="snapshot"))
     assert len(calls) == 2 and manifest.backups(target) == ([], [])
-    assert [one["id"] for one in all_snapshots(lab)] == before
+    assert [snapshot["id"] for snapshot in all_snapshots(lab)] == before
     run(shop.server, "INSERT INTO other.t VALUES (77)", "DELETE FROM other.t WHERE n = 77")  # nothing is locked
 
 
@@ -217,11 +223,11 @@ def test_a_restore_that_fails_undoes_the_proof(lab, shop, tmp_path):
     raw[len(raw) // 3] ^= 1
     path.write_bytes(raw)
     for attempt in range(2):
-        with pytest.raises(InputError, match="is damaged: its checksum is another") as told:
+        with pytest.raises(InputError, match="is damaged: its checksum is another") as refusal:
             restore.restore(lab, target, RestoreRequest(bad.id, "never", "gp3:4", unpaced=True))
-        assert "data.00001" in told.value.value and "another copy of the target" in told.value.hint, attempt
-    shown = headrace(lab, "backup", "list", *at)
-    assert shown.returncode == 1 and "FAILED" in shown.stdout and "data.00001" in shown.stderr
+        assert "data.00001" in refusal.value.value and "another copy of the target" in refusal.value.hint, attempt
+    result = headrace(lab, "backup", "list", *at)
+    assert result.returncode == 1 and "FAILED" in result.stdout and "data.00001" in result.stderr
     for keep in ("1", "2"):
         plan = headrace(lab, "backup", "prune", *at, "--keep", keep, "--dry-run", "--output", "json")
         fates = {load["what"]: load["fate"] for load in json.loads(plan.stdout)}
@@ -281,9 +287,9 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
     pieces = streaming.state.pieces
     assert pieces >= 4 * joining.JOIN_AFTER
     # Live ones until they are joined, those that come meanwhile, and one joined for each doubling.
-    left = len(target.list("binlogs/"))
-    print(f"{pieces} pieces were stored; at most {most} files, {left} in the end")
-    assert left < pieces / 2
+    count = len(target.list("binlogs/"))
+    print(f"{pieces} pieces were stored; at most {most} files, {count} in the end")
+    assert count < pieces / 2
     (line,) = archive.timelines(target)
     assert not line.problems and not checking.check_timeline(target, line).problems
     assert line.reach == line.ends
@@ -316,7 +322,7 @@ def test_of_two_streams_of_one_server_one_goes_on(lab, shop, tmp_path):
             ended[streaming] = error
 
     both = [Stream(shop, target, every_s=every_s) for every_s in (0.05, 0.07)]
-    threads = [threading.Thread(target=stream, args=(one,)) for one in both]
+    threads = [threading.Thread(target=stream, args=(entry,)) for entry in both]
     run(shop.server, "DROP DATABASE IF EXISTS kept")
     try:
         with Load(shop.server):
@@ -327,14 +333,16 @@ def test_of_two_streams_of_one_server_one_goes_on(lab, shop, tmp_path):
             wait_until(lambda: ended, "the end of a stream")
             time.sleep(2.0)
         (executed,) = run(shop.server, "SELECT @@gtid_binlog_pos")[0]
-        wait_until(lambda: str(executed) in [one.state.last_gtid for one in both], "the last transaction in the stream")
+        wait_until(
+            lambda: str(executed) in [entry.state.last_gtid for entry in both], "the last transaction in the stream"
+        )
     finally:
         for streaming in both:
             streaming.stop.set()
         for thread in threads:
             thread.join()
     assert second.returncode == 2 and f"is being streamed by process {os.getpid()}" in second.stderr
-    assert len(ended) == 1, [str(one) for one in ended.values()]
+    assert len(ended) == 1, [str(entry) for entry in ended.values()]
     assert "another stream" in str(next(iter(ended.values())))
     (line,) = archive.timelines(target)
     assert not line.problems and not checking.check_timeline(target, line).problems
@@ -372,11 +380,11 @@ def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path)
         ended = subprocess.run([sys.executable, "-c", dying, *command], capture_output=True, text=True, timeout=120)
         assert ended.returncode == 130, (name, ended.stderr)
         assert re.search(f"Interrupted. .*{says}", ended.stderr), (name, ended.stderr)
-        after = {one.id for one in manifest.backups(target)[0]}
+        after = {entry.id for entry in manifest.backups(target)[0]}
         assert len(after) - len(before) == {"run behind its end": 1, "prune": -1}.get(name, 0), name
-        assert not [one for one in record.names(record.data_dir_of(lab)) if one == "cut" or one.startswith("proof-")], (
-            name
-        )
+        assert not [
+            text for text in record.names(record.data_dir_of(lab)) if text == "cut" or text.startswith("proof-")
+        ], name
         assert name != "prove" or manifest.read_proof(target, last.id) == proved
 
 

@@ -51,8 +51,8 @@ def chain(request, lab, tmp_path_factory, machine, chains) -> Chain:
 
 
 def restored(lab, chain: Chain, goal: RestoreGoal | None, name: str = "back"):
-    wanted = RestoreRequest(chain.base.id, name, "gp3:4", goal, unpaced=True)
-    return restore.restore(lab, chain.target, wanted, chain.key)
+    request = RestoreRequest(chain.base.id, name, "gp3:4", goal, unpaced=True)
+    return restore.restore(lab, chain.target, request, chain.key)
 
 
 def drawn(chain: Chain, last: bool = True):
@@ -168,26 +168,26 @@ def test_a_damaged_archive_is_found_before_the_restore(chain, tmp_path):
     seed = random.randrange(1 << 32)
     print("seed", seed)
     chance, refused = random.Random(seed), 0
-    made = damages(chain.target, "binlogs/", chance, DAMAGES)
-    for number, one in enumerate(made):
+    result = damages(chain.target, "binlogs/", chance, DAMAGES)
+    for number, entry in enumerate(result):
         target = copied(chain, tmp_path / str(number))
-        damage(tmp_path / str(number), one, chance)
-        told = [
+        damage(tmp_path / str(number), entry, chance)
+        problems = [
             problem
             for line in archive.timelines(target, chain.key)
             for problem in checking.check_timeline(target, line, chain.key).problems
         ]
-        assert told, f"{one} is not named"
+        assert problems, f"{entry} is not named"
         try:
-            left = collect(target, chain, tmp_path / f"relay-{number}")
+            rest = collect(target, chain, tmp_path / f"relay-{number}")
         except InputError as error:
             refused += 1
-            assert "damaged" in error.rule and error.hint and "--latest" not in error.hint, (one, error)
+            assert "damaged" in error.rule and error.hint and "--latest" not in error.hint, (entry, error)
         else:
             # Before the base nothing is needed.
-            assert left.transactions == whole.transactions, f"{one}: lost in silence"
+            assert rest.transactions == whole.transactions, f"{entry}: lost in silence"
         shutil.rmtree(tmp_path / str(number))
-    print(f"{len(made)} damages: {len(made)} named, {refused} refused, {len(made) - refused} before the base")
+    print(f"{len(result)} damages: {len(result)} named, {refused} refused, {len(result) - refused} before the base")
     assert refused
 
 
@@ -206,9 +206,9 @@ def test_the_first_piece_behind_the_base(chain, tmp_path):
     raw = bytearray(path.read_bytes())
     raw[60] ^= 1
     path.write_bytes(bytes(raw))
-    with pytest.raises(InputError, match="is damaged") as told:
+    with pytest.raises(InputError, match="is damaged") as refusal:
         collect(target, chain, tmp_path / "relay")
-    assert name in told.value.rule and "transactions lie behind" in told.value.rule and told.value.hint
+    assert name in refusal.value.rule and "transactions lie behind" in refusal.value.rule and refusal.value.hint
 
 
 def test_every_flipped_bit_is_found(chain, tmp_path):
@@ -217,16 +217,16 @@ def test_every_flipped_bit_is_found(chain, tmp_path):
     print("seed", seed)
     chance = random.Random(seed)
     target = copied(chain, tmp_path / "flipped")
-    names = [one for one in target.list() if one.size]
+    names = [entry for entry in target.list() if entry.size]
     for _ in range(FLIPS):
-        one = chance.choice(names)
-        path, bit = tmp_path / "flipped" / one.name, chance.randrange(8 * one.size)
+        choice = chance.choice(names)
+        path, bit = tmp_path / "flipped" / choice.name, chance.randrange(8 * choice.size)
         data = bytearray(path.read_bytes())
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(bytes(data))
         problems = list(checking.check_backup(target, chain.base.id, chain.key).problems)
         for line in archive.timelines(target, chain.key):
             problems += checking.check_timeline(target, line, chain.key).problems
-        assert problems, f"bit {bit} of {one.name} was flipped, and nothing was found"
+        assert problems, f"bit {bit} of {choice.name} was flipped, and nothing was found"
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(bytes(data))

@@ -70,12 +70,12 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
     name = "kept" if flavor == "mariadb" else "kept-mysql"
     target, seed = open_target(tmp_path / "t"), random.randrange(1 << 32)
     print("seed", seed)
-    chance, said, temporary = random.Random(seed), [], tmp_path / "temporary"
+    chance, message, temporary = random.Random(seed), [], tmp_path / "temporary"
     temporary.mkdir(mode=0o755)
     monkeypatch.setenv("TMPDIR", str(temporary))
 
     def begun(way: str) -> subprocess.Popen[str]:
-        words = [one.replace("SPOOL", str(tmp_path / "spool")) for one in WAYS[way]]
+        words = [entry.replace("SPOOL", str(tmp_path / "spool")) for entry in WAYS[way]]
         words = ["run", name, "--to", str(tmp_path / "t"), *words, "--lab", str(lab.place.data_dir)]
         command = [sys.executable, "-m", "headrace", "backup", *words]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -88,56 +88,56 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(chance.uniform(0.0, 2.0))
         child.kill()
-        said += child.communicate()[1].splitlines()
+        message += child.communicate()[1].splitlines()
         for backup in manifest.backups(target)[0]:
             assert not checking.check_backup(target, backup.id).problems
     before = manifest.backups(target)[0]
     for way in WAYS:
         child = begun(way)
-        said += child.communicate(timeout=120)[1].splitlines()
-        assert child.returncode == 0, said
-    found, problems = manifest.backups(target)
+        message += child.communicate(timeout=120)[1].splitlines()
+        assert child.returncode == 0, message
+    backups, problems = manifest.backups(target)
     # One that was gone on with has an older id.
-    made = sorted(one.manifest.method for one in found if one.id not in {old.id for old in before})
-    assert not problems and made == ["logical", "physical", "physical", "snapshot"]
-    assert not [problem for one in found for problem in checking.check_backup(target, one.id).problems]
+    methods = sorted(backup.manifest.method for backup in backups if backup.id not in {old.id for old in before})
+    assert not problems and methods == ["logical", "physical", "physical", "snapshot"]
+    assert not [problem for backup in backups for problem in checking.check_backup(target, backup.id).problems]
     there = [path.name for path in (tmp_path / "t").rglob("*") if path.is_file()]
-    assert all(one == "manifest.json" or one.startswith("data.") for one in there), there
+    assert all(entry == "manifest.json" or entry.startswith("data.") for entry in there), there
     assert not [path for path in (tmp_path / "spool").rglob("*") if path.is_file()] and not list(temporary.iterdir())
-    tagged = {one["tags"].get("headrace:backup"): one["id"] for one in lab.snapshots()["snapshots"]}
-    mine = {one.id for one in found if one.manifest.method == "snapshot"}
-    assert {one for one in tagged if one and f"-{name}-" in one} == mine
+    tagged = {snapshot["tags"].get("headrace:backup"): snapshot["id"] for snapshot in lab.snapshots()["snapshots"]}
+    mine = {backup.id for backup in backups if backup.manifest.method == "snapshot"}
+    assert {entry for entry in tagged if entry and f"-{name}-" in entry} == mine
     assert not list((servers.find(lab, name).paths.datadir.parent / "tmp").glob("headrace-*"))
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not [one for one in running if str(tmp_path).encode() in one]
-    for one in found:
-        for snapshot in one.manifest.snapshots.values():
+    assert not [entry for entry in running if str(tmp_path).encode() in entry]
+    for row in backups:
+        for snapshot in row.manifest.snapshots.values():
             lab.delete_snapshot(snapshot)
-    print("\n".join(sorted({one for one in said if one.startswith("note: ")})))
+    print("\n".join(sorted({entry for entry in message if entry.startswith("note: ")})))
 
 
 @pytest.mark.parametrize(("way", "step"), [("snapshot", "wait_stored"), ("spooled", "_send")])
 def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tmp_path, way, step):
     """Killed while its snapshots are stored, or its copy is sent: the next run ends with that
     backup, of the moment before rows that came later."""
-    words = [one.replace("SPOOL", str(tmp_path / "spool")) for one in WAYS[way]]
+    words = [entry.replace("SPOOL", str(tmp_path / "spool")) for entry in WAYS[way]]
     words = ["backup", "run", "kept", "--to", str(tmp_path / "t"), *words, "--lab", str(lab.place.data_dir)]
     dying = f"import os, runpy; from headrace.servers.backup import copying; copying.{step} = lambda *_: os._exit(9);"
     dying += "runpy.run_module('headrace', run_name='__main__')"
     first = subprocess.run([sys.executable, "-c", dying, *words], capture_output=True, text=True)
     assert first.returncode == 9, first.stderr
     target = open_target(tmp_path / "t")
-    found, problems = manifest.backups(target)
-    assert not found and len(problems) == 1
+    backups, problems = manifest.backups(target)
+    assert not backups and len(problems) == 1
     began = time.time()
     with connect_to(servers.find(lab, "kept")) as cursor:
         cursor.execute("CREATE DATABASE IF NOT EXISTS later")
     second = subprocess.run([sys.executable, "-m", "headrace", *words], capture_output=True, text=True)
     assert second.returncode == 0 and "goes on with" in second.stderr, second.stderr
-    (made,), problems = manifest.backups(target)
-    assert not problems and not checking.check_backup(target, made.id).problems
-    assert made.manifest.began_unix < began and made.id in second.stderr
-    done = restore.restore(lab, target, RestoreRequest(made.id, "gone-on", "gp2:10", unpaced=True))
+    (result,), problems = manifest.backups(target)
+    assert not problems and not checking.check_backup(target, result.id).problems
+    assert result.manifest.began_unix < began and result.id in second.stderr
+    done = restore.restore(lab, target, RestoreRequest(result.id, "gone-on", "gp2:10", unpaced=True))
     with gone_after(done.server), connect_to(done.server) as cursor:
         cursor.execute("SHOW DATABASES LIKE 'later'")
         assert not cursor.fetchall()
@@ -145,7 +145,7 @@ def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tm
         assert cursor.fetchall()[0][0] > 0
     with connect_to(servers.find(lab, "kept")) as cursor:
         cursor.execute("DROP DATABASE later")
-    for snapshot in made.manifest.snapshots.values():
+    for snapshot in result.manifest.snapshots.values():
         lab.delete_snapshot(snapshot)
 
 
@@ -171,8 +171,8 @@ def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):
             child.wait()
             with connect_to(server) as cursor:
                 cursor.execute("FLUSH BINARY LOGS")
-    _, said = child.communicate(timeout=60)
-    assert child.returncode == 0, said
+    _, stderr = child.communicate(timeout=60)
+    assert child.returncode == 0, stderr
     (line,) = archive.timelines(open_target(tmp_path / "t"))
     assert not line.problems and not checking.check_timeline(open_target(tmp_path / "t"), line).problems
     with connect_to(server) as cursor:
@@ -209,8 +209,8 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
         with pytest.raises(CouldNotRun, match="too little room: .* left|is full"):
             copying.run(source, target, copying.BackupRequest(pack="none"))
         filler.unlink()
-        found, problems = manifest.backups(target)
-        assert [one.id for one in found] == [result.id] and not problems
+        backups, problems = manifest.backups(target)
+        assert [backup.id for backup in backups] == [result.id] and not problems
 
         def vanish(share: float, text: str) -> None:
             if place.is_mount():
@@ -219,8 +219,8 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
         with pytest.raises(CouldNotRun, match="another filesystem"):
             copying.run(source, target, copying.BackupRequest(pack="none", progress=vanish))
         volumes.mount(device, place)
-        found, problems = manifest.backups(target)
-        assert [one.id for one in found] == [result.id] and len(problems) == 1, "its mark and half a file"
+        backups, problems = manifest.backups(target)
+        assert [backup.id for backup in backups] == [result.id] and len(problems) == 1, "its mark and half a file"
         with monkeypatch.context() as patch:
             patch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
             assert copying.run(source, target, copying.BackupRequest(method="logical")).parts
@@ -364,9 +364,9 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_p
     target.put_new("after/503", b"there")
     assert target.document("after/503") == b"there"
     plan += ["region"] * 5  # botocore follows the first ones by itself
-    with pytest.raises(InputError, match="another region") as told:
+    with pytest.raises(InputError, match="another region") as refusal:
         target.put_new("elsewhere", b"x")
-    assert "eu-north-1" in told.value.hint
+    assert "eu-north-1" in refusal.value.hint
     plan.clear()
     plan += ["cut"]
     with pytest.raises(CouldNotRun):
@@ -375,18 +375,20 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_p
     with pytest.raises(CouldNotRun, match="does not take requests"):
         copying.run(source, target, copying.BackupRequest())
     plan.clear()
-    found, _ = manifest.backups(target, bytes(32))
-    assert [one.id for one in found] == [result.id]
+    backups, _ = manifest.backups(target, bytes(32))
+    assert [backup.id for backup in backups] == [result.id]
     # It goes away in the middle of sending; the copy is kept, and only what is missing is sent.
-    said: list[str] = []
-    wanted = copying.BackupRequest(method="logical", spool=tmp_path / "spool", note=said.append)
+    messages: list[str] = []
+    request = copying.BackupRequest(method="logical", spool=tmp_path / "spool", note=messages.append)
     plan += ["", "", *["503"] * 50]  # the mark, and one file
     monkeypatch.setattr(copying, "PART_BYTES", 10 << 10)
     with pytest.raises(CouldNotRun, match="does not take requests"):
-        copying.run(source, target, wanted)
+        copying.run(source, target, request)
     plan.clear()
-    late = copying.run(source, target, wanted)
-    assert any("is whole in" in one for one in said) and any("1 of its" in one for one in said), said
+    late = copying.run(source, target, request)
+    assert any("is whole in" in message for message in messages) and any(
+        "1 of its" in message for message in messages
+    ), messages
     assert not checking.check_backup(target, late.id).problems
     gone = open_target(f"s3://lab/x?endpoint=http://127.0.0.1:{free_port()}")
     with pytest.raises(CouldNotRun, match="cannot be reached"):

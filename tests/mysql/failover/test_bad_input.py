@@ -43,22 +43,22 @@ def replica(trio) -> str:
 
 
 def of(trio: Trio, name: str) -> TopologyMember:
-    return next(one for one in status(trio.lab) if one.server.name == name)
+    return next(state for state in status(trio.lab) if state.server.name == name)
 
 
 def told(look: Callable[[], tuple[str, ...]], *words: str) -> str:
     """The line that has all of the words, once there is one."""
-    found: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
 
     def line_of() -> str:
-        nonlocal found
-        found = look()
-        return next((line for line in found if all(word in line for word in words)), "")
+        nonlocal result
+        result = look()
+        return next((line for line in result if all(word in line for word in words)), "")
 
     try:
         return wait_until(line_of, f"a line with {words}")
     except AssertionError as late:
-        raise AssertionError(f"{late}; lines: {found}") from None
+        raise AssertionError(f"{late}; lines: {result}") from None
 
 
 def test_tables_and_statements_that_will_bite(trio, schema, replica):
@@ -111,7 +111,7 @@ def test_an_event_larger_than_the_replica_takes(trio, schema, replica):
         with contextlib.suppress(Exception):
             sql(other, *dialect.stop_receive())
         sql(other, *dialect.start_receive(), *dialect.start_apply())
-    told(lambda: tuple(one[0] for one in sql(other, f"SELECT LEFT(v, 3) FROM {schema}.t")), "xxx")
+    told(lambda: tuple(entry[0] for entry in sql(other, f"SELECT LEFT(v, 3) FROM {schema}.t")), "xxx")
 
 
 def test_a_transaction_larger_than_the_replicas_binary_log_takes(trio, schema, replica):
@@ -169,10 +169,10 @@ def test_a_source_whose_clock_is_an_hour_off(trio, schema, replica, step_s):
                 cursor.execute(f"SET TIMESTAMP = UNIX_TIMESTAMP(SYSDATE()) + {step_s}")
                 cursor.execute(f"INSERT INTO {schema}.t (v) VALUES (NOW())")
                 time.sleep(0.05)
-                [one] = watch.read()
-                lags.append(one.clocks.gtid_s)
-                servers_own.append(one.clocks.server_s)
-    assert all(one is not None and one < HOUR_S / 60 for one in lags), lags
+                [entry] = watch.read()
+                lags.append(entry.clocks.gtid_s)
+                servers_own.append(entry.clocks.server_s)
+    assert all(lag is not None and lag < HOUR_S / 60 for lag in lags), lags
     print(f"{step_s:+} s: lag {max(lags):.2f} s at most, Seconds_Behind {servers_own}")
 
 
@@ -198,13 +198,13 @@ def test_a_lag_that_is_older_than_the_watch(trio, schema, replica):
             )
             with LagWatch(addresses, {(source.host, source.port or 0): trio.source}) as watch:
                 time.sleep(1.5)
-                [one] = watch.read()
+                [entry] = watch.read()
             cursor.execute("UNLOCK TABLES")
     finally:
         sql(other, *dialect.stop_apply(), f"SET GLOBAL {workers} = {before}", *dialect.start_apply())
     # The server counts whole seconds, and goes on counting while it is looked at.
-    assert one.lag_s is not None and behind_s <= one.lag_s <= behind_s + 30 and not one.at_least, one
-    assert one.clocks.gtid_s is not None and one.clocks.gtid_s < behind_s / 2, one
+    assert entry.lag_s is not None and behind_s <= entry.lag_s <= behind_s + 30 and not entry.at_least, entry
+    assert entry.clocks.gtid_s is not None and entry.clocks.gtid_s < behind_s / 2, entry
 
 
 @pytest.mark.skipif(os.environ.get("BAD_INPUT") != "all", reason="BAD_INPUT=all")
@@ -217,7 +217,7 @@ def test_one_server_uuid_twice(trio, schema, replica):
     folder = sql(trio.server(replica), "SELECT @@datadir")[0][0]
     path = os.path.join(folder, "auto.cnf")
     mine = sql(trio.server(replica), "SELECT @@server_uuid")[0][0]
-    theirs = sql(trio.server(other), "SELECT @@server_uuid")[0][0]
+    reference = sql(trio.server(other), "SELECT @@server_uuid")[0][0]
 
     def restarted(old: str, new: str) -> None:
         # It is read at the start alone; its volume is mounted while it runs.
@@ -229,11 +229,11 @@ def test_one_server_uuid_twice(trio, schema, replica):
         servers.stop(trio.server(replica))
         host.started({}, {})
 
-    restarted(mine, theirs)
+    restarted(mine, reference)
     try:
-        told(lambda: of(trio, replica).warnings, f"has the server_uuid of {other}, {theirs}", "auto.cnf")
-        told(lambda: of(trio, other).warnings, f"has the server_uuid of {replica}, {theirs}", "auto.cnf")
+        told(lambda: of(trio, replica).warnings, f"has the server_uuid of {other}, {reference}", "auto.cnf")
+        told(lambda: of(trio, other).warnings, f"has the server_uuid of {replica}, {reference}", "auto.cnf")
     finally:
-        restarted(theirs, mine)
+        restarted(reference, mine)
         topology.replica_start(trio.lab, other)
         topology.replica_start(trio.lab, replica)

@@ -58,8 +58,8 @@ def mended(trio: Trio, name: str) -> None:
     """The fault is over."""
     server = trio.server(name)
     trio.lab.clear_fault(server.volumes.data or "")
-    left = processes.with_argument(f"--defaults-file={server.paths.config}", user_of_servers())
-    assert left is None or processes.wait_gone(left, 30), "the fenced server still runs"
+    process = processes.with_argument(f"--defaults-file={server.paths.config}", user_of_servers())
+    assert process is None or processes.wait_gone(process, 30), "the fenced server still runs"
     for filler in ("filler", "filler2"):
         with contextlib.suppress(OSError):
             (server.paths.data_mount / filler).unlink()
@@ -71,7 +71,7 @@ def user_of_servers():
     return service_user()
 
 
-ALL = {one.__name__: one for one in (kill, pause, power_cut, fill)}
+ALL = {entry.__name__: entry for entry in (kill, pause, power_cut, fill)}
 KINDS = [ALL[name] for name in os.environ.get("FAULT_KINDS", "kill,pause,power_cut,fill").split(",")]
 
 
@@ -107,7 +107,7 @@ def rounds(trio: Trio, chance: random.Random) -> None:
         first = trio.load.first_on(new.port, struck)
         assert first is not None, f"round {number}, {fault.__name__}: nobody could write again"
         # A full disk stops writes some seconds later: the outage begins with the last answer.
-        last = max(one.at for one in trio.load.notes if one.port != new.port)
+        last = max(note.at for note in trio.load.notes if note.port != new.port)
         outages.setdefault(fault.__name__, []).append(first - max(struck, last))
         late = [note for note in trio.load.notes if note.port != new.port and note.at > first]
         assert not late, f"round {number}, {fault.__name__}: {len(late)} were acknowledged by the old source"
@@ -126,10 +126,10 @@ def rounds(trio: Trio, chance: random.Random) -> None:
         took = outages[fault.__name__][-1]
         print(f"round {number} {fault.__name__} {trio.flavor}: {took:.2f} s, {answer['state']} {answer['extra']}")
     acknowledged = len(trio.load.notes)
-    for name, found in (*outages.items(), ("all", [one for each in outages.values() for one in each])):
-        ordered = sorted(found)
+    for name, result in (*outages.items(), ("all", [entry for each in outages.values() for entry in each])):
+        ordered = sorted(result)
         print(
-            f"{trio.flavor} {name}: {len(found)} faults; RTO median {statistics.median(found):.2f} s, "
+            f"{trio.flavor} {name}: {len(result)} faults; RTO median {statistics.median(result):.2f} s, "
             f"p95 {ordered[round(0.95 * (len(ordered) - 1))]:.2f} s, most {ordered[-1]:.2f} s"
         )
     print(f"{trio.flavor}: {FAULTS} faults, {acknowledged} acknowledged, 0 lost; rejoined {rejoined}: {ends}")

@@ -32,12 +32,12 @@ from headrace.servers.failover.planning.members import FailoverWish
 
 @pytest.fixture
 def aws(shared_labs, monkeypatch):
-    made = AwsLab(shared_labs)
-    for name, value in made.environment.items():
+    lab = AwsLab(shared_labs)
+    for name, value in lab.environment.items():
         if name.startswith("AWS_"):
             monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    return made
+    return lab
 
 
 @pytest.mark.skipif(os.environ.get("EC2_FENCING") != "1", reason="EC2_FENCING=1")
@@ -99,7 +99,7 @@ def test_the_tail_is_read_from_a_volume_of_ec2(aws, tmp_path, flavor):
     assert outcome.rescued and outcome.lossless and outcome.elected
     new = trio.server(outcome.elected)
     assert not trio.load.missing(new), "an acknowledged commit was on the volume and is missing"
-    assert not [one for one in mounted() if "headrace-rescue-" in one]
+    assert not [entry for entry in mounted() if "headrace-rescue-" in entry]
     volume = aws.client("ec2").describe_volumes(VolumeIds=[old.volumes.data])["Volumes"][0]
     assert volume["State"] == "available", "it is left for whoever repairs the old source"
     print(f"{flavor}: {outcome.rescued} transactions from {old.volumes.data} in {outcome.seconds:.1f} s, 0 lost")

@@ -82,8 +82,8 @@ MISTAKES = [
 @pytest.fixture(scope="module")
 def lone(trio) -> Iterator[str]:
     """A server of its own, with a transaction."""
-    wanted = {"flavor": trio.flavor, "storage": "gp3:1", "port": free_port(), "settings": ON[trio.flavor]}
-    server = servers.up(trio.lab, name="lone", unpaced=True, **wanted)
+    expected = {"flavor": trio.flavor, "storage": "gp3:1", "port": free_port(), "settings": ON[trio.flavor]}
+    server = servers.up(trio.lab, name="lone", unpaced=True, **expected)
     sql(server, "CREATE DATABASE its_own")
     yield server.name
     servers.destroy(servers.find(trio.lab, "lone"))
@@ -102,10 +102,10 @@ def test_ordinary_mistakes_change_nothing(trio: Trio, lone, tmp_path, monkeypatc
             typed = [*typed[:2], *named, *typed[2:], "--journal", str(tmp_path / "journal")]
         got = answer(typed)
         out, error = capfd.readouterr()
-        said = " ".join((error + out).split())
-        if got != code or not re.search(words, said) or "Traceback" in error:
-            wrong.append(f"{command} ({mistake}): {got}: {said[:300]}")
-        assert picture(trio) == before, f"{command} ({mistake}) changed something: {said}"
+        text = " ".join((error + out).split())
+        if got != code or not re.search(words, text) or "Traceback" in error:
+            wrong.append(f"{command} ({mistake}): {got}: {text[:300]}")
+        assert picture(trio) == before, f"{command} ({mistake}) changed something: {text}"
     assert not wrong, "\n".join(wrong)
 
 
@@ -141,15 +141,15 @@ def test_a_volume_that_is_too_small_is_refused_before_anything_is_copied(trio: T
 def picture(trio: Trio) -> dict[str, tuple]:
     """Returns everything that a mistake must not change: who runs, who takes writes, who follows
     whom, the volumes."""
-    found: dict[str, tuple] = {}
+    volume_names: dict[str, tuple] = {}
     for name in trio.names:
-        one = trio.server(name)
-        [(closed,)] = sql(one, "SELECT @@global.read_only")
-        channels = sql(one, "SHOW ALL SLAVES STATUS" if trio.flavor == "mariadb" else "SHOW REPLICA STATUS")
+        server = trio.server(name)
+        [(closed,)] = sql(server, "SELECT @@global.read_only")
+        channels = sql(server, "SHOW ALL SLAVES STATUS" if trio.flavor == "mariadb" else "SHOW REPLICA STATUS")
         follows = tuple((row[3], row[5]) if trio.flavor == "mariadb" else (row[1], row[3]) for row in channels)
-        found[name] = (one.pid, closed, follows)
-    found["volumes"] = tuple(sorted(volume["name"] or "" for volume in trio.lab.volumes()))
-    return found
+        volume_names[name] = (server.pid, closed, follows)
+    volume_names["volumes"] = tuple(sorted(volume["name"] or "" for volume in trio.lab.volumes()))
+    return volume_names
 
 
 def test_a_missing_privilege_is_named_and_the_source_goes_on(trio: Trio, tmp_path, from_a):  # noqa: F811
@@ -181,8 +181,8 @@ def test_semi_sync_that_is_off_at_the_source_alone_is_warned_of(trio: Trio, from
     variable = "rpl_semi_sync_master_enabled" if trio.flavor == "mariadb" else "rpl_semi_sync_source_enabled"
     sql(trio.server("a"), f"SET GLOBAL {variable} = 0")
     try:
-        said = headrace("replica", "status", "a").stderr
-        assert "warning: a: semi-sync is off here and on at b, c: a commit waits for no replica" in said
+        stderr = headrace("replica", "status", "a").stderr
+        assert "warning: a: semi-sync is off here and on at b, c: a commit waits for no replica" in stderr
     finally:
         sql(trio.server("a"), f"SET GLOBAL {variable} = 1")
     assert "semi-sync" not in headrace("replica", "status").stderr

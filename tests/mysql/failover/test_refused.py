@@ -55,8 +55,8 @@ def from_a(trio):
 
 @pytest.fixture
 def observer(trio) -> Iterator[Observer]:
-    with contextlib.closing(trio.cluster().observer()) as made:
-        yield made
+    with contextlib.closing(trio.cluster().observer()) as observer:
+        yield observer
 
 
 def dialect(trio: Trio) -> Dialect:
@@ -151,7 +151,7 @@ class Traps:
         on, off = (lambda side: self.variable(side, "enabled", 1)), (lambda side: self.variable(side, "enabled", 0))
         start, stop = self.dialect.start_receive(), self.dialect.stop_receive()
         point = lambda value: self.variable("source", "wait_point", f"'{value}'")  # noqa: E731
-        found = {
+        result = {
             "source-off": ("a", self.at("a", off("source")), self.at("a", on("source"))),
             "short-timeout": ("a", self.at("a", self.variable("source", "timeout", 1000)), self.back),
             "fell-back": ("a", self.fallen_back, self.back),
@@ -168,37 +168,37 @@ class Traps:
             "acknowledges-only, error 1062": ("b", self.at("a", TWICE), self.applied_by_b),
         }  # fmt: skip
         if not self.dialect.is_mariadb:
-            found["too-many-asked"] = (
+            result["too-many-asked"] = (
                 "a",
                 self.at("a", self.variable("source", "wait_count", 3)),
                 self.at("a", self.variable("source", "wait_count", 1)),
             )
-        return found
+        return result
 
 
 def test_each_trap_is_named_in_four_looks(trio, observer):
-    made = Traps(trio)
+    result = Traps(trio)
     for name in "bc":
         sql(trio.server(name), "SET GLOBAL sync_relay_log = 1")
-    wanted = made.all()
-    for name in wanted if os.environ.get("TRAPS") == "all" else SOME:
-        where, sets, takes_away = wanted[name]
+    expected = result.all()
+    for name in expected if os.environ.get("TRAPS") == "all" else SOME:
+        where, sets, takes_away = expected[name]
         before = settled(observer)
         assert not traps(before, before["a"]), name
-        if prepare := {"receive-behind": made.behind, "acknowledges-only, error 1062": made.refused_by_b}.get(name):
+        if prepare := {"receive-behind": result.behind, "acknowledges-only, error 1062": result.refused_by_b}.get(name):
             prepare()
         setting = threading.Thread(target=sets, daemon=True)
         setting.start()
-        found = set[tuple[str, str]]()
+        details = set[tuple[str, str]]()
         for looks in range(1, LOOKS + 2):
             seen = observer.look()
-            found |= {(trap.server, trap.name) for trap in traps(seen, seen["a"], before)}
+            details |= {(trap.server, trap.name) for trap in traps(seen, seen["a"], before)}
             before = seen
-            if (where, name.partition(",")[0]) in found:
+            if (where, name.partition(",")[0]) in details:
                 print(f"{trio.flavor} {name}: named at look {looks}")
                 break
             time.sleep(EVERY_S)
-        assert (where, name.partition(",")[0]) in found, f"{name} is not named after {LOOKS} looks, but {found}"
+        assert (where, name.partition(",")[0]) in details, f"{name} is not named after {LOOKS} looks, but {details}"
         setting.join(30)
         takes_away()
     for name in "bc":
@@ -252,27 +252,27 @@ def test_two_servers_with_one_server_id(trio, observer):
 
 
 def test_delayed_replicas_are_not_promoted(trio, observer):
-    made = dialect(trio)
+    result = dialect(trio)
     try:
         for name in "bc":
-            sql(trio.server(name), *made.stop(), *made.delay(3600), *made.start())
+            sql(trio.server(name), *result.stop(), *result.delay(3600), *result.start())
         refused = refusal(observer)
         assert "is delayed on purpose by 3600 s" in refused.refusal
         assert refusal(observer, allow_delayed=True).elected in ("b", "c")
     finally:
         for name in "bc":
-            sql(trio.server(name), *made.stop(), *made.delay(0), *made.start())
+            sql(trio.server(name), *result.stop(), *result.delay(0), *result.start())
 
 
 def test_transactions_of_a_replicas_own(trio, observer):
     """An errant transaction is listed and refused; MySQL's can be made up for by empty ones."""
-    made, b = dialect(trio), trio.server("b")
-    if made.is_mariadb:
+    result, b = dialect(trio), trio.server("b")
+    if result.is_mariadb:
         # Not binary logged by its own number in strict mode: the write itself is refused there.
         with pytest.raises(Exception, match="1950|out-of-order|1290"):
             sql(b, "SET SESSION gtid_seq_no = 1", "CREATE DATABASE errant")
         return
-    sql(b, *made.read_only(False), "CREATE DATABASE errant", *made.read_only(True))
+    sql(b, *result.read_only(False), "CREATE DATABASE errant", *result.read_only(True))
     own = sql(b, "SELECT @@server_uuid")[0][0]
     refused = refusal(observer)
     assert "transactions of their own" in refused.refusal and own in refused.errant["b"], refused
@@ -284,8 +284,8 @@ def test_transactions_of_a_replicas_own(trio, observer):
 
 def test_errant_transactions_are_made_up_for(trio, observer):
     """`headrace failover run --errant inject`: MySQL's histories agree afterwards; MariaDB's cannot be made to."""
-    made, b = dialect(trio), trio.server("b")
-    if made.is_mariadb:
+    result, b = dialect(trio), trio.server("b")
+    if result.is_mariadb:
         seen = observer.look()
         own = state_of(trio.cluster().hosts["b"]).server_id
         last = max(number for _, number in seen["b"].wrote.items())
@@ -294,7 +294,7 @@ def test_errant_transactions_are_made_up_for(trio, observer):
         refused = plan(seen, Progress(FailoverWish("a", by_hand=True, accept_loss=True, errant="inject")))
         assert "MariaDB cannot be given empty transactions" in refused.refusal and "--errant leave" in refused.hint
         return
-    sql(b, *made.read_only(False), "CREATE DATABASE errant_two", *made.read_only(True))
+    sql(b, *result.read_only(False), "CREATE DATABASE errant_two", *result.read_only(True))
     uuid = sql(b, "SELECT @@server_uuid")[0][0]
     trio.load.start()
     time.sleep(0.5)
@@ -316,24 +316,24 @@ def test_errant_transactions_are_made_up_for(trio, observer):
     trio.forget_failover()
     assert trio.rejoin("a", "seed")["state"] in ("rejoined", "seeded") and trio.equal()
     for name in trio.names:
-        one = trio.server(name)
-        assert f"{uuid}:" in sql(one, "SELECT @@gtid_executed")[0][0], name
-        there = sql(one, "SHOW DATABASES LIKE 'errant\\_two'")
+        server = trio.server(name)
+        assert f"{uuid}:" in sql(server, "SELECT @@gtid_executed")[0][0], name
+        there = sql(server, "SHOW DATABASES LIKE 'errant\\_two'")
         assert len(there) == (name in having), f"{name}: an empty transaction stands for it elsewhere"
         if there:
-            closing = () if name == trio.source else made.read_only(True)
-            sql(one, *made.read_only(False), "SET sql_log_bin = 0", "DROP DATABASE errant_two", *closing)
+            closing = () if name == trio.source else result.read_only(True)
+            sql(server, *result.read_only(False), "SET sql_log_bin = 0", "DROP DATABASE errant_two", *closing)
 
 
 def test_a_wrong_password_and_an_expired_certificate(trio, tmp_path):
     a, b = trio.server("a"), trio.server("b")
-    wrong = [f"mysql://nobody@127.0.0.1:{one.port}" for one in (a, b)]
-    with contextlib.closing(cluster_of(wrong, None, tmp_path).observer()) as made:
-        seen = made.look()
-    assert all(one.error == "cannot log in as nobody: no password was given" for one in seen.values()), seen
+    wrong = [f"mysql://nobody@127.0.0.1:{entry.port}" for entry in (a, b)]
+    with contextlib.closing(cluster_of(wrong, None, tmp_path).observer()) as observer:
+        seen = observer.look()
+    assert all(entry.error == "cannot log in as nobody: no password was given" for entry in seen.values()), seen
     key, certificate = expired(tmp_path)
-    places = [Path(str(one)) for one in sql(a, "SELECT @@global.ssl_cert, @@global.ssl_key")[0]]
-    kept = [one.read_bytes() for one in places]
+    places = [Path(str(entry)) for entry in sql(a, "SELECT @@global.ssl_cert, @@global.ssl_key")[0]]
+    data = [place.read_bytes() for place in places]
     reload = "FLUSH SSL" if trio.flavor == "mariadb" else "ALTER INSTANCE RELOAD TLS"
     try:
         for place, content in zip(places, (certificate, key), strict=True):
@@ -349,35 +349,35 @@ def test_a_wrong_password_and_an_expired_certificate(trio, tmp_path):
         with pytest.raises(HeadraceError, match="expired"):
             connect(address, 10.0)
     finally:
-        for place, content in zip(places, kept, strict=True):
+        for place, content in zip(places, data, strict=True):
             place.write_bytes(content)
         sql(a, reload)
 
 
 def expired(folder: Path) -> tuple[bytes, bytes]:
     """A key, and a certificate of its own that ended yesterday."""
-    key, request, made = folder / "key.pem", folder / "request.pem", folder / "certificate.pem"
+    key, request, result = folder / "key.pem", folder / "request.pem", folder / "certificate.pem"
     for words in (
         f"ecparam -genkey -name prime256v1 -noout -out {key}",
         f"req -new -key {key} -subj /CN=a -out {request}",
-        f"x509 -req -in {request} -signkey {key} -days -1 -out {made}",
+        f"x509 -req -in {request} -signkey {key} -days -1 -out {result}",
     ):
         subprocess.run(["openssl", *words.split()], check=True, capture_output=True)
-    return key.read_bytes(), made.read_bytes()
+    return key.read_bytes(), result.read_bytes()
 
 
 @pytest.mark.skipif(os.environ.get("REFUSALS") != "all", reason="REFUSALS=all")
 def test_a_candidate_that_does_not_log_what_it_applies(trio, observer):
     name = "log_slave_updates" if trio.flavor == "mariadb" else "log_replica_updates"
-    for one in "bc":
-        servers.stop(trio.server(one))
-        host = trio.cluster().hosts[one]
+    for entry in "bc":
+        servers.stop(trio.server(entry))
+        host = trio.cluster().hosts[entry]
         assert isinstance(host, LabHost)
         host.started({}, {name.replace("_", "-"): "OFF"})
     assert "does not log what it applies" in refusal(observer).refusal
-    for one in "bc":
-        servers.stop(trio.server(one))
-        host = trio.cluster().hosts[one]
+    for entry in "bc":
+        servers.stop(trio.server(entry))
+        host = trio.cluster().hosts[entry]
         assert isinstance(host, LabHost)
         host.started({}, {})
 

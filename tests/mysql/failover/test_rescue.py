@@ -38,12 +38,12 @@ def cut_link(port: int) -> Iterator[tuple[int, threading.Event]]:
         listener.settimeout(0.2)
 
         def pump(into: socket.socket, out: socket.socket, counted: bool) -> None:
-            left = CUT_AT
+            cut_at = CUT_AT
             with contextlib.suppress(OSError):
                 while data := into.recv(16_384):
                     if counted and armed.is_set():
-                        left -= len(data)
-                        if left < 0:
+                        cut_at -= len(data)
+                        if cut_at < 0:
                             armed.clear()
                             ended.wait()
                             return
@@ -116,8 +116,8 @@ def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, fla
             )  # fmt: skip
             wait_until(lambda: not armed.is_set(), "the cut of the link", SOON_S)
             time.sleep(1)  # what came before the cut reaches the applier
-            said: list[str] = []
-            with contextlib.closing(cluster.executor(tmp_path / "clients", said.append)) as executor:
+            messages: list[str] = []
+            with contextlib.closing(cluster.executor(tmp_path / "clients", messages.append)) as executor:
                 assert servers.find(lab, source.name).pid
                 os.kill(servers.find(lab, source.name).pid or 0, signal.SIGKILL)
                 # The replicas have the link for its address.
@@ -128,10 +128,10 @@ def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, fla
                     with pytest.raises(CouldNotRun, match="its tail is not applied"):
                         executor.run(wish)
                 # It can be elected as before: by what it applies, though nobody sends it anything.
-                assert state_of(hosts[replica.name]).channels[0].apply == "on", said
+                assert state_of(hosts[replica.name]).channels[0].apply == "on", messages
                 outcome = executor.run(wish)
-            assert (outcome.elected, outcome.rescued, outcome.lossless) == (replica.name, 1, True), (outcome, said)
+            assert (outcome.elected, outcome.rescued, outcome.lossless) == (replica.name, 1, True), (outcome, messages)
         assert sql(replica, "SELECT COUNT(*), SUM(LENGTH(b)) FROM part.t")[0] == (ROWS + 1, ROWS * ROW_BYTES + 6)
     finally:
-        for one in (replica, source):
-            servers.destroy(servers.find(lab, one.name))
+        for entry in (replica, source):
+            servers.destroy(servers.find(lab, entry.name))

@@ -58,48 +58,48 @@ def resumed(trio: Trio, kind: str, line: int) -> bool:
     old = trio.source
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as one:
+    ) as process:
         try:
-            assert one.stdin is not None and one.stdout is not None
-            assert one.stdout.readline() == "ready\n"
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
             if kind == "failover":
                 kill(trio)
             struck = time.monotonic()
-            _, said = one.communicate("\n", timeout=60)
+            _, stderr = process.communicate("\n", timeout=60)
         finally:
-            one.kill()
-    was_killed = one.returncode == -signal.SIGKILL
-    assert was_killed or one.returncode == 0, said
+            process.kill()
+    was_killed = process.returncode == -signal.SIGKILL
+    assert was_killed or process.returncode == 0, stderr
     if was_killed:
         with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
             try:
                 outcome = executor.run(FailoverWish(old, kind="switchover" if kind == "switchover" else "failover"))
             except CouldNotRun as error:
                 # Before its first line nobody but the killed program knew that semi-sync worked.
-                assert kind == "failover" and "semi-sync was not seen at work" in error.rule, (line, said, error.rule)
+                assert kind == "failover" and "semi-sync was not seen at work" in error.rule, (line, stderr, error.rule)
                 outcome = executor.run(FailoverWish(old, accept_loss=True))
         trio.source = outcome.elected or ""
     else:
         trio.source = trio.named()
-    assert trio.source != old and trio.named() == trio.source, (line, said)
+    assert trio.source != old and trio.named() == trio.source, (line, stderr)
     new = trio.server(trio.source)
     trio.load.wait_for(new.port, struck)
     trio.load.stop()
-    assert trio.load.first_on(new.port, struck) is not None, f"line {line}: nobody could write again: {said}"
+    assert trio.load.first_on(new.port, struck) is not None, f"line {line}: nobody could write again: {stderr}"
     lost = trio.load.missing(new)
-    assert not lost, f"line {line}: {len(lost)} lost: {said}"
+    assert not lost, f"line {line}: {len(lost)} lost: {stderr}"
     if kind == "failover":
         mended(trio, old)
         trio.forget_failover()
         assert trio.rejoin(old, REWINDS[trio.flavor])["state"] in ("rejoined", "rewound", "seeded")
-    assert trio.equal(), f"line {line}: {said}"
+    assert trio.equal(), f"line {line}: {stderr}"
     for name in trio.names:
         flush = sql(
             trio.server(name),
             "SELECT @@global.read_only, @@global.sync_binlog, @@global.innodb_flush_log_at_trx_commit",
         )
-        assert flush == ((int(name != trio.source), 1, 1),), (line, name, flush, said)
-    print(f"{kind} killed before line {line}: {said.splitlines()[-1] if was_killed else 'it ended'}")
+        assert flush == ((int(name != trio.source), 1, 1),), (line, name, flush, stderr)
+    print(f"{kind} killed before line {line}: {stderr.splitlines()[-1] if was_killed else 'it ended'}")
     return was_killed
 
 
@@ -116,13 +116,13 @@ def test_of_two_watchers_one_acts(trio):
             second = stack.enter_context(trio.watched())
             trio.cluster = real
             kill(trio)
-            wait_until(lambda pair=(first, second): any(one.outcomes for one in pair), "the watcher that acts")
+            wait_until(lambda pair=(first, second): any(entry.outcomes for entry in pair), "the watcher that acts")
             time.sleep(2.0)
         trio.load.stop()
-        acted = [one.outcomes[0] for one in (first, second) if one.outcomes]
-        assert len({one.elected for one in acted}) == 1, (first.error, second.error)
-        for one in (first, second):
-            assert one.outcomes or one.error is None or "lease" in str(one.error), one.error
+        acted = [entry.outcomes[0] for entry in (first, second) if entry.outcomes]
+        assert len({entry.elected for entry in acted}) == 1, (first.error, second.error)
+        for member in (first, second):
+            assert member.outcomes or member.error is None or "lease" in str(member.error), member.error
         trio.source = acted[0].elected or ""
         assert (
             sum(sql(trio.server(name), "SELECT @@global.read_only")[0][0] == 0 for name in trio.names if name != old)

@@ -47,7 +47,7 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
         trio.load.stop()
         first = trio.load.first_on(new.port, began)
         assert first is not None
-        gaps.append(first - max(one.at for one in trio.load.notes if one.port != new.port and one.at < first))
+        gaps.append(first - max(note.at for note in trio.load.notes if note.port != new.port and note.at < first))
         parts = {name: took for name, took in outcome["closed"].items() if took >= 0.001}
         print(
             f"round {number} switchover {flavor}: {gaps[-1]:.3f} s; outage {outcome['outage_s']:.3f}, "
@@ -71,10 +71,10 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
             here, on = trio.server(name), name == new.name
             assert sql(here, "SELECT @@global.event_scheduler") == (("ON" if on else "OFF",),), name
             assert on or "ENABLED" not in states_of_events(here).values(), name
-    for name, found in (("clients", gaps), ("answer (outage_s)", outages), ("servers (closed_s)", closed)):
+    for name, result in (("clients", gaps), ("answer (outage_s)", outages), ("servers (closed_s)", closed)):
         print(
-            f"{SWITCHOVERS} switchovers ({flavor}): writes out for the {name}: median {statistics.median(found):.3f} s,"
-            f" least {min(found):.3f} s, most {max(found):.3f} s; 0 lost"
+            f"{SWITCHOVERS} switchovers ({flavor}): writes out for the {name}: median {statistics.median(result):.3f} s,"
+            f" least {min(result):.3f} s, most {max(result):.3f} s; 0 lost"
         )
 
 
@@ -106,17 +106,17 @@ def switched(trio: Trio) -> dict:
 def test_a_long_statement_does_not_hold_the_others_up(trio):
     """It writes when the writes are to be stopped: an attempt waits for a second, the others write on, and then
     the switchover is made. It is not lost."""
-    number, said = time.monotonic_ns() % 2**30, []
+    number, texts = time.monotonic_ns() % 2**30, []
     long = f"INSERT INTO {SCHEMA}.entries VALUES (97, {number}, ''), (97, {number + 1}, SLEEP(2.5))"
     source = trio.server(trio.source)
     statement = threading.Thread(target=lambda: sql(source, long))
 
-    def begun_before(self, say, ours, real=changes.Closing.stop):
+    def begun_before(self, say, own, real=changes.Closing.stop):
         statement.start()
         until = time.monotonic() + 5
         while not sql(source, "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'"):
             assert time.monotonic() < until
-        return real(self, lambda text: (said.append(text), say(text)), ours)
+        return real(self, lambda text: (texts.append(text), say(text)), own)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changes.Closing, "stop", begun_before)
@@ -124,7 +124,7 @@ def test_a_long_statement_does_not_hold_the_others_up(trio):
             outcome = executor.run(FailoverWish(trio.source, kind="switchover"))
     statement.join()
     trio.source = outcome.elected or ""
-    assert any("takes writes again for 0.5 s: in the way is" in text for text in said), said
+    assert any("takes writes again for 0.5 s: in the way is" in text for text in texts), texts
     assert trio.rows_of(trio.server(trio.source), 97) >= {number, number + 1} and trio.equal()
 
 
@@ -143,8 +143,8 @@ def test_servers_that_are_known_by_their_addresses_alone(trio):
     trio.load.wait_for(new.port, 0.0)
     trio.load.stop()
     assert not trio.load.missing(new) and trio.equal()
-    kept = "SELECT @@global.read_only" + ("" if trio.flavor == "mariadb" else ", @@global.super_read_only")
-    assert set(sql(trio.server(old), kept)[0]) == {1} and set(sql(new, kept)[0]) == {0}
+    text = "SELECT @@global.read_only" + ("" if trio.flavor == "mariadb" else ", @@global.super_read_only")
+    assert set(sql(trio.server(old), text)[0]) == {1} and set(sql(new, text)[0]) == {0}
 
 
 @pytest.mark.parametrize("flavor", FLAVORS)
@@ -208,13 +208,13 @@ def lose(trio: Trio, chance: random.Random, number: int) -> int:
     # Each transaction of the clients is a row; the watcher did not run, so there are no others.
     there = {tuple(row) for row in sql(new, f"SELECT client, number FROM {SCHEMA}.entries")}
     alone = {tuple(row) for row in sql(trio.server(old), f"SELECT client, number FROM {SCHEMA}.entries")} - there
-    assert {(one.client, one.number) for one in missing} <= alone
+    assert {(entry.client, entry.number) for entry in missing} <= alone
     # Listed and never answered: at most one of each client.
     assert len(alone) == len(listed) <= len(missing) + trio.load.clients + 1, (
         f"round {number}: {len(missing)} acknowledged ones are missing, {len(alone)} on the old source, {len(listed)} listed"
     )
-    for one in missing:
-        trio.load.notes.remove(one)
+    for member in missing:
+        trio.load.notes.remove(member)
     how = REWINDS[trio.flavor]
     answer = trio.rejoin(old, how)
     assert answer["state"] == {"rewind": "rewound", "seed": "seeded"}[how] and trio.equal(), f"round {number}: {answer}"
@@ -258,11 +258,11 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
             target=lambda: sql(trio.server(source), f"INSERT INTO {SCHEMA}.entries VALUES (99, {number}, '')")
         )
 
-        def say_and_write(self, say, ours, real=changes.Closing.stop):
+        def say_and_write(self, say, own, real=changes.Closing.stop):
             cursor.execute("FLUSH TABLES WITH READ LOCK")
             late.start()
             late.join()
-            return real(self, say, ours)
+            return real(self, say, own)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(changes.Closing, "stop", say_and_write)

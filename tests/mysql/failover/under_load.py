@@ -105,8 +105,8 @@ class Load:
                     self.notes.append(Acknowledged(client, number, where["host"], where["port"], time.monotonic()))
                 was = text
 
-    def reached(self, one: Acknowledged, place: object) -> bool:
-        return place in (one.port, one.host)
+    def reached(self, acknowledged: Acknowledged, place: object) -> bool:
+        return place in (acknowledged.port, acknowledged.host)
 
     def missing(self, server: servers.Server) -> list[Acknowledged]:
         """Acknowledged, and not there."""
@@ -186,13 +186,13 @@ class Trio:
         sql(self.server(name), f"SET GLOBAL {variable} = {milliseconds}")
 
     def tell(self, name: str) -> None:
-        found = self.server(name)
-        self.clients.write_text(json.dumps({"host": found.host, "port": found.port}))
+        server = self.server(name)
+        self.clients.write_text(json.dumps({"host": server.host, "port": server.port}))
 
     def named(self) -> str:
         """Returns the server that the clients' file names."""
-        found = json.loads(self.clients.read_text())
-        place = (found["host"], found["port"])
+        document = json.loads(self.clients.read_text())
+        place = (document["host"], document["port"])
         return next(name for name in self.names if (self.server(name).host, self.server(name).port) == place)
 
     def cluster(self) -> FailoverCluster:
@@ -206,10 +206,10 @@ class Trio:
             hosts = executor.observer.hosts
             executor.observer.hosts = {**hosts, self.source: replace(hosts[self.source], can_fence=False)}
 
-        def report(seen, found, proof):
-            one = seen[self.source]
-            if one.write != "ok":
-                self.say(f"look: {one.write} {one.error}")
+        def report(seen, result, proof):
+            entry = seen[self.source]
+            if entry.write != "ok":
+                self.say(f"look: {entry.write} {entry.error}")
 
         watch = Watched(Watcher(executor, FailoverWish(self.source, **choices), say=self.say, report=report))
         watch.start()
@@ -227,16 +227,16 @@ class Trio:
 
     def forget_failover(self) -> None:
         """A person has looked at it: another may happen."""
-        for one in (self.folder / "journal").glob("*.jsonl"):
-            one.unlink()
+        for path in (self.folder / "journal").glob("*.jsonl"):
+            path.unlink()
 
     def rejoin(self, name: str, diverged: Diverged = "refuse") -> dict:
         return rejoin(self.cluster(), name, self.source, diverged, say=self.say)
 
     def rows_of(self, server: servers.Server, client: int) -> set[int]:
         """Numbers of one client's rows."""
-        found = sql(server, f"SELECT number FROM {SCHEMA}.entries WHERE client = {client}")
-        return {row[0] for row in found}
+        result = sql(server, f"SELECT number FROM {SCHEMA}.entries WHERE client = {client}")
+        return {row[0] for row in result}
 
     def equal(self, timeout_s: float = 90.0) -> bool:
         """Returns whether all three have the same rows, once they have caught up."""

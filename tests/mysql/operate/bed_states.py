@@ -26,8 +26,8 @@ def empty_buckets(journal: Path) -> None:
     while at + HEADER_BYTES <= len(data) and (length := int.from_bytes(data[at : at + 4], "little")):
         ends = at + HEADER_BYTES + length
         record = data[at:ends]
-        for found in RESERVE.finditer(bytes(record)):
-            first, last = found.span(1)
+        for match in RESERVE.finditer(bytes(record)):
+            first, last = match.span(1)
             record[first:last] = b"0".rjust(last - first)
             emptied += 1
         record[4:8] = crc32c(bytes(record[:4] + record[8:])).to_bytes(4, "little")

@@ -73,11 +73,11 @@ class Bed:
 
     def change(self, spec: str) -> None:
         """Modifies the volume, and waits until that is completed."""
-        wanted, now = Storage.parse(spec), self.lab.describe(self.volume)
-        volume = wanted.members[0]
+        expected, now = Storage.parse(spec), self.lab.describe(self.volume)
+        volume = expected.members[0]
         iops = volume.iops or (3_000 if volume.type == "gp3" else None)
         # A volume never shrinks.
-        size = max(wanted.size_gib, now["size_gib"])
+        size = max(expected.size_gib, now["size_gib"])
         mib_s = volume.mib_s or (125 if volume.type == "gp3" else None)
         had = (now["type"], now["size_gib"], now["iops"] if iops else None, now["throughput_mib_s"] if mib_s else None)
         if had == (volume.type, size, iops, mib_s):
@@ -102,14 +102,14 @@ def volume_of(server: Server) -> str:
 
 def bed_on(lab: Lab, name: str, storage: str, flavor: str, rows: int = ROWS, **settings: str) -> Bed:
     """A server with sysbench's tables, loaded without limits."""
-    wanted = {
+    texts = {
         "innodb_buffer_pool_size": POOL,
         "innodb_buffer_pool_load_at_startup": "OFF",
         "innodb_log_buffer_size": "2M",
     } | settings
     if flavor == "mysql":
-        wanted["innodb_lru_scan_depth"] = "100"  # pages kept free: by default two thirds of this pool
-    server = servers.up(lab, name=name, flavor=flavor, storage=storage, settings=wanted, unpaced=True)
+        texts["innodb_lru_scan_depth"] = "100"  # pages kept free: by default two thirds of this pool
+    server = servers.up(lab, name=name, flavor=flavor, storage=storage, settings=texts, unpaced=True)
     sql(server, f"CREATE USER IF NOT EXISTS {USER}@localhost", f"GRANT ALL ON *.* TO {USER}@localhost")
     sql(server, "CREATE DATABASE IF NOT EXISTS sbtest")
     words = [*sysbench(server, "oltp_read_write", 2, rows=rows), "prepare"]
@@ -140,13 +140,13 @@ class Scenario:
     bed: str
     make: Callable[[Bed, random.Random], contextlib.AbstractContextManager[None]] = field(repr=False)
 
-    def right(self, found: Diagnosis) -> bool:
+    def right(self, diagnosis: Diagnosis) -> bool:
         """Returns whether the headline is an expected one."""
-        return (found.verdict, found.findings[0].subject) in self.expects
+        return (diagnosis.verdict, diagnosis.findings[0].subject) in self.expects
 
-    def blames_wrongly(self, found: Diagnosis) -> bool:
+    def blames_wrongly(self, diagnosis: Diagnosis) -> bool:
         """Returns whether storage is blamed though it is innocent."""
-        return not self.storage and found.verdict in ("binds", "degraded", "will bind")
+        return not self.storage and diagnosis.verdict in ("binds", "degraded", "will bind")
 
 
 # --- the troubles ---------------------------------------------------------------------------------
@@ -426,9 +426,9 @@ def touch_bed(lab: Lab, flavor: str) -> Bed:
         rows = f"FROM sbtest.sbtest1 WHERE id BETWEEN {first} AND {first + 4_999}"
         sql(bed.server, f"INSERT INTO sbtest.wide SELECT id, REPEAT('x', 7500) {rows}")
     servers.stop(bed.server)
-    found = lab.create_snapshot(bed.volume)
-    stored(lab, found["id"])
-    return Bed(lab, bed.server, bed.volume, "gp3:20", snapshot=found["id"])
+    snapshot = lab.create_snapshot(bed.volume)
+    stored(lab, snapshot["id"])
+    return Bed(lab, bed.server, bed.volume, "gp3:20", snapshot=snapshot["id"])
 
 
 def spent(bed: Bed) -> None:
@@ -539,10 +539,10 @@ def timed_scenario(
     bed.watching = watch.begin
     try:
         with scenario.make(bed, random.Random(seed)):
-            found, evidence = bed.look(WATCH_S)
+            result, evidence = bed.look(WATCH_S)
             began, ended = bed.began_unix, time.time()
         time.sleep(max(0.0, ended + REST_S - time.time()))
     finally:
         bed.watching = nobody
         watch.end()
-    return found, evidence, watch.told(began, ended, scenario.right)
+    return result, evidence, watch.told(began, ended, scenario.right)

@@ -61,13 +61,13 @@ class HowSoon:
         """Seconds from the beginning to the first look whose headline is right, and from the end to
         the first one after the last of those (or the end of its volume); None where that was not
         seen."""
-        said: list[tuple[float, bool]] = []
+        message: list[tuple[float, bool]] = []
         for number in range(LEAST_TICKS - 1, len(self.seen)):
             part = self.seen[max(0, number + 1 - LOOK_S) : number + 1]
             at, _, facts = part[-1]
-            said.append((at, right(diagnose(gathered(facts, [tick for _, tick, _ in part]), None))))
-        came = next((at for at, is_so in said if is_so and at >= began), None)
-        last = max((at for at, is_so in said if is_so), default=None)
-        gone = next((at for at, is_so in said if last is not None and at > max(last, ended)), None)
+            message.append((at, right(diagnose(gathered(facts, [tick for _, tick, _ in part]), None))))
+        came = next((at for at, is_so in message if is_so and at >= began), None)
+        last = max((at for at, is_so in message if is_so), default=None)
+        gone = next((at for at, is_so in message if last is not None and at > max(last, ended)), None)
         gone = self.lost_unix if gone is None else gone
         return None if came is None else came - began, None if gone is None else gone - ended

@@ -52,17 +52,17 @@ COUNT_WRITES_S = 60.0
 
 @pytest.fixture(scope="module", params=os.environ.get("FLAVORS", "mariadb").split(","))
 def beds(request, machine):
-    made = Beds(request.param)
+    beds = Beds(request.param)
     try:
-        yield made
+        yield beds
     finally:
-        made.close()
+        beds.close()
 
 
 def chosen() -> list[tuple[Scenario, int]]:
     """The slice, or as many turns through all of them as there is room for."""
     if len(SLICE) >= COUNT:
-        return [(one, 1) for name in SLICE[:COUNT] for one in SCENARIOS if one.name == name]
+        return [(scenario, 1) for name in SLICE[:COUNT] for scenario in SCENARIOS if scenario.name == name]
     turns = [(SCENARIOS[index % len(SCENARIOS)], 100 + index // len(SCENARIOS)) for index in range(COUNT)]
     return turns[FIRST:]
 
@@ -74,27 +74,31 @@ def test_seeded_troubles(beds, tmp_path):
     for scenario, seed in chosen():
         soon: tuple[float | None, float | None] | None = None
         if HOW_SOON:
-            found, evidence, soon = timed_scenario(beds, scenario, seed)
+            diagnosis, evidence, soon = timed_scenario(beds, scenario, seed)
         else:
-            found, evidence = run_scenario(beds, scenario, seed, seconds=SLICE_S if len(SLICE) >= COUNT else WATCH_S)
-        right = scenario.right(found)
-        told = f"{scenario.name} ({seed}): {found.verdict} {found.findings[0].subject}: {found.headline}"
-        print("right" if right else "WRONG", told, "" if soon is None else f"came and went after {soon} s", flush=True)
-        if soon is not None and right and found.verdict != "fine":
+            diagnosis, evidence = run_scenario(
+                beds, scenario, seed, seconds=SLICE_S if len(SLICE) >= COUNT else WATCH_S
+            )
+        right = scenario.right(diagnosis)
+        text = f"{scenario.name} ({seed}): {diagnosis.verdict} {diagnosis.findings[0].subject}: {diagnosis.headline}"
+        print("right" if right else "WRONG", text, "" if soon is None else f"came and went after {soon} s", flush=True)
+        if soon is not None and right and diagnosis.verdict != "fine":
             came, went = soon
             if came is None or came > COMES_S or went is None or went > GOES_S:
-                late.append(f"{told}: {soon}")
+                late.append(f"{text}: {soon}")
         if not right:
-            wrong.append(told)
-        if scenario.blames_wrongly(found):
-            blamed.append(told)
+            wrong.append(text)
+        if scenario.blames_wrongly(diagnosis):
+            blamed.append(text)
         evidence_file.save(evidence, tmp_path / "seen.jsonl.gz")
         if RECORDINGS:
             shutil.copy(
                 tmp_path / "seen.jsonl.gz", Path(RECORDINGS) / f"{scenario.name.replace('/', ' ')} {seed}.jsonl.gz"
             )
         again = diagnose(evidence_file.load(tmp_path / "seen.jsonl.gz"), Counsel())
-        assert (again.verdict, again.headline) == (found.verdict, found.headline), "a recording gives another answer"
+        assert (again.verdict, again.headline) == (diagnosis.verdict, diagnosis.headline), (
+            "a recording gives another answer"
+        )
     assert not blamed, "\n".join(blamed)
     assert len(wrong) <= WRONG_OF * COUNT, "\n".join(wrong)
     assert not late, "\n".join(late)
@@ -180,12 +184,12 @@ def test_what_lifting_a_limit_brings(beds):
             continue
         assert predicted is not None and predicted.transactions is not None
         points = 100 * (predicted.transactions - measured)
-        told = f"{script} x {threads}, {today} -> {lifted}: predicted {predicted.transactions:+.0%}, measured {measured:+.0%}, {points:+.1f} points"
-        print(told, flush=True)
+        text = f"{script} x {threads}, {today} -> {lifted}: predicted {predicted.transactions:+.0%}, measured {measured:+.0%}, {points:+.1f} points"
+        print(text, flush=True)
         if RECORDINGS:
             evidence_file.save(evidence, Path(RECORDINGS) / f"gain {number} {measured:+.3f}.jsonl.gz")
         if abs(points) > POINTS:
-            off.append(told)
+            off.append(text)
     assert len(off) <= len(turns) / 10, "\n".join(off)
 
 
@@ -200,12 +204,12 @@ def test_the_next_limit(beds):
         iops = chance.choice((1_000, 1_500, 2_000))
         bed.reset(f"io1:100:{iops}")
         with loaded(bed.server, "oltp_point_select", chance.choice((24, 32))):
-            found, evidence = bed.look(counsel=False)
-            assert (found.verdict, found.findings[0].subject) == ("binds", "volume-iops"), found.headline
+            result, evidence = bed.look(counsel=False)
+            assert (result.verdict, result.findings[0].subject) == ("binds", "volume-iops"), result.headline
             signals = signals_of(evidence, Thresholds())
-            said, factor = next_of("volume-iops", signals.volumes[0], signals)
+            text, factor = next_of("volume-iops", signals.volumes[0], signals)
             bed.change("io1:100:5000")
             time.sleep(SETTLE_S)
-            found, _ = bed.look(counsel=False)
-        print(f"{iops} IOPS: said {said} at {factor}, then {found.findings[0].subject}")
-        assert found.findings[0].subject in (said, "processors") and said == "instance-iops"
+            result, _ = bed.look(counsel=False)
+        print(f"{iops} IOPS: said {text} at {factor}, then {result.findings[0].subject}")
+        assert result.findings[0].subject in (text, "processors") and text == "instance-iops"

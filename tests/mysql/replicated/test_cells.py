@@ -38,11 +38,11 @@ def load_of(flavor: str, rows: int = ROWS, seconds: int = 4) -> ReplicaLoad:
 @pytest.fixture(scope="module")
 def lab():
     with ExperimentLab(data_gib=0.5) as place:
-        found = ReplicationLab(place)
+        lab = ReplicationLab(place)
         try:
-            yield found
+            yield lab
         finally:
-            found.close()
+            lab.close()
 
 
 def cell(load: ReplicaLoad, cache_mib: int, **more) -> ReplicaCell:
@@ -81,11 +81,11 @@ def test_lag_goes_on_growing_after_the_load(lab):
     # gp2 of 20 GiB without credits has 100 IOPS, and a durable commit of one thread takes 4 requests
     # (redo, binary log, twice the log of the filesystem) and the pages it reads: at most 25 of 60
     # transactions a second.
-    found = course(lab, cell(load_of("mariadb"), 40, storage="gp2:20", balance_percent=0.0), 60, 4)
-    peak_at_s, peak_s = found.peak
-    assert peak_s > found.lag_at_end_s
-    assert peak_at_s > found.load_s
-    assert found.looks[-1].applied == found.looks[-1].written
+    result = course(lab, cell(load_of("mariadb"), 40, storage="gp2:20", balance_percent=0.0), 60, 4)
+    peak_at_s, peak_s = result.peak
+    assert peak_s > result.lag_at_end_s
+    assert peak_at_s > result.load_s
+    assert result.looks[-1].applied == result.looks[-1].written
 
 
 @pytest.mark.skipif(not CELLS, reason="CELLS=N measures N cells of each flavor")
@@ -101,16 +101,19 @@ def test_cells_never_calibrated_on(flavor):
     sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
     import replica_bench  # pyright: ignore[reportMissingImports]
 
-    known, others = replica_bench.cells(flavor)
+    reference, others = replica_bench.cells(flavor)
     with ExperimentLab(data_gib=2.0) as place:
-        made = ReplicationLab(place)
+        lab = ReplicationLab(place)
         try:
-            log = made.source(known[0].load).sample()
-            workload = calibrated([made.drain(one) for one in known], log)
-            scores = score(workload, [made.drain(other) for other in others[:CELLS]])
+            log = lab.source(reference[0].load).sample()
+            workload = calibrated([lab.drain(entry) for entry in reference], log)
+            scores = score(workload, [lab.drain(other) for other in others[:CELLS]])
         finally:
-            made.close()
+            lab.close()
     median, worst = errors(scores)
-    told = [f"{one.drained.cell.words}: {one.error_percent:+.0f} %, load {one.drained.load_average}" for one in scores]
-    assert median <= replica_bench.MEDIAN_BAR, told
-    assert worst <= replica_bench.WORST_BAR, told
+    texts = [
+        f"{score.drained.cell.words}: {score.error_percent:+.0f} %, load {score.drained.load_average}"
+        for score in scores
+    ]
+    assert median <= replica_bench.MEDIAN_BAR, texts
+    assert worst <= replica_bench.WORST_BAR, texts

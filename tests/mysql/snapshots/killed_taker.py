@@ -19,9 +19,9 @@ from headrace.operate.snapshots.take import take
 from headrace.operate.snapshots.targets import lab_request
 
 
-def main(folder: str, server: str, wanted: str, hold_s: str = "10") -> None:
+def main(folder: str, server: str, text: str, hold_s: str = "10") -> None:
     """Takes one."""
-    how, _, step = wanted.rpartition(":")
+    how, _, step = text.rpartition(":")
     request = replace(lab_request(Lab(folder), server), hold_s=float(hold_s))
 
     def on_step(done: str) -> None:

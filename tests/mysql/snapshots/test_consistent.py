@@ -42,11 +42,11 @@ def striped(lab):
 def test_all_steps_hold_every_commit(lab, striped):
     before = {entry.id for entry in sets.sets_of(LabService(lab).stored())}
     rounds = [run_round(lab, striped, Variant("all steps"), number, 4, torn=False) for number in range(SNAPSHOTS)]
-    frozen = [one.frozen_ms for one in rounds]
+    frozen = [entry.frozen_ms for entry in rounds]
     print(f"{len(rounds)} snapshots: frozen p50 {percentile(frozen, 0.5):.0f} ms, p95 {percentile(frozen, 0.95):.0f} ms")  # fmt: skip
-    assert [one.findings for one in rounds if not one.findings.good] == []
+    assert [entry.findings for entry in rounds if not entry.findings.good] == []
     # Commits were held back until the snapshot was taken: nothing is in it after the tag.
-    assert [one.findings.beyond for one in rounds] == [0] * len(rounds)
+    assert [entry.findings.beyond for entry in rounds] == [0] * len(rounds)
     assert {entry.id for entry in sets.sets_of(LabService(lab).stored())} == before, "each round deletes its set"
 
 
@@ -55,8 +55,8 @@ def test_the_control_fails(lab, striped):
     newer than the log on another. It may open by chance; of three at least one must not be good."""
     variant = Variant("control", lock=False, freeze=False, members=True)
     for number in range(3):
-        found = run_round(lab, striped, variant, 1000 + number, 4, torn=False)
-        if not found.findings.good:
+        result = run_round(lab, striped, variant, 1000 + number, 4, torn=False)
+        if not result.findings.good:
             return
     raise AssertionError("three snapshots of members at different times were all good")
 
@@ -67,8 +67,8 @@ def test_members_of_one_instant_are_put_together_unchanged(lab, striped):
     with Writers(striped) as writers:
         time.sleep(0.3)
         expected = writers.by(time.monotonic())
-        one = lab.create_snapshot(striped.volumes.data)["id"]
-    whole = composed(lab, RAID, [one] * 4, "same")
+        snapshot_id = lab.create_snapshot(striped.volumes.data)["id"]
+    whole = composed(lab, RAID, [snapshot_id] * 4, "same")
     looked = servers.up(lab, name="same", storage=RAID, seed_from=whole, settings=SMALL)
     try:
         assert examine(looked, expected, "").good
@@ -95,12 +95,12 @@ def test_mysql_on_two_volumes(lab, mysql):
         expected = writers.by(moments["locked"])
         time.sleep(0.3)
     assert not writers.errors
-    made = got.snapshot_set
-    assert made.whole and len(made.snapshots) == 2 and made.steps == ("lock", "freeze")
-    assert made.gtid.count(":") >= 1 and made.position.startswith("binlog.")
+    snapshot_set = got.snapshot_set
+    assert snapshot_set.whole and len(snapshot_set.snapshots) == 2 and snapshot_set.steps == ("lock", "freeze")
+    assert snapshot_set.gtid.count(":") >= 1 and snapshot_set.position.startswith("binlog.")
     try:
-        again = restore.to_server(lab, made, "two-again")
-        assert examine(again, expected, made.gtid).good
+        again = restore.to_server(lab, snapshot_set, "two-again")
+        assert examine(again, expected, snapshot_set.gtid).good
         assert sql(again, "SELECT @@server_uuid") != sql(mysql, "SELECT @@server_uuid")
         assert sql(again, "SELECT @@server_id") != sql(mysql, "SELECT @@server_id")
         index = (again.paths.log_mount / "log/binlog.index").read_text()
@@ -128,17 +128,17 @@ def test_volumes_alone(lab, mysql):
     service = LabService(lab)
 
     def stored_set():
-        found = sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
-        return found if found.stored else None
+        chosen = sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
+        return chosen if chosen.stored else None
 
     now = wait_until(stored_set, "a set that is stored", 60)
-    made = restore.to_volumes(service, now, "alone")
+    volumes = restore.to_volumes(service, now, "alone")
     try:
-        assert {one.place for one in made} == {str(mysql.paths.data_mount), str(mysql.paths.log_mount)}
-        assert restore.next_steps(made) == [f"mount -o noatime,nouuid DEVICE {one.place}" for one in made]
+        assert {volume.place for volume in volumes} == {str(mysql.paths.data_mount), str(mysql.paths.log_mount)}
+        assert restore.next_steps(volumes) == [f"mount -o noatime,nouuid DEVICE {volume.place}" for volume in volumes]
     finally:
-        for one in made:
-            service.delete_volume(one.volume)
+        for entry in volumes:
+            service.delete_volume(entry.volume)
 
 
 def test_a_set_that_is_not_whole_is_refused(lab, mysql):
@@ -185,9 +185,9 @@ def test_a_server_that_is_down(lab, mysql):
 def test_the_tags_of_a_request_with_odd_names(lab, mysql):
     """Quotes and newlines in the user's words do not break the set."""
     request = replace(lab_request(lab, "two"), name='a "b"\nc', tags={"team's": "x, y"})
-    made = take(request).snapshot_set
-    assert made.whole and made.server == r"a \"b\"\nc"
-    assert made.snapshots[0].tags["team's"] == "x, y"
+    snapshot_set = take(request).snapshot_set
+    assert snapshot_set.whole and snapshot_set.server == r"a \"b\"\nc"
+    assert snapshot_set.snapshots[0].tags["team's"] == "x, y"
 
 
 def test_a_long_select(lab, mysql):

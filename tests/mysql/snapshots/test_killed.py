@@ -50,14 +50,14 @@ def not_locked(server) -> None:
 
 def watchdogs() -> list[int]:
     """Processes that hold something frozen, or may."""
-    found = []
+    names = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if b"freezing/watchdog.py" in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
+                names.append(int(folder.name))
         except OSError:
             continue
-    return found
+    return names
 
 
 def test_killed_at_every_step(lab, server):
@@ -67,7 +67,7 @@ def test_killed_at_every_step(lab, server):
     turns = ("frozen", "at random", *STEPS, "at random")
     steps = [turns[number % len(turns)] for number in range(KILLS)]
     thawed: list[float] = []
-    earlier = {one.id for one in sets.sets_of(LabService(lab).stored())}  # of tests that ran before
+    earlier = {entry.id for entry in sets.sets_of(LabService(lab).stored())}  # of tests that ran before
     with Probe(server.paths.data_mount) as probe:
         for number, step in enumerate(steps):
             with taker(server, "none" if step == "at random" else step) as child:
@@ -79,9 +79,9 @@ def test_killed_at_every_step(lab, server):
                     child.kill()
                     child.communicate()
                 else:
-                    said = child.communicate(timeout=PATIENCE_S)
-                    assert child.returncode == -signal.SIGKILL, said
-                    killed = int(said[0])
+                    communicate = child.communicate(timeout=PATIENCE_S)
+                    assert child.returncode == -signal.SIGKILL, communicate
+                    killed = int(communicate[0])
             delay = probe.next_after(killed, PATIENCE_S)
             if step in ("frozen", "snapshot"):
                 thawed.append(delay)
@@ -96,10 +96,10 @@ def test_killed_at_every_step(lab, server):
         print(f"{KILLS} kills, SEED={seed}; while frozen {len(thawed)}: thawed after {statistics.median(thawed):.1f} ms, p95 {p95:.1f}, most {ordered[-1]:.1f}")  # fmt: skip
     # Sets that the killed programs left are seen for what they are; `tagged` is the last step, so
     # its set is whole.
-    found = [one for one in sets.sets_of(LabService(lab).stored()) if one.id not in earlier]
-    whole = [one for one in found if one.whole]
+    result = [entry for entry in sets.sets_of(LabService(lab).stored()) if entry.id not in earlier]
+    whole = [entry for entry in result if entry.whole]
     assert len(whole) <= steps.count("tagged") + steps.count("at random")
-    assert all("was not finished" in one.problems[0] for one in found if not one.whole)
+    assert all("was not finished" in entry.problems[0] for entry in result if not entry.whole)
 
 
 def test_a_taker_that_hangs_is_thawed_at_the_deadline(lab, server):
@@ -114,7 +114,7 @@ def test_a_taker_that_hangs_is_thawed_at_the_deadline(lab, server):
             assert child.returncode not in (0, None)
         assert delay < PATIENCE_S * 1000
     not_locked(server)
-    assert not [one for one in sets.sets_of(LabService(lab).stored()) if one.whole and one.frozen_ms == 500]
+    assert not [entry for entry in sets.sets_of(LabService(lab).stored()) if entry.whole and entry.frozen_ms == 500]
 
 
 def test_the_watchdog_is_killed(server):

@@ -20,11 +20,11 @@ from headrace.operate.snapshots.targets import ec2_request
 
 @pytest.fixture(scope="module")
 def aws(shared_labs):
-    made = AwsLab(shared_labs)
-    yield made
-    for server in servers.servers(made.lab):
+    lab = AwsLab(shared_labs)
+    yield lab
+    for server in servers.servers(lab.lab):
         servers.destroy(server)
-    made.down()
+    lab.down()
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def service(aws, monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def server(aws):
-    made = servers.up(aws.lab, storage="gp3:1", log_storage="gp3:1", settings={"innodb_buffer_pool_size": "16M", "log_bin": "ON"})  # fmt: skip
+    result = servers.up(aws.lab, storage="gp3:1", log_storage="gp3:1", settings={"innodb_buffer_pool_size": "16M", "log_bin": "ON"})  # fmt: skip
     other = aws.lab.create("gp3:1")["id"]
     aws.lab.attach(other, unpaced=True, probe=False)
-    sql(made, "CREATE DATABASE d", "CREATE TABLE d.t (n INT)", "INSERT INTO d.t VALUES (1)")
-    return made
+    sql(result, "CREATE DATABASE d", "CREATE TABLE d.t (n INT)", "INSERT INTO d.t VALUES (1)")
+    return result
 
 
 def test_a_set(aws, server, service):
@@ -54,21 +54,24 @@ def test_a_set(aws, server, service):
     prepared = plan(request)
     assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
     assert service.stored() == []  # the plan took nothing
-    made = take(request).snapshot_set
-    assert made.whole and made.server == "shop" and made.gtid.startswith("0-1-")
-    assert {one.volume for one in made.snapshots} == {server.volumes.data, server.volumes.log}  # the other is left out
-    said = aws.headrace("snapshot", "sets", "--on", "ec2", "--output", "json").stdout
-    assert json.loads(said)[0]["id"] == made.id
+    snapshot_set = take(request).snapshot_set
+    assert snapshot_set.whole and snapshot_set.server == "shop" and snapshot_set.gtid.startswith("0-1-")
+    assert {snapshot.volume for snapshot in snapshot_set.snapshots} == {
+        server.volumes.data,
+        server.volumes.log,
+    }  # the other is left out
+    stdout = aws.headrace("snapshot", "sets", "--on", "ec2", "--output", "json").stdout
+    assert json.loads(stdout)[0]["id"] == snapshot_set.id
     # The lab sees the same set, and a whole one.
-    assert [one.whole for one in sets.sets_of(service.stored())] == [True]
+    assert [entry.whole for entry in sets.sets_of(service.stored())] == [True]
     volumes = restore.to_volumes(service, sets.sets_of(service.stored())[0], "back")
     try:
-        zones = {aws.lab.describe(one.volume)["zone"] for one in volumes}
-        assert zones == {aws.zone} and {one.spec for one in volumes} == {"gp3:1:3000:125"}
+        zones = {aws.lab.describe(volume.volume)["zone"] for volume in volumes}
+        assert zones == {aws.zone} and {volume.spec for volume in volumes} == {"gp3:1:3000:125"}
     finally:
         for volume in volumes:
             service.delete_volume(volume.volume)
-    for snapshot in made.snapshots:
+    for snapshot in snapshot_set.snapshots:
         service.delete(snapshot.id)
         service.delete(snapshot.id)  # gone is fine
 

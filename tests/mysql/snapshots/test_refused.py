@@ -83,10 +83,10 @@ def test_bind_mounts_are_frozen_once(mounted, tmp_path):
     place = tmp_path / "other"
     bound(inside, place)
     try:
-        found = filesystems_of([str(mounted), str(place), str(place / "x")])
-        assert len(found) == 1
+        filesystems = filesystems_of([str(mounted), str(place), str(place / "x")])
+        assert len(filesystems) == 1
         [alone] = filesystems_of([str(place)])
-        assert alone.number == found[0].number and alone.place == str(place)
+        assert alone.number == filesystems[0].number and alone.place == str(place)
         with Freezer((alone,), 10) as freezer:
             freezer.sync()
             freezer.freeze()
@@ -130,17 +130,17 @@ def test_read_only(mounted, tmp_path):
     bound(mounted, place)
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
-        [one] = filesystems_of([str(place)])
-        assert not one.read_only
-        with Freezer((one,), 10) as freezer:
+        [filesystem] = filesystems_of([str(place)])
+        assert not filesystem.read_only
+        with Freezer((filesystem,), 10) as freezer:
             freezer.freeze()
             assert freezer.thaw().unbroken
     finally:
         unbound(place)
     subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
-    [one] = filesystems_of([str(mounted)])
-    assert one.read_only
-    with Freezer((one,), 10) as freezer:
+    [filesystem] = filesystems_of([str(mounted)])
+    assert filesystem.read_only
+    with Freezer((filesystem,), 10) as freezer:
         freezer.freeze()
         ended = freezer.thaw()
         assert ended.unbroken and ended.milliseconds == 0

@@ -95,13 +95,13 @@ def wait_for(server: Server, gtids: GtidSet) -> None:
 
 
 def checksums(server: Server, *databases: str) -> tuple:
-    return sql(server, "CHECKSUM TABLE " + ", ".join(f"{one}.t" for one in databases or ("shop", "logs")))
+    return sql(server, "CHECKSUM TABLE " + ", ".join(f"{database}.t" for database in databases or ("shop", "logs")))
 
 
 def same_data(source: Server, *replicas: Server, databases: tuple[str, ...] = ("shop", "logs")) -> None:
     """Replicas catch up, and have every row as the source has it. Nobody may write meanwhile."""
     executed, expected = state_of(source).executed, checksums(source, *databases)
-    assert all(found for _, found in expected), "the source has no rows to compare"
+    assert all(result for _, result in expected), "the source has no rows to compare"
     for replica in replicas:
         wait_for(replica, executed)
         assert checksums(replica, *databases) == expected, (replica.name, state_of(replica).channels)

@@ -57,7 +57,7 @@ def test_without_storage_nothing_is_made(lab):
 def writes_elsewhere(lab, dead: str, turn: int) -> bool:
     """Returns whether another member than a dead one is the primary and takes a row."""
     try:
-        new = primary_of([one for one in members_of(lab, "g") if one.name != dead])
+        new = primary_of([member for member in members_of(lab, "g") if member.name != dead])
         if new is not None:
             sql(new, f"INSERT INTO shop.t VALUES ({turn}, 1000, 'after')", timeout_s=5)
         return new is not None
@@ -87,25 +87,26 @@ def test_kills_lose_nothing(labs, mysql_program):
             acknowledged.append((kill, 1000))
             servers.up(lab, name=primary.name)
             until(
-                lambda: all(one.is_online for one in group_status(members_of(lab, "g"))), "a member does not join again"
+                lambda: all(member.is_online for member in group_status(members_of(lab, "g"))),
+                "a member does not join again",
             )
-            for one in members_of(lab, "g"):
+            for entry in members_of(lab, "g"):
                 until(
-                    lambda one=one: set(sql(one, "SELECT client, n FROM shop.t")) == set(acknowledged),
-                    f"{one.name} lacks commits",
+                    lambda member=entry: set(sql(member, "SELECT client, n FROM shop.t")) == set(acknowledged),
+                    f"{entry.name} lacks commits",
                 )
         # Nobody is left: the member with everything begins the group anew.
-        for one in members_of(lab, "g"):
-            servers.stop(one, kill=True)
+        for entry in members_of(lab, "g"):
+            servers.stop(entry, kill=True)
         group_up(lab, "g", 3)
-        assert all(one.is_online for one in group_status(members_of(lab, "g")))
+        assert all(member.is_online for member in group_status(members_of(lab, "g")))
         primary = primary_of(members_of(lab, "g"))
         assert primary is not None
         sql(primary, f"INSERT INTO shop.t VALUES ({KILLS}, 0, 'anew')")
-        for one in members_of(lab, "g"):
+        for entry in members_of(lab, "g"):
             until(
-                lambda one=one: set(sql(one, "SELECT client, n FROM shop.t")) == {*acknowledged, (KILLS, 0)},
-                f"{one.name} lacks commits after the group was begun anew",
+                lambda member=entry: set(sql(member, "SELECT client, n FROM shop.t")) == {*acknowledged, (KILLS, 0)},
+                f"{entry.name} lacks commits after the group was begun anew",
             )
         print(
             f"writes again after {sorted(outages)[len(outages) // 2]:.1f} s in the median, {max(outages):.1f} s at most"

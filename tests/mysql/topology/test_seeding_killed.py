@@ -73,8 +73,8 @@ def test_nothing_is_left(labs):
                 if number % 2 or (recording is not None and recording.created):  # or it was killed when all was done
                     servers.destroy(servers.find(lab, "killed"))
                 else:  # made again over what is left
-                    made = replica_up(lab, "killed", "db", Following(seed="snapshot"), unpaced=True)
-                    same_data(servers.find(lab, "db"), made.server, databases=("shop",))
-                    servers.destroy(made.server)
+                    member = replica_up(lab, "killed", "db", Following(seed="snapshot"), unpaced=True)
+                    same_data(servers.find(lab, "db"), member.server, databases=("shop",))
+                    servers.destroy(member.server)
             assert left_of(lab, "killed") == [] and seeds_left(lab, "killed") == []
         assert processes.with_argument("killed", access.service_user()) is None

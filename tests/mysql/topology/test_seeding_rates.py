@@ -20,7 +20,7 @@ from headrace.servers.topology.topology import Following, replica_up
 SIZE_MIB = int(os.environ.get("SEEDING_MIB", "0"))
 FLAVORS = os.environ.get("FLAVORS", "mariadb").split(",")
 KINDS = os.environ.get("SEEDING_KINDS", "mariabackup,copy,snapshot,clone").split(",")
-SEEDS = {"mariadb": [one for one in KINDS if one != "clone"], "mysql": [one for one in KINDS if one == "clone"]}
+SEEDS = {"mariadb": [kind for kind in KINDS if kind != "clone"], "mysql": [kind for kind in KINDS if kind == "clone"]}
 # gp3 without more is 125 MiB/s and 3,000 IOPS, so copies of 1 MiB are bound by bytes.
 STORAGE, CAP_MIB_S = "gp3:10", 125
 TABLES, ROW = 4, 8_000  # bytes of a row: two of them fill a page of 16 KiB
@@ -50,10 +50,10 @@ def test_seeding_is_as_fast_as_the_volumes(labs, flavor):
 
 def seconds(lab: Lab, seed: str) -> float:
     began = time.monotonic()
-    made = replica_up(lab, "r", "db", Following(seed=seed))
+    member = replica_up(lab, "r", "db", Following(seed=seed))
     took = time.monotonic() - began
-    assert made.state is not None and made.state.channels[0].receive == "on"
-    servers.destroy(made.server)
+    assert member.state is not None and member.state.channels[0].receive == "on"
+    servers.destroy(member.server)
     return took
 
 
@@ -78,4 +78,4 @@ DIGITS = f"({' UNION ALL '.join(f'SELECT {digit} AS n' for digit in range(10))})
 
 
 def used_mib(source: servers.Server) -> int:
-    return sum(one.stat().st_size for one in source.paths.datadir.rglob("*") if one.is_file()) >> 20
+    return sum(path.stat().st_size for path in source.paths.datadir.rglob("*") if path.is_file()) >> 20

@@ -42,10 +42,10 @@ if ALL:
 @pytest.fixture(scope="module")
 def sources(lab, request):
     """The source of each flavor, prepared by the first replica."""
-    made = {}
+    result = {}
 
     def source(flavor: str):
-        if flavor not in made:
+        if flavor not in result:
             if flavor == "mysql":
                 request.getfixturevalue("mysql_program")
             # By own addresses: a network namespace each. MySQL's at 127.0.0.1, so that both ways are tried.
@@ -54,23 +54,23 @@ def sources(lab, request):
                        settings={"innodb_buffer_pool_size": "64M"})  # fmt: skip
             first = replica_up(lab, "first", name, Following(prepare_source=True), unpaced=True)
             servers.destroy(first.server)
-            made[flavor] = servers.find(lab, name)
-            sql(made[flavor], *tables("shop"), *tables("logs"))
-        return servers.find(lab, made[flavor].name)
+            result[flavor] = servers.find(lab, name)
+            sql(result[flavor], *tables("shop"), *tables("logs"))
+        return servers.find(lab, result[flavor].name)
 
     yield source
-    for one in made.values():
-        servers.destroy(servers.find(lab, one.name))
+    for entry in result.values():
+        servers.destroy(servers.find(lab, entry.name))
 
 
 @pytest.mark.parametrize(("flavor", "kind"), CASES)
 def test_topology(lab, sources, flavor, kind):
     source = sources(flavor)
-    made: list[str] = []
+    names: list[str] = []
     sql(source, "TRUNCATE shop.t", "TRUNCATE logs.t")
 
     def up(name: str, of: str, following: Following | None = None, **more):
-        made.append(name)
+        names.append(name)
         return replica_up(lab, name, of, following or Following(), unpaced=True, **more).server
 
     try:
@@ -95,15 +95,15 @@ def test_topology(lab, sources, flavor, kind):
                 assert state_of(source).semi_sync.source_status and state_of(replicas[0]).semi_sync.replica_status
         else:
             globals()[f"check_{kind.replace('-', '_')}"](lab, source, up)
-        for one in status(lab):
+        for state in status(lab):
             # MySQL keeps the position in a table, which a crash leaves with the data.
-            told = one.server.name == "r1" and kind in TOLD and (flavor, kind) != ("mysql", "file-position")
-            assert one.problems == (), one.server.name
-            assert not told or any(TOLD[kind] in words for words in one.warnings), one.warnings
+            answer = state.server.name == "r1" and kind in TOLD and (flavor, kind) != ("mysql", "file-position")
+            assert state.problems == (), state.server.name
+            assert not answer or any(TOLD[kind] in words for words in state.warnings), state.warnings
     finally:
         if kind == "semi-sync":  # the replicas of the other tests do not answer
             sql(source, *state_of(source).dialect.semi_sync("source", False))
-        for name in reversed(made):
+        for name in reversed(names):
             if name in {server.name for server in servers.servers(lab)}:
                 servers.destroy(servers.find(lab, name))
             assert left_of(lab, name) == []
@@ -123,9 +123,9 @@ def check_start(lab, source, replica):
 def check_stopped_source(lab, source, replica):
     """A source that is down is a problem of its own, where somebody follows it."""
     servers.stop(source)
-    found = {one.server.name: one.problems for one in status(lab)}
+    problems = {state.server.name: state.problems for state in status(lab)}
     servers.start(servers.find(lab, source.name))
-    assert any("is stopped, and r1 follows it" in words for words in found[source.name]), found
+    assert any("is stopped, and r1 follows it" in words for words in problems[source.name]), problems
     dialect = state_of(replica).dialect
     sql(replica, *dialect.stop(), *dialect.start())  # it would try again a minute later
     until(lambda: state_of(replica).channels[0].receive == "on", "the replica does not connect again")
@@ -166,15 +166,15 @@ def check_filtered(lab, source, up):
         before = writer.done
         until(lambda: writer.done > before + 20, "nothing is written any longer")
     same_data(source, server, databases=("shop",))
-    ((kept,),) = sql(server, "SELECT COUNT(*) FROM logs.t")
+    ((retained,),) = sql(server, "SELECT COUNT(*) FROM logs.t")
     ((whole,),) = sql(source, "SELECT COUNT(*) FROM logs.t")
-    assert kept < whole
+    assert retained < whole
     # The filter is in the option file: it holds after a restart.
     servers.stop(servers.find(lab, "r1"))
     sql(source, "REPLACE INTO shop.t VALUES (-2, 1, 'x')", "REPLACE INTO logs.t VALUES (-2, 1, 'x')")
     again = servers.up(lab, name="r1")
     same_data(source, again, databases=("shop",))
-    assert sql(again, "SELECT COUNT(*) FROM logs.t")[0][0] == kept
+    assert sql(again, "SELECT COUNT(*) FROM logs.t")[0][0] == retained
     assert any("cannot be promoted: it is filtered" in words for words in checks.warnings(state_of(again)))
 
 
@@ -217,11 +217,11 @@ def free() -> int:
 def test_new_source_is_refused_until_it_was_agreed_to_restart_it(lab):
     from headrace.errors import InputError
 
-    made = new_source(lab, "bare", "mariadb")
+    server = new_source(lab, "bare", "mariadb")
     try:
-        pid = made.pid
+        pid = server.pid
         with pytest.raises(InputError, match="it has no port.*writes no binary log.*--prepare-source"):
             replica_up(lab, "r9", "bare")
         assert left_of(lab, "r9") == [] and servers.find(lab, "bare").pid == pid
     finally:
-        servers.destroy(made)
+        servers.destroy(server)

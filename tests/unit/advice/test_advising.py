@@ -52,16 +52,16 @@ WHITEPAPER = {
 
 @pytest.mark.parametrize("storage", ["gp2:500", "io1:500:5000"])
 def test_the_whitepapers_tuned_server(storage):
-    found = {
+    result = {
         item.parameter: item.value
         for item in advised(
             storage=storage, memory_gib=244, vcpus=32, flavor="mysql", version="5.7.18", as_of="2017-06-01"
         )
     }
     # Theirs had 193 GiB of pool, 79 % of memory; ours is 3/4 (docs/decisions/0006).
-    assert {name: found[name] for name in WHITEPAPER} == WHITEPAPER
+    assert {name: result[name] for name in WHITEPAPER} == WHITEPAPER
     # Theirs: 2 x 134 MB. Ours has more: an hour of writes, they say, is what it should hold.
-    assert as_bytes(found["innodb_log_file_size"]) >= 134e6
+    assert as_bytes(result["innodb_log_file_size"]) >= 134e6
 
 
 @pytest.mark.parametrize(
@@ -82,25 +82,25 @@ def test_the_whitepapers_tuned_server(storage):
     ],
 )
 def test_what_a_storage_sustains(storage, iops, burst, mib_s, pages_s):
-    found = storage_rates(storage)
-    assert (found.iops, found.burst_iops, found.mib_s) == (iops, burst, mib_s)
-    assert found.pages_s == pytest.approx(pages_s)
+    rates = storage_rates(storage)
+    assert (rates.iops, rates.burst_iops, rates.mib_s) == (iops, burst, mib_s)
+    assert rates.pages_s == pytest.approx(pages_s)
 
 
 def test_an_instance_caps_the_storage_and_gives_memory_and_processors():
     # m5.2xlarge: 12,000 IOPS and 287.5 MB/s at its baseline, 32 GiB, 8 virtual CPUs (catalog).
-    held = storage_rates("gp3:500:16000:1000", None, "m5.2xlarge")
-    assert (held.iops, held.bytes_s) == (12_000, 287.5e6)
-    found = {
+    rates = storage_rates("gp3:500:16000:1000", None, "m5.2xlarge")
+    assert (rates.iops, rates.bytes_s) == (12_000, 287.5e6)
+    result = {
         item.id: item
         for item in advised(storage="gp3:500:16000:1000", instance="m5.2xlarge", flavor="mysql", version="8.4")
     }
-    assert found["innodb_buffer_pool_size"].value == "24G"
-    assert found["innodb_redo_log_capacity"].value == "4G"  # 8 virtual CPUs / 2
+    assert result["innodb_buffer_pool_size"].value == "24G"
+    assert result["innodb_redo_log_capacity"].value == "4G"  # 8 virtual CPUs / 2
     local = {
         item.id: item for item in advised(storage="gp3:500", instance="m5d.2xlarge", flavor="mysql", version="8.4")
     }
-    assert "tmpdir" in local and not local["tmpdir"].settable and "tmpdir" not in found
+    assert "tmpdir" in local and not local["tmpdir"].settable and "tmpdir" not in result
 
 
 def test_turning_disks_are_not_flash():
@@ -109,17 +109,17 @@ def test_turning_disks_are_not_flash():
 
 
 def test_a_workload_decides_pool_redo_and_capacity(plain):
-    guessed, known = by_id(), by_id(workload=plain)
+    guessed, reference = by_id(), by_id(workload=plain)
     # The simulator predicts the rate at the pool that fits: an hour of that redo (to the whole 128
     # MiB the advice rounds to).
     tps = predict(plain, ASKED["storage"], cache_gib=32 * 0.75, start="warm", seconds=3600, seed=None, draws=0).summary[
         "tps"
     ]
     hour = plain.database["log"]["redo_bytes_per_tx"] * tps * 3600
-    redo = as_bytes(known["innodb_redo_log_capacity"].value)
+    redo = as_bytes(reference["innodb_redo_log_capacity"].value)
     assert hour - 2**27 <= redo <= hour * 1.02
-    assert known["innodb_redo_log_capacity"].value != guessed["innodb_redo_log_capacity"].value
-    assert "hot set" in known["innodb_buffer_pool_size"].why
+    assert reference["innodb_redo_log_capacity"].value != guessed["innodb_redo_log_capacity"].value
+    assert "hot set" in reference["innodb_buffer_pool_size"].why
     small = headrace.sysbench_tpcc(warehouses=100, engine="innodb", cache_gib=4, threads=16)
     pool = as_bytes(by_id(workload=small)["innodb_buffer_pool_size"].value)
     # The whitepaper: more than the data makes nothing faster. With a tenth to grow, in chunks of
@@ -129,8 +129,8 @@ def test_a_workload_decides_pool_redo_and_capacity(plain):
 
 def test_effects_are_the_simulators(tpcc):
     redo = by_id(workload=tpcc)["innodb_redo_log_capacity"].value
-    found = by_id(workload=tpcc, current={"innodb_buffer_pool_size": "4G", "innodb_redo_log_capacity": redo})
-    effect = found["innodb_buffer_pool_size"].effect
+    result = by_id(workload=tpcc, current={"innodb_buffer_pool_size": "4G", "innodb_redo_log_capacity": redo})
+    effect = result["innodb_buffer_pool_size"].effect
     assert effect.startswith("4G to 24G: ") and "80 %" in effect and "simulated" in effect
     # The effect by hand: a sync of the redo log and two of the binlog a commit.
     database = copy.deepcopy(tpcc.database)
@@ -147,10 +147,10 @@ def test_effects_are_the_simulators(tpcc):
         ).summary["tps"]
         for size in (4, 24)
     ]
-    shown = [float(part.replace(",", "")) for part in effect.split(": ")[1].split(" tps")[0].split(" to ")]
+    parts = [float(part.replace(",", "")) for part in effect.split(": ")[1].split(" tps")[0].split(" to ")]
     # Four digits are shown; steps of 10 s against 1 s.
-    assert shown == pytest.approx(by_hand, rel=0.005)
-    found = by_id(workload=replace(tpcc, parameters=(), covariance=()), current={})
+    assert parts == pytest.approx(by_hand, rel=0.005)
+    result = by_id(workload=replace(tpcc, parameters=(), covariance=()), current={})
     for name in (
         "innodb_flush_log_at_trx_commit",
         "sync_binlog",
@@ -158,8 +158,8 @@ def test_effects_are_the_simulators(tpcc):
         "innodb_redo_log_capacity",
         "log_volume",
     ):
-        assert "tps" in found[name].effect, name
-    assert "cannot be estimated: locks" in found["table_open_cache_instances"].effect
+        assert "tps" in result[name].effect, name
+    assert "cannot be estimated: locks" in result["table_open_cache_instances"].effect
 
 
 def test_what_cannot_be_estimated_says_so(plain):
@@ -218,18 +218,18 @@ def test_folders_need_a_path_or_stay_comments():
 
 
 def test_myrocks(rocks):
-    found = {
+    result = {
         item.id: item
         for item in advised(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", workload=rocks)
     }
-    rate = as_bytes(found["rocksdb_rate_limiter_bytes_per_sec"].value)
+    rate = as_bytes(result["rocksdb_rate_limiter_bytes_per_sec"].value)
     # 30 % of 500 MiB/s.
     assert rate == 150 * 2**20
-    assert "simulated" in found["rocksdb_rate_limiter_bytes_per_sec"].effect
-    assert found["innodb_buffer_pool_size"].value == "256M"
-    assert found["replica_parallel_mode"].value == "conservative"
-    assert not {"innodb_io_capacity", "innodb_flush_neighbors"} & set(found)
-    cache, tables = as_bytes(found["rocksdb_block_cache_size"].value), 2 * 256 * 2**20
+    assert "simulated" in result["rocksdb_rate_limiter_bytes_per_sec"].effect
+    assert result["innodb_buffer_pool_size"].value == "256M"
+    assert result["replica_parallel_mode"].value == "conservative"
+    assert not {"innodb_io_capacity", "innodb_flush_neighbors"} & set(result)
+    cache, tables = as_bytes(result["rocksdb_block_cache_size"].value), 2 * 256 * 2**20
     assert cache + tables <= 0.75 * 32 * GIB
     serial = advised(
         **ASKED | {"flavor": "mariadb", "version": "10.11.19"},
@@ -245,26 +245,26 @@ def test_myrocks(rocks):
     version=st.sampled_from([("mariadb", "10.11.19"), ("mariadb", "11.8.6"), ("percona", "5.7.30"), ("percona", "8.0.36")]),
 )  # fmt: skip
 def test_values_are_sane_whatever_the_machine(memory, vcpus, engine, storage, version):
-    found = {
+    result = {
         item.id: item
         for item in advised(
             storage=storage, memory_gib=memory, vcpus=vcpus, engine=engine, flavor=version[0], version=version[1]
         )
     }
-    caches = as_bytes(found["innodb_buffer_pool_size"].value) + as_bytes(
-        found.get("rocksdb_block_cache_size", found["innodb_buffer_pool_size"]).value
+    caches = as_bytes(result["innodb_buffer_pool_size"].value) + as_bytes(
+        result.get("rocksdb_block_cache_size", result["innodb_buffer_pool_size"]).value
     ) * (engine == "myrocks")
     # The server itself needs room: at most 3/4 of memory, and half of a small one.
     assert caches <= max(0.75 * memory * GIB, 192 * 2**20) * 1.001
-    for item in found.values():
+    for item in result.values():
         assert item.risk in RISKS and item.value and item.why
     if engine == "innodb":
-        capacity, most = (float(found[name].value) for name in ("innodb_io_capacity", "innodb_io_capacity_max"))
+        capacity, most = (float(result[name].value) for name in ("innodb_io_capacity", "innodb_io_capacity_max"))
         assert 100 <= capacity <= most
         assert most <= max(100.0, storage_rates(storage).pages_s)
-        redo = found.get("innodb_redo_log_capacity") or found["innodb_log_file_size"]
+        redo = result.get("innodb_redo_log_capacity") or result["innodb_log_file_size"]
         assert 4 * 2**20 <= as_bytes(redo.value) <= 128 * GIB  # innodb_log_file_size takes 4 MiB at least
-        pool, instances = as_bytes(found["innodb_buffer_pool_size"].value), found.get("innodb_buffer_pool_instances")
+        pool, instances = as_bytes(result["innodb_buffer_pool_size"].value), result.get("innodb_buffer_pool_instances")
         if instances is not None and pool >= GIB:
             assert pool % (int(instances.value) * 128 * 2**20) == 0, "the server would round the pool up"
 

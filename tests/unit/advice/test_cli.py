@@ -163,9 +163,9 @@ def test_old_sizes_do_not_count_where_the_server_refuses_them(capsys, tmp_path):
 
 
 def test_options_no_server_knows_are_findings(capsys, tmp_path):
-    known = ("max_connections=500", "loose_foo_bar=1", "innodb_buffer_pool=1G", "hot.key_buffer_size=8M", "skip-name-resolve", "user=mysql", "replicate-do-db=a", "plugin-load-add=x.so",
+    reference = ("max_connections=500", "loose_foo_bar=1", "innodb_buffer_pool=1G", "hot.key_buffer_size=8M", "skip-name-resolve", "user=mysql", "replicate-do-db=a", "plugin-load-add=x.so",
              "validate_password.policy=LOW", "wsrep_on=OFF", "performance-schema-instrument='%=on'")  # fmt: skip
-    config = write_config(tmp_path, "foo_bar=1", *known, "innodb_buffer_pol_size=1G")
+    config = write_config(tmp_path, "foo_bar=1", *reference, "innodb_buffer_pol_size=1G")
     code, out, err = run(capsys, *ASKED, "--config", config, "--check")
     unknown = [line for line in err.splitlines() if "not an option of MySQL or MariaDB known here" in line]
     assert code == 1 and [line.split(": ")[1] for line in unknown] == ["foo_bar", "innodb_buffer_pol_size"]
@@ -207,10 +207,10 @@ def test_the_table_shows_changes_first_and_what_is_so_already_in_one_row(capsys,
     for config in (None, write_config(tmp_path, "innodb_io_capacity=100", "innodb_flush_method=O_DIRECT")):
         advice = headrace.advise(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
         *tables, (title, names, last) = advice.tables()
-        shown = [row[1] for _, _, rows in tables for row in rows]
+        details = [row[1] for _, _, rows in tables for row in rows]
         so = [pair.partition("=")[0] for pair in last[0][0].split(", ")]
         # Everything once, and nothing twice.
-        assert sorted(shown + so) == sorted(item.parameter for item in advice) and len(last) == 1
+        assert sorted(details + so) == sorted(item.parameter for item in advice) and len(last) == 1
         assert [name for name, _, _ in tables] == ["Set", "Decide"] and names == ("settings",)
         to_set = {row[1]: row[3] for row in tables[0][2]}
         assert to_set.keys() <= {item.parameter for item in advice if item.active}

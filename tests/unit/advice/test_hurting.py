@@ -20,8 +20,8 @@ def advice(tmp_path, *lines: str, version: str = "8.0.36", flavor: str = "mysql"
     return headrace.advise(**MACHINE, flavor=flavor, version=version, config=path)
 
 
-def texts(found, name: str) -> list[str]:
-    return [finding.text for finding in found.findings if name in finding.parameter]
+def texts(result, name: str) -> list[str]:
+    return [finding.text for finding in result.findings if name in finding.parameter]
 
 
 @pytest.mark.parametrize(
@@ -39,32 +39,36 @@ def test_deprecated_settings_are_named_with_the_release(tmp_path, name, first):
     before = first.rpartition(".")[0] + f".{int(first.rpartition('.')[2]) - 1}"
     assert gone(name, server_of("mysql", before)) is None
     assert gone(name, server_of("mysql", "9.7"))["then"] == "refused"
-    found = advice(tmp_path, f"{name} = 1")
-    assert any(f"deprecated since {first}" in text for text in texts(found, name))
+    result = advice(tmp_path, f"{name} = 1")
+    assert any(f"deprecated since {first}" in text for text in texts(result, name))
     # It stays in force, and nothing is lost: only what is refused or ignored becomes a comment.
-    assert f"\n# {name}" not in found.to_diff() and "+# deprecated" not in found.to_diff()
+    assert f"\n# {name}" not in result.to_diff() and "+# deprecated" not in result.to_diff()
 
 
 def test_what_is_deprecated_is_not_added():
-    item = next(one for one in advised(**MACHINE, flavor="mysql", version="8.0.36") if "dependency" in one.parameter)
+    item = next(
+        entry for entry in advised(**MACHINE, flavor="mysql", version="8.0.36") if "dependency" in entry.parameter
+    )
     assert item.value == "WRITESET" and not item.active and "Deprecated since 8.0.35" in item.why
-    before = next(one for one in advised(**MACHINE, flavor="mysql", version="8.0.34") if "dependency" in one.parameter)
+    before = next(
+        entry for entry in advised(**MACHINE, flavor="mysql", version="8.0.34") if "dependency" in entry.parameter
+    )
     assert before.active
     # A value that is set already counts.
     current = {"binlog_transaction_dependency_tracking": "COMMIT_ORDER"}
     set_already = advised(**MACHINE, flavor="mysql", version="8.0.36", current=current)
-    assert next(one for one in set_already if "dependency" in one.parameter).active
+    assert next(entry for entry in set_already if "dependency" in entry.parameter).active
 
 
 GREEDY = ("max_connections = 10000", "sort_buffer_size = 256M", "join_buffer_size = 1G")
 
 
 def test_the_pool_does_not_grow_into_what_connections_may_take(tmp_path):
-    found = advice(tmp_path, "innodb_buffer_pool_size = 128M", *GREEDY)
-    pool = found["innodb_buffer_pool_size"]
+    result = advice(tmp_path, "innodb_buffer_pool_size = 128M", *GREEDY)
+    pool = result["innodb_buffer_pool_size"]
     assert pool.value == "48G" and not pool.active and "10,000 connections x 1.25 GiB" in pool.why
-    assert "innodb_buffer_pool_size" not in found.to_diff()
-    [text] = texts(found, "max_connections")
+    assert "innodb_buffer_pool_size" not in result.to_diff()
+    [text] = texts(result, "max_connections")
     # 10,000 x (1 GiB + 256 MiB + 1 MiB + 256 KiB + 128 KiB + 32 KiB) = 12,514 GiB, and 24 MiB.
     assert "12,514 GiB" in text and "64 GiB" in text and "128 MiB of buffer pool" in text
     usual = advice(tmp_path, "innodb_buffer_pool_size = 128M", "max_connections = 500")
@@ -74,8 +78,8 @@ def test_the_pool_does_not_grow_into_what_connections_may_take(tmp_path):
 
 def test_the_pool_leaves_room_for_moderate_buffers(tmp_path):
     """1,000 x 17.4 MiB are 17.0 GiB: of 64 GiB, 3.2 left for the rest, 43.7 remain."""
-    found = advice(tmp_path, "innodb_buffer_pool_size = 128M", "max_connections = 1000", "sort_buffer_size = 16M")
-    pool = found["innodb_buffer_pool_size"]
+    result = advice(tmp_path, "innodb_buffer_pool_size = 128M", "max_connections = 1000", "sort_buffer_size = 16M")
+    pool = result["innodb_buffer_pool_size"]
     assert pool.value == "43G" and pool.active and "1,000 connections" in pool.why
     # A pool that is there is not made smaller for a bound that is hardly ever reached.
     larger = advice(tmp_path, "innodb_buffer_pool_size = 46G", "max_connections = 1000", "sort_buffer_size = 16M")
@@ -106,8 +110,8 @@ def test_the_sum_is_written_out():
     ],
 )
 def test_settings_that_hurt_the_storage_are_told(tmp_path, version, lines, name, says):
-    found = advice(tmp_path, *lines, version=version)
-    assert any(says in text for text in texts(found, name)), found.findings
+    result = advice(tmp_path, *lines, version=version)
+    assert any(says in text for text in texts(result, name)), result.findings
 
 
 @pytest.mark.parametrize(
@@ -120,5 +124,5 @@ def test_settings_that_hurt_the_storage_are_told(tmp_path, version, lines, name,
     ],
 )
 def test_settings_that_do_not_are_not(tmp_path, version, lines):
-    found = advice(tmp_path, *lines, version=version)
-    assert not [finding for finding in found.findings if "still takes it" not in finding.text]
+    result = advice(tmp_path, *lines, version=version)
+    assert not [finding for finding in result.findings if "still takes it" not in finding.text]

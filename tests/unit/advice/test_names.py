@@ -104,8 +104,8 @@ def test_every_name_a_real_server_lists_is_advised_there(label):
     "row", list(csv.DictReader((DATA / "gone_settings.csv").open())), ids=lambda row: f"{row['server']}-{row['name']}"
 )
 def test_what_became_of_a_setting_is_what_the_server_did_with_it(row):
-    found = gone(row["name"], server_of(*split(row["server"])))
-    expected = "accepted" if found is None or found["then"] == "deprecated" else found["then"]
+    texts = gone(row["name"], server_of(*split(row["server"])))
+    expected = "accepted" if texts is None or texts["then"] == "deprecated" else texts["then"]
     assert expected == row["taken"]
 
 
@@ -129,8 +129,8 @@ def test_every_version_gets_a_consistent_set(flavor, version):
 
 @pytest.mark.parametrize(("flavor", "version"), EVERY)
 def test_tuned_settings_are_safe_and_complete_for_every_version(flavor, version):
-    found = tuned_settings(storage="gp3:500", memory_gib=16, flavor=flavor, version=version)
-    ids = {ids_by_name()[name] for name in found}
+    texts = tuned_settings(storage="gp3:500", memory_gib=16, flavor=flavor, version=version)
+    ids = {ids_by_name()[name] for name in texts}
     assert {
         "innodb_buffer_pool_size",
         "innodb_flush_neighbors",
@@ -140,7 +140,7 @@ def test_tuned_settings_are_safe_and_complete_for_every_version(flavor, version)
     } <= ids
     assert "innodb_flush_method" in ids or "innodb_data_file_buffering" in ids
     assert not ids & {"log_bin", "relay_log", "tmpdir", "gtid_mode", "replica_parallel_workers"}
-    assert found["innodb_flush_log_at_trx_commit"] == "1"
+    assert texts["innodb_flush_log_at_trx_commit"] == "1"
 
 
 def test_the_table_is_whole():

@@ -19,8 +19,8 @@ ASKED = {"storage": "gp3:500:6000", "memory_gib": 16, "vcpus": 8}
 needs_patch = pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not here")
 
 
-def active(found) -> dict[str, str]:
-    return {item.parameter: item.value for item in found.settings if item.active}
+def active(result) -> dict[str, str]:
+    return {item.parameter: item.value for item in result.settings if item.active}
 
 
 @pytest.mark.parametrize(
@@ -97,19 +97,19 @@ def test_a_patched_file_agrees_and_keeps_everything_else(tmp_path, main, include
     files = {folder / "my.cnf": main + ("\n!include extra.cnf\n" if include else ""), folder / "extra.cnf": included}
     for path, text in files.items():
         path.write_text(text)
-    asked = ASKED | {"config": folder / "my.cnf", "flavor": "mysql", "version": version}
-    diff = advise(**asked).to_diff()
+    request = ASKED | {"config": folder / "my.cnf", "flavor": "mysql", "version": version}
+    diff = advise(**request).to_diff()
     assert "geheim" not in diff
     if diff:
         done = subprocess.run(["patch", "-p0", "--quiet"], input=diff, text=True, capture_output=True, cwd="/")
         assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{diff}"
-    after = advise(**asked)
+    after = advise(**request)
     assert after.agrees, [finding.text for finding in after.findings]
     assert after.to_diff() == ""
-    kept = {"log-error=/var/log/m.err", "max_connections=500", "user = mysql", "# a comment", *SECRETS}
+    retained = {"log-error=/var/log/m.err", "max_connections=500", "user = mysql", "# a comment", *SECRETS}
     for path, text in files.items():
-        assert [line for line in path.read_text().split("\n") if line in kept] == [
-            line for line in text.split("\n") if line in kept
+        assert [line for line in path.read_text().split("\n") if line in retained] == [
+            line for line in text.split("\n") if line in retained
         ]
 
 
@@ -141,14 +141,14 @@ def test_findings_name_file_and_line(tmp_path):
     path.write_text(
         "[mysqld]\nquery_cache_size=1M\nloose_query_cache_type=1\ninnodb_log_files_in_group=3\nsync_binlog=100\n"
     )
-    found = {
+    texts = {
         finding.parameter: finding.text
         for finding in advise(**ASKED, config=path, flavor="mysql", version="8.0.36").findings
     }
-    assert "does not start" in found["query_cache_size"] and f"{path}, line 2" in found["query_cache_size"]
-    assert "query_cache_type" not in found, "loose: its writer knows that the server may not know it"
-    assert "still takes it" in found["innodb_log_files_in_group"], "no innodb_redo_log_capacity: three files count"
-    assert "100 commit groups" in found["sync_binlog"]
+    assert "does not start" in texts["query_cache_size"] and f"{path}, line 2" in texts["query_cache_size"]
+    assert "query_cache_type" not in texts, "loose: its writer knows that the server may not know it"
+    assert "still takes it" in texts["innodb_log_files_in_group"], "no innodb_redo_log_capacity: three files count"
+    assert "100 commit groups" in texts["sync_binlog"]
 
 
 def test_relative_paths_of_the_guide_are_free_of_this_machine(tmp_path):

@@ -40,10 +40,10 @@ HANDED_ON = {
 def members_of(file: str, name: str) -> set[str]:
     """The API's names of the fields of a Rust structure, which refuses what it has no field for."""
     text = (ROOT / file).read_text()
-    found = re.search(rf"#\[serde\(([^\n]*)\)\]\n(?:#[^\n]*\n)*(?:pub )?struct {name} \{{(.*?)\n\}}", text, re.DOTALL)
-    assert found, f"{name} is not in {file}"
-    assert "PascalCase" in found[1] and "deny_unknown_fields" in found[1]
-    fields = re.findall(r'(?:rename = "(\w+)"\)\]\n\s*)?(?:pub )?(\w+): ', found[2])
+    match = re.search(rf"#\[serde\(([^\n]*)\)\]\n(?:#[^\n]*\n)*(?:pub )?struct {name} \{{(.*?)\n\}}", text, re.DOTALL)
+    assert match, f"{name} is not in {file}"
+    assert "PascalCase" in match[1] and "deny_unknown_fields" in match[1]
+    fields = re.findall(r'(?:rename = "(\w+)"\)\]\n\s*)?(?:pub )?(\w+): ', match[2])
     return {other or "".join(word.capitalize() for word in field.split("_")) for other, field in fields}
 
 
@@ -90,7 +90,7 @@ def test_every_parameter_and_error_is_shown_by_a_test():
     page, unshown = _page(), []
     for served in HANDLERS.values():
         name = served.operation.name
-        unshown += [(name, one) for one in sorted(served.operation.input.members)
-                    if one in served.handled and not page.shown_by(name, one)]  # fmt: skip
+        unshown += [(name, member) for member in sorted(served.operation.input.members)
+                    if member in served.handled and not page.shown_by(name, member)]  # fmt: skip
         unshown += [(name, code) for code, test in page.errors_of(served).items() if not test]
     assert unshown == [], "use the parameter, or expect the error, in a test of tests/api"

@@ -17,8 +17,8 @@ HERE = b"Host: 127.0.0.1\r\n"
 
 
 def told(incoming: Incoming) -> Answer:
-    said = f"{incoming.method} {incoming.path} {incoming.query} {len(incoming.body)} {len(incoming.headers)}"
-    return Answer(200, said.encode(), [("Content-Type", "text/plain")])
+    text = f"{incoming.method} {incoming.path} {incoming.query} {len(incoming.body)} {len(incoming.headers)}"
+    return Answer(200, text.encode(), [("Content-Type", "text/plain")])
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_requests_are_answered_in_their_order_on_one_connection(port):
 
 
 @pytest.mark.parametrize(
-    ("request_text", "wanted"),
+    ("request_text", "expected"),
     [
         (b"GET / HTTP/1.1\r\nHost: localhost:9465\r\n\r\n", "200"),
         (b"GET / HTTP/1.1\r\nHost: [::1]:9465\r\n\r\n", "200"),
@@ -96,8 +96,8 @@ def test_requests_are_answered_in_their_order_on_one_connection(port):
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400"),
     ],
 )
-def test_what_is_answered_and_what_is_refused(port, request_text, wanted):
-    assert status(ask(port, request_text)) == wanted
+def test_what_is_answered_and_what_is_refused(port, request_text, expected):
+    assert status(ask(port, request_text)) == expected
 
 
 def chunked(size: int) -> bytes:
@@ -150,8 +150,8 @@ def test_the_many_wait_for_their_turn(port, monkeypatch):
     monkeypatch.setattr(connection, "CROWDED_IDLE_S", 0.2)
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(connection.MAX_CONNECTIONS)]
     assert status(ask(port, b"GET / HTTP/1.1\r\n" + HERE + b"\r\n")) == "200"
-    for one in silent:
-        one.close()
+    for entry in silent:
+        entry.close()
 
 
 def test_a_client_that_does_not_read_is_let_go(monkeypatch):

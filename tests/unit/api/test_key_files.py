@@ -21,8 +21,8 @@ def mode(path: Path) -> int:
 
 
 def test_a_key_pair_is_made_once_and_nobody_else_can_read_it(tmp_path):
-    pair, made = keys.root_pair(tmp_path)
-    assert made and keys.root_pair(tmp_path) == (pair, False)
+    pair, result = keys.root_pair(tmp_path)
+    assert result and keys.root_pair(tmp_path) == (pair, False)
     assert len(pair.access_key) == 20 and len(pair.secret) == 40 and pair.policies is None
     assert keys.root_pair(tmp_path / "other")[0].secret != pair.secret
     assert mode(tmp_path / "access") == 0o700 and mode(tmp_path / "access/keys.toml") == 0o600
@@ -36,8 +36,8 @@ def test_users_have_keys_and_policies_of_their_own(tmp_path):
     policy.write_text(POLICY)
     ann = keys.add_user(tmp_path, "ann", [policy, policy])
     assert keys.read_pairs(tmp_path).keys() == {root.access_key, ann.access_key}
-    found = keys.of_message(keys.as_message(tmp_path))[ann.access_key]
-    assert found.user == "ann" and found.policies is not None and len(found.policies) == 2
+    pair = keys.of_message(keys.as_message(tmp_path))[ann.access_key]
+    assert pair.user == "ann" and pair.policies is not None and len(pair.policies) == 2
     assert all(mode(path) == 0o600 for path in (tmp_path / "access/policies").iterdir())
     for name, count in (("ann", 1), ("root", 1), ("a b", 1), ("", 1), ("bob", 0), ("bob", 11)):
         with pytest.raises(InputError):
@@ -94,8 +94,8 @@ def test_the_profile_is_what_the_aws_tools_read(home):
     assert profile.write(home, PARTS, False) == [], "it is as it has to be"
     assert mode(home.credentials) == 0o600 and mode(home.credentials.parent) == 0o700
     session = Session(profile="headrace")
-    found = session.get_credentials()
-    assert (found.access_key, found.secret_key) == ("LABKX", "secret+/=")
+    credentials = session.get_credentials()
+    assert (credentials.access_key, credentials.secret_key) == ("LABKX", "secret+/=")
     client = session.create_client("ec2")
     assert client.meta.endpoint_url == "http://127.0.0.1:9465" and client.meta.region_name == "eu-west-1"
 

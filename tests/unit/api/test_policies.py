@@ -30,20 +30,20 @@ def naive_like(pattern: str, value: str) -> bool:
 
 
 def naive_arn(pattern: str, value: str) -> bool:
-    one, other = pattern.split(":", 5), value.split(":", 5)
-    return len(one) == 6 and len(other) == 6 and all(naive_like(a, b) for a, b in zip(one, other, strict=True))
+    words, other = pattern.split(":", 5), value.split(":", 5)
+    return len(words) == 6 and len(other) == 6 and all(naive_like(a, b) for a, b in zip(words, other, strict=True))
 
 
-def naive_test(operator: str, wanted: str, given: str) -> bool:
+def naive_test(operator: str, text: str, given: str) -> bool:
     if operator == "StringEquals":
-        return wanted == given
+        return text == given
     if operator == "StringEqualsIgnoreCase":
-        return wanted.lower() == given.lower()
+        return text.lower() == given.lower()
     if operator == "StringLike":
-        return naive_like(wanted, given)
+        return naive_like(text, given)
     if operator.startswith("Numeric"):
         try:
-            a, b = float(given), float(wanted)
+            a, b = float(given), float(text)
         except ValueError:
             return False
         return {
@@ -55,14 +55,14 @@ def naive_test(operator: str, wanted: str, given: str) -> bool:
         }[operator]
     if operator.startswith("Date"):
         try:
-            a, b = datetime.fromisoformat(given), datetime.fromisoformat(wanted)
+            a, b = datetime.fromisoformat(given), datetime.fromisoformat(text)
         except ValueError:
             return False
         return {"DateEquals": a == b, "DateLessThan": a < b, "DateGreaterThan": a > b}[operator]
     if operator == "Bool":
-        return wanted.lower() == given.lower()
+        return text.lower() == given.lower()
     assert operator == "ArnLike"
-    return naive_arn(wanted, given)
+    return naive_arn(text, given)
 
 
 OPPOSITES = {
@@ -74,18 +74,18 @@ OPPOSITES = {
 
 
 def naive_condition(text: str, key: str, values: list[str], context: dict[str, Any]) -> bool:
-    found = next((value for name, value in context.items() if name.lower() == key.lower()), None)
+    result = next((value for name, value in context.items() if name.lower() == key.lower()), None)
     if text == "Null":
-        return any((found is None) == (value == "true") for value in values)
+        return any((result is None) == (value == "true") for value in values)
     if text.endswith("IfExists"):
-        if found is None:
+        if result is None:
             return True
         text = text[: -len("IfExists")]
     over, _, operator = text.rpartition(":")
     negative = operator in OPPOSITES
     operator = OPPOSITES.get(operator, operator)
-    given = [] if found is None else [found] if isinstance(found, str) else list(found)
-    hits = [any(naive_test(operator, wanted, value) for wanted in values) for value in given]
+    given = [] if result is None else [result] if isinstance(result, str) else list(result)
+    hits = [any(naive_test(operator, expected, value) for expected in values) for value in given]
     if over == "ForAllValues":
         return not any(hits) if negative else all(hits)
     if over == "ForAnyValue":
@@ -95,8 +95,8 @@ def naive_condition(text: str, key: str, values: list[str], context: dict[str, A
 
 def naive_applies(statement: dict, action: str, resource: str, context: dict) -> bool:
     def listed(name: str) -> list[str]:
-        found = statement.get(name, [])
-        return [found] if isinstance(found, str) else found
+        result = statement.get(name, [])
+        return [result] if isinstance(result, str) else result
 
     def named(pattern: str) -> bool:
         return naive_like(pattern.lower(), action.lower())
@@ -120,7 +120,7 @@ def naive_applies(statement: dict, action: str, resource: str, context: dict) ->
 
 
 def naive(documents: list[dict], action: str, resource: str, context: dict) -> IamVerdict:
-    statements = [one for document in documents for one in document["Statement"]]
+    statements = [entry for document in documents for entry in document["Statement"]]
     effects = {statement["Effect"] for statement in statements if naive_applies(statement, action, resource, context)}
     if "Deny" in effects:
         return IamVerdict.DENIED
@@ -166,8 +166,8 @@ OPERATORS = {
 
 
 def some(chance: random.Random, words: list[str]) -> str | list[str]:
-    found = chance.sample(words, chance.randint(1, min(3, len(words))))
-    return found[0] if len(found) == 1 and chance.random() < 0.5 else found
+    result = chance.sample(words, chance.randint(1, min(3, len(words))))
+    return result[0] if len(result) == 1 and chance.random() < 0.5 else result
 
 
 def random_condition(chance: random.Random) -> dict:
@@ -199,13 +199,13 @@ def random_document(chance: random.Random) -> dict:
 
 
 def random_context(chance: random.Random) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    choices: dict[str, Any] = {}
     for key in KEYS:
         if chance.random() < 0.6:
-            found[key] = chance.choice(VALUES[key])
-    if "aws:TagKeys" in found:
-        found["aws:TagKeys"] = chance.sample(VALUES["aws:TagKeys"], chance.randint(0, 3))
-    return found
+            choices[key] = chance.choice(VALUES[key])
+    if "aws:TagKeys" in choices:
+        choices["aws:TagKeys"] = chance.sample(VALUES["aws:TagKeys"], chance.randint(0, 3))
+    return choices
 
 
 def test_evaluation_is_that_of_the_naive_implementation():
@@ -216,14 +216,14 @@ def test_evaluation_is_that_of_the_naive_implementation():
         policies = [read_policy(json.dumps(document), "p.json") for document in documents]
         for _ in range(10):
             action, resource, context = chance.choice(ACTIONS), chance.choice(RESOURCES), random_context(chance)
-            wanted = naive(documents, action, resource, context)
-            assert evaluate(policies, action, resource, lowered(context)) is wanted, (
+            expected = naive(documents, action, resource, context)
+            assert evaluate(policies, action, resource, lowered(context)) is expected, (
                 documents,
                 action,
                 resource,
                 context,
             )
-            met[wanted] += 1
+            met[expected] += 1
     # Each outcome was met often: no more than three in four questions had the same.
     assert min(met.values()) > POLICIES / 2 and max(met.values()) < 0.75 * 10 * POLICIES
 
@@ -234,8 +234,8 @@ def allowed(document: dict, context: dict[str, Any], resource: str = "*") -> boo
 
 
 def statement(**more: Any) -> dict:
-    one = {"Effect": "Allow", "Action": "ec2:*", "Resource": "*", **more}
-    return {"Version": "2012-10-17", "Statement": one}
+    entry = {"Effect": "Allow", "Action": "ec2:*", "Resource": "*", **more}
+    return {"Version": "2012-10-17", "Statement": entry}
 
 
 def test_variables_stand_for_what_the_request_has():
@@ -321,7 +321,7 @@ def test_what_is_wrong_is_named_with_line_and_column(text, place, rule):
 def plain(node: Any) -> Any:
     if node.is_object:
         return {key.value: plain(value) for key, value in node.value}
-    return [plain(one) for one in node.value] if isinstance(node.value, list) else node.value
+    return [plain(entry) for entry in node.value] if isinstance(node.value, list) else node.value
 
 
 def test_positions_reads_json_as_json_does():

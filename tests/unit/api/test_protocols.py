@@ -43,21 +43,21 @@ def incoming(name: str, operation: str, protocol: str, params: dict[str, Any]) -
 
 
 def read(name: str, came: wire.Incoming) -> tuple[wire.Format, dict[str, Any]]:
-    found = wire.identify(came, service(name).signing_name)
-    return found, found.read(found.operation())
+    result = wire.identify(came, service(name).signing_name)
+    return result, result.read(result.operation())
 
 
-def same(one: Any, other: Any) -> bool:
+def same(entry: Any, other: Any) -> bool:
     """Equal; numbers with a fraction as equal as the text of the wire lets them be."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float) and not isinstance(other, bool):
-        return one == other
-    if hasattr(one, "timestamp") and hasattr(other, "timestamp"):
-        return abs(one.timestamp() - other.timestamp()) < 1.0  # forms and headers have whole seconds
-    return type(one) is type(other) and one == other
+    if isinstance(entry, dict) and isinstance(other, dict):
+        return entry.keys() == other.keys() and all(same(entry[key], other[key]) for key in entry)
+    if isinstance(entry, list) and isinstance(other, list):
+        return len(entry) == len(other) and all(map(same, entry, other))
+    if isinstance(entry, float) and not isinstance(other, bool):
+        return entry == other
+    if hasattr(entry, "timestamp") and hasattr(other, "timestamp"):
+        return abs(entry.timestamp() - other.timestamp()) < 1.0  # forms and headers have whole seconds
+    return type(entry) is type(other) and entry == other
 
 
 @pytest.mark.parametrize(("name", "operation", "protocol"), EVERY)
@@ -67,8 +67,8 @@ def test_a_request_of_botocore_is_read_as_it_was_meant(name, operation, protocol
     @FEW
     @given(values(shape, protocol in ("ec2", "query")))
     def check(params):
-        found, got = read(name, incoming(name, operation, protocol, params))
-        assert (found.service.name, found.action) == (name, operation)
+        result, got = read(name, incoming(name, operation, protocol, params))
+        assert (result.service.name, result.action) == (name, operation)
         assert same(bare(got), bare(params)), (got, params)
 
     check()
@@ -76,20 +76,20 @@ def test_a_request_of_botocore_is_read_as_it_was_meant(name, operation, protocol
 
 @pytest.mark.parametrize(("name", "operation", "protocol"), EVERY)
 def test_an_answer_is_read_by_botocore_as_it_was_meant(name, operation, protocol):
-    known = service(name).operations[operation]
+    reference = service(name).operations[operation]
     model = botocore_model(name).operation_model(operation)
     parser = create_parser(protocol)
     spoken = _format(name, operation, protocol)
 
     @FEW
-    @given(values(known.output))
+    @given(values(reference.output))
     def check(result):
-        answer = spoken.answer(known, result, "id-1")
+        answer = spoken.answer(reference, result, "id-1")
         headers, body = HeadersDict(answer.headers), answer.body
         body = io.BytesIO(body) if model.has_streaming_output else body
         got = parser.parse({"status_code": answer.status, "headers": headers, "body": body}, model.output_shape)
         got.pop("ResponseMetadata", None)
-        payload = known.output.facts.get("payload")
+        payload = reference.output.facts.get("payload")
         if payload and hasattr(got.get(payload), "read"):
             got[payload] = got[payload].read() or None
             result = {key: value or None if key == payload else value for key, value in result.items()}
@@ -125,11 +125,11 @@ def test_an_error_is_read_by_botocore(name, operation, protocol, text):
             {"status_code": answer.status, "headers": headers, "body": answer.body}, model.output_shape
         )
         shape = service(name).errors.get(code)
-        wanted = code
+        expected = code
         if shape is not None:
             query_code = shape.facts.get("error", {}).get("code", shape.name)
-            wanted = query_code if protocol == "query" or service(name).query_compatible else shape.name
-        assert got["Error"]["Code"] == wanted
+            expected = query_code if protocol == "query" or service(name).query_compatible else shape.name
+        assert got["Error"]["Code"] == expected
         assert got["Error"]["Message"] == text
         # Modelled errors have statuses of their own, some of them 5xx; all others are the caller's.
         assert got["ResponseMetadata"]["HTTPStatusCode"] == answer.status >= 400
@@ -144,7 +144,7 @@ EC2 = "Version=2016-11-15&Action="
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "message"),
     [
         (EC2 + "DescribeVolumes&Nothing=1", "UnknownParameter", "The parameter Nothing is not recognized"),
         (EC2 + "DescribeVolumes&Filter.1.Nome=x", "UnknownParameter", "The parameter Filter.1.Nome"),
@@ -168,10 +168,10 @@ EC2 = "Version=2016-11-15&Action="
         ("Version=2014-01-01&Action=DescribeVolumes", "NoSuchVersion", "2014-01-01"),
     ],
 )
-def test_what_is_wrong_with_a_request_of_ec2_is_said(body, code, said):
+def test_what_is_wrong_with_a_request_of_ec2_is_said(body, code, message):
     with pytest.raises(AwsError) as raised:
         read("ec2", form(body))
-    assert raised.value.code == code and said in raised.value.message
+    assert raised.value.code == code and message in raised.value.message
     assert raised.value.status is None or raised.value.status < 500
 
 

@@ -18,14 +18,14 @@ def test_mutated_requests_are_read_or_refused():
     read = refused = 0
     for _ in range(REQUESTS):
         name, incoming = mischief.next()
-        found = None
+        result = None
         try:
-            found = identify(incoming, service(name).signing_name)
-            found.read(found.operation())
+            result = identify(incoming, service(name).signing_name)
+            result.read(result.operation())
             read += 1
         except AwsError as error:
             refused += 1
-            spoken = found or identify(type(incoming)("POST", "/", "", {}, b""), service(name).signing_name)
+            spoken = result or identify(type(incoming)("POST", "/", "", {}, b""), service(name).signing_name)
             answer = spoken.error(error, "id-1")
             assert 400 <= answer.status < 500, (error, incoming)
     # The mischief reaches both sides often.

@@ -53,9 +53,9 @@ def signed(chance: random.Random, service: str = "ec2", presigned: bool = False)
     kind = SigV4QueryAuth if presigned else SigV4Auth
     kind(Credentials(KEY, SECRET), service, "eu-west-1").add_auth(request)
     parts = urlsplit(request.url)
-    found = {name.lower(): value for name, value in request.headers.items()}
-    found["host"] = HOST
-    return Incoming(method, parts.path, parts.query, found, body)
+    hosts = {name.lower(): value for name, value in request.headers.items()}
+    hosts["host"] = HOST
+    return Incoming(method, parts.path, parts.query, hosts, body)
 
 
 def secret_of(key: str) -> str | None:
@@ -87,35 +87,35 @@ def flipped(text: str, chance: random.Random) -> str:
 
 def tampered(good: Incoming, chance: random.Random) -> Incoming:
     """The request with one thing changed that means something."""
-    found = copy.deepcopy(good)
+    result = copy.deepcopy(good)
     changes = ["method", "path", "query", "body", "header", "new header", "authorization", "host", "gone"]
     match chance.choice(changes):
         case "method":
-            found.method = chance.choice([one for one in ("GET", "POST", "PUT", "DELETE") if one != good.method])
+            result.method = chance.choice([entry for entry in ("GET", "POST", "PUT", "DELETE") if entry != good.method])
         case "path":
-            found.path = good.path + chance.choice("abc") if chance.random() < 0.5 else "/x" + good.path
+            result.path = good.path + chance.choice("abc") if chance.random() < 0.5 else "/x" + good.path
         case "query":
-            found.query = (
+            result.query = (
                 f"{good.query}&more=1" if chance.random() < 0.5 or not good.query else flipped(good.query, chance)
             )
         case "body":
             at = chance.randint(0, len(good.body))
-            found.body = good.body[:at] + chance.randbytes(1) + good.body[at:]
+            result.body = good.body[:at] + chance.randbytes(1) + good.body[at:]
         case "header":
             name = chance.choice([header for header in good.headers if header not in ("authorization",)])
-            found.headers[name] = flipped(good.headers[name], chance)
+            result.headers[name] = flipped(good.headers[name], chance)
         case "new header":
-            found.headers[f"x-amz-{random_text(chance, string.ascii_lowercase, 5)}new"] = "1"
+            result.headers[f"x-amz-{random_text(chance, string.ascii_lowercase, 5)}new"] = "1"
         case "authorization":
             if "authorization" in good.headers:
-                found.headers["authorization"] = flipped(good.headers["authorization"], chance)
+                result.headers["authorization"] = flipped(good.headers["authorization"], chance)
             else:
-                found.query = flipped(good.query, chance)
+                result.query = flipped(good.query, chance)
         case "host":
-            found.headers["host"] = "127.0.0.1:9466"
+            result.headers["host"] = "127.0.0.1:9466"
         case "gone":
-            del found.headers[chance.choice(list(found.headers))]
-    return found
+            del result.headers[chance.choice(list(result.headers))]
+    return result
 
 
 def meant(incoming: Incoming) -> tuple:
@@ -176,31 +176,31 @@ def test_a_presigned_request_is_good_for_as_long_as_it_says():
 
 
 def with_header(good: Incoming, **headers: str | None) -> Incoming:
-    found = dataclasses.replace(good, headers=dict(good.headers))
+    result = dataclasses.replace(good, headers=dict(good.headers))
     for name, value in headers.items():
         if value is None:
-            del found.headers[name.replace("_", "-")]
+            del result.headers[name.replace("_", "-")]
         else:
-            found.headers[name.replace("_", "-")] = value
-    return found
+            result.headers[name.replace("_", "-")] = value
+    return result
 
 
 def test_what_is_wrong_is_told_apart():
     good = signed(random.Random(5))
-    said = good.headers["authorization"]
+    authorization = good.headers["authorization"]
     assert refusal(with_header(good, authorization=None)).which == signature.MISSING
     assert refusal(with_header(good, authorization="Basic abc")).which == signature.MALFORMED
-    assert refusal(with_header(good, authorization=said.replace(KEY, "LABKZZZZ"))).which == signature.UNKNOWN
-    assert refusal(with_header(good, authorization=f"{said}, {said}")).which == signature.MALFORMED
+    assert refusal(with_header(good, authorization=authorization.replace(KEY, "LABKZZZZ"))).which == signature.UNKNOWN
+    assert refusal(with_header(good, authorization=f"{authorization}, {authorization}")).which == signature.MALFORMED
     assert refusal(with_header(good, x_amz_date="yesterday")).which == signature.MALFORMED
     assert refusal(with_header(good, x_amz_security_token="t")).which == signature.UNKNOWN
     assert refusal(with_header(good, x_amz_content_sha256="UNSIGNED-PAYLOAD")).which == signature.WRONG
-    other_day = said.replace(good.headers["x-amz-date"][:8], "20200101")
+    other_day = authorization.replace(good.headers["x-amz-date"][:8], "20200101")
     assert refusal(with_header(good, authorization=other_day)).which == signature.WRONG
     for changed in (
-        said.replace("aws4_request", "aws4"),
-        said.replace("/ec2/", "//"),
-        said.replace("host;", "host;host;"),
+        authorization.replace("aws4_request", "aws4"),
+        authorization.replace("/ec2/", "//"),
+        authorization.replace("host;", "host;host;"),
     ):
         assert refusal(with_header(good, authorization=changed)).which == signature.MALFORMED
 

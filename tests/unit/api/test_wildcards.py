@@ -26,10 +26,10 @@ def test_random_patterns_match_as_a_naive_matcher_says():
     for _ in range(5000):
         pattern = "".join(chance.choice("ab**?.") for _ in range(chance.randrange(8)))
         text = "".join(chance.choice("ab.\n") for _ in range(chance.randrange(10)))
-        wanted = naive(pattern, text)
-        matched += wanted
-        assert like(pattern, text) == wanted, (pattern, text)
-        assert _matches([pattern])(text) == wanted, (pattern, text)
+        expected = naive(pattern, text)
+        matched += expected
+        assert like(pattern, text) == expected, (pattern, text)
+        assert _matches([pattern])(text) == expected, (pattern, text)
     assert 500 < matched < 4500, "both answers must be tried"
 
 

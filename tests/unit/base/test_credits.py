@@ -16,13 +16,13 @@ CAPACITY, REFILL = 5_400_000.0, 300.0
 
 def run(rates: list[float], level: float = CAPACITY, capacity: float = CAPACITY, refill: float = REFILL) -> list:
     """Runs a load on a bucket, and returns the estimate and the true level after each second."""
-    emptying, said = Emptying(capacity, refill), []
+    emptying, message = Emptying(capacity, refill), []
     emptying.add(0.0, level)
     for second, rate in enumerate(rates, start=1):
         level = min(capacity, max(0.0, level + refill - rate))
         emptying.add(float(second), level)
-        said.append((emptying.estimate(), level))
-    return said
+        message.append((emptying.estimate(), level))
+    return message
 
 
 @pytest.mark.parametrize("storage", ["gp2:100", "gp2:900", "st1:500", "sc1:1000"])
@@ -33,9 +33,9 @@ def test_a_constant_load_is_the_cores_rule(storage):
     for _ in range(20):
         rate = bucket["refill"] * draw.uniform(1.02, 10)
         result = run([rate] * 90, bucket["capacity"] * draw.uniform(0.5, 1), bucket["capacity"], bucket["refill"])
-        for left, level in result:
-            assert left.seconds == pytest.approx(level / (rate - bucket["refill"]), rel=1e-6)
-            assert left.asked == pytest.approx(rate, rel=1e-6)
+        for rest, level in result:
+            assert rest.seconds == pytest.approx(level / (rate - bucket["refill"]), rel=1e-6)
+            assert rest.asked == pytest.approx(rate, rel=1e-6)
 
 
 def test_an_instance_bucket_counts_alike():
@@ -43,8 +43,8 @@ def test_an_instance_bucket_counts_alike():
     assert bucket is not None
     # m5.large: 650 Mbit/s for good, 4,750 for 30 minutes: 1,800 s x 512.5 MB/s.
     assert bucket["capacity"] == (593_750_000 - 81_250_000) * 1_800
-    left, level = run([593_750_000] * 10, bucket["capacity"], bucket["capacity"], bucket["refill"])[-1]
-    assert left.seconds == pytest.approx(level / 512_500_000)
+    rest, level = run([593_750_000] * 10, bucket["capacity"], bucket["capacity"], bucket["refill"])[-1]
+    assert rest.seconds == pytest.approx(level / 512_500_000)
 
 
 @pytest.mark.parametrize("idle", [0, 5, 30, 300])
@@ -53,41 +53,41 @@ def test_a_load_that_began_is_known_within_three_seconds(idle, before):
     """After a change the old load has no part in the mean: nor has the second in which it changed,
     which is of both, nor a rested volume's saved second."""
     for first in (1_500.0, 3_000.0, 6_000.0):
-        left, level = run([before] * idle + [first, 1_000.0, 1_000.0, 1_000.0], 4e6)[-1]
+        rest, level = run([before] * idle + [first, 1_000.0, 1_000.0, 1_000.0], 4e6)[-1]
         exact = level / 700
         if before == 0.0 or idle == 300:
-            assert left.seconds == pytest.approx(exact, rel=0.01) or idle in (0, 5), (idle, before, first)
+            assert rest.seconds == pytest.approx(exact, rel=0.01) or idle in (0, 5), (idle, before, first)
         # A load that ran for seconds only cannot be told from a burst.
-        assert left.seconds <= level / 699 * 1.01 or math.isinf(left.seconds)
+        assert rest.seconds <= level / 699 * 1.01 or math.isinf(rest.seconds)
 
 
 def test_a_load_that_ended_is_known_within_three_seconds():
-    left, _ = run([3_000.0] * 120 + [0.0] * 4)[-1]
-    assert never(left)
+    rest, _ = run([3_000.0] * 120 + [0.0] * 4)[-1]
+    assert never(rest)
 
 
 def test_bursts_belong_to_the_mean():
     """10 s on and 10 s off, after a minute: never one or the other, always the mean."""
     result = run(([3_000.0] * 10 + [0.0] * 10) * 12)
-    for left, level in result[80:]:
+    for rest, level in result[80:]:
         # The window is a minute to a minute and 20 s: half of it is on, within one part of ten seconds.
-        assert left.asked == pytest.approx(1_500, rel=0.2)
-        assert left.seconds == pytest.approx(level / 1_200, rel=0.3)
+        assert rest.asked == pytest.approx(1_500, rel=0.2)
+        assert rest.seconds == pytest.approx(level / 1_200, rel=0.3)
 
 
 def test_the_interval_is_that_of_the_minutes():
     rates = [2_000.0 if minute % 2 else 1_600.0 for minute in range(12) for _ in range(60)]
-    left, level = run(rates)[-1]
-    assert left.soonest == pytest.approx(level / 1_700) and left.latest == pytest.approx(level / 1_300)
-    assert left.soonest <= left.seconds <= left.latest
+    rest, level = run(rates)[-1]
+    assert rest.soonest == pytest.approx(level / 1_700) and rest.latest == pytest.approx(level / 1_300)
+    assert rest.soonest <= rest.seconds <= rest.latest
     assert run([2_000.0] * 30)[-1][0].soonest is None, "half a minute has no minutes"
 
 
 def test_empty_full_and_filling():
     assert never(run([100.0] * 70)[-1][0]), "a full balance that is not used up"
     assert never(run([0.0] * 10, 1e6)[-1][0])
-    left, level = run([3_000.0] * 30, 30_000.0)[-1]
-    assert level == 0 and left.seconds == 0.0
+    rest, level = run([3_000.0] * 30, 30_000.0)[-1]
+    assert level == 0 and rest.seconds == 0.0
     assert Emptying(1e6, 100).estimate() is None
 
 
@@ -116,9 +116,9 @@ def test_minutes_of_cloudwatch():
     emptying = Emptying(CAPACITY, REFILL)
     for minute in range(6):
         emptying.add(60.0 * minute, CAPACITY - 60.0 * 500 * minute)
-    left = emptying.estimate()
-    assert left.seconds == pytest.approx((CAPACITY - 300 * 500) / 500)
-    assert left.soonest == pytest.approx(left.seconds) == left.latest
+    rest = emptying.estimate()
+    assert rest.seconds == pytest.approx((CAPACITY - 300 * 500) / 500)
+    assert rest.soonest == pytest.approx(rest.seconds) == rest.latest
 
 
 def test_counted_tokens_go_before_the_slope():

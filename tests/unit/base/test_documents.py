@@ -56,8 +56,8 @@ def test_what_is_wrong_is_named(document, value, rule, hint):
 
 
 def test_what_is_right_is_taken():
-    found = convert({"threads": 1, "wait": 2, "inner": {"path": "a"}}, Outer, source="docs")
-    assert found.wait == 2.0 and found.inner.path == "a" and found.sizes is None
+    result = convert({"threads": 1, "wait": 2, "inner": {"path": "a"}}, Outer, source="docs")
+    assert result.wait == 2.0 and result.inner.path == "a" and result.sizes is None
 
 
 @pytest.mark.parametrize(

@@ -73,20 +73,20 @@ def test_a_program_that_is_missing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("script", "wanted"),
+    ("script", "expected"),
     [
         ("echo sysbench 1.0.20 and more", "1.0.20"), ("echo sysbench 0.4.12; exit 1", "is too old"), ("echo 'some other thing'", "does not tell a version"), ("true", "does not tell a version"),
     ],
 )  # fmt: skip
-def test_versions_of_tools_are_looked_at(tmp_path, monkeypatch, script, wanted):
-    made = tmp_path / "sysbench"
-    made.write_text(f"#!/bin/sh\n{script}\n")
-    made.chmod(0o755)
+def test_versions_of_tools_are_looked_at(tmp_path, monkeypatch, script, expected):
+    result = tmp_path / "sysbench"
+    result.write_text(f"#!/bin/sh\n{script}\n")
+    result.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    if wanted[0].isdigit():
-        assert machine.find_tool("sysbench").version == wanted
+    if expected[0].isdigit():
+        assert machine.find_tool("sysbench").version == expected
     else:
-        with pytest.raises(CouldNotRun, match=wanted):
+        with pytest.raises(CouldNotRun, match=expected):
             machine.find_tool("sysbench")
 
 
@@ -107,25 +107,25 @@ def test_versions_of_both_slaps():
 
 def test_a_process_is_known_by_more_than_its_id():
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as running:
-        known = processes.look_up(running.pid)
-        assert processes.runs(known)
-        other = processes.Process(known.pid, known.started + 1, known.boot)
+        process = processes.look_up(running.pid)
+        assert processes.runs(process)
+        other = processes.Process(process.pid, process.started + 1, process.boot)
         assert not processes.runs(other)
         # The wrong one is not ended.
         assert processes.end_process(other, signal.SIGKILL, 5) and running.poll() is None
-        assert processes.end_process(known, signal.SIGKILL, 20)
-        assert not processes.runs(known) and processes.wait_gone(known, 5)
-    assert processes.end_process(known, signal.SIGKILL, 5)
+        assert processes.end_process(process, signal.SIGKILL, 20)
+        assert not processes.runs(process) and processes.wait_gone(process, 5)
+    assert processes.end_process(process, signal.SIGKILL, 5)
 
 
 def test_a_process_whose_first_thread_alone_has_ended_still_runs():
     code = "import os, threading, time, ctypes\nthreading.Thread(target=lambda: time.sleep(60)).start()\nprint(flush=True)\nctypes.CDLL(None).pthread_exit(None)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as running:
         running.stdout.readline()
-        known = processes.look_up(running.pid)
+        process = processes.look_up(running.pid)
         while "Z" not in Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0]:
             assert running.poll() is None
-        assert processes.runs(known)
+        assert processes.runs(process)
         running.kill()
 
 
@@ -139,9 +139,9 @@ def test_the_reason_comes_before_what_followed_it():
 2026-11-21 19:50:21 0 [ERROR] [FATAL] InnoDB: fdatasync() returned 5
 2026-11-21T19:50:21.123456Z 0 [ERROR] [MY-010119] [Server] Aborting
 """
-    said = telling_lines(text)
+    message = telling_lines(text)
     assert (
-        said
+        message
         == "[ERROR] [FATAL] InnoDB: fdatasync() returned 5 | [ERROR] mariadbd: Error writing file 'binlog' (errno: 5 \"Input/output error\")"
     )
     assert telling_lines("") == "it said nothing"
@@ -222,9 +222,9 @@ OUTPUTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("output, wanted", OUTPUTS.values(), ids=OUTPUTS.keys())
-def test_the_lines_that_tell_why_a_program_failed(output, wanted):
-    assert telling_lines(output) == wanted
+@pytest.mark.parametrize("output, expected", OUTPUTS.values(), ids=OUTPUTS.keys())
+def test_the_lines_that_tell_why_a_program_failed(output, expected):
+    assert telling_lines(output) == expected
 
 
 def fails(*words: str, folder: Path) -> str:
@@ -242,12 +242,12 @@ def test_a_real_fio_that_fails(tmp_path):
 @pytest.mark.skipif(shutil.which("mariadb-install-db") is None, reason="mariadb-server is not installed")
 def test_a_real_data_directory_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    said = fails("mariadb-install-db", "--no-defaults", f"--datadir={tmp_path}/file/data", folder=tmp_path)
-    assert "http" not in said and "Not a directory" in said
+    message = fails("mariadb-install-db", "--no-defaults", f"--datadir={tmp_path}/file/data", folder=tmp_path)
+    assert "http" not in message and "Not a directory" in message
     options = tmp_path / "my.cnf"
     options.write_text(f"[mysqld]\ndatadir={tmp_path}/data\nuser=root\nno_such_thing=1\n")
-    said = fails("mariadb-install-db", f"--defaults-file={options}", folder=tmp_path)
-    assert said.startswith("failed (exit code 1): [ERROR] ") and "no_such_thing" in said and "http" not in said
+    message = fails("mariadb-install-db", f"--defaults-file={options}", folder=tmp_path)
+    assert message.startswith("failed (exit code 1): [ERROR] ") and "no_such_thing" in message and "http" not in message
 
 
 @pytest.mark.skipif(
@@ -256,12 +256,12 @@ def test_a_real_data_directory_that_cannot_be_made(tmp_path):
 def test_a_real_data_directory_on_a_full_filesystem(tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], check=True)
     try:
-        said = fails(
+        message = fails(
             "mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={tmp_path}/data", folder=Path("/")
         )
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
-    assert "failed with error 28" in said and "http" not in said
+    assert "failed with error 28" in message and "http" not in message
 
 
 def test_what_is_asked_to_end_early_does(tmp_path):

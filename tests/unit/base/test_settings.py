@@ -13,10 +13,10 @@ HANDED_ON = {"HEADRACE_SCRIPT", "HEADRACE_ZIPFIAN_EXP"}
 
 
 def test_every_variable_is_in_the_table():
-    found = set()
+    result = set()
     for path in (ROOT / "python/headrace").rglob("*.py"):
-        found |= set(re.findall(r"\b(?:HEADRACE_[A-Z_]+|XDG_[A-Z_]+)\b", path.read_text()))
-    assert found - HANDED_ON <= settings.VARIABLES.keys()
+        result |= set(re.findall(r"\b(?:HEADRACE_[A-Z_]+|XDG_[A-Z_]+)\b", path.read_text()))
+    assert result - HANDED_ON <= settings.VARIABLES.keys()
 
 
 def test_a_value_is_given_or_the_default(monkeypatch, tmp_path):
@@ -37,6 +37,6 @@ def test_words_show_what_counts_and_no_secret(monkeypatch):
     monkeypatch.setenv("HEADRACE_MYSQL_PASSWORD", "hush")
     monkeypatch.setenv("HEADRACE_SERVERS", "/srv")
     monkeypatch.delenv("HEADRACE_DEBIAN_MIRROR", raising=False)
-    rows = {name: found for name, found, _ in settings.in_words()}
+    rows = {name: result for name, result, _ in settings.in_words()}
     assert rows["HEADRACE_SERVERS"] == "/srv" and rows["HEADRACE_MYSQL_PASSWORD"] == "set"
     assert rows["HEADRACE_DEBIAN_MIRROR"].endswith(" (default)")

@@ -47,12 +47,12 @@ def test_changing_one_figure_changes_nothing_else(parts, size_gib, iops, mib_s):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("entry", "other"),
     [("2xgp2:100", "raid0:gp2:100+gp2:100"), ("GP3:500", "gp3:500"), ("io2bx:8:100", "io2-block-express:8:100")],
 )
-def test_what_is_the_same_is_equal_however_it_is_written(one, other):
-    assert Storage.parse(one) == Storage.parse(other) and len({Storage.parse(one), Storage.parse(other)}) == 1
-    assert Storage.parse(one) != Storage.parse("gp2:101")
+def test_what_is_the_same_is_equal_however_it_is_written(entry, other):
+    assert Storage.parse(entry) == Storage.parse(other) and len({Storage.parse(entry), Storage.parse(other)}) == 1
+    assert Storage.parse(entry) != Storage.parse("gp2:101")
 
 
 def test_limits_and_bill_are_those_of_the_catalog():

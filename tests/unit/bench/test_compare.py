@@ -28,13 +28,13 @@ def autoregressive(phi: float, count: int, chance: np.random.Generator) -> np.nd
 @pytest.mark.parametrize(("phi", "least"), [(0.0, 106), (0.5, 95), (0.8, 94)])
 def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
     chance = np.random.default_rng(20260101)
-    held = 0
+    state = 0
     for _ in range(120):
         values = [autoregressive(phi, 400, chance) for _ in range(2)]
         sides = [statistics._resample((value, None), block_length(value), chance) for value in values]
         low, high = np.quantile(sides[1] / sides[0] - 1.0, [0.025, 0.975])
-        held += low <= 0.0 <= high
-    assert least <= held <= 120
+        state += low <= 0.0 <= high
+    assert least <= state <= 120
 
 
 def test_blocks_grow_with_the_memory_of_a_series():
@@ -48,12 +48,12 @@ def test_blocks_grow_with_the_memory_of_a_series():
 
 def test_a_difference_is_seen_and_none_is_not(tmp_path):
     store = store_in(tmp_path)
-    one, same, faster = (
+    entry, same, faster = (
         keep(store, series(500.0, 20.0, seed=1)),
         keep(store, series(500.0, 20.0, seed=2)),
         keep(store, series(550.0, 20.0, seed=3), storage="io2:100:5000"),
     )
-    tps = {difference.name: difference for difference in compare_runs(one, faster).differences}
+    tps = {difference.name: difference for difference in compare_runs(entry, faster).differences}
     # 20 of 500 over 120 independent seconds: 0.37 % standard error of each mean; five of the difference are 2.6 %.
     assert (
         tps["tps"].verdict == "higher"
@@ -62,7 +62,7 @@ def test_a_difference_is_seen_and_none_is_not(tmp_path):
     )
     assert tps["tps"].low_percent < tps["tps"].change_percent < tps["tps"].high_percent
     assert tps["run_p95_ms"].verdict == "" and tps["run_p95_ms"].low_percent is None
-    quiet = {difference.name: difference for difference in compare_runs(one, same).differences}
+    quiet = {difference.name: difference for difference in compare_runs(entry, same).differences}
     assert quiet["tps"].verdict == "same" and quiet["tps"].better is None
     # Fewer I/Os a transaction are better, and a ratio of sums has an interval too.
     assert tps["writes_per_transaction"].verdict == "lower" and tps["writes_per_transaction"].better is True
@@ -70,14 +70,14 @@ def test_a_difference_is_seen_and_none_is_not(tmp_path):
 
 def test_the_same_question_has_the_same_answer(tmp_path):
     store = store_in(tmp_path)
-    one, two = keep(store, series(seed=1)), keep(store, series(seed=2))
-    assert compare_runs(one, two).differences == compare_runs(one, two).differences
+    entry, two = keep(store, series(seed=1)), keep(store, series(seed=2))
+    assert compare_runs(entry, two).differences == compare_runs(entry, two).differences
 
 
 def test_short_runs_have_no_interval(tmp_path):
     store = store_in(tmp_path)
-    one, two = (keep(store, series(500.0, seconds=10, seed=seed)) for seed in (1, 2))
-    assert all(difference.low_percent is None for difference in compare_runs(one, two).differences)
+    entry, two = (keep(store, series(500.0, seconds=10, seed=seed)) for seed in (1, 2))
+    assert all(difference.low_percent is None for difference in compare_runs(entry, two).differences)
 
 
 @pytest.mark.parametrize(
@@ -89,21 +89,21 @@ def test_short_runs_have_no_interval(tmp_path):
 )  # fmt: skip
 def test_what_is_not_alike_is_not_compared(tmp_path, changes, words):
     store = store_in(tmp_path)
-    one, two = keep(store), keep(store, **changes)
+    entry, two = keep(store), keep(store, **changes)
     with pytest.raises(InputError, match=words):
-        compare_runs(one, two)
-    found = compare_runs(one, two, allow_unlike=True)
-    assert any(words in text for text in found.unlike)
+        compare_runs(entry, two)
+    runs = compare_runs(entry, two, allow_unlike=True)
+    assert any(words in text for text in runs.unlike)
 
 
 def test_what_is_meant_to_differ_is_told(tmp_path):
     store = store_in(tmp_path)
-    one = keep(store)
+    entry = keep(store)
     two = keep(store, storage="gp3:100:6000", config={"sync_binlog": "0", "hostname": "elsewhere"})
-    assert unlike(one, two) == []
-    assert differing(one, two) == [("storage", "gp3:100", "gp3:100:6000"), ("sync_binlog", "1", "0")]
+    assert unlike(entry, two) == []
+    assert differing(entry, two) == [("storage", "gp3:100", "gp3:100:6000"), ("sync_binlog", "1", "0")]
     # Another version has other variables: they are not listed one by one.
-    assert differing(one, keep(store, version="11.4.2-MariaDB", config={"new": "1"})) == [
+    assert differing(entry, keep(store, version="11.4.2-MariaDB", config={"new": "1"})) == [
         ("version", "10.11.6-MariaDB", "11.4.2-MariaDB")
     ]
 
@@ -111,10 +111,10 @@ def test_what_is_meant_to_differ_is_told(tmp_path):
 def test_groups_count_repetitions(tmp_path):
     """Welch's t on logarithms, against scipy's on the same numbers."""
     store = store_in(tmp_path)
-    left = [keep(store, series(rate, 0.0)) for rate in (500.0, 510.0, 495.0)]
+    keeps = [keep(store, series(rate, 0.0)) for rate in (500.0, 510.0, 495.0)]
     right = [keep(store, series(rate, 0.0), storage="io2:100:5000") for rate in (560.0, 540.0)]
-    tps = next(difference for difference in compare_runs(left, right).differences if difference.name == "tps")
-    logs = [np.log([record.summary["tps"] for record in side]) for side in (right, left)]
+    tps = next(difference for difference in compare_runs(keeps, right).differences if difference.name == "tps")
+    logs = [np.log([record.summary["tps"] for record in side]) for side in (right, keeps)]
     interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
     assert (tps.low_percent, tps.high_percent) == pytest.approx(
         (100 * np.expm1(interval.low), 100 * np.expm1(interval.high))

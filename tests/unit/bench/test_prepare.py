@@ -38,10 +38,10 @@ class Half:
 @pytest.mark.parametrize(("tries", "dropped"), [(1, True), (runner.UNDO_TRIES, True), (runner.UNDO_TRIES + 1, False)])
 def test_half_of_the_data_does_not_stay(monkeypatch, tries, dropped):
     monkeypatch.setattr(runner, "UNDO_PAUSE_S", 0.0)
-    said: list[str] = []
+    messages: list[str] = []
     half: Any = Half(tries)
     target: Any = SimpleNamespace(address=None)
     with pytest.raises(CouldNotRun, match="sysbench prepare: the table is full"):
-        runner.prepare(half, target, say=said.append)
+        runner.prepare(half, target, say=messages.append)
     assert half.dropped == dropped
-    assert any("could not be removed" in text and "still" in text for text in said) != dropped
+    assert any("could not be removed" in text and "still" in text for text in messages) != dropped

@@ -71,8 +71,8 @@ def test_a_run_that_does_not_vary_has_no_density():
 
 def test_two_runs_as_a_page(tmp_path):
     store = store_in(tmp_path)
-    found = compare_runs(keep(store, series(500.0)), keep(store, series(600.0, seed=4), storage="io2:100:5000"))
-    benchmarks.write_comparison(tmp_path / "x.html", found)
+    runs = compare_runs(keep(store, series(500.0)), keep(store, series(600.0, seed=4), storage="io2:100:5000"))
+    benchmarks.write_comparison(tmp_path / "x.html", runs)
     page = (tmp_path / "x.html").read_text()
     assert (
         "Differs: storage: gp3:100 and io2:100:5000" in page and "95 % interval" in page and "higher (better)" in page
@@ -92,8 +92,8 @@ def runs(tmp_path, monkeypatch):
 def test_list_show_compare_and_export(runs, capsys, tmp_path):
     first, second = sorted(runs, key=lambda record: record.id)
     assert main(["bench", "list"]) == 0
-    shown = capsys.readouterr().out
-    assert first.id in shown and second.id in shown and "io2:100:5000" in shown
+    out = capsys.readouterr().out
+    assert first.id in out and second.id in out and "io2:100:5000" in out
     assert main(["bench", "list", "--output", "csv", "--last", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith(second.id)
     assert main(["bench", "list", first.id, "--output", "json", "--report", str(tmp_path / "r.html")]) == 0
@@ -117,7 +117,7 @@ def test_list_show_compare_and_export(runs, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["list", "nothing"], 2, "is not a run of this store"), (["list", "latest", "--report", "x.pdf"], 2, "a chart is written as"), (["compare", "latest", "latest"], 2, "on both sides"),
         (["compare", "latest", ","], 2, "one is compared with one"), (["export", "--sql", "SELECT", "--what", "series"], 2, "say what to export twice"),
@@ -129,10 +129,10 @@ def test_list_show_compare_and_export(runs, capsys, tmp_path):
         (["run", "sysbench-oltp", "mysql://u@/d?socket=/nowhere.sock"], 3, "no such socket"),
     ],
 )  # fmt: skip
-def test_bad_input_has_a_reason_and_no_traceback(runs, capsys, words, code, said):
+def test_bad_input_has_a_reason_and_no_traceback(runs, capsys, words, code, message):
     assert main(["bench", *words]) == code
     output = capsys.readouterr()
-    assert said in output.err and "Traceback" not in output.err and "secret" not in output.err and output.out == ""
+    assert message in output.err and "Traceback" not in output.err and "secret" not in output.err and output.out == ""
 
 
 def test_runs_are_removed_when_that_is_said(runs, capsys):

@@ -26,9 +26,9 @@ from headrace.observe.live.samples import Samples
 
 def test_runs_are_found_by_what_a_user_types(tmp_path):
     store = store_in(tmp_path)
-    made = [keep(store) for _ in range(3)]
+    keeps = [keep(store) for _ in range(3)]
     ordered = store.ids()
-    assert sorted(record.id for record in made) == ordered
+    assert sorted(record.id for record in keeps) == ordered
     assert store.resolve("latest") == ordered[-1] and store.resolve("latest~2") == ordered[0]
     assert store.resolve(ordered[1][-4:]) == ordered[1] and store.resolve(ordered[0]) == ordered[0]
     for wrong in ("latest~3", "nothing", ordered[0][:8], "", "../" + ordered[0], "~1"):
@@ -109,10 +109,10 @@ def test_the_default_store(monkeypatch, tmp_path):
 
 def test_runs_series_and_percentiles_are_tables(tmp_path):
     store = store_in(tmp_path)
-    one, two = keep(store, series(500.0, 0.0)), keep(store, series(700.0, 0.0), storage="io2:100:5000")
-    found = query(store, "SELECT run, storage, threads, tps FROM runs ORDER BY tps")
-    assert found.rows() == [
-        (one.id, "gp3:100", 16, pytest.approx(500.0)),
+    entry, two = keep(store, series(500.0, 0.0)), keep(store, series(700.0, 0.0), storage="io2:100:5000")
+    table = query(store, "SELECT run, storage, threads, tps FROM runs ORDER BY tps")
+    assert table.rows() == [
+        (entry.id, "gp3:100", 16, pytest.approx(500.0)),
         (two.id, "io2:100:5000", 16, pytest.approx(700.0)),
     ]
     means = query(store, "SELECT run, avg(tps) AS tps FROM series WHERE phase = 'measure' GROUP BY run ORDER BY 2")
@@ -181,9 +181,9 @@ def test_an_empty_store_has_empty_tables(tmp_path):
 def target(**changes) -> Target:
     config = {"innodb_io_capacity": "2000", "innodb_doublewrite": "ON", "innodb_page_size": "16384", "innodb_log_file_size": "100663296", "sync_binlog": "1", "log_bin": "OFF",
               "innodb_flush_log_at_trx_commit": "1", "version": "10.11.6-MariaDB"}  # fmt: skip
-    made = {"address": Address("bench", socket="/s", database="d", password=Secret("hush")), "storage": "gp3:100", "devices": ("/dev/loop3",), "flavor": "mariadb",
+    result = {"address": Address("bench", socket="/s", database="d", password=Secret("hush")), "storage": "gp3:100", "devices": ("/dev/loop3",), "flavor": "mariadb",
             "version": "10.11.6-MariaDB", "engine": "innodb", "cache_gib": 0.125, "config": config}  # fmt: skip
-    return Target(**made | changes)
+    return Target(**result | changes)
 
 
 def empty_samples() -> Samples:
@@ -271,8 +271,8 @@ def test_a_short_run_says_before_that_nothing_can_be_calibrated_from_it():
 @pytest.mark.parametrize(("changes", "words"), [({"storage": None}, "storage"), ({"cache_gib": None}, "cache")])
 def test_a_run_that_cannot_be_calibrated_from_says_why(tmp_path, changes, words):
     given = target(**changes), run_document(), series(seconds=5), empty_samples(), []
-    said = run_files.write(tmp_path, SysbenchOltp(), *given)
-    assert words in said and os.listdir(tmp_path) == []
+    message = run_files.write(tmp_path, SysbenchOltp(), *given)
+    assert words in message and os.listdir(tmp_path) == []
 
 
 def test_the_log_volume_is_not_the_data_volume():
@@ -291,34 +291,35 @@ def test_figures_are_of_the_part_that_counts():
     frame = series(500.0, 0.0).with_columns(
         pl.when(pl.col("phase") == "warmup").then(9e9).otherwise(pl.col("tps")).alias("tps")
     )
-    found = summary.figures(frame, ToolOutcome())
-    assert found["tps"] == pytest.approx(500.0) and found["seconds"] == 120.0 and found["stall_s"] == 0.0
-    assert found["reads_per_transaction"] == pytest.approx(2.0) and found["writes_per_transaction"] == pytest.approx(
-        1.2
-    )
-    assert found["balance_percent_first"] == pytest.approx(49.0) and found["cap_volume_iops"] == pytest.approx(0.5)
+    figures = summary.figures(frame, ToolOutcome())
+    assert figures["tps"] == pytest.approx(500.0) and figures["seconds"] == 120.0 and figures["stall_s"] == 0.0
+    assert figures["reads_per_transaction"] == pytest.approx(2.0) and figures[
+        "writes_per_transaction"
+    ] == pytest.approx(1.2)
+    assert figures["balance_percent_first"] == pytest.approx(49.0) and figures["cap_volume_iops"] == pytest.approx(0.5)
 
 
 def test_a_run_without_a_part_that_counts_has_no_figures():
     frame = series(seconds=0, warmup=5)
-    found = summary.figures(frame, ToolOutcome())
-    assert found["tps"] is None and found["seconds"] == 0.0
+    figures = summary.figures(frame, ToolOutcome())
+    assert figures["tps"] is None and figures["seconds"] == 0.0
 
 
 @pytest.mark.parametrize(
-    ("held", "data_gib", "wanted"), [(0, 2.0, "cold"), (8000, 2.0, "warm"), (100, 0.003, "warm"), (100, None, "cold")]
+    ("state", "data_gib", "expected"),
+    [(0, 2.0, "cold"), (8000, 2.0, "warm"), (100, 0.003, "warm"), (100, None, "cold")],
 )
-def test_cold_is_an_empty_cache(held, data_gib, wanted):
+def test_cold_is_an_empty_cache(state, data_gib, expected):
     """A pool of 8,192 pages of 16 KiB is cold with less than half of what could be held of the
     data. 100 pages are half of 0.003 GiB and nothing of 2."""
     status = pl.DataFrame(
         {
             "t_unix": [1.0],
-            "innodb_buffer_pool_pages_data": [float(held)],
+            "innodb_buffer_pool_pages_data": [float(state)],
             "innodb_buffer_pool_pages_total": [8192.0],
             "innodb_page_size": [16384.0],
         }
     )
     samples = empty_samples()
     samples.status = status
-    assert summary.start_of(samples, target(), data_gib) == wanted
+    assert summary.start_of(samples, target(), data_gib) == expected

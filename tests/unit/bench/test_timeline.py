@@ -23,11 +23,11 @@ def reports(seconds: int, tps: float = 100.0) -> list[IntervalReport]:
 
 def counter(times: list[float], rate, begin: float) -> list[float]:
     """A counter that stands still until `begin` and then follows `rate(seconds since)`'s integral (steps of 1 ms)."""
-    found = []
+    totals = []
     for at in times:
         steps = max(0, round((at - begin) * 1000))
-        found.append(sum(rate(step / 1000) for step in range(steps)) / 1000)
-    return found
+        totals.append(sum(rate(step / 1000) for step in range(steps)) / 1000)
+    return totals
 
 
 def disk_of(times: list[float], **columns: list[float]) -> pl.DataFrame:
@@ -138,7 +138,7 @@ def test_beyond_the_samples_nothing_is_known():
 
 def test_devices_are_added_and_waits_weighted():
     times = [float(second) for second in range(8)]
-    one = disk_of(
+    disk = disk_of(
         times,
         reads=[100.0 * at for at in times],
         read_ms=[100.0 * at for at in times],
@@ -150,7 +150,7 @@ def test_devices_are_added_and_waits_weighted():
         read_ms=[900.0 * at for at in times],
         io_ms=[900.0 * at for at in times],
     ).with_columns(pl.lit("loop4").alias("device"))
-    frame = timeline.joined(timeline.rows(reports(4), 2.0, 0.0), samples_of(pl.concat([one, two])))
+    frame = timeline.joined(timeline.rows(reports(4), 2.0, 0.0), samples_of(pl.concat([disk, two])))
     row = frame.row(1, named=True)
     assert (
         row["read_iops"] == pytest.approx(400.0)

@@ -78,8 +78,8 @@ def test_a_report_of_sysbench_is_read():
 
 
 def test_totals_and_histogram_are_those_of_the_part_that_counts():
-    found = sysbench.outcome(RAW, RunLoad(2, 2, 4, 1))
-    assert found.figures == {
+    outcome = sysbench.outcome(RAW, RunLoad(2, 2, 4, 1))
+    assert outcome.figures == {
         "transactions": 164,
         "queries": 52664,
         "errors": 3,
@@ -89,8 +89,8 @@ def test_totals_and_histogram_are_those_of_the_part_that_counts():
         "mean_ms": 2.28,
         "max_ms": 100.75,
     }
-    assert found.histogram.values_ms == (0.92, 1.759, 2.032, 100.0) and found.histogram.total == 164
-    assert found.notes == ()
+    assert outcome.histogram.values_ms == (0.92, 1.759, 2.032, 100.0) and outcome.histogram.total == 164
+    assert outcome.notes == ()
 
 
 @pytest.mark.parametrize("cut", [0, 200, 900, RAW.rindex("Threads fairness")])
@@ -204,11 +204,11 @@ def test_fileio_reports_requests():
 
 
 def test_latencies_by_transaction_are_added_over_clients():
-    found = by_transaction(
+    histograms = by_transaction(
         "x\nheadrace-tpcc new_order 10:2,-3:1\nheadrace-tpcc payment 5:1\nheadrace-tpcc new_order 10:5\nheadrace-tpcc delivery \n"
     )
-    assert set(found) == {"new_order", "payment"} and found["new_order"].counts == (1, 7)
-    assert found["new_order"].values_ms[1] == pytest.approx(2.718281828**0.18)
+    assert set(histograms) == {"new_order", "payment"} and histograms["new_order"].counts == (1, 7)
+    assert histograms["new_order"].values_ms[1] == pytest.approx(2.718281828**0.18)
 
 
 def test_the_buckets_of_fio_hold_their_values():

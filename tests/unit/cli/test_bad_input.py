@@ -110,8 +110,8 @@ def good_files(tmp_path_factory) -> list[bytes]:
         "closed": workload.ClosedWorkload(name="c", rw="read", bs_kib=16, iodepth=1, numjobs=1),
         "points": workload.OpenWorkload(name="p", kind="recorded", points=workload.new_daily(7, 3).points.head(50)),
     }  # fmt: skip
-    for name, made in kinds.items():
-        workload.save(made, folder / name)
+    for name, kind in kinds.items():
+        workload.save(kind, folder / name)
     recordings = DATA
     return [
         path.read_bytes()
@@ -148,8 +148,8 @@ def test_corrupt_files(data, good_files, tmp_path):
         code, out, err = run(command)
         check(command, code, out, err)
         assert code == 0 or out == ""
-    left = {entry.name.split(".")[0] for entry in tmp_path.iterdir()}
-    assert left <= {"broken", "made"}, left
+    words = {entry.name.split(".")[0] for entry in tmp_path.iterdir()}
+    assert words <= {"broken", "made"}, words
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):

@@ -42,9 +42,9 @@ def test_what_was_found_is_shown_and_kept(call):
     code, out, _ = call("calibrate", "--of", "shop.toml", "--replica", "replica.toml", "--to", "new.toml")
     assert code == 0
     assert "flush_factor" in out
-    found = load("new.toml").replica
-    assert found is not None
-    assert found.origin["flush_factor"] == "replica"
+    replica = load("new.toml").replica
+    assert replica is not None
+    assert replica.origin["flush_factor"] == "replica"
     # One rate: 100 transactions a second is what is predicted for it afterwards.
     code, out, _ = call(
         "predict", "new.toml", "--storage", "gp3:100:3000", "--replica", "gp3:100:3000", "--output", "json"

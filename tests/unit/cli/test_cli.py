@@ -67,12 +67,12 @@ def test_the_reference_check_finds_drift(tmp_path, capsys):
 
 
 def test_examples_of_the_help_are_commands_that_exist():
-    known = {name for name, _ in commands()}
+    names = {name for name, _ in commands()}
     examples = re.findall(r"^headrace .+$", reference(), flags=re.MULTILINE)
     assert len(examples) > 12
     for example in examples:
         words = example.split()
-        assert " ".join(words[:2]) in known or " ".join(words[:3]) in known, example
+        assert " ".join(words[:2]) in names or " ".join(words[:3]) in names, example
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_same_seed_same_answer_and_another_seed_another():
         "--output",
         "csv",
     )
-    one, again, other = process(*arguments), process(*arguments), process(*arguments, "--seed", "2")
-    assert one.stdout == again.stdout != other.stdout
+    entry, again, other = process(*arguments), process(*arguments), process(*arguments, "--seed", "2")
+    assert entry.stdout == again.stdout != other.stdout
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_events_reach_the_model(call):
 
 def test_workload_new_writes_a_file_once(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = (
+    result = (
         "workload",
         "new",
         "--name",
@@ -229,14 +229,14 @@ def test_workload_new_writes_a_file_once(call, tmp_path, monkeypatch):
         "--size-gib",
         "300",
     )
-    code, out, err = call(*made)
+    code, out, err = call(*result)
     assert code == 0 and "written to my-shop.toml" in err and "900" not in err
     loaded = workload.load(tmp_path / "my-shop.toml")
     assert loaded == workload.new_daily(900, 400, name="my shop", size_gib=300)
     before = (tmp_path / "my-shop.toml").read_bytes()
-    code, out, err = call(*made, "--shape", "flat")
+    code, out, err = call(*result, "--shape", "flat")
     assert code == 2 and "exists already" in err and (tmp_path / "my-shop.toml").read_bytes() == before
-    assert call(*made, "--shape", "flat", "--force")[0] == 0
+    assert call(*result, "--shape", "flat", "--force")[0] == 0
     assert (tmp_path / "my-shop.toml").read_bytes() != before
     assert [path.name for path in tmp_path.iterdir()] == ["my-shop.toml"]
 
@@ -260,28 +260,28 @@ def test_workload_new_asks_on_a_terminal(tmp_path):
     if pid == 0:
         os.execv(sys.executable, [*HEADRACE, "workload", "new", "--to", str(path)])
     os.write(terminal, answers.encode())
-    shown = b""
+    details = b""
     try:
         while chunk := os.read(terminal, 4096):
-            shown += chunk
+            details += chunk
     except OSError:  # how Linux says that the other end has closed
         pass
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown.decode()
-    assert b"must be a number" in shown
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, details.decode()
+    assert b"must be a number" in details
     assert workload.load(path) == workload.new_daily(900, 400, name="shop", size_gib=300)
 
 
 def test_import_and_show(call, tmp_path):
     recording = DATA / "iostat_12.txt"
-    made = tmp_path / "db.toml"
+    result = tmp_path / "db.toml"
     code, out, err = call(
-        "workload", "import", str(recording), "--to", str(made), "--size-gib", "250", "--output", "json"
+        "workload", "import", str(recording), "--to", str(result), "--size-gib", "250", "--output", "json"
     )
     assert code == 0, err
     assert json.loads(out)["size_gib"] == 250
-    code, out, _ = call("workload", "show", str(made))
+    code, out, _ = call("workload", "show", str(result))
     assert code == 0 and "IOPS" in out and "█" in out
-    code, out, _ = call("workload", "show", str(made), "--output", "csv")
+    code, out, _ = call("workload", "show", str(result), "--output", "csv")
     assert out.startswith(
         "t_s,duration_s,reads_per_s,writes_per_s,read_kib,write_kib,read_await_ms,write_await_ms,queue,util_percent\n"
     )
@@ -390,14 +390,14 @@ def imported(*arguments: str, **environment: str) -> set[str]:
     "command", ["", "plan", "simulate", "predict", "workload", "catalog", "lab up", "bench run fio", "mysql", "study"]
 )
 def test_help_imports_little(command):
-    found = imported(*command.split(), "--help")
-    assert not found & HEAVY
+    result = imported(*command.split(), "--help")
+    assert not result & HEAVY
     # The modules of other commands are not imported at all.
-    groups = {name for name in found if re.fullmatch(r"headrace\.cli\.(model|workloads|lab|bench|servers)", name)}
+    groups = {name for name in result if re.fullmatch(r"headrace\.cli\.(model|workloads|lab|bench|servers)", name)}
     assert len(groups) <= (0 if not command else 1)
     # Those of the command line itself (extras, options and those of groups, lazy imports, files to write, the encoder
     # of results), the lab's place and defaults, and `lab key` with the files of keys.
-    assert len([name for name in found if name.startswith("headrace")]) <= 27
+    assert len([name for name in result if name.startswith("headrace")]) <= 27
 
 
 @pytest.mark.parametrize(
@@ -407,8 +407,8 @@ def test_help_imports_little(command):
      "headrace bench list l"],
 )  # fmt: skip
 def test_a_tab_imports_little(line):
-    found = imported(_HEADRACE_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
-    assert not found & HEAVY
+    result = imported(_HEADRACE_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(line.count(" ")))
+    assert not result & HEAVY
 
 
 def test_version_says_how_old_the_catalog_is(call):

@@ -143,7 +143,7 @@ def value_of(param, files: list[str]) -> st.SearchStrategy[str]:
     """A value for a parameter: of its kind three times in four, else junk."""
     annotation = getattr(getattr(param, "type_descriptor", None), "annotation", str)
     choices = (
-        [str(one.value) for one in annotation]
+        [str(entry.value) for entry in annotation]
         if isinstance(annotation, type) and issubclass(annotation, enum.Enum)
         else []
     )
@@ -183,7 +183,7 @@ def lines(draw, files: list[str], names=tuple(COMMANDS)) -> list[str]:
             words.append(draw(value_of(param, files)))
     options = [param for param in params if param.param_type_name == "option" and param.name != "proof"]
     for param in (
-        draw(st.lists(st.sampled_from(options), max_size=5, unique_by=lambda one: one.name)) if options else []
+        draw(st.lists(st.sampled_from(options), max_size=5, unique_by=lambda entry: entry.name)) if options else []
     ):
         words.append(draw(st.sampled_from([*param.opts, *param.secondary_opts])))
         if not getattr(param, "is_flag", False):
@@ -242,12 +242,12 @@ def out_of_reach(tmp_path, monkeypatch):
 
 
 def check(words: list[str], code: int, out: str, err: str) -> None:
-    said = f"headrace {shlex.join(words)}\nexit code {code}\n{err[-3_000:]}"
-    assert code in FINE, said
-    assert "Traceback" not in out + err and "bug in headrace" not in err and "panicked" not in err, said
+    text = f"headrace {shlex.join(words)}\nexit code {code}\n{err[-3_000:]}"
+    assert code in FINE, text
+    assert "Traceback" not in out + err and "bug in headrace" not in err and "panicked" not in err, text
     if code in (2, 3):
-        assert "error: " in err or "Usage:" in err, said
-        assert "\x1b" not in err, said
+        assert "error: " in err or "Usage:" in err, text
+        assert "\x1b" not in err, text
 
 
 def run(words: list[str]) -> tuple[int, str, str]:
@@ -324,10 +324,10 @@ def test_a_sample_in_processes_of_their_own(data, files):
 
 @pytest.mark.parametrize("words", [SOME[0], *CATALOG, SOME[4]], ids=" ".join)
 def test_a_reader_that_leaves_at_once_is_no_finding(words):
-    end, ours = os.pipe()
+    end, own = os.pipe()
     os.close(end)  # nobody will read
-    running = started(words, stdout=ours)
-    os.close(ours)
+    running = started(words, stdout=own)
+    os.close(own)
     _, err = running.communicate(timeout=300)
     assert running.returncode == 0 and err == ""
 
@@ -348,22 +348,22 @@ def test_ctrl_c_in_the_first_tenth_of_a_second(case):
     words = chance.choice(SOME)
     running = subprocess.Popen([sys.executable, "-X", "importtime", "-m", "headrace", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors="replace")  # fmt: skip
-    seen = ours = False
+    seen = own = False
     for line in running.stderr:
         # Lines come as imports end. One more import after that of headrace.cli.main means that its first line, which catches Ctrl-C, has run.
-        if ours and "import time:" in line:
+        if own and "import time:" in line:
             seen = True
             break
-        ours = ours or line.rstrip().endswith("headrace.cli.main")
+        own = own or line.rstrip().endswith("headrace.cli.main")
     assert seen
     wait_s = chance.uniform(0.0, 0.1)
     with contextlib.suppress(subprocess.TimeoutExpired):
         running.wait(wait_s)
     running.send_signal(2)
     _, err = running.communicate(timeout=300)
-    told = [line for line in err.splitlines() if not line.startswith("import time:")]
+    lines = [line for line in err.splitlines() if not line.startswith("import time:")]
     # It may have come to its end before; a slow machine does not.
-    assert running.returncode in FINE, (case, wait_s, words, told)
-    assert not any("Traceback" in line or "Exception ignored" in line for line in told), (case, wait_s, words, told)
+    assert running.returncode in FINE, (case, wait_s, words, lines)
+    assert not any("Traceback" in line or "Exception ignored" in line for line in lines), (case, wait_s, words, lines)
     if running.returncode == 130:
         assert "interrupted" in err  # maybe on the line of an import that was cut off

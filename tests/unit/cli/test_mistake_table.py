@@ -57,13 +57,13 @@ def rows() -> list[dict[str, str]]:
 @cache
 def definitions(path: str) -> dict[str, ast.AST]:
     """Functions and tables of a test file by name."""
-    found: dict[str, ast.AST] = {}
+    nodes: dict[str, ast.AST] = {}
     for node in ast.parse((ROOT / path).read_text()).body:
         if isinstance(node, ast.FunctionDef):
-            found[node.name] = node
+            nodes[node.name] = node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            found[node.targets[0].id] = node.value
-    return found
+            nodes[node.targets[0].id] = node.value
+    return nodes
 
 
 def text_of(path: str, name: str) -> str:
@@ -83,7 +83,9 @@ def live_rows(path: str, table: str) -> list[tuple[str, ...]]:
 @cache
 def list_leaves() -> frozenset[str]:
     """The commands that have none below them."""
-    return frozenset(name.removeprefix("headrace ") for name, one in commands() if not getattr(one, "commands", None))
+    return frozenset(
+        name.removeprefix("headrace ") for name, entry in commands() if not getattr(entry, "commands", None)
+    )
 
 
 def split_form(form: str) -> tuple[str, list[str]]:
@@ -123,13 +125,13 @@ def test_a_row_is_proved_or_has_a_reason(row):
         return
     command, form = split_form(row["command"])
     of_command = [
-        one
-        for one in live_rows(path, name)
-        if f"{one[0]} ".startswith(f"{command} ") and all(word in one[0] for word in form)
+        text
+        for text in live_rows(path, name)
+        if f"{text[0]} ".startswith(f"{command} ") and all(word in text[0] for word in form)
     ]
     assert of_command, f"no row of {row['test']} begins with {row['command']}"
     # A list of commands alone has the words in its test.
-    assert len(of_command[0]) == 1 or any(row["words"] in one[-1] for one in of_command), row["words"]
+    assert len(of_command[0]) == 1 or any(row["words"] in entry[-1] for entry in of_command), row["words"]
 
 
 def test_no_more_is_open_than_was():

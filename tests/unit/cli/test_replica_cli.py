@@ -28,9 +28,9 @@ def test_words_rows_and_charts(capsys, tmp_path):
     code, out, _ = ran(
         capsys, *PREDICT, *replica, "--semi-sync", "0.5,80", "--acknowledgements", "2", "--output", "json"
     )
-    told = json.loads(out)
-    assert code == 0 and told["summary"]["semi_sync"]["added_ms"] >= 80 and "drawn" not in told["summary"]
-    assert told["summary"]["semi_sync"]["in_turn"]
+    document = json.loads(out)
+    assert code == 0 and document["summary"]["semi_sync"]["added_ms"] >= 80 and "drawn" not in document["summary"]
+    assert document["summary"]["semi_sync"]["in_turn"]
     after = ["--semi-sync", "0.5", "--wait-point", "after-commit", "--output", "json"]
     code, out, _ = ran(capsys, *PREDICT, *replica, *after)
     assert code == 0 and not json.loads(out)["summary"]["semi_sync"]["in_turn"]

@@ -41,20 +41,20 @@ def call(capsys, monkeypatch, tmp_path):
 def runs(tmp_path_factory):
     """Descriptions of three runs of known databases, and a workload calibrated from the first."""
     folder = tmp_path_factory.mktemp("runs")
-    made = {
+    folders = {
         "fast": record(folder / "fast", truth("innodb"), name="fast", seconds=SECONDS),
         "slow": record(folder / "slow", truth("innodb"), "io1:1024:5000", name="slow", seconds=SECONDS),
         "rocks": record(folder / "rocks", truth("myrocks"), name="rocks", seconds=SECONDS),
     }
-    made["shop"] = folder / "shop.toml"
-    assert cli.main(["calibrate", str(made["fast"]), "-o", str(made["shop"]), "--name", "shop"]) == 0
-    return made
+    folders["shop"] = folder / "shop.toml"
+    assert cli.main(["calibrate", str(folders["fast"]), "-o", str(folders["shop"]), "--name", "shop"]) == 0
+    return folders
 
 
 def refusal(answer: tuple[int, str, str], *words: str, code: int = 2) -> None:
     """Nothing on stdout, and an error with these words in its three lines."""
-    found, out, err = answer
-    assert (found, out) == (code, ""), answer
+    result, out, err = answer
+    assert (result, out) == (code, ""), answer
     error = err[err.index("error: ") :]
     assert all(word in error for word in words), error
 

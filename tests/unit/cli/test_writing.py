@@ -59,21 +59,21 @@ def file_options():
 
 def marked() -> set[tuple[str, str]]:
     """(command, parameter) of the options that the rule covers."""
-    found = set()
+    result = set()
     for name, command in commands():
         if (callback := getattr(command, "callback", None)) is not None and not getattr(command, "commands", None):
             inner = callback
             while inner is not None:
                 parameters = inspect.signature(inner, follow_wrapped=False).parameters
-                found |= {(name, one) for one in outputs_of(parameters)}
+                result |= {(name, output) for output in outputs_of(parameters)}
                 inner = getattr(inner, "__wrapped__", None)
-    return found
+    return result
 
 
 def is_exempt(name: str, option: str) -> bool:
     """Returns whether something else than the rule takes care of an option, or nothing is
     written."""
-    own = any(f"{name} {option}".endswith(one) for one in OWN_RULE)
+    own = any(f"{name} {option}".endswith(entry) for entry in OWN_RULE)
     # `--to` of a failover is a server.
     return option in NOT_WRITTEN or own or (option == "--to" and name.startswith("headrace failover"))
 
@@ -120,10 +120,10 @@ NEEDS = {
 OPTIONS = sorted(marked())
 
 
-@pytest.mark.parametrize(("name", "parameter"), OPTIONS, ids=[f"{name[9:]} {one}" for name, one in OPTIONS])
+@pytest.mark.parametrize(("name", "parameter"), OPTIONS, ids=[f"{name[9:]} {entry}" for name, entry in OPTIONS])
 def test_a_file_of_something_else_is_never_overwritten(name, parameter, call, tmp_path):
     """Exit code 2 before any work, with --force in the hint, and the bytes stay."""
-    option = next(option for other, option, one in file_options() if (other, one) == (name, parameter))
+    option = next(option for other, option, entry in file_options() if (other, entry) == (name, parameter))
     command = next(command for other, command in commands() if other == name)
     ending = {"fleet": ".parquet", "bench": ".csv"}.get(name.split()[1], ".toml") if parameter == "to" else ".html"
     target, other = tmp_path / f"precious{ending}", tmp_path / "input.toml"
@@ -137,12 +137,12 @@ def test_a_file_of_something_else_is_never_overwritten(name, parameter, call, tm
 
 
 def test_calibrate_writes_over_a_file_when_told(call, tmp_path):
-    kept = tmp_path / "shop.toml"
-    workload.save(workload.new_daily(700, 300, size_gib=100, name="shop"), kept)
+    retained = tmp_path / "shop.toml"
+    workload.save(workload.new_daily(700, 300, size_gib=100, name="shop"), retained)
     run = str(ROOT / "examples/tpcc-run.toml")
-    before = kept.read_bytes()
-    assert call("calibrate", run, "-o", str(kept))[0] == 2 and kept.read_bytes() == before
-    assert call("calibrate", run, "-o", str(kept), "--force")[0] == 0 and kept.read_bytes() != before
+    before = retained.read_bytes()
+    assert call("calibrate", run, "-o", str(retained))[0] == 2 and retained.read_bytes() == before
+    assert call("calibrate", run, "-o", str(retained), "--force")[0] == 0 and retained.read_bytes() != before
 
 
 def test_a_page_or_chart_of_ours_is_replaced_and_one_of_others_is_not(call, tmp_path):

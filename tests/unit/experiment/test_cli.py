@@ -70,9 +70,9 @@ def test_show_and_its_exit_code(tmp_path, tps, code):
 
 
 def test_a_proof_cut_short_can_be_shown(tmp_path):
-    made = proof(
+    result = proof(
         step("a", 100.0, 98.0, state="interrupted"), step("b", 200.0, None), folder=str(tmp_path), state="interrupted"
     )
-    words.write_proof(tmp_path / "page.html", made)
+    words.write_proof(tmp_path / "page.html", result)
     text = (tmp_path / "page.html").read_text()
     assert "interrupted" in text and "not run" in text and "cannot be told" in text

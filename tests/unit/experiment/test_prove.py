@@ -68,25 +68,25 @@ def plan(**more: object) -> dict:
 
 
 def test_a_plan_gives_winner_runner_up_and_todays():
-    made = from_plan(plan(compared=choice("gp2:1200", 120.0)), "plan.json", SHOP)
-    assert [(role, one.storage, one.threads) for role, one in made.configurations] == [
+    request = from_plan(plan(compared=choice("gp2:1200", 120.0)), "plan.json", SHOP)
+    assert [(role, entry.storage, entry.threads) for role, entry in request.configurations] == [
         ("winner", "gp3:500:6000", 32), ("runner-up", "io1:500:5000", 32), ("current", "gp2:1200", 32),
     ]  # fmt: skip
-    assert made.miss["winner"] == standin.settled_miss(SHOP.database, 22.0)
-    assert not made.notes
+    assert request.miss["winner"] == standin.settled_miss(SHOP.database, 22.0)
+    assert not request.notes
 
 
 def test_the_runner_up_is_another_choice():
     twice = plan()
     twice["winners"].append(choice("gp3:500:6000", 100.0))
-    made = from_plan(twice, "plan.json", SHOP)
-    assert made.configurations[1][1].storage == "io1:500:5000"
+    request = from_plan(twice, "plan.json", SHOP)
+    assert request.configurations[1][1].storage == "io1:500:5000"
 
 
 def test_what_is_recommended_is_proved_before_the_cheapest():
     cheapest = choice("2xgp3:250", 90.0)
-    made = from_plan(plan(winners=[cheapest, choice("gp3:500:6000", 100.0)]), "plan.json", SHOP)
-    assert [(role, one.storage) for role, one in made.configurations] == [
+    request = from_plan(plan(winners=[cheapest, choice("gp3:500:6000", 100.0)]), "plan.json", SHOP)
+    assert [(role, entry.storage) for role, entry in request.configurations] == [
         ("winner", "gp3:500:6000"),
         ("runner-up", "2xgp3:250"),
     ]
@@ -94,8 +94,8 @@ def test_what_is_recommended_is_proved_before_the_cheapest():
 
 def test_where_nothing_meets_the_goals_the_closest_are_proved():
     near = choice("gp3:500", 40.0, meets_goals=False)
-    made = from_plan(plan(recommended=None, winners=[], closest=[near]), "plan.json", SHOP)
-    assert made.configurations[0][1].storage == "gp3:500"
+    request = from_plan(plan(recommended=None, winners=[], closest=[near]), "plan.json", SHOP)
+    assert request.configurations[0][1].storage == "gp3:500"
 
 
 def test_without_its_workload_the_skew_is_said_to_be_assumed():
@@ -138,8 +138,8 @@ def test_a_workload_needs_storages_and_its_size():
         from_workload(SHOP, [], "shop")
     with pytest.raises(InputError, match="how large"):
         from_workload(replace(SHOP, size_gib=None), ["gp3:500"], "shop")
-    made = from_workload(SHOP, ["gp3:500:6000", "gp3:500:6000", "io1:500:3000,log=gp3:100"], "shop")
-    assert [one.log_storage for _, one in made.configurations] == [None, "gp3:100"]
+    request = from_workload(SHOP, ["gp3:500:6000", "gp3:500:6000", "io1:500:3000,log=gp3:100"], "shop")
+    assert [entry.log_storage for _, entry in request.configurations] == [None, "gp3:100"]
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def test_an_array_keeps_its_layout_and_chunk_at_a_scale():
 
 
 def test_todays_storage_is_the_one_calibrated_on():
-    made = from_workload(SHOP, ["gp3:500:6000"], "shop").with_current("gp2:1200")
-    calibrated, others = calibrated_on(made)
+    request = from_workload(SHOP, ["gp3:500:6000"], "shop").with_current("gp2:1200")
+    calibrated, others = calibrated_on(request)
     assert calibrated.storage == "gp2:1200"
-    assert [one.storage for _, one in others] == ["gp3:500:6000"]
+    assert [entry.storage for _, entry in others] == ["gp3:500:6000"]
     # Without it: between the others, and none of them.
     calibrated, others = calibrated_on(from_workload(SHOP, ["gp3:500:6000", "io1:500:1500"], "shop"))
     assert calibrated.name == CALIBRATION and 1500 < scaling.iops_of(calibrated.storage) < 6000
@@ -184,12 +184,12 @@ def test_the_stand_in_misses_as_often_as_the_database():
     """Random databases and caches. A thousandth of h is its resolution; a few percent of the miss share at steep places: 3 % of it, and a thousandth."""
     for seed in range(12):
         chance = random.Random(seed)
-        cache_share, wanted = chance.uniform(0.1, 0.5), chance.uniform(0.02, 0.4)
-        made = standin.stand_in("innodb", 2.0, 2.0 * cache_share, 16, wanted)
-        if made.h < standin.UNIFORM_H:
-            assert made.miss == pytest.approx(wanted, rel=0.03, abs=1e-3), f"seed {seed}"
+        cache_share, uniform = chance.uniform(0.1, 0.5), chance.uniform(0.02, 0.4)
+        result = standin.stand_in("innodb", 2.0, 2.0 * cache_share, 16, uniform)
+        if result.h < standin.UNIFORM_H:
+            assert result.miss == pytest.approx(uniform, rel=0.03, abs=1e-3), f"seed {seed}"
         else:
-            assert made.miss <= wanted, f"seed {seed}"
+            assert result.miss <= uniform, f"seed {seed}"
 
 
 def test_the_stand_in_needs_some_data():
@@ -230,10 +230,14 @@ def test_what_is_not_sold_so_small_becomes_io1_and_is_said():
     small, notes = scaling.scaled(Configuration("one", "gp3:500:6000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.25))
     assert small.storage.startswith("io1:") and small.storage.endswith(":1500")
     assert "io1 with its 1,500 IOPS" in notes[0]
-    kept, notes = scaling.scaled(Configuration("one", "gp3:500:6000:250", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))
-    assert kept.storage == "gp3:500:6000:250" and not notes
-    kept, notes = scaling.scaled(Configuration("one", "gp3:500:12000:500", 20.0, 32), 100.0, scaling.Scale(0.02, 0.5))
-    assert kept.storage.endswith(":6000:250") and kept.storage.startswith("gp3:")
+    retained, notes = scaling.scaled(
+        Configuration("one", "gp3:500:6000:250", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0)
+    )
+    assert retained.storage == "gp3:500:6000:250" and not notes
+    retained, notes = scaling.scaled(
+        Configuration("one", "gp3:500:12000:500", 20.0, 32), 100.0, scaling.Scale(0.02, 0.5)
+    )
+    assert retained.storage.endswith(":6000:250") and retained.storage.startswith("gp3:")
 
 
 def test_credits_are_gone_as_plans_go_by():
@@ -271,11 +275,11 @@ def test_time_is_divided_and_never_exceeded():
 
 
 def test_a_whole_proof_is_planned_within_the_machine():
-    made = plan_proof(from_plan(plan(compared=choice("gp2:1200", 120.0)), "plan.json", SHOP), 10.0, None)
-    assert [step.role for step in made.steps] == [CALIBRATION, "winner", "runner-up"]
-    assert made.load.data_gib <= made.timing.data_gib + 1e-9
-    assert all(step.configuration.cache_gib >= scaling.LEAST_CACHE_GIB - 1e-9 for step in made.steps)
-    assert 0 < made.scale.rate <= 1
+    proof = plan_proof(from_plan(plan(compared=choice("gp2:1200", 120.0)), "plan.json", SHOP), 10.0, None)
+    assert [step.role for step in proof.steps] == [CALIBRATION, "winner", "runner-up"]
+    assert proof.load.data_gib <= proof.timing.data_gib + 1e-9
+    assert all(step.configuration.cache_gib >= scaling.LEAST_CACHE_GIB - 1e-9 for step in proof.steps)
+    assert 0 < proof.scale.rate <= 1
 
 
 def test_a_scale_too_large_for_the_time_is_refused():
@@ -338,10 +342,10 @@ def test_a_proof_holds_only_whole_and_in_order():
 
 
 def test_a_proof_is_read_as_it_was_written(tmp_path):
-    made = proof(step("a", 100.0, 98.0), step("b", 200.0, None), folder=str(tmp_path), notes=("one",))
-    proofs.write(made)
+    result = proof(step("a", 100.0, 98.0), step("b", 200.0, None), folder=str(tmp_path), notes=("one",))
+    proofs.write(result)
     again = read(tmp_path)
-    assert again == made
+    assert again == result
     assert json.loads((tmp_path / "proof.json").read_text())["steps"][0]["verdict"] == "holds"
 
 
@@ -476,11 +480,11 @@ def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monke
     monkeypatch.setattr(scratch, "MEMORY", tmp_path)
     ended = subprocess.Popen(["true"])
     ended.wait()
-    left, of_another = tmp_path / f"{scratch.PREFIX}{ended.pid}-a", tmp_path / f"{scratch.PREFIX}{os.getpid()}-b"
-    for folder in (left, of_another):
+    rest, of_another = tmp_path / f"{scratch.PREFIX}{ended.pid}-a", tmp_path / f"{scratch.PREFIX}{os.getpid()}-b"
+    for folder in (rest, of_another):
         folder.mkdir()
     with scratch.lab_folder(tmp_path / "disk", 99.0):
-        assert not left.exists() and of_another.exists()
+        assert not rest.exists() and of_another.exists()
 
 
 def dirtier(popularity, changed, pages, other_pages):
@@ -520,9 +524,9 @@ def test_dirtiness_of_two_caches_is_consistent():
         ]
         changed = [drawn.random() for _ in classes]
         pages = sum(item["pages"] for item in classes)
-        one, other = (pages * drawn.uniform(0.05, 0.95) for _ in range(2))
-        there = dirtier(classes, changed, one, other)
-        assert there * dirtier(classes, changed, other, one) == pytest.approx(1.0)
+        entry, other = (pages * drawn.uniform(0.05, 0.95) for _ in range(2))
+        there = dirtier(classes, changed, entry, other)
+        assert there * dirtier(classes, changed, other, entry) == pytest.approx(1.0)
         assert there * min(changed) <= max(changed) * (1 + 1e-9)
 
 

@@ -31,7 +31,6 @@ WIDE = {
     "LabVolume": "an answer of the lab's protocol, generated",
     "Plan": "a result that users read by the names of its fields",
     "PlanSettings": "the options of `headrace plan`, a field each",
-    "Snapshot": "an answer of the lab's protocol, generated",
     "VolumeAnswer": "columns of the Parquet file of a fleet's answers",
 }
 

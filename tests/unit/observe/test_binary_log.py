@@ -172,10 +172,10 @@ def test_gtids_with_a_tag_begin_transactions_too(tmp_path):
     rng = random.Random(14)
     for _ in range(200):
         number, after, length = (rng.randrange(1 << rng.randrange(1, 62)) for _ in range(3))
-        told = tagged(with_tag(number, after, 1, length)[19 : -(19 + 1 + 19 + 12)])
-        assert (told.gtid.rpartition(":")[2], told.last_committed, told.sequence) == (str(number), after, number)
-        assert told.committed_us == 1_795_384_788_250_000 and told.length == (length or 500)
-        assert told.gtid.startswith("f575f575-f575-f575-f575-f575f575f575:shop:")
+        answer = tagged(with_tag(number, after, 1, length)[19 : -(19 + 1 + 19 + 12)])
+        assert (answer.gtid.rpartition(":")[2], answer.last_committed, answer.sequence) == (str(number), after, number)
+        assert answer.committed_us == 1_795_384_788_250_000 and answer.length == (length or 500)
+        assert answer.gtid.startswith("f575f575-f575-f575-f575-f575f575f575:shop:")
     for _ in range(50):
         kinds = [rng.random() < 0.5 for _ in range(rng.randrange(1, 20))]
         parts = [with_tag(at, at - 1, 81) if tag else mysql(at, at - 1) for at, tag in enumerate(kinds, start=1)]
@@ -183,5 +183,5 @@ def test_gtids_with_a_tag_begin_transactions_too(tmp_path):
         assert [(transaction.number, transaction.begins_after) for transaction in sample.transactions] == [
             (at, at - 1) for at in range(1, len(kinds) + 1)
         ]
-        assert [one.events for one in sample.transactions] == [3 if tag else 4 for tag in kinds]
+        assert [transaction.events for transaction in sample.transactions] == [3 if tag else 4 for tag in kinds]
         assert sample.bytes == sum(map(len, parts)) / len(parts)

@@ -118,8 +118,8 @@ def test_statements_that_commit_by_themselves_are_transactions(tmp_path):
     )
     reading = load_run(write(tmp_path, counters(com_commit=0.0, com_update=0.0, com_select=900.0)))
     assert reading.series["tps"].median() == pytest.approx(900, rel=0.005)
-    asked = load_run(write(tmp_path, lonely, toml=TOML + 'transactions = ["com_update"]\n'))
-    assert asked.series["tps"].median() == pytest.approx(500, rel=0.005)
+    request = load_run(write(tmp_path, lonely, toml=TOML + 'transactions = ["com_update"]\n'))
+    assert request.series["tps"].median() == pytest.approx(500, rel=0.005)
 
 
 def test_a_server_that_did_nothing_is_refused(tmp_path):

@@ -41,14 +41,14 @@ def profile(variables):
 
 
 def test_settings_of_a_run_description():
-    found = profile(MARIADB).settings("innodb")
-    assert found == check_settings(found, "innodb")  # a description takes what we write
+    settings = profile(MARIADB).settings("innodb")
+    assert settings == check_settings(settings, "innodb")  # a description takes what we write
     assert (
-        found["redo_gib"],
-        found["doublewrite"],
-        found["binlog"],
-        found["io_capacity_max"],
-        found["max_dirty_percent"],
+        settings["redo_gib"],
+        settings["doublewrite"],
+        settings["binlog"],
+        settings["io_capacity_max"],
+        settings["max_dirty_percent"],
     ) == (
         2.0,
         True,
@@ -72,18 +72,18 @@ def test_settings_of_a_run_description():
 
 def test_settings_of_myrocks():
     both = profile(MARIADB | ROCKS)
-    found = both.settings("myrocks")
+    settings = both.settings("myrocks")
     assert (
-        found == check_settings(found, "myrocks")
+        settings == check_settings(settings, "myrocks")
         and both.engines == ("innodb", "myrocks")
         and both.cache_gib("myrocks") == 1.0
     )
     assert (
-        found["memtable_mib"],
-        found["l0_trigger"],
-        found["flush_log_at_trx_commit"],
-        found["block_kib"],
-        found["wal_gib"],
+        settings["memtable_mib"],
+        settings["l0_trigger"],
+        settings["flush_log_at_trx_commit"],
+        settings["block_kib"],
+        settings["wal_gib"],
     ) == (
         256.0,
         6,
@@ -91,7 +91,7 @@ def test_settings_of_myrocks():
         16.0,
         1.0,
     )
-    assert "redo_gib" not in found and "io_capacity" not in found
+    assert "redo_gib" not in settings and "io_capacity" not in settings
     # RocksDB's own defaults, where the server says nothing of it.
     plain = profile(MARIADB | ROCKS | {"rocksdb_default_cf_options": "", "rocksdb_max_total_wal_size": "0"}).settings(
         "myrocks"
@@ -107,8 +107,8 @@ def test_settings_of_myrocks():
 )
 def test_whatever_a_server_says_makes_a_description_that_is_taken(odd):
     for engine in ("innodb", "myrocks"):
-        found = profile(MARIADB | ROCKS | odd).settings(engine)
-        assert check_settings(found, engine) == found
+        settings = profile(MARIADB | ROCKS | odd).settings(engine)
+        assert check_settings(settings, engine) == settings
 
 
 # --- performance_schema -------------------------------------------------------------------------------------------------------
@@ -130,11 +130,11 @@ def test_percentiles_are_of_what_came_between():
         (edge, count + more)
         for (edge, count), (_, more) in zip(before.statements, histogram([0.5] * 900 + [8.0] * 100), strict=True)
     ]
-    found = between(before, Latencies(statements=later, transactions=(110.0, 3_000.0)))
-    assert found["transactions"] == 100 and found["transaction_mean_ms"] == 20.0 and found["statements"] == 1_000
+    result = between(before, Latencies(statements=later, transactions=(110.0, 3_000.0)))
+    assert result["transactions"] == 100 and result["transaction_mean_ms"] == 20.0 and result["statements"] == 1_000
     # The upper end of the bucket: at most 4.72 % above the time.
-    assert 0.5 <= found["statement_p50_ms"] <= 0.5 * 1.0472 and 8.0 <= found["statement_p95_ms"] <= 8.0 * 1.0472
-    assert found["statement_p50_ms"] == pytest.approx(0.5, rel=0.0472) and "statement_p99.9_ms" in found
+    assert 0.5 <= result["statement_p50_ms"] <= 0.5 * 1.0472 and 8.0 <= result["statement_p95_ms"] <= 8.0 * 1.0472
+    assert result["statement_p50_ms"] == pytest.approx(0.5, rel=0.0472) and "statement_p99.9_ms" in result
 
 
 def test_what_is_not_known_is_left_out():
@@ -160,7 +160,7 @@ LOCAL = "mysql://w@/?socket=/nonexistent/mysqld.sock"
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         ([LOCAL], 2, "--storage is missing"),
         ([LOCAL, "--storage", "gp9:1"], 2, "not a volume type"),
@@ -181,11 +181,11 @@ LOCAL = "mysql://w@/?socket=/nonexistent/mysqld.sock"
     ],
     ids=lambda value: None,
 )
-def test_the_command_says_what_is_wrong(words, code, said, tmp_path, capsys, monkeypatch):
+def test_the_command_says_what_is_wrong(words, code, message, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HEADRACE_MYSQL_PASSWORD", "hunter3")
     assert main(["workload", "capture", *words, "-o", str(tmp_path / "out")]) == code
     out, err = capsys.readouterr()
-    assert said in err and out == "" and "Traceback" not in err and "hunter" not in err
+    assert message in err and out == "" and "Traceback" not in err and "hunter" not in err
     assert not (tmp_path / "out").exists()
 
 

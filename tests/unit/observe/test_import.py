@@ -162,9 +162,9 @@ def test_gaps(tmp_path):
     def without(minutes):
         return "".join(line for line in lines if not any(f" 10:{minute + 1:02d}:00" in line for minute in minutes))
 
-    held = import_text(tmp_path, without([4, 5]))
-    assert held.points.height == 20 and held.points["reads_per_s"][5] == held.points["reads_per_s"][3]
-    assert any("10.0 %" in caveat and "120 s" in caveat for caveat in held.caveats)
+    state = import_text(tmp_path, without([4, 5]))
+    assert state.points.height == 20 and state.points["reads_per_s"][5] == state.points["reads_per_s"][3]
+    assert any("10.0 %" in caveat and "120 s" in caveat for caveat in state.caveats)
     with pytest.raises(InputError, match="15 % of the recording") as caught:
         import_text(tmp_path, without([4, 5, 6]))
     assert "line 10" in caught.value.value and "--gaps" in caught.value.hint

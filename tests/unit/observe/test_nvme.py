@@ -49,13 +49,13 @@ def test_golden_bytes(magic, device):
     bytes_[512:520] = bytes.fromhex("0200000000000000")  # 2 bins
     bytes_[520:544] = bytes.fromhex("000100000000000080010000000000000700000000000000")  # 256-384 us: 7
     bytes_[544:568] = bytes.fromhex("8001000000000000ffffffffffffffffffffffff00000000")  # 384 us-: 2^32-1
-    found = read_page(bytes(bytes_))
-    assert found.device == device
-    assert found.counters["total_read_ops"] == 513 and found.counters["volume_queue_length"] == 32
-    assert found.counters["ebs_volume_performance_exceeded_iops"] == 1_000_000
-    assert found.histograms["read_io_latency_histogram"] == ((256, 384, 7), (384, 2**64 - 1, 2**32 - 1))
-    assert found.histograms["write_io_latency_histogram"] == ()
-    assert {"field": "read_io_latency_histogram", "from_us": 256, "until_us": 384, "value": 7} in found.rows()
+    page = read_page(bytes(bytes_))
+    assert page.device == device
+    assert page.counters["total_read_ops"] == 513 and page.counters["volume_queue_length"] == 32
+    assert page.counters["ebs_volume_performance_exceeded_iops"] == 1_000_000
+    assert page.histograms["read_io_latency_histogram"] == ((256, 384, 7), (384, 2**64 - 1, 2**32 - 1))
+    assert page.histograms["write_io_latency_histogram"] == ()
+    assert {"field": "read_io_latency_histogram", "from_us": 256, "until_us": 384, "value": 7} in page.rows()
 
 
 def test_random_pages_come_back():
@@ -63,9 +63,9 @@ def test_random_pages_come_back():
     for _ in range(50):
         counters = [draw.randrange(2**64) for _ in nvme.COUNTERS]
         bins = [[(n * 10, n * 10 + 10, draw.randrange(1, 2**32)) for n in range(draw.randrange(65))] for _ in range(2)]
-        found = read_page(page(draw.choice([EBS, STORE]), counters, *bins))
-        assert list(found.counters.values()) == counters
-        assert [list(histogram) for histogram in found.histograms.values()] == bins
+        result = read_page(page(draw.choice([EBS, STORE]), counters, *bins))
+        assert list(result.counters.values()) == counters
+        assert [list(histogram) for histogram in result.histograms.values()] == bins
 
 
 def test_the_reader_has_the_fields_of_the_table():
@@ -112,8 +112,8 @@ def answering(bytes_: bytes, seen: list, status: int = 0):
 
 def test_the_command_is_that_of_the_kernel():
     seen: list = []
-    found = read_device(os.devnull, answering(page(EBS, list(range(11)), [(1, 2, 3)], []), seen))
-    assert found.counters["volume_queue_length"] == 10
+    result = read_device(os.devnull, answering(page(EBS, list(range(11)), [(1, 2, 3)], []), seen))
+    assert result.counters["volume_queue_length"] == 10
     ((request, command),) = seen
     # struct nvme_passthru_cmd has 72 bytes (0x48, also in the number of the request); opcode at 0,
     # nsid at 4, data_len at 36, cdw10 at 40: 1,024 words less one above page 0xD0.

@@ -62,14 +62,14 @@ def forms() -> dict[str, str]:
     results = json.loads((DATA / "prometheus_range.json").read_text())["data"]["result"]
     first, second = body(results[:9]), body(results[9:])
     half = [{"metric": result["metric"], "values": result["values"][:11]} for result in results]
-    rest = [{"metric": one["metric"], "values": one["values"][10:]} for one in results]
+    rest = [{"metric": result["metric"], "values": result["values"][10:]} for result in results]
     lines = [
         {
-            "metric": one["metric"],
-            "values": [float(value) for _, value in one["values"]],
-            "timestamps": [int(at * 1000) for at, _ in one["values"]],
+            "metric": result["metric"],
+            "values": [float(value) for _, value in result["values"]],
+            "timestamps": [int(at * 1000) for at, _ in result["values"]],
         }
-        for one in results
+        for result in results
     ]
     return {
         "a list of answers": json.dumps([first, second]),
@@ -122,8 +122,8 @@ def test_one_missing_sample_costs_the_grain_and_more_are_a_gap(read):
     workload = read(body(results))
     assert workload.points["reads_per_s"].to_list() == pytest.approx([100.0] * 20) and workload.points.height == 20
     assert not any("missing" in text for text in workload.caveats)
-    for one in results:
-        del one["values"][8:12]
+    for row in results:
+        del row["values"][8:12]
     with pytest.raises(InputError, match="of the recording in all is missing") as caught:
         read(body(results))
     assert "--gaps hold" in caught.value.hint and "2025-11-21" in caught.value.value
@@ -237,7 +237,7 @@ RATE = {"metric": {"device": "nvme1n1", "instance": "db1:9100"}, "values": [[STA
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         (body([RATE]), "has no __name__: rate"),
         (body([]), "no series at all"),
@@ -256,8 +256,8 @@ RATE = {"metric": {"device": "nvme1n1", "instance": "db1:9100"}, "values": [[STA
         (json.dumps(body(disk()))[:-9], "ends too early"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_its_place(read, document, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_what_is_no_recording_is_refused_with_its_place(read, document, message):
+    with pytest.raises(InputError, match=message) as caught:
         read(document)
     assert "answer.json" in caught.value.value and caught.value.rule and caught.value.hint
 

@@ -93,11 +93,11 @@ class Scraped:
 
 def kernel_counts() -> dict[str, tuple[int, int, int, int]]:
     """Reads, writes and bytes of each, by device (kernel, admin-guide/iostats)."""
-    found = {}
+    result = {}
     for line in Path("/proc/diskstats").read_text().splitlines():
         words = line.split()
-        found[words[2]] = (int(words[3]), int(words[7]), int(words[5]) * 512, int(words[9]) * 512)
-    return found
+        result[words[2]] = (int(words[3]), int(words[7]), int(words[5]) * 512, int(words[9]) * 512)
+    return result
 
 
 class Loaded:
@@ -114,7 +114,7 @@ class Loaded:
         after, self.end_s = kernel_counts(), time.time()
         first = scraped.samples()
         wait_for("a report behind the load", lambda: scraped.samples() >= first + 3)
-        described = {name for one in self._reports(scraped) for name in one.devices}
+        described = {name for report in self._reports(scraped) for name in report.devices}
         grown = {
             name: [b - a for a, b in zip(before[name], after[name], strict=True)] for name in before if name in after
         }
@@ -148,7 +148,7 @@ def test_what_the_kernel_counted_is_what_is_read(scraped, loaded):
     if loaded.grown[1] < WRITES:
         pytest.skip("the folder of tests is on no disk that node_exporter counts")
     loaded_file = load_recording(scraped.target, ReadOptions(span=HOUR))
-    reports = [one for one in loaded_file.readings.reports if loaded.device in one.devices]
+    reports = [report for report in loaded_file.readings.reports if loaded.device in report.devices]
     assert loaded_file.readings.interval_s == SCRAPE_S
     within = wide = 0.0
     for report in reports:
@@ -170,7 +170,7 @@ def test_a_longer_interval_keeps_the_sum(scraped, loaded):
     fine = import_file(scraped.target, device=loaded.device, gaps="hold").points
     coarse = import_file(scraped.target, device=loaded.device, gaps="hold", interval_s=5.0).points
     assert set(coarse["duration_s"]) == {5.0}
-    counted = [float((one["writes_per_s"] * one["duration_s"]).sum()) for one in (fine, coarse)]
+    counted = [float((row["writes_per_s"] * row["duration_s"]).sum()) for row in (fine, coarse)]
     edges = 2 * float((coarse["writes_per_s"] * coarse["duration_s"]).max())
     # The second answer is later: what was written in between is in it, at most a point.
     assert abs(counted[0] - counted[1]) <= edges + float(fine["writes_per_s"].max()) * 5
@@ -187,14 +187,15 @@ def test_processors_and_clock_are_evidence(scraped, loaded):
 
 
 def test_doctor_import_and_forecast_read_it(scraped, loaded, tmp_path, capsys):
-    said = ("--device", loaded.device, "--last", "1h")
-    assert cli.main(["doctor", scraped.target, *said, "--storage", "gp3:100"]) in (0, 1, 3)
+    message = ("--device", loaded.device, "--last", "1h")
+    assert cli.main(["doctor", scraped.target, *message, "--storage", "gp3:100"]) in (0, 1, 3)
     assert f"Seen: {scraped.target}"[:40] in capsys.readouterr().out
     assert (
-        cli.main(["workload", "import", scraped.target, *said, "--to", str(tmp_path / "x.toml"), "--gaps", "hold"]) == 0
+        cli.main(["workload", "import", scraped.target, *message, "--to", str(tmp_path / "x.toml"), "--gaps", "hold"])
+        == 0
     )
     capsys.readouterr()
-    assert cli.main(["forecast", scraped.target, *said, "--storage", "gp3:100", "--no-keep"]) == 2
+    assert cli.main(["forecast", scraped.target, *message, "--storage", "gp3:100", "--no-keep"]) == 2
     assert "Record longer" in capsys.readouterr().err  # some seconds are no days, and it says so
 
 

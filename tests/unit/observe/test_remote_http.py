@@ -70,21 +70,21 @@ def counting(scraped_s: float = 60.0, packed: bool = False) -> Callable[[BaseHTT
         named = {} if name.startswith("timestamp") else {"__name__": name}
         return [{"metric": named | LABELS, "values": [[at, f"{value(at):.15g}"] for at in times]}] if times else []
 
-    def data(path: str, asked: dict[str, list[str]]) -> dict:
+    def data(path: str, texts: dict[str, list[str]]) -> dict:
         if path == "/api/v1/series":
-            matches = [one.partition("{")[0] for one in asked["match[]"]]
+            matches = [entry.partition("{")[0] for entry in texts["match[]"]]
             return {"data": [{"__name__": name} | LABELS for name in matches if name in GROWTH]}
-        query = asked["query"][0]
+        query = texts["query"][0]
         name = next((name for name in GROWTH if name in query), "")
 
         def sample(at: float) -> float:
             return at // scraped_s * scraped_s
 
         if path == "/api/v1/query":
-            end = sample(float(asked["time"][0]))
+            end = sample(float(texts["time"][0]))
             times = [end - scraped_s * number for number in range(9, -1, -1)]
             return {"data": {"resultType": "matrix", "result": result(name, times, lambda at: GROWTH[name] * at)}}
-        begin, end, step = (float(asked[key][0]) for key in ("start", "end", "step"))
+        begin, end, step = (float(texts[key][0]) for key in ("start", "end", "step"))
         count = int((end - begin) / step) + 1
         if count > MOST_POINTS:  # web/api/v1/api.go
             error = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution"
@@ -121,9 +121,9 @@ def serving(monkeypatch, tmp_path) -> Iterator[Callable[..., Server]]:
         return running[-1]
 
     yield start
-    for one in running:
-        one.shutdown()
-        one.server_close()
+    for entry in running:
+        entry.shutdown()
+        entry.server_close()
 
 
 def test_fourteen_days_come_in_slices(serving):
@@ -132,12 +132,12 @@ def test_fourteen_days_come_in_slices(serving):
     recording, step_s = fetch(server.target, TimeSpan(until=UNTIL))
     document = json.loads(recording.text)
     reads = [
-        one for one in document["data"]["result"] if one["metric"]["__name__"] == "node_disk_reads_completed_total"
+        row for row in document["data"]["result"] if row["metric"]["__name__"] == "node_disk_reads_completed_total"
     ]
-    times = sorted(at for one in reads for at, _ in one["values"])
+    times = sorted(at for read in reads for at, _ in read["values"])
     assert step_s == 60 and 20_155 <= len(times) <= 20_165 and all(at % 60 == 0 for at in times)
-    ranges = [asked for path, asked, _ in server.asked if path == "/api/v1/query_range"]
-    points = [(float(one["end"][0]) - float(one["start"][0])) / float(one["step"][0]) + 1 for one in ranges]
+    ranges = [request for path, request, _ in server.asked if path == "/api/v1/query_range"]
+    points = [(float(row["end"][0]) - float(row["start"][0])) / float(row["step"][0]) + 1 for row in ranges]
     assert max(points) <= MOST_POINTS and sum(point > MOST_POINTS / 2 for point in points) >= 2
 
 
@@ -161,7 +161,7 @@ def status(code: int, body: bytes = b"", **headers: str) -> Callable[[BaseHTTPRe
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "said", "hint"),
+    ("answer", "kind", "message", "hint"),
     [
         (status(401), InputError, "asks for a login", "netrc"),
         (status(403), InputError, "refuses this login", http.TOKEN),
@@ -179,8 +179,8 @@ def status(code: int, body: bytes = b"", **headers: str) -> Callable[[BaseHTTPRe
         (status(200, b"not gzip", Content_Encoding="gzip"), CouldNotRun, "damaged", "again"),
     ],
 )
-def test_refusals_are_told_in_plain_words(serving, answer, kind, said, hint):
-    with pytest.raises(kind, match=said) as caught:
+def test_refusals_are_told_in_plain_words(serving, answer, kind, message, hint):
+    with pytest.raises(kind, match=message) as caught:
         import_file(serving(answer).target)
     assert hint in caught.value.hint and "127.0.0.1" in caught.value.value
 
@@ -236,7 +236,7 @@ def test_a_token_is_sent_to_this_machine_and_over_https_only(serving, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("prometheus:", "must be an http or https address"),
         ("prometheus:ftp://h", "must be an http or https address"),
@@ -248,8 +248,8 @@ def test_a_token_is_sent_to_this_machine_and_over_https_only(serving, monkeypatc
         ("prometheus:http://h?in-stance=x", "must be a label and its value"),
     ],
 )
-def test_targets_that_are_none(target, said):
-    with pytest.raises(InputError, match=said):
+def test_targets_that_are_none(target, message):
+    with pytest.raises(InputError, match=message):
         parse_target(target)
 
 

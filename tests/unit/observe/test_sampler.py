@@ -94,7 +94,7 @@ def test_sources_lie_on_one_time_line():
 
 
 def test_disks_add_up_and_waits_are_weighted():
-    one = disk_columns(
+    entry = disk_columns(
         [T0, T0 + 1],
         reads=[0, 100],
         read_ms=[0, 300],
@@ -110,7 +110,7 @@ def test_disks_add_up_and_waits_are_weighted():
         weighted_ms=[0, 500],
         io_ms=[0, 900],
     )
-    row = samples(disks={"a": one, "b": two}).rates().row(0, named=True)
+    row = samples(disks={"a": entry, "b": two}).rates().row(0, named=True)
     assert (row["read_iops"], row["read_mib_s"], row["queue"], row["busy"]) == (400.0, 6.25, 2.5, 0.9)
     assert row["read_wait_ms"] == pytest.approx(600 / 400) and row["write_wait_ms"] is None
     assert (row["read_iops:a"], row["read_wait_ms:a"], row["read_iops:b"], row["read_wait_ms:b"]) == (
@@ -122,9 +122,9 @@ def test_disks_add_up_and_waits_are_weighted():
 
 
 def test_a_row_that_one_disk_lacks_has_no_sum():
-    one = disk_columns([T0, T0 + 1, T0 + 2], reads=[0, 10, 20])
+    entry = disk_columns([T0, T0 + 1, T0 + 2], reads=[0, 10, 20])
     two = disk_columns([T0, T0 + 1], reads=[0, 30])
-    rate_table = samples(disks={"a": one, "b": two}).rates()
+    rate_table = samples(disks={"a": entry, "b": two}).rates()
     assert rate_table["read_iops"].to_list() == [40.0, None] and rate_table["read_iops:a"].to_list() == [10.0, 10.0]
 
 
@@ -150,10 +150,10 @@ def test_nothing_gives_no_rates():
 def test_rates_times_their_durations_are_the_counts(counts, jitter):
     times = [T0 + at + late for at, late in zip(range(len(counts)), jitter, strict=False)]
     total = [float(sum(counts[: at + 1])) for at in range(len(counts))]
-    found = samples({"t_unix": times, "questions": total}).rates()["questions_per_s"]
+    questions_per_s = samples({"t_unix": times, "questions": total}).rates()["questions_per_s"]
     took = [b - a for a, b in zip(times, times[1:], strict=False)]
     # Times near 1.7e9 hold 2.4e-7 s; of at least 0.6 s that is 4e-7.
-    assert [rate * length for rate, length in zip(found, took, strict=True)] == pytest.approx(
+    assert [rate * length for rate, length in zip(questions_per_s, took, strict=True)] == pytest.approx(
         counts[1:], rel=1e-6, abs=1e-6
     )
 
@@ -225,18 +225,18 @@ def test_the_sampler_stands_on_whole_seconds():
     with Sampler(None, [f"/dev/{a_disk()}"], 0.2) as sampler:
         time.sleep(1.3)
         assert threading.active_count() > 1
-    found = sampler.stop()
-    assert sampler.stop() is found and not sampler.ended
-    assert found.status.height == 0 and found.disk["device"].unique().to_list() == [a_disk()]
-    for frame in (found.disk, found.host):
+    stop = sampler.stop()
+    assert sampler.stop() is stop and not sampler.ended
+    assert stop.status.height == 0 and stop.disk["device"].unique().to_list() == [a_disk()]
+    for frame in (stop.disk, stop.host):
         # Four of the six that fit: a busy machine may miss some, and says so.
-        assert frame.height >= 4 or any("missed" in note for note in found.notes)
+        assert frame.height >= 4 or any("missed" in note for note in stop.notes)
         ticks = [round(t / 0.2) for t in frame["t_unix"]]
         assert len(set(ticks)) == len(ticks)
         # Sampled at or after the tick it stands for.
         assert all(t >= 0.2 * math.floor(t / 0.2) for t in frame["t_unix"])
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("headrace-sample")]
-    assert found.rates().height >= 1
+    assert stop.rates().height >= 1
 
 
 class SomeLab:
@@ -264,10 +264,10 @@ def test_rows_of_the_lab_are_kept_to_the_end_each_once():
     with Sampler(None, lab=(rows := LabRows(lab, ["data", "log"]))) as sampler:
         rows.read()
         lab.now, lab.gone = lab.now + 5, "log"
-    found = sampler.stop()
-    seconds = found.lab["data"]["t_s"].to_list()
+    stop = sampler.stop()
+    seconds = stop.lab["data"]["t_s"].to_list()
     assert seconds == list(range(seconds[0], lab.now + 1)) and lab.closed
-    assert found.lab["log"]["t_s"][-1] == first_read and any("log: no figures from" in note for note in found.notes)
+    assert stop.lab["log"]["t_s"][-1] == first_read and any("log: no figures from" in note for note in stop.notes)
     with pytest.raises(InputError, match="is not there"):
         LabRows(lab, ["none"])
 
@@ -315,12 +315,12 @@ def test_a_device_that_goes_away_ends_its_series_alone(tmp_path):
                     break
                 time.sleep(0.05)
             time.sleep(0.5)
-        found = sampler.stop()
+        stop = sampler.stop()
     finally:
         subprocess.run(["losetup", "--detach", loop], check=True)
     assert sampler.ended == {part}
-    assert any("is gone" in note for note in found.notes)
-    lengths = dict(found.disk.group_by("device").len().iter_rows())
+    assert any("is gone" in note for note in stop.notes)
+    lengths = dict(stop.disk.group_by("device").len().iter_rows())
     assert lengths[a_disk()] > lengths[part] >= 2
 
 

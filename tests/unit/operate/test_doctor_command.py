@@ -51,8 +51,8 @@ def test_json(call, recording):
     ],
 )
 def test_nagios(call, recording, volume, server, code, word):
-    found, out, _ = call("doctor", recording(volume, server), "--output", "nagios")
-    assert found == code and out.startswith(f"DOCTOR {word} - ") and out.count("\n") == 1 and out.count("|") <= 1
+    result, out, _ = call("doctor", recording(volume, server), "--output", "nagios")
+    assert result == code and out.startswith(f"DOCTOR {word} - ") and out.count("\n") == 1 and out.count("|") <= 1
 
 
 def test_nothing_can_be_told(call, recording):
@@ -88,7 +88,7 @@ def test_usage(call, words):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--region", "moon-1"), "moon-1: is not a region"),
         (("--report", "page.pdf"), "a page is written as .html"),
@@ -96,7 +96,7 @@ def test_usage(call, words):
         (("--record", "nowhere/seen.jsonl"), "the folder does not exist: nowhere"),
     ],
 )
-def test_what_is_written_wrong_is_said_before_anything_is_watched(call, recording, words, said):
+def test_what_is_written_wrong_is_said_before_anything_is_watched(call, recording, words, message):
     """A region that is none gave advice without prices, and a page was written whatever its name."""
     code, out, err = call("doctor", recording(AT_LIMIT, {"tps": 30.0}), *words)
-    assert code == 2 and not out and said in err
+    assert code == 2 and not out and message in err

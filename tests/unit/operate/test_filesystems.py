@@ -58,10 +58,15 @@ def test_a_partition_of_an_ebs_volume(machine):
     machine.disk("nvme1n1", "259:2", "vol0123456789abcdef0")
     machine.disk("nvme1n1p1", "259:3", inside="nvme1n1")
     machine.mount("259:3", "/var/lib/mysql", "xfs", "/dev/nvme1n1p1")
-    [one] = filesystems_of(["/var/lib/mysql/shop", "/var/lib/mysql"], machine.root)
-    assert (one.device, one.place, one.kind, one.read_only) == ("nvme1n1p1", "/var/lib/mysql", "xfs", False)
-    found = below("nvme1n1p1", machine.root)
-    assert found.disks == ("nvme1n1",) and found.layout == ()
+    [filesystem] = filesystems_of(["/var/lib/mysql/shop", "/var/lib/mysql"], machine.root)
+    assert (filesystem.device, filesystem.place, filesystem.kind, filesystem.read_only) == (
+        "nvme1n1p1",
+        "/var/lib/mysql",
+        "xfs",
+        False,
+    )
+    result = below("nvme1n1p1", machine.root)
+    assert result.disks == ("nvme1n1",) and result.layout == ()
     assert volume_id("nvme1n1", machine.root) == "vol-0123456789abcdef0"
 
 
@@ -75,9 +80,9 @@ def test_raid_0_of_four_volumes_in_the_order_of_its_slots(machine):
         machine.file(f"sys/devices/md0/md/{name}", f"{text}\n")
     for name, slot in slots.items():
         machine.file(f"sys/devices/md0/md/dev-{name}/slot", f"{slot}\n")
-    found = below("md0", machine.root)
-    assert found.disks == ("nvme2n1", "nvme4n1", "nvme1n1", "nvme3n1")
-    assert found.layout == ({"md": "md0", "level": "raid0", "members": "4", "chunk_bytes": "262144", "uuid": "6d-75"},)
+    result = below("md0", machine.root)
+    assert result.disks == ("nvme2n1", "nvme4n1", "nvme1n1", "nvme3n1")
+    assert result.layout == ({"md": "md0", "level": "raid0", "members": "4", "chunk_bytes": "262144", "uuid": "6d-75"},)
 
 
 def test_an_old_kernel_has_the_level_in_mdstat(machine):
@@ -99,9 +104,9 @@ def test_lvm_takes_every_disk_of_the_group(machine):
     for name, owner in (("dm-0", group), ("dm-1", group), ("dm-2", other)):
         machine.file(f"sys/devices/{name}/dm/uuid", f"LVM-{owner}{name.ljust(32, 'x')}\n")
         machine.file(f"sys/devices/{name}/dm/name", f"vg-{name}\n")
-    found = below("dm-0", machine.root)
-    assert found.disks == ("nvme1n1", "nvme2n1", "nvme3n1")
-    assert found.layout[0]["dm"] == "vg-dm-0"
+    result = below("dm-0", machine.root)
+    assert result.disks == ("nvme1n1", "nvme2n1", "nvme3n1")
+    assert result.layout[0]["dm"] == "vg-dm-0"
 
 
 def test_the_root_filesystem_and_a_bind_mount_of_it(machine):
@@ -124,8 +129,8 @@ def test_names_with_spaces_quotes_newlines(machine):
     place = '/a "b"\\ c\nd'
     machine.disk("nvme1n1", "259:2")
     machine.mount("259:2", place, "xfs", "/dev/nvme1n1")
-    [one] = filesystems_of([f"{place}/mysql"], machine.root)
-    assert one.place == place
+    [filesystem] = filesystems_of([f"{place}/mysql"], machine.root)
+    assert filesystem.place == place
 
 
 def test_read_only_for_everyone_and_not_frozen(machine):
@@ -144,9 +149,9 @@ def test_what_cannot_be_frozen(machine, kind):
 def test_the_mount_on_top_and_a_name_that_only_begins_alike(machine):
     machine.mount("259:2", "/data", "xfs", "/dev/a")
     machine.mount("259:3", "/data", "xfs", "/dev/b")
-    found = mounts(machine.root)
-    assert mount_of("/data/x", found).number == "259:3"
-    assert mount_of("/database", found).number == "259:1"
+    result = mounts(machine.root)
+    assert mount_of("/data/x", result).number == "259:3"
+    assert mount_of("/database", result).number == "259:1"
     with pytest.raises(CouldNotRun, match="on no filesystem"):
         mount_of("/data", [])
 

@@ -24,12 +24,12 @@ class Started:
     """The watchdog on files that cannot be frozen."""
 
     def __init__(self, files: list[int], deadline_s: float = 20.0) -> None:
-        ours, self.commands = os.pipe()
-        self.answers, theirs = os.pipe()
-        words = [sys.executable, "-I", "-S", watchdog.__file__, str(deadline_s), str(ours), str(theirs)]
-        self.process = subprocess.Popen([*words, *map(str, files)], pass_fds=(ours, theirs, *files))
-        os.close(ours)
-        os.close(theirs)
+        own, self.commands = os.pipe()
+        self.answers, reference = os.pipe()
+        words = [sys.executable, "-I", "-S", watchdog.__file__, str(deadline_s), str(own), str(reference)]
+        self.process = subprocess.Popen([*words, *map(str, files)], pass_fds=(own, reference, *files))
+        os.close(own)
+        os.close(reference)
 
     def line(self) -> str:
         text = b""
@@ -52,8 +52,8 @@ class Started:
 def pipe():
     pair = os.pipe()
     yield pair[0]
-    for one in pair:
-        os.close(one)
+    for entry in pair:
+        os.close(entry)
 
 
 def test_it_ends_when_its_parent_does(pipe):
@@ -65,8 +65,8 @@ def test_it_ends_when_its_parent_does(pipe):
 def test_it_ignores_signals(pipe):
     started = Started([pipe])
     assert started.line() == "ready"
-    for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGPIPE):
-        started.process.send_signal(one)
+    for entry in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGPIPE):
+        started.process.send_signal(entry)
     time.sleep(0.05)
     assert started.process.poll() is None
     assert started.end() == 0
@@ -98,8 +98,8 @@ def test_the_deadline(pipe):
     started = Started([pipe], deadline_s=0.05)
     assert started.line() == "ready"
     os.write(started.commands, b"freeze\n")
-    said = [started.line() for _ in range(3)]
-    assert said[0].startswith("refused") and said[1:] == ["late", "done"]
+    lines = [started.line() for _ in range(3)]
+    assert lines[0].startswith("refused") and lines[1:] == ["late", "done"]
     assert started.end() == 0
 
 
@@ -114,12 +114,12 @@ def test_order_of_need(tmp_path):
     (data / "tmp").mkdir()
     (data / "tmp/x").write_bytes(b"x")
     # Page 160 of 16 KiB is in block 5, pages 0 to 31 in block 0.
-    found = list(warming.order([data], "7,160\n7,161\n7,3\n9,1\nnonsense\n"))
-    names = [(one.path.name, one.offset // warming.BLOCK_BYTES) for one in found]
+    order = list(warming.order([data], "7,160\n7,161\n7,3\n9,1\nnonsense\n"))
+    names = [(entry.path.name, entry.offset // warming.BLOCK_BYTES) for entry in order]
     assert names[:3] == [("ibdata1", 0), ("ibdata1", 1), ("a.ibd", 0)]
     assert names[3:5] == [("big.ibd", 5), ("big.ibd", 0)]
     assert sorted(names[5:]) == [("a.txt", 0), *[("big.ibd", block) for block in (1, 2, 3, 4)]]
-    assert warming.warm(found, 1) == sum(one.length for one in found)
+    assert warming.warm(order, 1) == sum(entry.length for entry in order)
 
 
 def test_a_file_that_is_gone_is_left_out(tmp_path):
@@ -128,8 +128,8 @@ def test_a_file_that_is_gone_is_left_out(tmp_path):
 
 def test_next_steps_of_an_array_and_a_group():
     layout = ({"md": "md0", "level": "raid0", "uuid": "a:b"}, {"dm": "vg-lv"})
-    made = [RestoredVolume(f"vol-{number}", "snap-1", "/data's", "gp3:1", layout) for number in range(2)]
-    lines = restore.next_steps(made)
+    volumes = [RestoredVolume(f"vol-{number}", "snap-1", "/data's", "gp3:1", layout) for number in range(2)]
+    lines = restore.next_steps(volumes)
     assert lines == [
         "mdadm --assemble --uuid=a:b /dev/md0",
         "vgchange --activate y",

@@ -71,17 +71,17 @@ def test_against_naive_arithmetic():
         free = clients / (base_ms + reads * own_ms) * 1e3
         tps = min(iops / reads, free)
         wait_ms = (clients / tps * 1e3 - base_ms) / reads
-        made = signals(
+        result = signals(
             {"read_iops": tps * reads, "charged_iops": tps * reads, "read_ms": wait_ms, "read_mib_s": tps * reads / 64},
             {"tps": tps, "pool_reads_per_s": tps * reads, "threads_running": float(clients), "threads_connected": float(clients), "server_cpus": 0.02},
             storage=f"io1:100:{iops}",
         )  # fmt: skip
-        own = own_database(made)
+        own = own_database(result)
         assert own is not None
         for lifted in (2 * iops, 4 * iops):
-            found, _ = tps_on(own.database, own.clients, f"io1:100:{lifted}", None, None, None)
+            details, _ = tps_on(own.database, own.clients, f"io1:100:{lifted}", None, None, None)
             # 8 as the sharpness: where both are alike the turn costs 8 % (2^(-1/8)).
-            assert found == pytest.approx(min(lifted / reads, free), rel=0.12), (reads, base_ms, clients, iops)
+            assert details == pytest.approx(min(lifted / reads, free), rel=0.12), (reads, base_ms, clients, iops)
 
 
 def test_a_finding_says_what_it_brings_and_what_is_next():
@@ -114,14 +114,14 @@ def test_a_finding_says_what_it_brings_and_what_is_next():
     ],
 )
 def test_the_next_limit(subject, volume, instance, expected, factor):
-    made = signals(volume | {"over_volume_iops": 0.0}, {"server_cpus": None}, storage="gp3:500", instance=instance)
-    name, at = next_of(subject, made.volumes[0], made)
+    result = signals(volume | {"over_volume_iops": 0.0}, {"server_cpus": None}, storage="gp3:500", instance=instance)
+    name, at = next_of(subject, result.volumes[0], result)
     assert (name, at) == (expected, pytest.approx(factor, rel=1e-3))
 
 
 def test_processors_can_be_next():
-    made = signals(None, {"server_cpus": 3.0}, storage=IO1)
-    assert next_of("volume-iops", made.volumes[0], made) == ("cpu", pytest.approx(4 / 3))
+    result = signals(None, {"server_cpus": 3.0}, storage=IO1)
+    assert next_of("volume-iops", result.volumes[0], result) == ("cpu", pytest.approx(4 / 3))
 
 
 def test_the_instance_that_binds_next_is_said_to():
@@ -205,7 +205,7 @@ def test_nothing_is_bought_for_a_server_whose_processors_are_spent():
 def test_one_answer_does_not_say_that_storage_binds_and_keeps_up():
     spent = {"user_cpus": 3.5, "system_cpus": 0.42}
     diagnosis = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
-    words = " ".join(one.words for one in (*diagnosis.findings, *diagnosis.others))
+    words = " ".join(entry.words for entry in (*diagnosis.findings, *diagnosis.others))
     assert {finding.subject for finding in diagnosis.findings} >= {"volume-iops", "processors"}
     assert "keeps up" not in words and "nearly spent" in words
     alone = diagnose(evidence(None, {"server_cpus": 3.0}, spent, storage="gp3:500"), Counsel())

@@ -78,15 +78,15 @@ def test_a_healthy_fortnight(number):
     warnings = 0
     for at in sorted(chance.sample(range(2, len(ticks)), min(WINDOWS, len(ticks) - 2))):
         until = ticks[at].t_unix + POINT_S
-        found = judged(signals_of(evidence.between(until - 2 * POINT_S - 1, until), Thresholds()), Thresholds())
-        assert not [one for one in found if one.basis == "felt"], "a critical"
-        warnings += any(one.verdict in ALARMS for one in found)
+        result = judged(signals_of(evidence.between(until - 2 * POINT_S - 1, until), Thresholds()), Thresholds())
+        assert not [entry for entry in result if entry.basis == "felt"], "a critical"
+        warnings += any(entry.verdict in ALARMS for entry in result)
     # Warnings are as rare as two a fortnight would be, in the windows that were looked at.
     assert warnings <= 2 * WINDOWS / 336, warnings
-    told = diagnose_recording(evidence, _observed(load, ticks), Counsel())
-    weeks = {int(window.from_s // (7 * 86_400)) for window in told.windows}
-    assert len(told.windows) <= 2 and len(weeks) == len(told.windows), told.windows
-    assert told.verdict != "degraded"
+    diagnosis = diagnose_recording(evidence, _observed(load, ticks), Counsel())
+    weeks = {int(window.from_s // (7 * 86_400)) for window in diagnosis.windows}
+    assert len(diagnosis.windows) <= 2 and len(weeks) == len(diagnosis.windows), diagnosis.windows
+    assert diagnosis.verdict != "degraded"
 
 
 def _observed(load: OpenWorkload, ticks: list[Tick]) -> OpenWorkload:
@@ -123,5 +123,5 @@ def test_a_sick_hour_in_a_healthy_fortnight_is_found():
     ]
     ticks = [Tick(index * POINT_S, float(POINT_S), {"nvme1n1": row}) for index, row in enumerate(rows)]
     evidence = gathered(facts, ticks)
-    told = diagnose_recording(evidence, sick, Counsel())
-    assert [window.limit for window in told.windows] == ["volume-iops"]
+    diagnosis = diagnose_recording(evidence, sick, Counsel())
+    assert [window.limit for window in diagnosis.windows] == ["volume-iops"]

@@ -71,8 +71,8 @@ def test_pages_that_the_cleaner_keeps_free_are_not_a_cold_cache():
     """A pool of 25 MiB has 1,600 pages of 16 KiB, and MariaDB frees up to 1,536 of them under load."""
     seen = {"free_share": lambda index: 0.95 - 0.09 * index, "uptime_s": 28.0}
     depth = {"innodb_lru_scan_depth": "1536"}
-    found = headline(evidence(over("volume_iops"), WAITING | seen, variables=depth))
-    assert found == ("binds", "volume-iops")
+    result = headline(evidence(over("volume_iops"), WAITING | seen, variables=depth))
+    assert result == ("binds", "volume-iops")
     assert headline(evidence(over("volume_iops"), WAITING | seen))[1] == "cold-cache"
 
 
@@ -80,7 +80,7 @@ def test_a_cold_cache_comes_before_the_limit_that_it_meets():
     cold = {"free_share": lambda index: 0.95 - 0.09 * index, "uptime_s": 120.0}
     verdicts = findings(evidence(over("volume_iops"), WAITING | cold))
     assert (verdicts[0].verdict, verdicts[0].subject) == ("not storage", "cold-cache")
-    assert "volume-iops" in [one.subject for one in verdicts]
+    assert "volume-iops" in [verdict.subject for verdict in verdicts]
     # Hours after the start, or with a pool that keeps some pages free, it is no excuse.
     assert headline(evidence(over("volume_iops"), WAITING | cold | {"uptime_s": 7_200.0})) == ("binds", "volume-iops")
     assert headline(evidence(over("volume_iops"), WAITING | {"free_share": 0.5, "uptime_s": 60.0})) == (
@@ -122,12 +122,12 @@ def test_settings(server, volume, expected):
 
 def test_one_applier():
     lag = {"lag_s": 120.0, "sql_running": 1.0}
-    one = {"slave_parallel_threads": "1"}
-    assert headline(evidence(None, None, replica=lag, variables=one)) == ("misconfigured", "applier")
+    entry = {"slave_parallel_threads": "1"}
+    assert headline(evidence(None, None, replica=lag, variables=entry)) == ("misconfigured", "applier")
     assert headline(evidence(None, None, replica=lag, variables={"slave_parallel_threads": "8"})) == ("fine", "fine")
-    assert headline(evidence(None, None, replica={"lag_s": 1.0}, variables=one)) == ("fine", "fine")
+    assert headline(evidence(None, None, replica={"lag_s": 1.0}, variables=entry)) == ("fine", "fine")
     # A delay that was asked for is no lag.
-    assert headline(evidence(None, None, replica=lag | {"delay_s": lag["lag_s"]}, variables=one)) == ("fine", "fine")
+    assert headline(evidence(None, None, replica=lag | {"delay_s": lag["lag_s"]}, variables=entry)) == ("fine", "fine")
 
 
 def test_a_member_of_an_array():
@@ -189,8 +189,8 @@ def test_credits_that_will_be_gone():
     volume = {"read_iops": 2_700.0, "charged_iops": 2_800.0, "balance_percent": lambda index: 20.0 - 0.05 * index}
     verdicts = findings(evidence(volume, {"tps": 900.0, "threads_running": 3.0}, storage="gp2:100"))
     assert (verdicts[0].verdict, verdicts[0].subject) == ("will bind", "volume-credits")
-    left = next(figure.value for figure in verdicts[0].figures if figure.name == "empty_in_s")
-    assert left == pytest.approx(0.1955 * 5.4e6 / 2_500, rel=0.01)
+    value = next(figure.value for figure in verdicts[0].figures if figure.name == "empty_in_s")
+    assert value == pytest.approx(0.1955 * 5.4e6 / 2_500, rel=0.01)
 
 
 # --- what would make a DBA angry ------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_credits_that_will_be_gone():
 def test_no_alarm(volume, more):
     verdicts = findings(evidence(volume, {"tps": 100.0, "pool_reads_per_s": 50.0}, **more))
     assert verdicts[0].verdict in ("fine", "not storage"), verdicts[0]
-    assert not [one for one in verdicts if one.verdict in OF_STORAGE]
+    assert not [verdict for verdict in verdicts if verdict.verdict in OF_STORAGE]
 
 
 def test_a_hit_ratio_is_never_named():
@@ -233,8 +233,8 @@ def test_only_the_window_counts():
 
 
 def test_a_verdict_has_its_numbers_and_grain():
-    for made in (evidence(over("volume_iops"), WAITING), evidence(None, {"lock_waiters": 3.9})):
-        first = findings(made)[0]
+    for result in (evidence(over("volume_iops"), WAITING), evidence(None, {"lock_waiters": 3.9})):
+        first = findings(result)[0]
         assert first.figures and first.grain and re.search(r"\d", first.words)
     coarse = findings(evidence(over("volume_iops"), WAITING, grain_s=60.0, exact=False))[0]
     assert "bursts shorter" in coarse.grain
@@ -481,7 +481,7 @@ def test_a_flushed_page_is_written_once_more_in_the_doublewrite_buffer(reads, wr
     server |= {"checkpoint_share": 0.45, "checkpoint_age_bytes": 3.34e6}
     has = {"log_bin": "ON", "sync_binlog": "1", "innodb_doublewrite": doublewrite}
     verdicts = findings(evidence(volume, server, variables=has, flavor=flavor))
-    assert ("redo" in [one.subject for one in verdicts]) == redo
+    assert ("redo" in [verdict.subject for verdict in verdicts]) == redo
 
 
 # Pages are flushed in the background, in bursts over the limit: the volume is at rest 70 % of the
@@ -565,18 +565,18 @@ SLOW = {"read_ms": 9.0, "read_p50_ms": 9.0, "read_p99_ms": 20.0, "write_iops": 0
 def test_an_instance_at_its_baseline_is_not_ebs_fault(iops):
     """m5.large gives 3,600 IOPS without its burst, and the volume 10,000: at 3,600 that binds, near it nobody knows."""
     busy = UNCOUNTED | SLOW | {"read_iops": iops, "charged_iops": iops, "read_mib_s": iops / 64}
-    found = [
+    result = [
         (finding.verdict, finding.subject)
         for finding in findings(evidence(busy, storage="gp3:500:10000", instance="m5.large"))
     ]
-    assert not [one for one in found if one[0] == "degraded"]
-    assert (("binds", "instance-credits") in found) == (iops == 3_600)
+    assert not [entry for entry in result if entry[0] == "degraded"]
+    assert (("binds", "instance-credits") in result) == (iops == 3_600)
     # Far below every limit it is.
     idle = busy | {"read_iops": 500.0, "charged_iops": 500.0, "read_mib_s": 7.8}
     assert headline(evidence(idle, storage="gp3:500:10000", instance="m5.large"))[0] == "degraded"
     # With some of its burst left the baseline is no limit.
-    left = busy | {"instance_io_balance_percent": 60.0}
-    assert headline(evidence(left, storage="gp3:500:10000", instance="m5.large"))[0] != "binds"
+    rest = busy | {"instance_io_balance_percent": 60.0}
+    assert headline(evidence(rest, storage="gp3:500:10000", instance="m5.large"))[0] != "binds"
 
 
 def test_idle_connections_excuse_no_limit():

@@ -32,7 +32,7 @@ def test_a_scenario_in_some_formats(tmp_path, number):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_of_a_seed(tmp_path, seed):
     answers = [
-        score(scenario, form, seed, tmp_path) for scenario in (make(one, seed) for one in TWELVE) for form in EIGHT
+        score(scenario, form, seed, tmp_path) for scenario in (make(entry, seed) for entry in TWELVE) for form in EIGHT
     ]
     wrong = [
         f"{answer.scenario}, {answer.form}: {answer.verdict}: {answer.headline}"
@@ -40,4 +40,4 @@ def test_all_of_a_seed(tmp_path, seed):
         if not answer.right
     ]
     assert len(answers) - len(wrong) >= LEAST_RIGHT, "\n".join([f"seed {seed}", *wrong])
-    assert not [one for one in answers if one.blames_ebs or one.false_fine], f"seed {seed}"
+    assert not [answer for answer in answers if answer.blames_ebs or answer.false_fine], f"seed {seed}"

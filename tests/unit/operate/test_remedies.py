@@ -33,12 +33,12 @@ def test_what_is_bought():
 
 def test_lines_to_paste_name_the_volume_where_it_is_known():
     new_volume = volume("gp3:500", 3_000, 46.9)
-    for known, told in ((None, "VOLUME_ID"), ("vol-0e67", "vol-0e67")):
-        new_volume.facts = replace(new_volume.facts, id=known)
+    for reference, answer in ((None, "VOLUME_ID"), ("vol-0e67", "vol-0e67")):
+        new_volume.facts = replace(new_volume.facts, id=reference)
         change = change_of_volume(new_volume, "volume-iops", 2.5, "us-east-1", None)
         assert change is not None
         for line in (*change.remedy.lines, change.remedy.undo):
-            assert f"--volume-id {told} " in line
+            assert f"--volume-id {answer} " in line
 
 
 def test_gp2_without_credits_becomes_gp3():
@@ -48,7 +48,7 @@ def test_gp2_without_credits_becomes_gp3():
 
 
 @pytest.mark.parametrize(
-    ("today", "iops", "mib_s", "subject", "wanted", "more"),
+    ("today", "iops", "mib_s", "subject", "expected", "more"),
     [
         # Prices of us-east-1: gp3 0.08 a GiB, 0.005 an IOPS above 3,000, 0.04 a MiB/s above 125; gp2 0.10.
         ("gp3:500:3000:500", 3_000, 47, "volume-iops", "gp3:500:4500:500", 7.50),
@@ -60,9 +60,9 @@ def test_gp2_without_credits_becomes_gp3():
         ("io2:90:80000", 80_000, 625, "volume-iops", "io2:120:120000", 30 * 0.125 + 40_000 * 0.03185),
     ],
 )
-def test_no_change_takes_away_what_was_bought(today, iops, mib_s, subject, wanted, more):
+def test_no_change_takes_away_what_was_bought(today, iops, mib_s, subject, expected, more):
     change = change_of_volume(volume(today, iops, mib_s), subject, 1.5, "us-east-1", None)
-    assert change is not None and change.storage == wanted
+    assert change is not None and change.storage == expected
     assert change.remedy.usd_month == pytest.approx(more)
 
 
@@ -101,7 +101,7 @@ def test_the_instance_is_changed_where_it_binds():
 def test_every_advice_can_be_taken():
     """Random volumes at random limits: what is advised is sold, not smaller, better at the limit, of
     the same layout, and has a price and an undo."""
-    chance, told = random.Random(3), 0
+    chance, answer = random.Random(3), 0
     for _ in range(150):
         kind = chance.choice(("gp2", "gp3", "io1", "io2", "st1"))
         size = chance.choice((20, 100, 500, 2_000, 10_000)) if kind != "st1" else chance.choice((500, 2_000))
@@ -117,11 +117,11 @@ def test_every_advice_can_be_taken():
             pytest.fail(f"{text}: {error}")
         if change is None:
             continue
-        told += 1
+        answer += 1
         before, after = Storage.parse(text), Storage.parse(change.storage or "")
         assert after.limits() and (after.level, len(after.members)) == (before.level, len(before.members))
         assert all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
         assert change.remedy.lines and change.remedy.undo and change.remedy.usd_month is not None
         then = holding(after.text)
         assert then.burst_iops > limits.burst_iops or then.bytes_s > limits.bytes_s or then.iops > limits.iops
-    assert told > 60
+    assert answer > 60

@@ -24,9 +24,9 @@ def made(name: str, volumes: list[str], at: datetime, state: str = "completed", 
 def test_a_whole_set():
     gtid = ",".join(f"{number:08x}-0000-0000-0000-000000000000:1-{number}" for number in range(1, 30))
     volumes = [f"vol-{number:017x}" for number in range(20)]
-    [one] = sets.sets_of(made("set-a", volumes, NOW, **sets.long_tags(sets.GTID, gtid)))
-    assert one.whole and one.gtid == gtid and one.frozen_ms == 50 and one.steps == ("lock", "freeze")
-    assert len(one.snapshots) == 20 and one.size_gib == 20 and one.stored
+    [entry] = sets.sets_of(made("set-a", volumes, NOW, **sets.long_tags(sets.GTID, gtid)))
+    assert entry.whole and entry.gtid == gtid and entry.frozen_ms == 50 and entry.steps == ("lock", "freeze")
+    assert len(entry.snapshots) == 20 and entry.size_gib == 20 and entry.stored
 
 
 def test_no_tag_is_too_long():
@@ -46,35 +46,35 @@ def test_random_damage_is_seen(seed):
     """A set is whole if and only if nothing was done to it."""
     chance = random.Random(seed)
     volumes = [f"vol-{number}" for number in range(chance.randint(2, 6))]
-    found = made("set-a", volumes, NOW)
+    snapshots = made("set-a", volumes, NOW)
     damage = DAMAGE[seed % len(DAMAGE)]
-    victim = chance.randrange(len(found))
-    one = found[victim]
+    victim = chance.randrange(len(snapshots))
+    snapshot = snapshots[victim]
     late = (NOW + timedelta(seconds=chance.uniform(2, 1e6))).isoformat()
 
     def like(**changes) -> StoredSnapshot:
-        fields = {name: getattr(one, name) for name in ("id", "volume", "size_gib", "state", "started_at", "tags")}
+        fields = {name: getattr(snapshot, name) for name in ("id", "volume", "size_gib", "state", "started_at", "tags")}
         return StoredSnapshot(**(fields | changes))
 
     match damage:
         case "missing":
-            del found[victim]
+            del snapshots[victim]
         case "later":
-            found[victim] = like(started_at=late)
+            snapshots[victim] = like(started_at=late)
         case "foreign":
-            found[victim] = like(volume="vol-other")
+            snapshots[victim] = like(volume="vol-other")
         case "twice":
-            found.append(like(id="snap-second"))
+            snapshots.append(like(id="snap-second"))
         case "unfinished":
-            found[victim] = like(tags={key: value for key, value in one.tags.items() if key != sets.FINISHED})
+            snapshots[victim] = like(tags={key: value for key, value in snapshot.tags.items() if key != sets.FINISHED})
         case "error":
-            found[victim] = like(state="error")
+            snapshots[victim] = like(state="error")
         case "contradiction":
-            found[victim] = like(tags={**one.tags, sets.POSITION: "binlog.9:9"})
+            snapshots[victim] = like(tags={**snapshot.tags, sets.POSITION: "binlog.9:9"})
         case "no list":
-            found = [StoredSnapshot(each.id, each.volume, 1, each.state, each.started_at, {sets.SET: "set-a", sets.FINISHED: "x"}) for each in found]  # fmt: skip
-    chance.shuffle(found)
-    [read] = sets.sets_of(found)
+            snapshots = [StoredSnapshot(each.id, each.volume, 1, each.state, each.started_at, {sets.SET: "set-a", sets.FINISHED: "x"}) for each in snapshots]  # fmt: skip
+    chance.shuffle(snapshots)
+    [read] = sets.sets_of(snapshots)
     assert read.whole == (damage == "none"), (damage, read.problems)
     if damage != "none":
         with pytest.raises(InputError):
@@ -84,20 +84,20 @@ def test_random_damage_is_seen(seed):
 def test_tags_that_mean_nothing():
     """Tags of a user, or of a newer version: nothing fails, and nothing is believed."""
     odd = {sets.SET: "set-x", sets.ABOUT: "{not json", sets.FROZEN: "soon", sets.MEMBER: "[1]"}
-    [one] = sets.sets_of([StoredSnapshot("snap-1", "", 1, "completed", NOW.isoformat(), odd)])
-    assert not one.whole and one.about == {} and one.frozen_ms is None and one.snapshots[0].member == {}
+    [entry] = sets.sets_of([StoredSnapshot("snap-1", "", 1, "completed", NOW.isoformat(), odd)])
+    assert not entry.whole and entry.about == {} and entry.frozen_ms is None and entry.snapshots[0].member == {}
 
 
 def test_the_latest():
     old, new = made("set-old", ["vol-1"], NOW - timedelta(days=1)), made("set-new", ["vol-1"], NOW)
     broken = made("set-broken", ["vol-1", "vol-2"], NOW + timedelta(days=1))[:1]
-    found = sets.sets_of([*broken, *new, *old])
-    assert [one.id for one in found] == ["set-old", "set-new", "set-broken"]
-    assert sets.chosen(found, "latest").id == sets.chosen(found, "latest:db").id == "set-new"
-    assert sets.chosen(found, "set-old").id == "set-old"
+    result = sets.sets_of([*broken, *new, *old])
+    assert [entry.id for entry in result] == ["set-old", "set-new", "set-broken"]
+    assert sets.chosen(result, "latest").id == sets.chosen(result, "latest:db").id == "set-new"
+    assert sets.chosen(result, "set-old").id == "set-old"
     for name in ("latest:other", "set-nothing", ""):
         with pytest.raises(InputError):
-            sets.chosen(found, name)
+            sets.chosen(result, name)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -109,10 +109,10 @@ def test_pruning_against_a_naive_reference(seed):
     for number in range(chance.randint(1, 12)):
         name, age = f"set-{number}", chance.uniform(0, 30 * 86_400)
         whole[name], pending[name] = chance.random() < 0.7, chance.random() < 0.2
-        found = made(
+        result = made(
             name, ["vol-1", "vol-2"], NOW - timedelta(seconds=age), "pending" if pending[name] else "completed"
         )
-        snapshots += found if whole[name] else found[:1]
+        snapshots += result if whole[name] else result[:1]
         ages[name] = age
     keep = chance.choice([None, 1, 3])
     keep_for = chance.choice([None, 5 * 86_400.0]) if keep else 5 * 86_400.0
@@ -121,17 +121,17 @@ def test_pruning_against_a_naive_reference(seed):
     good = sorted((name for name in ages if whole[name]), key=lambda name: ages[name])
     stored = [name for name in good if not pending[name]]
     for place, name in enumerate(good):
-        kept = (keep is not None and place < keep) or (keep_for is not None and ages[name] < keep_for)
+        retained = (keep is not None and place < keep) or (keep_for is not None and ages[name] < keep_for)
         newest = not stored or ages[name] <= ages[stored[0]]
-        assert (name in going) == (not kept and not newest), name
+        assert (name in going) == (not retained and not newest), name
     for name in ages:
         if not whole[name]:
             assert (name in going) == (ages[name] >= retention.BEING_TAKEN_S)
 
 
 def test_pruning_deletes_the_oldest_first_and_never_all():
-    found = sets.sets_of(made("set-a", ["vol-1"], NOW) + made("set-b", ["vol-1"], NOW - timedelta(days=2)))
-    verdicts = retention.judge(found, NOW, 1, None)
+    result = sets.sets_of(made("set-a", ["vol-1"], NOW) + made("set-b", ["vol-1"], NOW - timedelta(days=2)))
+    verdicts = retention.judge(result, NOW, 1, None)
     deleted = []
 
     class Service:
@@ -145,7 +145,7 @@ def test_pruning_deletes_the_oldest_first_and_never_all():
         retention.prune(Service(), [replace(verdict, goes=True) for verdict in verdicts])  # type: ignore[arg-type]
     assert len(deleted) == 1
     with pytest.raises(InputError, match="was not said"):
-        retention.judge(found, NOW, None, None)
+        retention.judge(result, NOW, None, None)
 
 
 def test_times():
@@ -156,8 +156,8 @@ def test_times():
 
 
 def test_units_of_systemd():
-    found = retention.units("shop", ["/usr/bin/python3", "-m", "headrace"], ["snapshot", "take", 'a "b" $c %d'], None, 3600)  # fmt: skip
-    service, timer = (found[f"headrace-snapshot-shop.{kind}"] for kind in ("service", "timer"))
+    texts = retention.units("shop", ["/usr/bin/python3", "-m", "headrace"], ["snapshot", "take", 'a "b" $c %d'], None, 3600)  # fmt: skip
+    service, timer = (texts[f"headrace-snapshot-shop.{kind}"] for kind in ("service", "timer"))
     assert 'ExecStart=/usr/bin/python3 -m headrace snapshot take "a \\"b\\" $$c %%d"\n' in service
     assert "KillMode=process" in service and "OnUnitActiveSec=3600" in timer
     for name, words, every in (("../x", ["a"], 3600), ("x", ["a\nb"], 3600), ("x", ["a"], 1)):

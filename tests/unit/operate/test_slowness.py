@@ -29,13 +29,13 @@ def rows(count=20, *, reads=300.0, writes=100.0, read_ms=14.0, write_ms=18.0, bu
         "read_iops": reads, "write_iops": writes, "charged_iops": reads + writes, "read_mib_s": reads / 64,
         "write_mib_s": writes / 64, "read_ms": read_ms, "write_ms": write_ms, "idle_share": None if busy is None else 1 - busy,
     } | more  # fmt: skip
-    made = {"t_unix": [first + every * index for index in range(count)], "duration_s": [every] * count}
-    made |= {
+    result = {"t_unix": [first + every * index for index in range(count)], "duration_s": [every] * count}
+    result |= {
         name: [value(index) if callable(value) else value for index in range(count)]
         for name, value in figures.items()
         if value is not None
     }
-    return pl.DataFrame(made)
+    return pl.DataFrame(result)
 
 
 CALM = rows(read_ms=0.6, write_ms=0.8, busy=0.25)

@@ -55,8 +55,8 @@ def test_lines_on_the_axis_are_told_in_words(call, seen, tmp_path):
     page = tmp_path / "page.html"
     call("doctor", seen, "--report", str(page))
     text = page.read_text()
-    told = re.search(r"It was 0 all the time, and is not drawn: ([^<]*)<", text)
-    assert told and told[1] == (
+    match = re.search(r"It was 0 all the time, and is not drawn: ([^<]*)<", text)
+    assert match and match[1] == (
         "over a limit (%): volume MiB/s, instance IOPS, instance MiB/s; threads: waiting for row locks."
     )
     drawn = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
@@ -75,12 +75,16 @@ def test_nothing_is_cut_in_a_pipe():
     titles."""
     draw = random.Random(7)
     for _ in range(50):
-        one = moment(draw)
-        text = as_text(whole(one))
-        assert one.verdict.text in text and all(note.strip() in text for note in one.notes) and "~" not in text
+        entry = moment(draw)
+        text = as_text(whole(entry))
+        assert entry.verdict.text in text and all(note.strip() in text for note in entry.notes) and "~" not in text
         rows = text.splitlines()
-        titles, row = (next(line for line in rows if line.startswith(word)) for word in ("volume  ", one.volumes[0].id))
-        assert one.volumes[0].label in row and titles.index("IOPS") + 4 == row.index("-", len(one.volumes[0].id)) + 1
+        titles, row = (
+            next(line for line in rows if line.startswith(word)) for word in ("volume  ", entry.volumes[0].id)
+        )
+        assert (
+            entry.volumes[0].label in row and titles.index("IOPS") + 4 == row.index("-", len(entry.volumes[0].id)) + 1
+        )
 
 
 def test_sentences_of_a_screen_are_broken_between_words():
@@ -88,12 +92,12 @@ def test_sentences_of_a_screen_are_broken_between_words():
     draw = random.Random(8)
     for _ in range(50):
         width, height = draw.randrange(80, 200), draw.randrange(24, 60)
-        one = moment(draw)
-        found = lines(one, width, height, ScreenState(message="written to /" + "folder/" * 20 + "moment.json"))
-        text = ["".join(part for part, _ in line) for line in found]
+        entry = moment(draw)
+        result = lines(entry, width, height, ScreenState(message="written to /" + "folder/" * 20 + "moment.json"))
+        text = ["".join(part for part, _ in line) for line in result]
         assert len(text) == height and all(cell_len(line) <= width for line in text)
         assert "moment.json" in "".join(text[-3:]).replace(" ", "")
-        assert " ".join(" ".join(text).split()).startswith(f"cannot tell: {one.verdict.text}"[: 2 * width - 30])
+        assert " ".join(" ".join(text).split()).startswith(f"cannot tell: {entry.verdict.text}"[: 2 * width - 30])
 
 
 @pytest.mark.parametrize(("terminal", "most"), [(True, 60), (False, 10_000)])
@@ -102,6 +106,6 @@ def test_notes_are_broken_where_a_terminal_is_narrow(monkeypatch, capsys, termin
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     note(f"note: {LONG}")
-    told = capsys.readouterr().err
-    assert " ".join(told.split()) == f"note: {LONG}".strip()
-    assert max(len(line) for line in told.splitlines()) <= most and (told.count("\n") == 1) is not terminal
+    err = capsys.readouterr().err
+    assert " ".join(err.split()) == f"note: {LONG}".strip()
+    assert max(len(line) for line in err.splitlines()) <= most and (err.count("\n") == 1) is not terminal

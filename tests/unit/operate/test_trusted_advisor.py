@@ -26,8 +26,8 @@ from headrace.operate.doctor.trusted_advisor import (
 
 
 def result(check: str, **given) -> str:
-    one = AdvisedVolume(**({"volume": "vol-1", "volume_type": "gp2"} | given))
-    return next(advice.result for advice in advised(one) if advice.check_id == check)
+    volume = AdvisedVolume(**({"volume": "vol-1", "volume_type": "gp2"} | given))
+    return next(advice.result for advice in advised(volume) if advice.check_id == check)
 
 
 def steady(level: float, varies: float = 0.0) -> list[float]:
@@ -97,10 +97,10 @@ def test_what_is_not_published_is_not_computed():
 
 
 def test_the_table_of_facts():
-    found = rules()
-    assert list(found) == [MAGNETIC, UNUSED, NOT_OPTIMIZED, INSTANCE, OVER, UNDER, SNAPSHOTS]
-    assert found[MAGNETIC].status == "withdrawn" and found[MAGNETIC].until == "2024-05-15"
-    for rule in found.values():
+    result = rules()
+    assert list(result) == [MAGNETIC, UNUSED, NOT_OPTIMIZED, INSTANCE, OVER, UNDER, SNAPSHOTS]
+    assert result[MAGNETIC].status == "withdrawn" and result[MAGNETIC].until == "2024-05-15"
+    for rule in result.values():
         assert rule.as_of and rule.rule and (rule.source or rule.confirmed == "false"), rule.check_id
 
 
@@ -114,27 +114,27 @@ def test_a_seeded_fleet():
         days = [steady(level, varies)] * busy + [steady(0.0)] * (14 - busy)
         chance.shuffle(days)
         periods = [chance.choice((94.0, 96.0)) for _ in range(288)]
-        one = AdvisedVolume(
+        volume = AdvisedVolume(
             f"vol-{number}", chance.choice(("standard", "gp2", "io1")), attached=chance.random() < 0.9, boot=chance.random() < 0.1,
             can_be_optimized=chance.random() < 0.8, optimized=chance.random() < 0.7, days=days, mib_s_periods=periods, instance_mib_s=100.0,
         )  # fmt: skip
-        told = {advice.check_id: advice.result for advice in advised(one)}
+        results = {advice.check_id: advice.result for advice in advised(volume)}
         over = sum(
             1
             for day in days
             if statistics.median(day) > 95 and max(day) - statistics.median(day) < 0.1 * statistics.median(day)
         )
-        magnetic = one.volume_type == "standard" and one.can_be_optimized and over >= 7
-        idle = not one.boot and (not one.attached or all(sum(day) / len(day) < 1 for day in days[-7:]))
-        assert told[MAGNETIC] == ("yellow" if magnetic else "ok")
-        assert told[UNUSED] == ("yellow" if idle else "ok")
-        assert told[NOT_OPTIMIZED] == (
+        magnetic = volume.volume_type == "standard" and volume.can_be_optimized and over >= 7
+        idle = not volume.boot and (not volume.attached or all(sum(day) / len(day) < 1 for day in days[-7:]))
+        assert results[MAGNETIC] == ("yellow" if magnetic else "ok")
+        assert results[UNUSED] == ("yellow" if idle else "ok")
+        assert results[NOT_OPTIMIZED] == (
             "yellow"
-            if one.volume_type == "io1" and one.attached and one.can_be_optimized and not one.optimized
+            if volume.volume_type == "io1" and volume.attached and volume.can_be_optimized and not volume.optimized
             else "ok"
         )
-        assert told[INSTANCE] == ("yellow" if periods.count(96.0) > 144 else "ok")
-        seen |= set(told.items())
+        assert results[INSTANCE] == ("yellow" if periods.count(96.0) > 144 else "ok")
+        seen |= set(results.items())
     assert {
         (MAGNETIC, "yellow"),
         (UNUSED, "yellow"),
@@ -161,7 +161,7 @@ def test_the_throughput_of_an_instance_is_that_of_all_its_volumes(share, expecte
     assert day % 86_400 == 0
     ticks = [Tick(day + 60.0 * minute, 60.0, {volume.name: dict(row) for volume in volumes}) for minute in range(1_440)]
     evidence = gathered(facts, ticks)
-    found = of_evidence(evidence.volumes[0], evidence)
-    assert found.volume_type == "io2" and len(found.mib_s_periods) == 288 and len(found.days) == 1
-    assert found.mib_s_periods[0] == pytest.approx(2 * mib_s)
-    assert next(one.result for one in advised(found) if one.check_id == INSTANCE) == expected
+    result = of_evidence(evidence.volumes[0], evidence)
+    assert result.volume_type == "io2" and len(result.mib_s_periods) == 288 and len(result.days) == 1
+    assert result.mib_s_periods[0] == pytest.approx(2 * mib_s)
+    assert next(entry.result for entry in advised(result) if entry.check_id == INSTANCE) == expected

@@ -72,19 +72,19 @@ def test_doctor_tells_times_from_the_start_or_by_the_clock_that_is_given(call, t
     rates = [(2910.0, 20.0) if 12 <= number < 24 else (400.0 + number, 0.5) for number in range(30)]
     text = BANNER + report(1.0) + "".join(report(*rate) for rate in rates)
     (tmp_path / "posted.txt").write_text(text)
-    asked = ("doctor", str(tmp_path / "posted.txt"), "--storage", "gp3:100", "--interval", "10")
-    code, out, _ = call(*asked)
+    request = ("doctor", str(tmp_path / "posted.txt"), "--storage", "gp3:100", "--interval", "10")
+    code, out, _ = call(*request)
     assert (
         code == 1 and "Clock: none: seconds from the start." in out and "2 min after the start" in " ".join(out.split())
     )
-    code, out, _ = call(*asked, "--clock-start", "2026-11-20T10:00:00")
+    code, out, _ = call(*request, "--clock-start", "2026-11-20T10:00:00")
     assert code == 1 and "From 2026-11-20 10:02:00 to 2026-11-20 10:04:00" in " ".join(out.split())
 
 
 def test_forecast_of_standard_input(call, stdin):
     """Four days of an hour each."""
-    told = ("--storage", "gp2:100", "--no-keep", "--interval", "3600", "--clock-start", "2026-11-16T00:00")
-    code, out, err = call("forecast", stdin(posted(97)), *told)
+    answer = ("--storage", "gp2:100", "--no-keep", "--interval", "3600", "--clock-start", "2026-11-16T00:00")
+    code, out, err = call("forecast", stdin(posted(97)), *answer)
     assert code in (0, 1) and "standard input on gp2:100" in out and "error" not in err
 
 
@@ -157,7 +157,7 @@ def test_what_record_keeps_is_read_from_a_file(call, stdin):
 
 
 @pytest.mark.parametrize(
-    ("target", "option", "said"),
+    ("target", "option", "message"),
     [
         ("posted.txt", ("--last", "3d"), "is for prometheus: and aws:"),
         ("aws:vol-0123456789abcdef0", ("--interval", "10"), "is for recordings without times"),
@@ -167,8 +167,8 @@ def test_what_record_keeps_is_read_from_a_file(call, stdin):
     ],
 )
 @pytest.mark.parametrize("words", [("doctor",), ("forecast",), ("workload", "import")])
-def test_options_of_another_kind_of_target_are_refused(call, tmp_path, monkeypatch, words, target, option, said):
+def test_options_of_another_kind_of_target_are_refused(call, tmp_path, monkeypatch, words, target, option, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "posted.txt").write_text(posted())
     code, out, err = call(*words, target, *option)
-    assert code == 2 and not out and said in err
+    assert code == 2 and not out and message in err

@@ -46,9 +46,9 @@ def test_without_a_name_one_that_is_at_a_limit_is_not_acquitted(call, tmp_path):
     """The device that does most is taken, if it is well, only if the others are well: nvme2n1 is
     not."""
     code, out, _ = call("doctor", two_devices(tmp_path / "two.txt"), "--storage", "gp2:100")
-    said = " ".join(out.split())
-    assert code == 1 and "bound nvme2n1" in said
-    assert "nvme2n1 was taken" in said and "not judged: nvme1n1" in said
+    text = " ".join(out.split())
+    assert code == 1 and "bound nvme2n1" in text
+    assert "nvme2n1 was taken" in text and "not judged: nvme1n1" in text
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("watch", "--once"), ("forecast", "--storage", "gp2:100")])
@@ -66,17 +66,17 @@ def test_a_device_that_is_not_there(call, tmp_path, command):
 def test_a_volume_of_several_that_were_kept(tmp_path, call):
     """By name, with its members; the other one is not judged."""
     both = evidence(HOT, {"tps": 30.0}, storage="io1:100:300")
-    (one,) = both.volumes
+    (volume,) = both.volumes
     calm = evidence(None, None, storage="io1:100:300").volumes[0]
     other = replace(calm, facts=replace(calm.facts, name="calm", device="/dev/nvme9n1", id="vol-9"))
-    member = replace(calm, facts=replace(calm.facts, name=f"{one.facts.name}/0", role="member"))
-    volumes = (one, member, other)
+    member = replace(calm, facts=replace(calm.facts, name=f"{volume.facts.name}/0", role="member"))
+    volumes = (volume, member, other)
     facts = replace(both.facts, volumes=tuple(each.facts for each in volumes))
     path = tmp_path / "seen.jsonl"
     evidence_file.save(replace(both, facts=facts, volumes=volumes), path)
     for name in ("calm", "/dev/nvme9n1", "vol-9"):
         assert call("doctor", str(path), "--device", name)[0] == 0, name
-    assert call("doctor", str(path), "--device", one.facts.name)[0] == 1
+    assert call("doctor", str(path), "--device", volume.facts.name)[0] == 1
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_advice_that_is_left_out_says_why(call, seen):
 @pytest.mark.parametrize("option", ["--report", "--record"])
 def test_a_disk_that_is_full_does_not_cost_the_verdict(call, seen, tmp_path, option):
     """The system refuses files of more than 500 bytes: the verdict is told, the exit code is 3."""
-    told = call("doctor", seen)[1]
+    answer = call("doctor", seen)[1]
     path = tmp_path / ("page.html" if option == "--report" else "copy.jsonl")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
@@ -117,7 +117,7 @@ def test_a_disk_that_is_full_does_not_cost_the_verdict(call, seen, tmp_path, opt
         code, out, err = call("doctor", seen, option, str(path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert (code, out) == (3, told) and "cannot be written" in err and not path.exists()
+    assert (code, out) == (3, answer) and "cannot be written" in err and not path.exists()
 
 
 @pytest.mark.parametrize(
@@ -174,6 +174,6 @@ def test_devices_that_make_no_demand_are_in_nobodys_way(call, tmp_path):
     lines = "".join(line + "\n" + idle * line.startswith("nvme1n1") for line in text.rstrip("\n").split("\n"))
     path.write_text(lines.removesuffix(idle) + "\n")
     code, out, _ = call("doctor", str(path))
-    said = " ".join(out.split())
-    assert code == 0 and "recording of nvme1n1" in said and "was taken: it" not in said
-    assert "not judged: idle0, idle1, idle10" in said
+    message = " ".join(out.split())
+    assert code == 0 and "recording of nvme1n1" in message and "was taken: it" not in message
+    assert "not judged: idle0, idle1, idle10" in message

@@ -37,9 +37,15 @@ def test_a_type_checker_takes_the_readme_and_finds_typos(tmp_path):
     path.write_text(SCRIPT)
     words = [CHECKER, "--outputjson", "--pythonpath", sys.executable, str(path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, cwd=ROOT)
-    found = json.loads(done.stdout)["generalDiagnostics"]
-    lines = {one["range"]["start"]["line"] for one in found if one["severity"] == "error"}
-    assert lines == {number for number, line in enumerate(SCRIPT.splitlines()) if line.endswith("#!")}, found
+    general_diagnostics = json.loads(done.stdout)["generalDiagnostics"]
+    lines = {
+        general_diagnostic["range"]["start"]["line"]
+        for general_diagnostic in general_diagnostics
+        if general_diagnostic["severity"] == "error"
+    }
+    assert lines == {number for number, line in enumerate(SCRIPT.splitlines()) if line.endswith("#!")}, (
+        general_diagnostics
+    )
 
 
 def test_a_file_is_loaded_as_what_it_is(tmp_path):

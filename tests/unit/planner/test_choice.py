@@ -20,9 +20,9 @@ ALL = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1"
 
 def today_and(storage: str, target: str, **settings):
     """Choices of two storages of one day, as a plan makes them."""
-    one = bare(steady(), exclude=NO_ARRAYS, compare=storage, **settings).compared
+    entry = bare(steady(), exclude=NO_ARRAYS, compare=storage, **settings).compared
     other = bare(steady(), exclude=NO_ARRAYS, compare=target, **settings).compared
-    return one, other
+    return entry, other
 
 
 # --- what it saves --------------------------------------------------------------------------------
@@ -83,10 +83,10 @@ def test_what_cannot_be_enlarged_has_no_equal_space():
     ],
 )
 def test_the_way_from_today_is_said(today, target, words):
-    one, other = today_and(today, target)
-    told = migration(one, other)
-    assert words in told
-    assert told.startswith("needs a migration") == (words not in ("nothing changes", "in place"))
+    entry, other = today_and(today, target)
+    text = migration(entry, other)
+    assert words in text
+    assert text.startswith("needs a migration") == (words not in ("nothing changes", "in place"))
 
 
 def test_another_instance_is_a_stop_and_a_start_another_architecture_a_migration():
@@ -99,8 +99,8 @@ def test_another_instance_is_a_stop_and_a_start_another_architecture_a_migration
 
 def test_the_winner_says_how_to_get_there_only_where_today_is_known():
     assert bare(steady()).winner.migration is None
-    found = bare(steady(), compare="gp2:1000", exclude=NO_ARRAYS)
-    assert found.recommended.migration.startswith("needs a migration") and found.compared.migration is None
+    result = bare(steady(), compare="gp2:1000", exclude=NO_ARRAYS)
+    assert result.recommended.migration.startswith("needs a migration") and result.compared.migration is None
 
 
 @pytest.mark.parametrize(
@@ -149,12 +149,12 @@ def parameters(line: str) -> dict[str, str]:
 def bought(storage: str) -> dict[str, str]:
     """Returns the parameters of a volume for the EC2 API."""
     volume = Storage.parse(storage).members[0]
-    told = {"volume-type": volume.type, "size": str(volume.size_gib)}
+    iops = {"volume-type": volume.type, "size": str(volume.size_gib)}
     if volume.type == "gp3":
-        told |= {"iops": str(volume.iops or 3_000), "throughput": str(volume.mib_s or 125)}
+        iops |= {"iops": str(volume.iops or 3_000), "throughput": str(volume.mib_s or 125)}
     elif volume.iops:
-        told["iops"] = str(volume.iops)
-    return told
+        iops["iops"] = str(volume.iops)
+    return iops
 
 
 @pytest.mark.parametrize(
@@ -168,16 +168,16 @@ def bought(storage: str) -> dict[str, str]:
     ],
 )
 def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target):
-    one, other = today_and(today, target)
-    found = actions(_with_way(other, one), one, core.newest_date())
-    modify = found[0]
+    entry, other = today_and(today, target)
+    result = actions(_with_way(other, entry), entry, core.newest_date())
+    modify = result[0]
     line = modify["lines"][0]
     assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(
         r"VOLUME_ID", parameters(line)["volume-id"]
     )
-    told = parameters(line)
-    told.pop("volume-id")
-    assert told == bought(target)
+    answer = parameters(line)
+    answer.pop("volume-id")
+    assert answer == bought(target)
     undo = parameters(modify["undo"])
     undo.pop("volume-id")
     # A volume never shrinks: what is undone is all but the size.
@@ -187,13 +187,13 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     assert ("each of the 2 volumes" in modify["what"]) == today.startswith("2x")
     # Duration and frequency of modifications, with the source.
     assert "optimizing" in modify["what"] and "24 hours" in modify["what"]
-    terraform = dict(re.split(r"\s+=\s+", text) for text in found[1]["lines"])
+    terraform = dict(re.split(r"\s+=\s+", text) for text in result[1]["lines"])
     assert {
         ("volume-type" if name == "type" else name): value.strip('"')
         for name, value in terraform.items()
         if name != "count"
     } == bought(target)
-    assert found[-1]["lines"] == [
+    assert result[-1]["lines"] == [
         f"headrace advise --config my.cnf --storage {target} --memory-gib MEMORY_GIB --output diff"
     ]
 
@@ -205,26 +205,26 @@ def _with_way(choice, today):
 
 
 def test_modifications_had_a_wait_of_six_hours_before():
-    one, other = today_and("gp2:500", "gp3:500", as_of="2024-06-01")
-    found = actions(_with_way(other, one), one, "2024-06-01")
-    assert "one modification of a volume in 6 hours" in found[0]["what"]
+    entry, other = today_and("gp2:500", "gp3:500", as_of="2024-06-01")
+    result = actions(_with_way(other, entry), entry, "2024-06-01")
+    assert "one modification of a volume in 6 hours" in result[0]["what"]
 
 
 def test_what_is_new_is_created_and_an_array_put_together():
-    one = bare(steady(), exclude=NO_ARRAYS, compare="2xgp3:250:4000").compared
-    found = actions(one, None, core.newest_date())
-    create = found[0]["lines"]
+    entry = bare(steady(), exclude=NO_ARRAYS, compare="2xgp3:250:4000").compared
+    result = actions(entry, None, core.newest_date())
+    create = result[0]["lines"]
     assert shlex.split(create[0])[:3] == ["aws", "ec2", "create-volume"]
-    assert {name: value for name, value in parameters(create[0]).items() if name in bought(one.storage)} == bought(
-        one.storage
+    assert {name: value for name, value in parameters(create[0]).items() if name in bought(entry.storage)} == bought(
+        entry.storage
     )
     assert "--encrypted" in create[0]
     assert (
         "--level=0" in create[1]
         and "--raid-devices=2" in create[1]
-        and f"--chunk={Storage.parse(one.storage).chunk_kib}" in create[1]
+        and f"--chunk={Storage.parse(entry.storage).chunk_kib}" in create[1]
     )
-    assert shlex.split(found[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
+    assert shlex.split(result[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
     mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").compared
     assert "--level=10" in actions(mirrored, None, core.newest_date())[0]["lines"][1]
 
@@ -258,9 +258,9 @@ def test_the_log_volume_is_bought_too():
 
 
 def test_nothing_to_do_needs_no_modification():
-    found = bare(steady(), exclude=NO_ARRAYS, compare="gp3:500")
-    assert found.recommended.storage == "gp3:500" and found.recommended.migration == "nothing changes"
-    assert not [line for action in found.actions for line in action["lines"] if line.startswith("aws ")]
+    result = bare(steady(), exclude=NO_ARRAYS, compare="gp3:500")
+    assert result.recommended.storage == "gp3:500" and result.recommended.migration == "nothing changes"
+    assert not [line for action in result.actions for line in action["lines"] if line.startswith("aws ")]
 
 
 def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
@@ -268,8 +268,8 @@ def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.cnf").write_text("[mysqld]\ninnodb_buffer_pool_size=8G\n")
-    found = bare(steady(), exclude=NO_ARRAYS, compare="m5.2xlarge/gp2:500")
-    line = found.actions[-1]["lines"][0].replace("MEMORY_GIB", "32")
+    result = bare(steady(), exclude=NO_ARRAYS, compare="m5.2xlarge/gp2:500")
+    line = result.actions[-1]["lines"][0].replace("MEMORY_GIB", "32")
     words = shlex.split(line)
     assert words[0] == "headrace"
     code = cli.main(words[1:])
@@ -283,13 +283,13 @@ def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("kind", ["gp2:1000", "gp3:500", "io1:500:3000", "st1:500", "standard:500"])
 @pytest.mark.parametrize("day", ["2024-06-01", "2026-11-21"])
 def test_alarms_name_what_the_volume_can_run_out_of(kind, day):
-    one = bare(steady(), exclude=NO_ARRAYS, compare=kind, as_of=day).compared
-    found = {alarm["metric"]: alarm for alarm in alarms(one, day)}
+    entry = bare(steady(), exclude=NO_ARRAYS, compare=kind, as_of=day).compared
+    result = {alarm["metric"]: alarm for alarm in alarms(entry, day)}
     # Only types with credits have a BurstBalance; the checks of exceeded limits came with 2024-10.
-    assert ("BurstBalance" in found) == (kind[:3] in ("gp2", "st1"))
-    assert ("VolumeIOPSExceededCheck" in found) == (day > "2024-10-01" and kind != "standard:500")
-    assert "VolumeStalledIOCheck" in found
-    for alarm in found.values():
+    assert ("BurstBalance" in result) == (kind[:3] in ("gp2", "st1"))
+    assert ("VolumeIOPSExceededCheck" in result) == (day > "2024-10-01" and kind != "standard:500")
+    assert "VolumeStalledIOCheck" in result
+    for alarm in result.values():
         assert (
             alarm["points"] <= alarm["of"]
             and alarm["period_s"] % 60 == 0
@@ -310,10 +310,10 @@ def test_instances_that_burst_have_their_balances_watched():
 
 
 def test_two_nodes_cost_twice_and_are_as_good():
-    one = bare(steady(), instances=["m5.large"], exclude=only("gp3"))
+    entry = bare(steady(), instances=["m5.large"], exclude=only("gp3"))
     two = bare(steady(), instances=["m5.large"], exclude=only("gp3"), nodes=2, compare="gp3:600")
-    assert two.winner.storage == one.winner.storage and two.winner.cost_usd_month == pytest.approx(
-        2 * one.winner.cost_usd_month
+    assert two.winner.storage == entry.winner.storage and two.winner.cost_usd_month == pytest.approx(
+        2 * entry.winner.cost_usd_month
     )
     assert two.compared.cost_usd_month - two.winner.cost_usd_month == pytest.approx(2 * 100 * 0.08)
     # A budget is for all of them.
@@ -329,11 +329,11 @@ def test_two_nodes_cost_twice_and_are_as_good():
 
 def test_snapshots_are_on_the_bill_once_and_change_no_rank():
     plain = bare(steady(), exclude=NO_ARRAYS)
-    kept = bare(steady(), exclude=NO_ARRAYS, snapshot_days=8, daily_change_percent=5, nodes=2)
+    retained = bare(steady(), exclude=NO_ARRAYS, snapshot_days=8, daily_change_percent=5, nodes=2)
     # 500 GiB once and seven days of 25 GiB, at 0.05 USD; of one node.
-    assert kept.winner.usd("snapshots") == pytest.approx((500 + 7 * 25) * 0.05)
-    assert kept.winner.cost_usd_month == pytest.approx(2 * plain.winner.cost_usd_month + 33.75)
-    assert [choice.storage for choice in kept.winners] == [choice.storage for choice in plain.winners]
+    assert retained.winner.usd("snapshots") == pytest.approx((500 + 7 * 25) * 0.05)
+    assert retained.winner.cost_usd_month == pytest.approx(2 * plain.winner.cost_usd_month + 33.75)
+    assert [choice.storage for choice in retained.winners] == [choice.storage for choice in plain.winners]
 
 
 def test_a_discount_lowers_every_item():
@@ -348,11 +348,11 @@ def test_a_discount_lowers_every_item():
 
 def test_prices_say_when_they_were_seen():
     # B5: "Prices of us-east-1, limits of 2026-11-21" stood over prices of 2022.
-    found = bare(steady())
+    result = bare(steady())
     assert (
-        "List prices of us-east-1" in found.prices
-        and "instance" not in found.prices
-        and re.search(r"last seen \d{4}-\d\d-\d\d", found.prices)
+        "List prices of us-east-1" in result.prices
+        and "instance" not in result.prices
+        and re.search(r"last seen \d{4}-\d\d-\d\d", result.prices)
     )
 
 

@@ -133,13 +133,13 @@ def test_no_storage_or_instance_is_broken_on_a_narrow_terminal(monkeypatch, tmp_
     if what == "demand":
         save(steady(), tmp_path / "io.toml")
         _, out, _ = run("plan", "io.toml")
-        found = make(steady())
+        result = make(steady())
     else:
         _, out, _ = database("--goal", "tps>=300")
-        found = library()
+        result = library()
     table = out[out.index("rank") :].split("\n\n")[0].splitlines()
     assert all(len(line) <= columns for line in table)
-    for choice in found.winners:
+    for choice in result.winners:
         for name in (choice.storage, choice.instance):
             assert name is None or any(name in line for line in table), name
         assert any(f"{choice.cost_usd_month:,.2f}" in line for line in table)
@@ -155,11 +155,11 @@ def test_json_is_the_library_s_answer():
 def test_csv_has_a_row_for_each_choice():
     code, out, _ = database("--goal", "tps>=300", "--output", "csv", "--compare", "m5.xlarge/gp2:500")
     rows = list(csv.DictReader(io.StringIO(out)))
-    found = library(compare="m5.xlarge/gp2:500")
-    assert code == 0 and [row["rank"] for row in rows][: len(found.winners)] == [
-        str(i + 1) for i in range(len(found.winners))
+    result = library(compare="m5.xlarge/gp2:500")
+    assert code == 0 and [row["rank"] for row in rows][: len(result.winners)] == [
+        str(i + 1) for i in range(len(result.winners))
     ]
-    assert (rows[0]["storage"], rows[0]["instance"]) == (found.winner.storage, found.winner.instance)
+    assert (rows[0]["storage"], rows[0]["instance"]) == (result.winner.storage, result.winner.instance)
     for row in rows:
         parts = sum(float(row[f"{part}_usd_month"]) for part in ("instance", "data", "log"))
         assert float(row["cost_usd_month"]) == pytest.approx(parts)
@@ -167,7 +167,7 @@ def test_csv_has_a_row_for_each_choice():
     assert len(now) == 1 and (now[0]["instance"], now[0]["storage"]) == ("m5.xlarge", "gp2:500")
     assert sum(row["recommended"] == "true" for row in rows) == 1
     in_place = [
-        row for row in rows if row["storage"] == found.in_place.storage and row["instance"] == found.in_place.instance
+        row for row in rows if row["storage"] == result.in_place.storage and row["instance"] == result.in_place.instance
     ]
     assert len(in_place) == 1 and in_place[0]["migration"].startswith("in place")
 
@@ -385,14 +385,14 @@ def test_b1_local_disks_are_asked_for():
 
 def test_b2_b3_what_is_recommended_is_one_volume_with_room():
     # Winners were 8xgp3:22:3700 and "+0 %" of head-room.
-    for found in (answer(str(EXAMPLES / "innodb-tpcc-day.toml")), answer("demo:day")):
-        best, cheapest = found["recommended"], found["winners"][0]
+    for result in (answer(str(EXAMPLES / "innodb-tpcc-day.toml")), answer("demo:day")):
+        best, cheapest = result["recommended"], result["winners"][0]
         assert best["members"] == 1 or best["cost_usd_month"] >= cheapest["cost_usd_month"]
-        assert all(choice["headroom_percent"] >= 20 for choice in found["winners"])
-        assert best["storage"] == cheapest["storage"] or found["why_recommended"]
+        assert all(choice["headroom_percent"] >= 20 for choice in result["winners"])
+        assert best["storage"] == cheapest["storage"] or result["why_recommended"]
         if best["members"] > 1:  # it saves enough
             single = min(
-                (choice["cost_usd_month"] for choice in found["winners"] if choice["members"] == 1),
+                (choice["cost_usd_month"] for choice in result["winners"] if choice["members"] == 1),
                 default=float("inf"),
             )
             assert single - best["cost_usd_month"] >= 20
@@ -460,5 +460,5 @@ def test_files_that_are_not_there_or_no_workload(tmp_path):
 def test_options_of_databases_are_refused_for_demands(tmp_path, option):
     save(new_constant(100, 50, size_gib=50), tmp_path / "io.toml")
     code, out, err = run("plan", "io.toml", *option)
-    told = "not a database in transactions" if option[0] == "--against" else "belongs to plans for databases"
-    assert (code, out) == (2, "") and told in err and (option[0] in err or "io.toml" in err)
+    text = "not a database in transactions" if option[0] == "--against" else "belongs to plans for databases"
+    assert (code, out) == (2, "") and text in err and (option[0] in err or "io.toml" in err)

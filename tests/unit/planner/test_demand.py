@@ -25,25 +25,25 @@ def test_defaults_leave_a_quarter_free_and_a_fifth_of_head_room():
 
 
 def test_gp3_carries_a_steady_2500_iops_with_what_it_includes():
-    found = bare(steady(), exclude=NO_ARRAYS, compare="gp2:1000")
-    assert found.winner.storage == found.recommended.storage == "gp3:500"
+    result = bare(steady(), exclude=NO_ARRAYS, compare="gp2:1000")
+    assert result.winner.storage == result.recommended.storage == "gp3:500"
     # 500 GiB x 0.08 USD; 3,000 IOPS and 125 MiB/s are included, 2,500 IOPS x 16 KiB are 39 MiB/s.
-    assert found.winner.cost_usd_month == pytest.approx(40.0)
+    assert result.winner.cost_usd_month == pytest.approx(40.0)
     # 2,500 may grow to 3,000 IOPS; beyond, a day's excess is far above the second of saved tokens.
-    assert found.winner.headroom_percent == 20.0
+    assert result.winner.headroom_percent == 20.0
     # Credits never come back to a gp2 that is asked for more than its baseline all day: 3 S >=
     # 2,500, 834 GiB, ordered as 840. (Of the first day alone 813 GiB would do: (2,500 - 3 S) x 86,400 s <= 5.4e6.)
-    gp2 = verdict(found, "gp2")
+    gp2 = verdict(result, "gp2")
     assert (gp2.outcome, gp2.best.storage) == ("costs more", "gp2:840")
     assert gp2.cost_ratio == pytest.approx(84.0 / 40)
     assert "costs 2.1 x" in gp2.why
     # 40 IOPS of st1's 1 MiB units: hopeless for random I/O, and the bound says so without
     # simulating.
-    assert verdict(found, "st1").outcome == "fails" and verdict(found, "st1").overload > 1
-    assert "never catches up: asks 5 x what it sustains (2,500 of 500 MiB/s charged" in verdict(found, "st1").why
-    assert found.compared.cost_usd_month == pytest.approx(100.0)
-    assert found.saving.as_planned == pytest.approx(60.0)
-    assert found.considered == found.simulated + found.bounded + found.invalid
+    assert verdict(result, "st1").outcome == "fails" and verdict(result, "st1").overload > 1
+    assert "never catches up: asks 5 x what it sustains (2,500 of 500 MiB/s charged" in verdict(result, "st1").why
+    assert result.compared.cost_usd_month == pytest.approx(100.0)
+    assert result.saving.as_planned == pytest.approx(60.0)
+    assert result.considered == result.simulated + result.bounded + result.invalid
 
 
 def test_the_first_day_s_credits_are_used_where_only_the_first_day_is_asked_for():
@@ -72,15 +72,15 @@ def test_independent_arrivals_leave_less_head_room_than_even_ones():
 
 
 def test_credits_carry_a_burst_before_gp3_existed():
-    found = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS)
+    result = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS)
     # (2,500 - 3 S) x 3,600 s <= 5.4e6, so S >= 333.3; at 340 GiB the hour takes 1,480 x 3,600 =
     # 5,328,000 credits, and at 820 a second they are back in under two hours: the settled day is
     # the first.
-    assert found.winner.storage == "gp2:340"
-    assert found.winner.metrics["lowest_balance_percent"] == pytest.approx(100 * (1 - 5_328_000 / 5_400_000), abs=1e-3)
-    assert verdict(found, "gp3").why == "does not exist on 2018-08-15"
+    assert result.winner.storage == "gp2:340"
+    assert result.winner.metrics["lowest_balance_percent"] == pytest.approx(100 * (1 - 5_328_000 / 5_400_000), abs=1e-3)
+    assert verdict(result, "gp3").why == "does not exist on 2018-08-15"
     # Burst is 3,000 IOPS, but 1 % more demand needs 25 x 3,600 = 90,000 more credits; 72,000 are left.
-    assert found.winner.headroom_percent == 0.0 and found.winner.first_day is None
+    assert result.winner.headroom_percent == 0.0 and result.winner.first_day is None
     # 20 % more for an hour, evenly, 3,000 IOPS: (3,000 - 3 S) x 3,600 <= 5.4e6 gives 500 GiB.
     even = replace(burst_day(), arrivals="even")
     assert plan(even, as_of="2018-08-15", exclude=NO_ARRAYS, free_percent=0).winner.storage == "gp2:500"
@@ -137,16 +137,16 @@ def test_head_room_as_a_goal_buys_it():
 
 
 def test_durability_as_a_goal_chooses_io2_and_mirrors():
-    found = bare(steady(), goals=["headroom_percent>=0", "durability_afr_percent<=0.01"])
+    result = bare(steady(), goals=["headroom_percent>=0", "durability_afr_percent<=0.01"])
     # gp3 is 0.2 % a volume; a mirrored pair of 2 pairs: 1 - (1 - 0.002^2)^2 = 0.0008 %.
-    assert found.winner.storage == "raid10:4xgp3:250"
-    assert found.winner.durability_afr_percent == pytest.approx(100 * (1 - (1 - 0.002**2) ** 2))
+    assert result.winner.storage == "raid10:4xgp3:250"
+    assert result.winner.durability_afr_percent == pytest.approx(100 * (1 - (1 - 0.002**2) ** 2))
     assert (
-        verdict(found, "gp3").outcome == "fails"
-        and "annual failure rate 0.2 % against 0.01" in verdict(found, "gp3").why
+        verdict(result, "gp3").outcome == "fails"
+        and "annual failure rate 0.2 % against 0.01" in verdict(result, "gp3").why
     )
-    assert verdict(found, "gp3 RAID 0").outcome == "fails"
-    assert verdict(found, "io2").outcome == "costs more"
+    assert verdict(result, "gp3 RAID 0").outcome == "fails"
+    assert verdict(result, "io2").outcome == "costs more"
 
 
 def test_when_nothing_fits_the_closest_are_named_with_what_they_miss():
@@ -169,9 +169,9 @@ def test_when_nothing_fits_the_closest_are_named_with_what_they_miss():
 
 
 def test_too_dear_is_a_miss_like_any_other():
-    found = bare(steady(), exclude=NO_ARRAYS, goals=["headroom_percent>=0", "cost_usd_month<=39"])
-    assert found.winners == []
-    assert "monthly cost 40 USD against 39 USD" in verdict(found, "gp3").best.misses
+    result = bare(steady(), exclude=NO_ARRAYS, goals=["headroom_percent>=0", "cost_usd_month<=39"])
+    assert result.winners == []
+    assert "monthly cost 40 USD against 39 USD" in verdict(result, "gp3").best.misses
     # At exactly what it costs it is bought.
     assert (
         bare(steady(), exclude=NO_ARRAYS, goals=["headroom_percent>=0", "cost_usd_month<=40"]).winner.storage
@@ -190,10 +190,10 @@ def test_a_bill_adds_up_and_names_its_sources():
 
 def test_an_instance_adds_its_price_and_its_limits():
     alone = bare(steady(), exclude=NO_ARRAYS).winner
-    found = bare(steady(), exclude=NO_ARRAYS, instances=["m5.large", "r6i.xlarge"])
+    result = bare(steady(), exclude=NO_ARRAYS, instances=["m5.large", "r6i.xlarge"])
     price = headrace._core.instance_price("m5.large", "us-east-1")["usd"]
-    assert found.winner.storage == "gp3:500" and found.winner.instance == "m5.large"
-    assert found.winner.cost_usd_month == pytest.approx(alone.cost_usd_month + 730 * price)
+    assert result.winner.storage == "gp3:500" and result.winner.instance == "m5.large"
+    assert result.winner.cost_usd_month == pytest.approx(alone.cost_usd_month + 730 * price)
     # m5.large holds 3,600 IOPS; above it lives on a burst bucket: 8,000 IOPS all day run it dry.
     busy = bare(steady(reads_per_s=8_000, writes_per_s=0), exclude=only("gp3", "io1"), instances=["m5.large"])
     assert busy.winners == [] and len(busy.closest) == 2
@@ -205,9 +205,9 @@ def test_local_disks_are_offered_where_they_are_allowed_and_say_what_is_lost():
     settings = {"instances": ["i3.large"], "exclude": ["standard", "gp2", "gp3", "io1", "io2", "st1", "sc1"]}
     refused = bare(steady(size_gib=300), **settings)
     assert refused.winners == [] and "--allow-instance-store" in verdict(refused, "instance-store").why
-    found = bare(steady(size_gib=300), allow_instance_store=True, **settings)
-    assert found.winner.volume_type == "instance-store" and not found.winner.persistent
-    assert any("gone" in caveat for caveat in found.winner.caveats) and found.actions == []
+    result = bare(steady(size_gib=300), allow_instance_store=True, **settings)
+    assert result.winner.volume_type == "instance-store" and not result.winner.persistent
+    assert any("gone" in caveat for caveat in result.winner.caveats) and result.actions == []
     # 475 GB are 442 GiB: 500 GiB do not fit, and EBS is what is left; with a quarter free 300 still
     # fit, 340 do not.
     assert bare(steady(), instances=["i3.large"], allow_instance_store=True).winner.persistent
@@ -216,33 +216,33 @@ def test_local_disks_are_offered_where_they_are_allowed_and_say_what_is_lost():
 
 
 def test_what_lasts_is_recommended_beside_cheaper_local_disks():
-    found = bare(
+    result = bare(
         steady(size_gib=300),
         instances=["i3.large", "r6i.large"],
         exclude=only("gp3", "io1", "instance-store"),
         allow_instance_store=True,
     )
-    assert found.winner.volume_type == "instance-store" or found.winner.persistent
-    assert found.recommended.persistent
-    if not found.winner.persistent:
-        assert "its data is gone when the instance stops" in found.why_recommended
+    assert result.winner.volume_type == "instance-store" or result.winner.persistent
+    assert result.recommended.persistent
+    if not result.winner.persistent:
+        assert "its data is gone when the instance stops" in result.why_recommended
 
 
 def test_magnetic_volumes_are_billed_by_request():
     workload = new_constant(10, 10, write_kib=16.0, seconds=86_400, size_gib=50)
-    found = bare(workload, goals=["headroom_percent>=0", "p99_ms<=1000"], exclude=only("standard", arrays=True))
-    assert found.winner.storage == "standard:50"
+    result = bare(workload, goals=["headroom_percent>=0", "p99_ms<=1000"], exclude=only("standard", arrays=True))
+    assert result.winner.storage == "standard:50"
     # 20 a second in 730 h are 52.56 million: 50 x 0.05 + 52.56 x 0.05 USD.
-    assert found.winner.cost_usd_month == pytest.approx(50 * 0.05 + 52.56 * 0.05)
+    assert result.winner.cost_usd_month == pytest.approx(50 * 0.05 + 52.56 * 0.05)
     # Mirrors of six volumes of 17 GiB are the cheapest that hold 100 GiB in all.
-    assert verdict(found, "standard RAID 10").best.cost_usd_month == pytest.approx(102 * 0.05 + 1.5 * 52.56 * 0.05)
+    assert verdict(result, "standard RAID 10").best.cost_usd_month == pytest.approx(102 * 0.05 + 1.5 * 52.56 * 0.05)
 
 
 def test_a_price_from_after_the_day_is_a_caveat():
     # The oldest gp3 price in data/prices_volumes.csv was seen on 2022-02-10.
-    found = bare(steady(), as_of="2021-01-01", exclude=NO_ARRAYS)
-    assert found.winner.storage == "gp3:500"
-    assert any("gp3 storage" in caveat and "later than 2021-01-01" in caveat for caveat in found.caveats)
+    result = bare(steady(), as_of="2021-01-01", exclude=NO_ARRAYS)
+    assert result.winner.storage == "gp3:500"
+    assert any("gp3 storage" in caveat and "later than 2021-01-01" in caveat for caveat in result.caveats)
     assert verdict(bare(steady(), as_of="2012-06-01"), "io1").why == "does not exist on 2012-06-01"
 
 
@@ -256,17 +256,17 @@ def test_demand_and_data_grow_apart():
     # B14: one factor grew both.
     assert bare(steady(), exclude=NO_ARRAYS, demand_growth=2.0).winner.storage == "gp3:500:5000"
     assert bare(steady(), exclude=NO_ARRAYS, data_growth=2.0).winner.storage == "gp3:1000"
-    found = bare(steady(), exclude=NO_ARRAYS, demand_growth=1.5, data_growth=3.0)
-    assert (found.winner.storage, found.demand_growth, found.data_growth) == ("gp3:1500:3800", 1.5, 3.0)
+    result = bare(steady(), exclude=NO_ARRAYS, demand_growth=1.5, data_growth=3.0)
+    assert (result.winner.storage, result.demand_growth, result.data_growth) == ("gp3:1500:3800", 1.5, 3.0)
 
 
 def test_months_use_the_growth_of_a_year():
     # B13: growth_per_year was asked for and used by nothing. 44 % a year are 20 % in six months:
     # 600 GiB, 3,000 IOPS.
     growing = steady(growth_per_year=0.44)
-    found = bare(growing, exclude=NO_ARRAYS, months=6)
-    assert (found.winner.storage, found.months) == ("gp3:600", 6)
-    assert found.demand_growth == found.data_growth == pytest.approx(1.2)
+    result = bare(growing, exclude=NO_ARRAYS, months=6)
+    assert (result.winner.storage, result.months) == ("gp3:600", 6)
+    assert result.demand_growth == result.data_growth == pytest.approx(1.2)
     # 1.44^2 = 2.0736: 1,037 GiB and 5,184 IOPS.
     assert bare(growing, exclude=NO_ARRAYS, months=24).winner.storage == "gp3:1050:5200"
     # Months and a factor multiply.
@@ -340,20 +340,20 @@ def test_head_room_is_never_positive_while_anything_waits(factor):
 
 
 def test_the_arithmetic_and_the_frontier_are_there():
-    found = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS)
-    text = "\n".join(found.explain)
+    result = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS)
+    text = "\n".join(result.explain)
     assert "3 IOPS/GiB x 340 GiB = 1,020" in text
     assert "5,400,000 credits / (3,000 - 1,020) = 2,727 s" in text
-    gp2 = [point for point in found.frontier.to_dicts() if point["family"] == "gp2"]
+    gp2 = [point for point in result.frontier.to_dicts() if point["family"] == "gp2"]
     assert [point["cost_usd_month"] for point in gp2] == sorted(point["cost_usd_month"] for point in gp2)
     assert any(point["meets_goals"] and point["storage"] == "gp2:340" for point in gp2)
-    assert any(not point["meets_goals"] for point in found.frontier.to_dicts())
+    assert any(not point["meets_goals"] for point in result.frontier.to_dicts())
 
 
 def test_more_data_than_volumes_can_hold_is_a_verdict_not_an_error():
-    found = bare(steady(), size_gib=1_000_000, max_volumes=1)
-    assert found.winners == [] and found.closest == []
-    assert "holds 65,536 GiB at most, 1,000,000 GiB needed" in verdict(found, "gp3").why
+    result = bare(steady(), size_gib=1_000_000, max_volumes=1)
+    assert result.winners == [] and result.closest == []
+    assert "holds 65,536 GiB at most, 1,000,000 GiB needed" in verdict(result, "gp3").why
 
 
 def test_one_volume_at_most_leaves_no_lines_about_arrays():

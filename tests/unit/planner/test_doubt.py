@@ -117,9 +117,9 @@ def test_an_open_load_s_probability_is_that_of_a_direct_monte_carlo():
         factors = np.exp(width * np.random.default_rng(3).standard_normal(count))
         figures = drawn(workload, worlds, candidate, count, factors)
         met = np.mean([row["backlog_s"] / factor <= 1.0 for row, factor in zip(figures, factors, strict=True)])
-        found = worlds.of([candidate])[0].probability
+        probability = worlds.of([candidate])[0].probability
         tolerance = STANDARD_ERRORS * math.sqrt(2 * max(met * (1 - met), 0.02) / count)
-        assert abs(found - met) <= tolerance, (candidate, found, met, tolerance)
+        assert abs(probability - met) <= tolerance, (candidate, probability, met, tolerance)
 
 
 def test_doubt_grows_with_the_distance_from_the_runs():
@@ -140,14 +140,14 @@ def test_without_draws_only_the_factor_is_in_doubt():
     candidate = ("gp3:100", None, 0)
     tps = worlds.judge.run([candidate])["tps"][0]
     width = width_of(worlds.judge, candidate)
-    wanted = 0.5 * math.erfc(math.log(380 / tps) / width / math.sqrt(2))
-    assert worlds.of([candidate])[0].probability == pytest.approx(wanted, abs=1e-12)
+    erfc = 0.5 * math.erfc(math.log(380 / tps) / width / math.sqrt(2))
+    assert worlds.of([candidate])[0].probability == pytest.approx(erfc, abs=1e-12)
 
 
 def naive_regret(costs, needs):
     """State by state, choice by choice. needs: choices x databases, in standard deviations of the
     factor."""
-    found, possible, states = [[] for _ in costs], 0, 0
+    result, possible, states = [[] for _ in costs], 0, 0
     for world in range(needs.shape[1]):
         for factor in normal_middles(QUANTILES):
             states += 1
@@ -160,8 +160,8 @@ def naive_regret(costs, needs):
                 # Bought for nothing, then the next dearer one that does, else the best there is.
                 if needs[i, world] > factor:
                     spent += min((other for other in fine if other > usd), default=min(fine))
-                found[i].append(spent - min(fine))
-    return found, 1 - possible / states
+                result[i].append(spent - min(fine))
+    return result, 1 - possible / states
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -172,28 +172,28 @@ def test_regret_is_that_of_a_double_loop(seed):
     needs = dice.normal(0.0, 1.2, (count, databases)) - (costs[:, None] - 300.0) / 400.0
     needs[dice.random(needs.shape) < 0.1] = np.inf
     doubts = [Doubt(row, {}, np.ones(databases), 0.02) for row in needs]
-    wanted, undecided = naive_regret(costs, needs)
-    found, share = regrets(costs, doubts)
+    expected, undecided = naive_regret(costs, needs)
+    result, share = regrets(costs, doubts)
     assert share == pytest.approx(undecided, abs=1e-12)
-    for one, rows in zip(found, wanted, strict=True):
+    for entry, rows in zip(result, expected, strict=True):
         if rows:
-            assert one.expected == pytest.approx(np.mean(rows), abs=1e-9) and one.worst == pytest.approx(
+            assert entry.expected == pytest.approx(np.mean(rows), abs=1e-9) and entry.worst == pytest.approx(
                 max(rows), abs=1e-9
             ), f"seed {seed}"
         else:
-            assert math.isnan(one.expected)
+            assert math.isnan(entry.expected)
 
 
 def test_regret_worked_out_by_hand():
     # One database, factors at -1.28, -0.52, 0, 0.52, 1.28 deviations: 10 % parts' middles at 0.1,
     # 0.3, 0.5, 0.7, 0.9.
     cheap, dear = Doubt(np.array([0.2]), {}, np.ones(1), 0.1), Doubt(np.array([-1.0]), {}, np.ones(1), 0.1)
-    found, undecided = regrets(np.array([100.0, 150.0]), [cheap, dear])
+    result, undecided = regrets(np.array([100.0, 150.0]), [cheap, dear])
     # At -1.28 neither; at -0.52 and 0 the cheap one is bought for nothing; at 0.52 and 1.28 the
     # dear one costs 50 too much.
     assert undecided == pytest.approx(0.2)
-    assert (found[0].expected, found[0].worst) == pytest.approx((2 / 4 * 100.0, 100.0))
-    assert (found[1].expected, found[1].worst) == pytest.approx((2 / 4 * 50.0, 50.0))
+    assert (result[0].expected, result[0].worst) == pytest.approx((2 / 4 * 100.0, 100.0))
+    assert (result[1].expected, result[1].worst) == pytest.approx((2 / 4 * 50.0, 50.0))
 
 
 def planned(**settings):

@@ -139,8 +139,8 @@ def test_distance_is_zero_exactly_when_met(known, limit, value):
     assert goal.distance(None) > 0 and not goal.met(None) and not goal.met(math.nan)
     # One number and a column are judged alike.
     column = np.array([value, math.nan, limit])
-    assert goal.met(column).tolist() == [bool(goal.met(one)) for one in column]
-    assert goal.distance(column).tolist() == [float(goal.distance(one)) for one in column]
+    assert goal.met(column).tolist() == [bool(goal.met(entry)) for entry in column]
+    assert goal.distance(column).tolist() == [float(goal.distance(entry)) for entry in column]
 
 
 def test_every_metric_has_a_unit_and_says_what_it_means():

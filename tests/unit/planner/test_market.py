@@ -43,27 +43,27 @@ def prices() -> PriceList:
 
 def families(day: str, excluded=(), most: int = 8, hosts=None) -> tuple[list[Family], dict[str, str]]:
     hosts = hosts_alone() if hosts is None else hosts
-    found, verdicts = families_on(
+    families, verdicts = families_on(
         Directory(day), PriceList("us-east-1", day), dict.fromkeys(excluded, "not wanted"), most, hosts
     )
-    return found, {verdict.family: verdict.why for verdict in verdicts}
+    return families, {verdict.family: verdict.why for verdict in verdicts}
 
 
 def test_every_type_is_searched_or_said_to_be_out():
     for day in ("2012-06-01", "2018-08-15", "2021-01-01", "2026-11-21"):
-        found, out = families(day)
-        assert {family.volume_type for family in found} | set(out) == set(TYPES)
-        assert not {family.volume_type for family in found} & set(out)
+        result, out = families(day)
+        assert {family.volume_type for family in result} | set(out) == set(TYPES)
+        assert not {family.volume_type for family in result} & set(out)
     assert families("2012-06-01")[1]["gp3"] == "does not exist on 2012-06-01"
 
 
 def test_a_layout_that_is_not_wanted_is_out_for_every_type():
-    found, out = families(DAY, ["raid10", "gp2"])
-    assert not [family.name for family in found if "RAID 10" in family.name or family.volume_type == "gp2"]
+    result, out = families(DAY, ["raid10", "gp2"])
+    assert not [family.name for family in result if "RAID 10" in family.name or family.volume_type == "gp2"]
     assert out["gp2"] == out["gp3 RAID 10"] == "not wanted" and "gp2 RAID 0" not in out
     # One volume at most: no array is a family, and none is a verdict (B16).
-    found, out = families(DAY, most=1)
-    assert {family.layout for family in found} == {"single"} and not [name for name in out if "RAID" in name]
+    result, out = families(DAY, most=1)
+    assert {family.layout for family in result} == {"single"} and not [name for name in out if "RAID" in name]
 
 
 def test_numbers_of_members():
@@ -138,15 +138,15 @@ def test_two_newest_generations_are_looked_at(prices):
 
 def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
     hosts, _ = hosts_named(["m5.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
-    kept = undominated(hosts)
-    assert 0 < len(kept) < len(hosts)
+    retained = undominated(hosts)
+    assert 0 < len(retained) < len(hosts)
     names = ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")
     for host in hosts:
-        if host in kept:
+        if host in retained:
             continue
         better = [
             other
-            for other in kept
+            for other in retained
             if other.usd_month <= host.usd_month
             and other.cache_gib >= host.cache_gib
             and all((other.instance[name] or 0) >= (host.instance[name] or 0) for name in names)
@@ -160,24 +160,24 @@ def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
 def test_more_volumes_than_an_instance_attaches_are_no_candidate(prices):
     # B8: 40 volumes on an m5.large (27 attachments, its network and its root volume among them)
     # were simulated as if they could be.
-    found, _ = families(DAY, only("gp3", arrays=True), most=128)
+    result, _ = families(DAY, only("gp3", arrays=True), most=128)
     (host,), _ = hosts_named("m5.large", prices)
-    most = max(space.volumes for family in found for space in spaces_of(family, [host], [None, "gp3:20"], 1_000, 50))
+    most = max(space.volumes for family in result for space in spaces_of(family, [host], [None, "gp3:20"], 1_000, 50))
     # One is the root volume.
     assert 20 <= most == host.instance["max_ebs_attachments"] - 1 < 28
-    alone = max(space.volumes for family in found for space in spaces_of(family, hosts_alone(), [None], 1_000, 0))
+    alone = max(space.volumes for family in result for space in spaces_of(family, hosts_alone(), [None], 1_000, 0))
     assert alone == 128
 
 
 def test_without_a_log_volume_the_log_lies_beside_the_data():
-    found, _ = families(DAY, only("gp3"))
-    spaces = spaces_of(found[0], hosts_alone(), [None, "gp3:40"], 100, 40)
+    result, _ = families(DAY, only("gp3"))
+    spaces = spaces_of(result[0], hosts_alone(), [None, "gp3:40"], 100, 40)
     assert {(space.log, space.shape.member_gib) for space in spaces} == {(None, 140), ("gp3:40", 100)}
 
 
 def test_log_volumes_are_single_ssds_that_hold_the_log():
-    found, _ = families(DAY)
-    logs = log_volumes(found, 60)
+    result, _ = families(DAY)
+    logs = log_volumes(result, 60)
     assert set(logs) == {"gp2:60", "gp2:240", "gp3:60", "io1:60:1000", "io1:60:3000", "io2:60:1000", "io2:60:3000"}
     # 3,000 bytes of binlog a transaction x 300 tps x a day are 72.4 GiB, and 8 GiB of redo.
     assert log_room(shop().database, 300, 1.0).gib == 8 + 73
@@ -186,7 +186,7 @@ def test_log_volumes_are_single_ssds_that_hold_the_log():
 def test_a_region_without_a_price_is_a_verdict():
     answer = plan(steady(), as_of="2012-06-01", exclude=("raid0", "raid10"))
     assert next(family for family in answer.families if family.family == "gp2").why == "does not exist on 2012-06-01"
-    assert NOT_ASKED_FOR in next(one for one in answer.families if one.family == "instance-store").why
+    assert NOT_ASKED_FOR in next(family for family in answer.families if family.family == "instance-store").why
 
 
 def test_the_chance_to_lose_an_array():

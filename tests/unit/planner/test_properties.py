@@ -88,8 +88,8 @@ def random_storages(day: OpenWorkload, settings: dict, dice: random.Random, coun
         )
         / 1024
     )
-    found = []
-    while len(found) < count:
+    texts = []
+    while len(texts) < count:
         members = dice.randint(1, settings["max_volumes"])
         gib = -(-needed // members)
         front = "" if members == 1 else f"{members}x"
@@ -98,20 +98,20 @@ def random_storages(day: OpenWorkload, settings: dict, dice: random.Random, coun
         match dice.choice(["gp2", "gp3", "gp3", "io1", "io2", "st1", "sc1"]):
             case "gp3":
                 iops, mib_s = max(3_000, iops), max(125, mib_s)
-                found.append(
+                texts.append(
                     f"{front}gp3:{max(gib, -(-iops // 500) if iops > 3_000 else gib)}:{max(iops, 4 * mib_s)}:{mib_s}"
                 )
             case "gp2":
-                found.append(
+                texts.append(
                     f"{front}gp2:{max(gib, 1, round(gib * dice.choice([1.0, dice.uniform(1.0, 3.0)])), round(iops / 3 * dice.choice([0.3, 0.6, 1.0])))}"
                 )
             case "io1" | "io2" as kind:
-                found.append(
+                texts.append(
                     f"{front}{kind}:{max(gib, 4, -(-iops // (50 if kind == 'io1' else 500)))}:{max(100, iops)}"
                 )
             case kind:
-                found.append(f"{front}{kind}:{max(gib, 125, 500, round(gib * dice.uniform(1.0, 4.0)))}")
-    return found
+                texts.append(f"{front}{kind}:{max(gib, 125, 500, round(gib * dice.uniform(1.0, 4.0)))}")
+    return texts
 
 
 @pytest.mark.parametrize("seed", DAYS)
@@ -192,10 +192,10 @@ def test_more_asked_never_costs_less(seed):
 @pytest.mark.parametrize("seed", DAYS)
 def test_more_allowed_never_costs_more(seed):
     day, settings, dice = drawn(seed)
-    left = dice.sample(TYPES, 2)
-    few = {*TYPES} - {*left}
-    one, all_types = (cost(day, settings | {"exclude": [*excluded, "raid10"]}) for excluded in (few, ()))
-    rising([all_types, one], seed, f"only {left}")
+    rest = dice.sample(TYPES, 2)
+    few = {*TYPES} - {*rest}
+    entry, all_types = (cost(day, settings | {"exclude": [*excluded, "raid10"]}) for excluded in (few, ()))
+    rising([all_types, entry], seed, f"only {rest}")
     rising([cost(day, settings | {"max_volumes": most}) for most in (4, 2, 1)], seed, "max_volumes")
     rising(
         [cost(day, settings | {"exclude": excluded}) for excluded in ((), ("raid10",), ("raid10", "raid0"))],

@@ -188,23 +188,23 @@ def test_any_setting_is_taken_or_refused(names, values, database):
 
 def test_the_old_notation_is_read_with_a_note():
     # B6: `+` meant three things; INSTANCE+STORAGE+LOG is INSTANCE/STORAGE,log=LOG now.
-    made = make_question(
+    question = make_question(
         shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40")
     )
-    assert str(made.today) == "m5.2xlarge/gp2:1200,log=gp3:40"
-    assert any("is the old form: write m5.2xlarge/gp2:1200,log=gp3:40" in note for note in made.notes)
+    assert str(question.today) == "m5.2xlarge/gp2:1200,log=gp3:40"
+    assert any("is the old form: write m5.2xlarge/gp2:1200,log=gp3:40" in note for note in question.notes)
     new = make_question(
         shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40")
     )
-    assert new.today == made.today and not any("old form" in note for note in new.notes)
+    assert new.today == question.today and not any("old form" in note for note in new.notes)
 
 
 def test_a_stripe_meant_as_data_and_log_is_said():
     # B6: `plan W --compare 2xgp3:500+gp3:20` (data and log meant) said "holds 60 GiB, saves 73.60
     # USD".
-    made = make_question(steady(), PlanSettings(compare="gp3:500+gp3:20"))
-    assert str(made.today.data) == "raid0:gp3:500+gp3:20" and made.today.data.level == "raid0"
-    assert any("RAID 0 of unlike members" in note and "gp3:500,log=gp3:20" in note for note in made.notes)
+    question = make_question(steady(), PlanSettings(compare="gp3:500+gp3:20"))
+    assert str(question.today.data) == "raid0:gp3:500+gp3:20" and question.today.data.level == "raid0"
+    assert any("RAID 0 of unlike members" in note and "gp3:500,log=gp3:20" in note for note in question.notes)
     answer = plan(steady(), compare="gp3:500+gp3:20", exclude=only("gp3"))
     # md fills a RAID 0 of unlike members to the end of each: 520 GiB, not twice the smallest.
     assert answer.compared.usable_gib == 520
@@ -232,7 +232,7 @@ def test_no_draws_are_refused_and_no_drawn_database_is_claimed():
     assert bare.draws == 0 and "since no calibration made them" in sentences(bare)
 
 
-def sentences(made) -> str:
+def sentences(result) -> str:
     from headrace.report.plan import answer_lines
 
-    return " ".join(line for line, _ in answer_lines(made))
+    return " ".join(line for line, _ in answer_lines(result))

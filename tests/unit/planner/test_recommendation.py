@@ -69,9 +69,9 @@ def test_the_cheapest_is_recommended_without_a_reason():
     ],
 )
 def test_one_volume_is_kept_unless_an_array_saves_20_percent_and_20_usd(one_usd, array_usd, array_wins):
-    one, array = choice("gp3:500:9000", one_usd), choice("2xgp3:250", array_usd)
-    best, why = recommend([array, one], None)
-    assert best is (array if array_wins else one)
+    entry, array = choice("gp3:500:9000", one_usd), choice("2xgp3:250", array_usd)
+    best, why = recommend([array, entry], None)
+    assert best is (array if array_wins else entry)
     if not array_wins:
         assert f"2xgp3:250 would cost {one_usd - array_usd:,.2f} USD a month less" in why
         assert "needs 2 volumes instead of 1" in why and "0.4 % a year to lose everything instead of 0.2 %" in why
@@ -81,8 +81,8 @@ def test_one_volume_is_kept_unless_an_array_saves_20_percent_and_20_usd(one_usd,
 
 
 def test_each_step_to_more_volumes_must_pay_by_itself():
-    one, two, eight = choice("gp3:500:9000", 200), choice("2xgp3:250:4500", 120), choice("8xgp3:63", 110)
-    best, why = recommend([eight, two, one], None)
+    entry, two, eight = choice("gp3:500:9000", 200), choice("2xgp3:250:4500", 120), choice("8xgp3:63", 110)
+    best, why = recommend([eight, two, entry], None)
     assert best is two and "needs 8 volumes instead of 2" in why
 
 
@@ -169,7 +169,7 @@ def test_the_order_of_the_choices_does_not_matter_and_a_reason_is_given_whenever
         }
         assert len(answers) == 1, pool
         ((_, usd, why),) = answers
-        cheapest = min(one.cost_usd_month for one in pool)
+        cheapest = min(entry.cost_usd_month for entry in pool)
         assert usd >= cheapest and (usd == cheapest or why), pool
 
 
@@ -186,5 +186,5 @@ def test_the_outcome_and_the_reason_of_a_dearer_family_agree(usd, outcome, why):
     family = Directory("2025-11-01").about("io1:500:2500").family
     bills = [({"part": "data", "item": "volumes", "usd": each},) for each in (usd, 112.0)]
     best, cheapest = choice("io1:500:2500", usd, items=bills[0]), choice("gp3:500", 112.0, items=bills[1])
-    found = verdict(best, family, cheapest, None, None, 500)
-    assert (found.outcome, found.why) == (outcome, why)
+    result = verdict(best, family, cheapest, None, None, 500)
+    assert (result.outcome, result.why) == (outcome, why)

@@ -105,7 +105,7 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
             steady(seconds=600), PlanSettings(goals=["headroom_percent>=0"], exclude=NO_ARRAYS, free_percent=0)
         )
     )
-    asked = []
+    candidates = []
 
     class Stern:
         """Says of everything below 3,300 IOPS and of all gp2 that it misses."""
@@ -113,15 +113,15 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
         replays = {}
 
         def of(self, candidate):
-            asked.append(candidate[0])
+            candidates.append(candidate[0])
             low = "gp2" in candidate[0] or candidate[0] in ("gp3:500", "gp3:500:3100", "gp3:500:3200")
             words = ("I/O p99 of the worst 5 min 24 ms against 20 ms",) if low else ()
-            made = Replayed({"p99_ms": 1.0}, 1, 0.0, words, "volume-iops")
-            return self.replays.setdefault(candidate, made)
+            replayed = Replayed({"p99_ms": 1.0}, 1, 0.0, words, "volume-iops")
+            return self.replays.setdefault(candidate, replayed)
 
     engine.replay = Stern()
     reply = engine.answer()
-    assert asked[:1] == ["gp3:500"] and reply.recommended.storage == reply.winner.storage == "gp3:500:3300"
+    assert candidates[:1] == ["gp3:500"] and reply.recommended.storage == reply.winner.storage == "gp3:500:3300"
     assert reply.stepped_up == ["gp3:500", "gp3:500:3100", "gp3:500:3200"]
     assert reply.recommended.replayed.misses == () and reply.recommended.meets_goals
     assert all(choice.storage not in reply.stepped_up for choice in reply.winners)
@@ -130,8 +130,8 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
 def test_the_replay_takes_the_worst_minutes_and_not_the_day():
     day = recorded([200.0] * 700 + [2_400.0] * 6 + [200.0] * 734, interval_s=60.0, size_gib=100, name="spike")
     answer = plan(day, exclude=NO_ARRAYS, goals=["p99_ms<=20"], max_volumes=1)
-    told = answer.recommended.replayed
+    replayed = answer.recommended.replayed
     # The end of six minutes of 2,400 I/Os a second, with a fifth more: nothing waits, so 150 s are enough.
-    assert told.requests == pytest.approx(2_400 * 1.2 * 150, abs=1)
-    assert told.metrics["p99_ms"] <= 20 and told.headroom_percent == 20
+    assert replayed.requests == pytest.approx(2_400 * 1.2 * 150, abs=1)
+    assert replayed.metrics["p99_ms"] <= 20 and replayed.headroom_percent == 20
     assert any("replayed request by request, with 20 % more demand" in line for line in answer.explain)

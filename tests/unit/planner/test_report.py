@@ -21,12 +21,12 @@ NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
 
 @pytest.fixture(scope="module")
 def day():
-    made = new_daily(1500, 700, name=NASTY, size_gib=50, backup_start_hour=2)
-    return replace(made, caveats=(NASTY,))
+    workload = new_daily(1500, 700, name=NASTY, size_gib=50, backup_start_hour=2)
+    return replace(workload, caveats=(NASTY,))
 
 
-def sentences(made) -> str:
-    return "\n".join(line for line, _ in report.answer_lines(made))
+def sentences(result) -> str:
+    return "\n".join(line for line, _ in report.answer_lines(result))
 
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
@@ -65,21 +65,21 @@ def test_what_is_drawn_is_what_is_judged(day):
 
 
 def test_why_the_recommendation_is_not_the_cheapest_is_said():
-    made = bare(
+    result = bare(
         steady(size_gib=300),
         instances=["i3.large", "m5.large"],
         exclude=only("gp3", "instance-store"),
         allow_instance_store=True,
     )
-    text = sentences(made)
-    same = made.recommended.key == made.winner.key
+    text = sentences(result)
+    same = result.recommended.key == result.winner.key
     assert ("Cheapest that meets every goal: " in text) == (not same)
     assert text.startswith("Recommended, and the cheapest" if same else "Recommended: ")
 
 
 def test_no_head_room_and_lost_credits_stand_in_sentences():
-    made = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS, compare="gp2:300")
-    text = sentences(made)
+    result = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS, compare="gp2:300")
+    text = sentences(result)
     assert "It has no head-room: any growth of the demand breaks a goal." in text
     assert (
         "Today gp2:300 costs 30.00 USD a month and fails" in text
@@ -140,13 +140,13 @@ def test_tables_of_plans_fit_a_terminal_and_break_no_storage_or_instance(width):
     demand = plan(steady(), compare="gp2:1000", instances=["m5.large"])
     settings = {"instances": ["r6i.large"], "exclude": only("gp3", "gp2"), "draws": 1}
     database = plan(shop(), goals=["tps>=300"], compare="r6i.large/gp3:200,log=gp3:20", **settings)
-    for made in (demand, database):
-        tables = [part for part in parts_of(report.view_of(made)) if isinstance(part, TerminalTable)]
+    for result in (demand, database):
+        tables = [part for part in parts_of(report.view_of(result)) if isinstance(part, TerminalTable)]
         for part in tables:
             lines = [str(line) for line in part.lines(part.layout(width), width)]
             assert all(len(line) <= width for line in lines), lines
         table = tables[0]
-        shown = [str(line).split() for line in table.lines(table.layout(width), width)]
-        for choice in made.winners:
+        words = [str(line).split() for line in table.lines(table.layout(width), width)]
+        for choice in result.winners:
             whole = [name for name in (choice.storage, choice.instance, choice.log_storage) if name]
-            assert any(set(whole) <= set(line) for line in shown), whole
+            assert any(set(whole) <= set(line) for line in words), whole

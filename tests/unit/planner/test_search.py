@@ -47,15 +47,19 @@ class Terrain:
         )
 
     def usd(self, x: int, y: int) -> float:
-        one, two, three = self.slopes
+        entry, two, three = self.slopes
         return (
-            self.base + one * min(x, self.bend) + 0.7 * one * max(0, x - self.bend) + two * y + three * (x // self.step)
+            self.base
+            + entry * min(x, self.bend)
+            + 0.7 * entry * max(0, x - self.bend)
+            + two * y
+            + three * (x // self.step)
         )
 
     def meets(self, candidates) -> list[bool]:
         points = [tuple(map(int, text.split(":"))) for text, *_ in candidates]
         self.asked += points
-        return [any(x >= left and y >= low for left, low in self.corners) for x, y in points]
+        return [any(x >= rest and y >= low for rest, low in self.corners) for x, y in points]
 
     def cost(self, candidate) -> float:
         return self.usd(*map(int, candidate[0].split(":")))
@@ -89,7 +93,7 @@ def test_never_dearer_than_the_best_by_more_than_it_says():
         )
         # Nothing below `low` on either axis meets the goals.
         x, y = result.low
-        assert x <= min(left for left, _ in terrain.corners) and y <= min(low for _, low in terrain.corners), seed
+        assert x <= min(rest for rest, _ in terrain.corners) and y <= min(low for _, low in terrain.corners), seed
         questions.append(len(terrain.asked))
     print(
         f"{len(questions)} upper sets of up to 40 corners: {np.mean(questions):.0f} questions on average, at most {max(questions)}"
@@ -166,7 +170,7 @@ def test_a_second_search_starts_where_the_first_ended():
 def test_many_spaces_are_searched_together_as_one_by_one():
     dice = random.Random(11)
     lone = [Terrain(dice, dice.randint(0, 5), 64, 64) for _ in range(20)]
-    wanted = [terrain.search() for terrain in lone]
+    matches = [terrain.search() for terrain in lone]
     for terrain in lone:
         terrain.asked.clear()
 
@@ -193,7 +197,9 @@ def test_many_spaces_are_searched_together_as_one_by_one():
     ]
     together = All()
     result = Search(together, together.meets, lambda space: math.inf).run(spaces)
-    assert [(one.best, one.usd, one.fails) for one in result] == [(one.best, one.usd, one.fails) for one in wanted]
+    assert [(match.best, match.usd, match.fails) for match in result] == [
+        (match.best, match.usd, match.fails) for match in matches
+    ]
 
 
 # --- a day of a real volume -----------------------------------------------------------------------
@@ -245,14 +251,14 @@ def one_step_less(text: str) -> list[str]:
     """The storages next below in IOPS, MiB/s or GiB that one would order."""
     storage = Storage.parse(text)
     first = storage.members[0]
-    found = []
+    storages = []
     if first.mib_s:
-        found.append(storage.with_mib_s(rounded_alike(first.mib_s, MIB_S_STEPS, 125, 2_000)[0] - 1))
+        storages.append(storage.with_mib_s(rounded_alike(first.mib_s, MIB_S_STEPS, 125, 2_000)[0] - 1))
     if first.iops:
-        found.append(storage.with_iops(rounded_alike(first.iops, IOPS_STEPS, 100, 256_000)[0] - 1))
+        storages.append(storage.with_iops(rounded_alike(first.iops, IOPS_STEPS, 100, 256_000)[0] - 1))
     if not first.iops and first.type == "gp2":
-        found.append(storage.with_size_gib(rounded_alike(first.size_gib, GIB_STEPS, 1, 16_384)[0] - 1))
-    return [str(one) for one in found]
+        storages.append(storage.with_size_gib(rounded_alike(first.size_gib, GIB_STEPS, 1, 16_384)[0] - 1))
+    return [str(storage) for storage in storages]
 
 
 @pytest.mark.parametrize("steps", [IOPS_STEPS, MIB_S_STEPS, GIB_STEPS])

@@ -45,17 +45,17 @@ def test_within_the_distance_of_commits_of_the_truth(tps):
     spread evenly; n arrivals at random in 0.1 s are off by 0.1 * sqrt(k (n - k) / n^3) s at most in one standard
     deviation, 22 ms with n = 5 and 3.5 ms with n = 200. Half a second decides nothing: 4 deviations are 90 and 14 ms."""
     chance = random.Random(tps)
-    made, at = Made([]), 0.0
+    result, at = Made([]), 0.0
     while at < 20:
         at += chance.expovariate(tps)
-        made.commits.append(at)
+        result.commits.append(at)
     late = [(0, 0.0), (5, 3.0), (10, 1.0), (14, 0.02), (20, 0.02)]
 
     def replica_has(moment: float) -> int:
-        before = max((one for one in late if one[0] <= moment), default=late[0])
-        after = min((one for one in late if one[0] > moment), default=late[-1])
+        before = max((entry for entry in late if entry[0] <= moment), default=late[0])
+        after = min((entry for entry in late if entry[0] > moment), default=late[-1])
         share = (moment - before[0]) / ((after[0] - before[0]) or 1)
-        return made.source_has(moment - (before[1] + share * (after[1] - before[1])))
+        return result.source_has(moment - (before[1] + share * (after[1] - before[1])))
 
     source, replica, errors = Trace(), Trace(), []
     events = sorted(
@@ -63,7 +63,7 @@ def test_within_the_distance_of_commits_of_the_truth(tps):
     )
     for moment, who in events:
         if who == "s":
-            source.add(moment, up_to(made.source_has(moment)))
+            source.add(moment, up_to(result.source_has(moment)))
         else:
             replica.add(moment, up_to(replica_has(moment)))
         checkpoint = age(source, replica, moment)
@@ -72,7 +72,7 @@ def test_within_the_distance_of_commits_of_the_truth(tps):
         assert checkpoint.exact
         # The age is that of a moment at most one sample of each server ago.
         assert moment - checkpoint.at_s <= 2 * 1.3 * SAMPLE_S
-        errors.append(abs(checkpoint.seconds - made.truth(replica_has(checkpoint.at_s), checkpoint.at_s)))
+        errors.append(abs(checkpoint.seconds - result.truth(replica_has(checkpoint.at_s), checkpoint.at_s)))
     errors.sort()
     assert len(errors) > 300
     assert errors[len(errors) // 2] < {50: 0.022, 200: 0.011, 2_000: 0.0035}[tps]

@@ -39,10 +39,10 @@ def echo():
 
 
 def received(connection: socket.socket, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size and (part := connection.recv(65_536)):
-        found.extend(part)
-    return bytes(found)
+    result = bytearray()
+    while len(result) < size and (part := connection.recv(65_536)):
+        result.extend(part)
+    return bytes(result)
 
 
 def test_bytes_come_whole_and_in_order(echo):

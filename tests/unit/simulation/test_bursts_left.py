@@ -18,8 +18,8 @@ def test_credits_that_outlast_the_run_are_told(shop):
     short = headrace.predict(shop, "gp2:300", seconds=1200, start="warm", draws=0)
     [text] = [text for text in short.warnings if "burst credits" in text]
     # 1,200 of 2,572 s are gone: 53 % left, which last 1,372 s; scatter of seconds averages out.
-    left = short.rows["balance_percent"][-1]
-    assert left == pytest.approx(53.3, abs=1.5) and f"{left:.0f} %" in text
+    balance_percent = short.rows["balance_percent"][-1]
+    assert balance_percent == pytest.approx(53.3, abs=1.5) and f"{balance_percent:.0f} %" in text
     whole = headrace.predict(shop, "gp2:300", seconds=3600, start="warm", draws=0)
     assert not any("burst credits" in text for text in whole.warnings)
     plain = headrace.predict(shop, "gp3:300", seconds=1200, start="warm", draws=0)

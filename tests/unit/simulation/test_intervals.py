@@ -92,7 +92,7 @@ def prove_it(workload: TransactionWorkload) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "told"),
+    ("ask", "texts"),
     [
         (predict_it, ALWAYS | LOAD | PROCESSORS),
         (predict_on_services, ALWAYS | LOAD | PROCESSORS),
@@ -106,20 +106,20 @@ def prove_it(workload: TransactionWorkload) -> None:
     ],
 )
 def test_an_interval_is_told_all_that_is_asked(
-    ask: Callable[[TransactionWorkload], None], told: set[str], monkeypatch: pytest.MonkeyPatch
+    ask: Callable[[TransactionWorkload], None], texts: set[str], monkeypatch: pytest.MonkeyPatch
 ):
-    asked: list[dict] = []
+    givens: list[dict] = []
     measure = TransactionWorkload.distances
 
     def record(workload: TransactionWorkload, **given: object):
-        asked.append(given)
+        givens.append(given)
         return measure(workload, **given)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(TransactionWorkload, "distances", record)
     ask(measured_shop())
-    lacking = [told - {name for name, value in given.items() if value is not None} for given in asked]
+    lacking = [texts - {name for name, value in given.items() if value is not None} for given in givens]
     # Services are shown with a replica, whose workers are no clients.
-    assert set() in lacking and all(names <= LOAD for names in lacking), asked
+    assert set() in lacking and all(names <= LOAD for names in lacking), givens
 
 
 def test_nothing_computes_an_interval_by_itself():

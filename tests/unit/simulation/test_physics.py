@@ -79,7 +79,7 @@ def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
         name="any", kind="recorded", points=make_points(starts, seconds, reads, writes, read_kib, write_kib), sequential_read_share=shares[0],
         sequential_write_share=shares[1],
     )  # fmt: skip
-    found = core.demand_on_volumes(workload.to_core(), storage)
+    demand = core.demand_on_volumes(workload.to_core(), storage)
     cost = core.storage_cost(storage)
 
     def one(rate, kib, share):
@@ -95,9 +95,9 @@ def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
         w = one(writes[index] * cost["ios_per_write"], write_kib[index], shares[1])
         # Products in another order: a few roundings of 2^-53 each.
         for name, a, b in zip(("iops", "mib_s", "hdd_mib_s"), r, w, strict=True):
-            assert found[name][index] == pytest.approx(a + b, rel=1e-12, abs=1e-9), name
-        assert found["t_s"][index] == pytest.approx(starts[index], rel=1e-12, abs=1e-9)
-    assert found["duration_s"] == seconds
+            assert demand[name][index] == pytest.approx(a + b, rel=1e-12, abs=1e-9), name
+        assert demand["t_s"][index] == pytest.approx(starts[index], rel=1e-12, abs=1e-9)
+    assert demand["duration_s"] == seconds
 
 
 @pytest.mark.parametrize(
@@ -151,16 +151,16 @@ def test_syncs_of_a_commit(engine, settings, syncs):
 def test_syncs_follow_the_commits_of_a_script(script, options, commits, at_commit, sync_binlog):
     """A script that only reads commits nothing, and under autocommit every write commits, for any
     settings before."""
-    made = core.mysql_sysbench({"script": script} | options)["database"]
+    database = core.mysql_sysbench({"script": script} | options)["database"]
     direct = core.mysql_sysbench(
         {"script": script, "flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog} | options
     )["database"]
-    under = core.database_under(made, {"flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog})
+    under = core.database_under(database, {"flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog})
     expected = commits * ((at_commit == 1) + (2 / sync_binlog if sync_binlog else 0))
     assert under["log"]["syncs_per_commit"] == pytest.approx(expected)
     assert under == direct
     # And back again: nothing of the commits was lost.
-    assert core.database_under(under, {"flush_log_at_trx_commit": 1, "sync_binlog": 1}) == made
+    assert core.database_under(under, {"flush_log_at_trx_commit": 1, "sync_binlog": 1}) == database
 
 
 @pytest.mark.parametrize(("log", "commits"), [({"syncs_per_commit": 1.0}, 1.0), ({"syncs_per_commit": 12.0}, 4.0),
@@ -180,8 +180,8 @@ def test_settings_that_decide_nothing_leave_a_database_alone():
         assert core.database_under(database, {}) == database
         # The run's redo is not known: what is flushed stays, and this one is kept as the run's.
         under = core.database_under(database, {"redo_bytes": 1e9})
-        kept = 1e9 if database["engine"] == "innodb" else None
-        assert under == database | {"log": database["log"] | {"redo_capacity_bytes": kept}}
+        retained = 1e9 if database["engine"] == "innodb" else None
+        assert under == database | {"log": database["log"] | {"redo_capacity_bytes": retained}}
     pages = {"doublewrite": False, "io_capacity": 2**64 - 1, "io_capacity_max": 2**64 - 1}
     assert core.database_under(TPCC["myrocks"], pages) == TPCC["myrocks"]
     writes = core.database_under(TPCC["innodb"], pages)["writes"]
@@ -228,11 +228,11 @@ def test_what_a_run_description_takes_for_flush_log_at_trx_commit_the_simulator_
     """MariaDB has 3: at prepare and at commit. Descriptions took it, sysbench's scripts did not, and standards took it for a commit that is not synced."""
     for value in range(4):
         assert check_settings({"flush_log_at_trx_commit": value}, "innodb") == {"flush_log_at_trx_commit": value}
-        made = core.mysql_sysbench({"script": "oltp_read_write", "flush_log_at_trx_commit": value, "log_bin": False})[
-            "database"
-        ]
-        assert made["log"]["syncs_per_commit"] == (1 if value in (1, 3) else 0)
-        assert made["log"] == core.database_under(made, {"flush_log_at_trx_commit": value})["log"]
+        database = core.mysql_sysbench(
+            {"script": "oltp_read_write", "flush_log_at_trx_commit": value, "log_bin": False}
+        )["database"]
+        assert database["log"]["syncs_per_commit"] == (1 if value in (1, 3) else 0)
+        assert database["log"] == core.database_under(database, {"flush_log_at_trx_commit": value})["log"]
     with pytest.raises(InputError, match="0, 1 or 2"):
         check_settings({"flush_log_at_trx_commit": 3}, "myrocks")
 

@@ -28,14 +28,14 @@ def behind(database, **more):
 
 
 def test_lag_follows_from_the_two_rates(database):
-    told = behind(database).summary
-    mu, rate, load = told["applier_tps"], told["source_tps"], told["load_s"]
+    summary = behind(database).summary
+    mu, rate, load = summary["applier_tps"], summary["source_tps"], summary["load_s"]
     assert rate == pytest.approx(1_500.0, rel=1e-3) and mu < rate
     # T (1 - mu / lambda) and T (lambda / mu - 1); a row is a second.
-    assert told["lag_at_load_end_s"] == pytest.approx(load * (1 - mu / rate), abs=0.2)
-    assert told["peak_lag_s"] == pytest.approx(load * (rate / mu - 1), abs=1.6)
-    assert told["peak_at_s"] > load
-    assert sum(told["shares"].values()) == pytest.approx(1.0, abs=1e-3)
+    assert summary["lag_at_load_end_s"] == pytest.approx(load * (1 - mu / rate), abs=0.2)
+    assert summary["peak_lag_s"] == pytest.approx(load * (rate / mu - 1), abs=1.6)
+    assert summary["peak_at_s"] > load
+    assert sum(summary["shares"].values()) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_many_replicas_behind_one_load_come_to_what_each_does_alone(database):
@@ -59,9 +59,11 @@ def test_many_replicas_behind_one_load_come_to_what_each_does_alone(database):
 
 def test_the_interval_is_wide_without_a_replica_and_narrow_with_one(database):
     wide = behind(database, draws=16)
-    known = {"cpu_ms": 0.33, "flush_factor": 1.0, "events_per_tx": 6.0, "forced_writes": 0.5, "spin_ms": 0.01}
-    narrow = behind(measured_replica(database, known, spread={"cpu_ms": 0.05}), draws=16)
-    width = [math.log(one.summary["high"]["applier_tps"] / one.summary["low"]["applier_tps"]) for one in (wide, narrow)]
+    reference = {"cpu_ms": 0.33, "flush_factor": 1.0, "events_per_tx": 6.0, "forced_writes": 0.5, "spin_ms": 0.01}
+    narrow = behind(measured_replica(database, reference, spread={"cpu_ms": 0.05}), draws=16)
+    width = [
+        math.log(entry.summary["high"]["applier_tps"] / entry.summary["low"]["applier_tps"]) for entry in (wide, narrow)
+    ]
     assert width[0] > 2 * width[1]
     assert wide.summary["low"]["applier_tps"] < wide.summary["applier_tps"] < wide.summary["high"]["applier_tps"]
     assert any("No replica of this database" in text for text in wide.warnings)
@@ -79,14 +81,14 @@ def test_semi_sync_slows_the_source_and_says_what_it_is_worth(database):
         return prediction.summary["source_tps"], prediction
 
     plain, _ = source()
-    waited, found = source(semi_sync=headrace.SemiSyncOptions((5.0,)))
+    waited, result = source(semi_sync=headrace.SemiSyncOptions((5.0,)))
     # Eight clients that wait 5 ms more.
     assert waited < 8 / 5e-3 and waited < 0.7 * plain
-    assert any("is in the replica's memory" in text for text in found.warnings)
-    durable, found = source(semi_sync=headrace.SemiSyncOptions((0.0,)), sync_relay_log=1)
-    assert durable < 1.01 * found.summary["semi_sync"]["most_tps"] < 250
-    _, found = source(semi_sync=headrace.SemiSyncOptions((20_000.0,)))
-    assert any("longer than the timeout" in text for text in found.warnings)
+    assert any("is in the replica's memory" in text for text in result.warnings)
+    durable, result = source(semi_sync=headrace.SemiSyncOptions((0.0,)), sync_relay_log=1)
+    assert durable < 1.01 * result.summary["semi_sync"]["most_tps"] < 250
+    _, result = source(semi_sync=headrace.SemiSyncOptions((20_000.0,)))
+    assert any("longer than the timeout" in text for text in result.warnings)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ SHORT = {"instance": "r6g.xlarge", "seconds": 60, "draws": 4}
 ARGUMENTS = ["predict", "sysbench-tpcc:warehouses=500,cache_gib=24,threads=64", "--storage", "gp3:500"]
 
 
-def of(found, deployment: str):
-    return next(outcome for outcome in found.outcomes if outcome.deployment == deployment)
+def of(result, deployment: str):
+    return next(outcome for outcome in result.outcomes if outcome.deployment == deployment)
 
 
 @pytest.fixture
@@ -41,21 +41,19 @@ def run(capsys):
 def test_ec2_is_what_predict_says():
     comparison = compare(SHOP, "gp3:500", on=["ec2"], seed=None, **SHORT)
     alone = headrace.predict(SHOP, "gp3:500", instance="r6g.xlarge", seconds=60, start="warm", seed=None, draws=4)
-    ours = of(comparison, "ec2")
+    own = of(comparison, "ec2")
     # The comparison takes the same steps of a second.
-    assert ours.tps == pytest.approx(alone.summary["tps"], rel=1e-9)
-    assert (ours.tps_low, ours.tps_high) == pytest.approx(
-        (alone.summary["tps_low"], alone.summary["tps_high"]), rel=1e-3
-    )
+    assert own.tps == pytest.approx(alone.summary["tps"], rel=1e-9)
+    assert (own.tps_low, own.tps_high) == pytest.approx((alone.summary["tps_low"], alone.summary["tps_high"]), rel=1e-3)
 
 
 def test_services_stand_in_order_and_each_has_its_doubt():
     comparison = compare(SHOP, "gp3:500", **SHORT)
-    assert [one.deployment for one in comparison.outcomes] == core.deployments(["ec2", "rds", "aurora"])
+    assert [outcome.deployment for outcome in comparison.outcomes] == core.deployments(["ec2", "rds", "aurora"])
     for outcome in comparison.outcomes:
         assert outcome.tps_low < outcome.tps < outcome.tps_high and outcome.confidence and outcome.cannot
         assert "measured" not in outcome.confidence
-    width = {one.deployment: math.log(one.tps_high / one.tps_low) for one in comparison.outcomes}
+    width = {outcome.deployment: math.log(outcome.tps_high / outcome.tps_low) for outcome in comparison.outcomes}
     assert width["ec2"] < width["aurora:standard"] and width["rds:single-az"] < width["aurora:standard"]
     assert "published Aurora figures lie near" in of(comparison, "aurora:standard").confidence
     # 12,000 IOPS behind 500 GiB of RDS, 3,000 behind those of EC2.
@@ -77,10 +75,10 @@ def test_a_question_far_from_all_published_ones_has_a_wider_interval():
 
 def test_a_bill_is_its_items_and_counts_the_month():
     comparison = compare(SHOP, "gp3:500", on=["aurora"], readers=2, busy_percent=50.0, seed=None, **SHORT)
-    one = of(comparison, "aurora:standard")
-    assert one.bill.usd_month == pytest.approx(sum(item["usd"] for item in one.bill.items))
-    assert one.bill.items[0]["quantity"] == 3 * 730
-    assert one.bill.million_ios == pytest.approx(sum(one.ios_per_tx) * one.tps * 0.5 * SECONDS_A_MONTH / 1e6)
+    entry = of(comparison, "aurora:standard")
+    assert entry.bill.usd_month == pytest.approx(sum(item["usd"] for item in entry.bill.items))
+    assert entry.bill.items[0]["quantity"] == 3 * 730
+    assert entry.bill.million_ios == pytest.approx(sum(entry.ios_per_tx) * entry.tps * 0.5 * SECONDS_A_MONTH / 1e6)
     assert of(comparison, "aurora:io-optimized").bill.items[-1]["usd"] == 0.0
 
 
@@ -88,10 +86,10 @@ def test_break_even_is_where_both_cost_the_same():
     comparison = compare(SHOP, "gp3:500", on=["aurora"], seed=None, **SHORT)
     even = comparison.break_even
     bills = [
-        core.service_bill(one, "r6g.xlarge", "gp3:500", "us-east-1", None, 1, comparison.data_gib, even.million_ios)[
+        core.service_bill(entry, "r6g.xlarge", "gp3:500", "us-east-1", None, 1, comparison.data_gib, even.million_ios)[
             "total_usd"
         ]
-        for one in ("aurora:standard", "aurora:io-optimized")
+        for entry in ("aurora:standard", "aurora:io-optimized")
     ]
     assert bills[0] == pytest.approx(bills[1], abs=0.005)
     assert even.usd / bills[0] * 100 == pytest.approx(even.share_percent)
@@ -107,17 +105,17 @@ def test_readers_decide_lag_and_failover():
 def test_a_replica_by_binary_log_is_that_of_predict_replica():
     """The run, replica and source are those of `predict --replica`; at a tenth of it, it keeps
     up."""
-    found = of(compare(SHOP, "gp3:500", on=["ec2"], **SHORT), "ec2")
+    result = of(compare(SHOP, "gp3:500", on=["ec2"], **SHORT), "ec2")
     alone = headrace.predict_replica(
         SHOP, "gp3:500", headrace.Replica("gp3:500"), instance="r6g.xlarge", seconds=60, draws=0, seed=1,
     )  # fmt: skip
-    assert f"up to {alone.summary['applier_tps']:,.3g} tps" in found.lag.words
+    assert f"up to {alone.summary['applier_tps']:,.3g} tps" in result.lag.words
     half = alone.rows.filter((alone.rows["t_s"] >= 30) & (alone.rows["t_s"] < 60))["lag_s"] * 1e3
-    assert found.lag.ms == pytest.approx((half.mean(), half.max()), rel=0.05)  # the source's seconds are drawn
+    assert result.lag.ms == pytest.approx((half.mean(), half.max()), rel=0.05)  # the source's seconds are drawn
     cluster = of(compare(SHOP, "gp3:500", on=["rds:multi-az-cluster"], **SHORT), "rds:multi-az-cluster")
     assert cluster.lag.ms is not None and "120 s" in cluster.lag.words
     assert of(compare(SHOP, "gp3:500", on=["rds:multi-az"], **SHORT), "rds:multi-az").lag.ms is None
-    idle = of(compare(SHOP, "gp3:500", on=["ec2"], arrivals_tps=0.1 * found.tps, **(SHORT | {"draws": 4})), "ec2")
+    idle = of(compare(SHOP, "gp3:500", on=["ec2"], arrivals_tps=0.1 * result.tps, **(SHORT | {"draws": 4})), "ec2")
     assert idle.lag.ms[1] < 1_000 and idle.lag.keeps_up == 1.0
 
 
@@ -138,16 +136,16 @@ def test_more_of_anything_is_never_slower():
     for smaller, larger in itertools.pairwise(("r6g.large", "r6g.xlarge", "r6g.4xlarge")):
         for name in ("ec2", "rds:multi-az", "aurora:standard"):
             rates = [
-                compare(SHOP, "gp3:500", on=[name], instance=one, cache_gib=12.0, seconds=60, draws=0, seed=None)
+                compare(SHOP, "gp3:500", on=[name], instance=entry, cache_gib=12.0, seconds=60, draws=0, seed=None)
                 .outcomes[0]
                 .tps
-                for one in (smaller, larger)
+                for entry in (smaller, larger)
             ]
             assert rates[0] <= rates[1] * (1 + 1e-9), (name, smaller, larger)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"on": ["rsd"]}, "not a service"),
         ({"on": []}, "names no service"),
@@ -158,20 +156,20 @@ def test_more_of_anything_is_never_slower():
         ({"threads": 0}, "threads"),
     ],
 )
-def test_bad_input_is_refused(changed, said):
+def test_bad_input_is_refused(changed, message):
     with pytest.raises(InputError) as caught:
         compare(SHOP, "gp3:500", **(SHORT | changed))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_command_prints_table_json_csv_and_a_page(run, tmp_path):
     page = tmp_path / "page.html"
     common = ("--on", "ec2,rds,aurora", "--instance", "r6g.xlarge", "--seconds", "30")
-    code, shown, _ = run(*common, "--report", str(page))
+    code, details, _ = run(*common, "--report", str(page))
     assert code == 0
     for word in ("rds:multi-az", "no price", "I/O-Optimized pays", "cannot shrink storage", "coroot-managed"):
-        assert word in shown
-    assert "measured" not in shown.lower()
+        assert word in details
+    assert "measured" not in details.lower()
     assert "<svg" in page.read_text() and "Bill of a month" in page.read_text()
     answer = json.loads(run(*common, "--output", "json")[1])
     assert answer["schema"] == "headrace-services/1" and len(answer["outcomes"]) == 6
@@ -180,7 +178,7 @@ def test_the_command_prints_table_json_csv_and_a_page(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--on", "ec2"), "needs --instance"),
         (("--readers", "2"), "is an option of --on"),
@@ -189,18 +187,18 @@ def test_the_command_prints_table_json_csv_and_a_page(run, tmp_path):
         (("--on", "ec2", "--instance", "r6g.xlarge", "--replica", "gp3:500"), "--replica"),
     ],
 )
-def test_options_that_mean_nothing_together_are_refused(run, arguments, said):
-    code, _, told = run(*arguments)
-    assert code == 2 and said in told
+def test_options_that_mean_nothing_together_are_refused(run, arguments, message):
+    code, _, answer = run(*arguments)
+    assert code == 2 and message in answer
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_none_that_is_possible_is_a_finding(run, tmp_path, output):
     """It ended with 0, and drew a chart of nothing."""
     page = tmp_path / "page.html"
-    code, shown, told = run("--on", "rds", "--instance", "t2.nano", "--output", output, "--report", str(page))
-    assert code == 1 and "db.t2.nano" in shown and not page.exists()
-    assert "none of rds:single-az, rds:multi-az, rds:multi-az-cluster is possible with t2.nano" in told
+    code, details, answer = run("--on", "rds", "--instance", "t2.nano", "--output", output, "--report", str(page))
+    assert code == 1 and "db.t2.nano" in details and not page.exists()
+    assert "none of rds:single-az, rds:multi-az, rds:multi-az-cluster is possible with t2.nano" in answer
 
 
 def test_the_chart_names_what_is_billed_and_nothing_else():

@@ -64,7 +64,7 @@ def without_none(value):
     return [without_none(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def same(one: TransactionWorkload, other: TransactionWorkload) -> None:
+def same(workload: TransactionWorkload, other: TransactionWorkload) -> None:
     for name in (
         "name",
         "engine",
@@ -79,9 +79,9 @@ def same(one: TransactionWorkload, other: TransactionWorkload) -> None:
         "caveats",
         "parameters",
     ):
-        assert getattr(one, name) == getattr(other, name), name
+        assert getattr(workload, name) == getattr(other, name), name
     # Points of the shape come back as lists instead of tuples; the core takes both for the same.
-    plain = [tomllib.loads(tomli_w.dumps({"database": without_none(each.database)})) for each in (one, other)]
+    plain = [tomllib.loads(tomli_w.dumps({"database": without_none(each.database)})) for each in (workload, other)]
     assert plain[0] == plain[1]
 
 
@@ -152,11 +152,11 @@ def test_missing_keys_are_refused(tmp_path, key):
 
 def paths_of(value: object, path: tuple = ()) -> list[tuple]:
     """Every place in a document."""
-    found = [path] if path else []
+    result = [path] if path else []
     items = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
     for key, item in items:
-        found += paths_of(item, (*path, key))
-    return found
+        result += paths_of(item, (*path, key))
+    return result
 
 
 def survives(path: Path) -> None:
@@ -210,11 +210,11 @@ def test_damaged_text_is_read_or_refused(tmp_path, engine, data):
 
 
 def test_same_seed_same_answer():
-    one, again, other = (predict(found(), LONG, seconds=600, seed=seed, draws=3, **WHERE) for seed in (4, 4, 5))
-    assert one.rows.equals(again.rows) and one.summary == again.summary
-    assert not one.rows["tps"].equals(other.rows["tps"])
+    entry, again, other = (predict(found(), LONG, seconds=600, seed=seed, draws=3, **WHERE) for seed in (4, 4, 5))
+    assert entry.rows.equals(again.rows) and entry.summary == again.summary
+    assert not entry.rows["tps"].equals(other.rows["tps"])
     # Means of half an hour of two seeds: 300 seconds of 8 % each differ by 0.65 % (one standard deviation); four of them.
-    assert one.summary["tps"] == pytest.approx(other.summary["tps"], rel=0.026)
+    assert entry.summary["tps"] == pytest.approx(other.summary["tps"], rel=0.026)
 
 
 def test_without_a_seed_there_are_means():
@@ -240,15 +240,17 @@ def test_rows_are_seconds_with_these_columns():
 
 
 def test_the_interval_holds_the_mean_and_can_be_left_out():
-    told = predict(found(), "io1:1024:5000", seconds=600, **WHERE).summary
-    assert told["tps_low"] < told["tps"] < told["tps_high"]
-    assert told["relative_spread"] >= spreads()["none"]
+    summary = predict(found(), "io1:1024:5000", seconds=600, **WHERE).summary
+    assert summary["tps_low"] < summary["tps"] < summary["tps_high"]
+    assert summary["relative_spread"] >= spreads()["none"]
     # 80 %: 1.2816 standard deviations on each side, in logarithms.
-    assert math.log(told["tps_high"] / told["tps_low"]) == pytest.approx(2 * 1.2816 * told["relative_spread"], rel=1e-9)
+    assert math.log(summary["tps_high"] / summary["tps_low"]) == pytest.approx(
+        2 * 1.2816 * summary["relative_spread"], rel=1e-9
+    )
     without = predict(found(), "io1:1024:5000", seconds=600, draws=0, **WHERE).summary
     assert (
         without["tps_low"] is without["tps_high"] is without["relative_spread"] is None
-        and without["tps"] == told["tps"]
+        and without["tps"] == summary["tps"]
     )
 
 
@@ -413,9 +415,14 @@ def test_the_summary_is_what_the_rows_say():
             "p95_ms": [1.0] * 4 + [2.0, 4.0, 6.0, None],
         }
     )
-    told = summarise(rows)
-    assert told["tps"] == 55 and told["quarters"] == [5, 25, 45, 65] and told["tps_p50"] == 55 and told["p95_ms"] == 4.0
-    assert told["tps_p5"] == pytest.approx(np.percentile([40, 50, 60, 70], 5)) and told["stalls_s"] == 1
+    answer = summarise(rows)
+    assert (
+        answer["tps"] == 55
+        and answer["quarters"] == [5, 25, 45, 65]
+        and answer["tps_p50"] == 55
+        and answer["p95_ms"] == 4.0
+    )
+    assert answer["tps_p5"] == pytest.approx(np.percentile([40, 50, 60, 70], 5)) and answer["stalls_s"] == 1
     # One row, and three: quarters are never of nothing.
     assert summarise(rows[:1])["quarters"][0] == 0.0 and all(
         math.isfinite(value) for value in summarise(rows[:3])["quarters"]
@@ -460,9 +467,9 @@ def test_longer_intervals_are_compared_with_like():
 
 def test_leaving_runs_out():
     runs = [made(), made(storage="io1:1024:5000"), made(threads=16, seed=5)]
-    told: list[float] = []
-    rows = leave_out(runs, progress=told.append)
-    assert [row["predicted"] for row in rows] == [run.name for run in runs] and told[-1] == 1.0
+    messages: list[float] = []
+    rows = leave_out(runs, progress=messages.append)
+    assert [row["predicted"] for row in rows] == [run.name for run in runs] and messages[-1] == 1.0
     for row in rows:
         assert row["predicted"] not in row["from"] and row["from"].count("io1") == 2
         assert all(

@@ -63,12 +63,12 @@ def run_of(cell, values: list[float], busy: float = 0.02, **columns) -> Measured
 @pytest.mark.parametrize("quick", [False, True])
 def test_a_study_fits_the_time_and_its_cells_are_told_apart(name, quick):
     options = LabOptions(quick=quick)
-    made = module(name).cells(options)
-    assert len({cell.key for cell in made}) == len({cell.words for cell in made}) == len(made)
-    names = {cell.run_name(name, {"host": "a"}) for cell in made}
-    assert len(names) == len(made)
+    cells = module(name).cells(options)
+    assert len({cell.key for cell in cells}) == len({cell.words for cell in cells}) == len(cells)
+    names = {cell.run_name(name, {"host": "a"}) for cell in cells}
+    assert len(names) == len(cells)
     # Loading and probing come on top; the least seconds of a cell may reach over the time by a quarter.
-    assert sum(cell.length_s for cell in made) <= 1.25 * options.time_s
+    assert sum(cell.length_s for cell in cells) <= 1.25 * options.time_s
     assert module(name).data_gib(options) < 2.0
 
 
@@ -139,8 +139,8 @@ def test_only_complete_runs_are_resumed_and_the_newest_counts():
     ]
     store = SimpleNamespace(runs=lambda: runs)
     assert reusable("s", [cell], store, {})[cell.key].record.id == "2"
-    for resume, kept in ((True, [cell.key]), (False, [])):
-        assert list(session.resumed(LabOptions(resume=resume), "s", [cell], store, {})) == kept
+    for resume, retained in ((True, [cell.key]), (False, [])):
+        assert list(session.resumed(LabOptions(resume=resume), "s", [cell], store, {})) == retained
 
 
 def test_volumes_that_differ_alone_share_their_data():
@@ -148,33 +148,33 @@ def test_volumes_that_differ_alone_share_their_data():
     assert [cell.place.encrypted for cell in encrypted] == [False, True]
     restored = module("restored-volume").cells(LabOptions(quick=True))
     assert [cell.place.restored for cell in restored] == ["cold", "initialized"]
-    for made in (encrypted, restored):
-        assert made[0].place.data == made[1].place.data
-        assert made[0].run_name("s", {}) != made[1].run_name("s", {})
+    for result in (encrypted, restored):
+        assert result[0].place.data == result[1].place.data
+        assert result[0].run_name("s", {}) != result[1].run_name("s", {})
 
 
 def test_first_touches_are_simulated():
     """Every read of 16 KiB in a cold chunk waits some 30 ms: the first seconds are several times slower."""
     cold, initialized = module("restored-volume").cells(LabOptions(quick=True))
-    found = [
+    tps = [
         simulate.simulate(cell, HERE.applied(simulate.database(cell)), HERE, None).rows["tps"][0]
         for cell in (cold, initialized)
     ]
-    assert 0 < 2.0 * found[0] < found[1]
+    assert 0 < 2.0 * tps[0] < tps[1]
 
 
 # --- the simulation beforehand ----------------------------------------------------------------------------------------
 
 
 def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
-    made = {cell.key: cell for cell in module("iops-900-vs-3000").cells(LabOptions())}
-    found = {
-        key: simulate.simulate(made[key], HERE.applied(simulate.database(made[key])), HERE, "2020-07-13").tps
+    cells = {cell.key: cell for cell in module("iops-900-vs-3000").cells(LabOptions())}
+    tps = {
+        key: simulate.simulate(cells[key], HERE.applied(simulate.database(cells[key])), HERE, "2020-07-13").tps
         for key in (("oltp", 3_000, 64), ("oltp", 900, 64))
     }
-    assert found["oltp", 3_000, 64] > 1.3 * found["oltp", 900, 64]
+    assert tps["oltp", 3_000, 64] > 1.3 * tps["oltp", 900, 64]
     faster = replace(HERE, cpu_ms=HERE.cpu_ms / 4)
-    cell = made["select", 3_000, 64]
+    cell = cells["select", 3_000, 64]
     slow, fast = (
         simulate.simulate(
             replace(cell, place=replace(cell.place, scan=True)), of.applied(simulate.database(cell)), of, "2020-07-13"
@@ -186,14 +186,14 @@ def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
 
 def test_processors_follow_from_littles_law(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 2)
-    one, many = simulate.probe_cells(1)
-    found = simulate.processor_speed(run_of(one, [10_000.0] * 5), run_of(many, [40_000.0] * 5), "2020-07-13")
-    assert found.cpu_ms == pytest.approx(2e3 / 40_000)
+    cell, many = simulate.probe_cells(1)
+    speed = simulate.processor_speed(run_of(cell, [10_000.0] * 5), run_of(many, [40_000.0] * 5), "2020-07-13")
+    assert speed.cpu_ms == pytest.approx(2e3 / 40_000)
     # One client has a core by itself: 0.685 of the time of a thread that shares one.
-    assert found.trip_ms == pytest.approx(1e3 / 10_000 - 0.685 * 2e3 / 40_000)
+    assert speed.trip_ms == pytest.approx(1e3 / 10_000 - 0.685 * 2e3 / 40_000)
     # The standard database at its own speed stays as it is.
     same = simulate._point_select()
-    standard = replace(found, cpu_ms=same["cpu_ms"], trip_ms=same["base_ms"] - core.core_ms(same), vcpus=2)
+    standard = replace(speed, cpu_ms=same["cpu_ms"], trip_ms=same["base_ms"] - core.core_ms(same), vcpus=2)
     database = simulate.database(module("iops-900-vs-3000").cells(LabOptions())[0])
     assert standard.applied(database)["clients"]["cpu_ms"] == pytest.approx(database["clients"]["cpu_ms"])
     assert standard.applied(database)["clients"]["base_ms"] == pytest.approx(database["clients"]["base_ms"])
@@ -206,8 +206,10 @@ def test_a_standard_error_sees_scatter_and_not_a_trend():
     random.seed(seed := 5)
     noise = [random.gauss(0.0, 10.0) for _ in range(400)]
     # 10 / sqrt(400) = 0.5; from 400 values it is known to 5 % or so, four deviations allowed.
-    assert standard_error([100.0 + one for one in noise]) == pytest.approx(0.5, rel=0.2), seed
-    assert standard_error([100.0 + 0.1 * i + one for i, one in enumerate(noise)]) == pytest.approx(0.5, rel=0.2), seed
+    assert standard_error([100.0 + entry for entry in noise]) == pytest.approx(0.5, rel=0.2), seed
+    assert standard_error([100.0 + 0.1 * i + entry for i, entry in enumerate(noise)]) == pytest.approx(0.5, rel=0.2), (
+        seed
+    )
     assert standard_error([1.0, 2.0]) == math.inf
 
 
@@ -222,22 +224,22 @@ def test_who_wins_needs_one_clear_pair_and_none_against():
     assert lost.within is False and "pair 1" in lost.ours
 
 
-@pytest.mark.parametrize(("measured_ratio", "held"), [(1.0, True), (3.33, True), (3.6, False), (0.9, False)])
-def test_a_ratio_is_held_within_its_bounds_and_doubt(measured_ratio, held):
+@pytest.mark.parametrize(("measured_ratio", "state"), [(1.0, True), (3.33, True), (3.6, False), (0.9, False)])
+def test_a_ratio_is_held_within_its_bounds_and_doubt(measured_ratio, state):
     pair = verdicts.Pair("p", 2.5, 2.0, measured_ratio, 0.05)
     verdict = verdicts.ratio("r", pair, 1.0, 10 / 3, SOURCE, "caps")
     assert (
-        verdict.within is held
+        verdict.within is state
         and verdict.simulated == 2.0
         and verdict.error_percent == pytest.approx(100 * (measured_ratio / 2.5 - 1))
     )
 
 
 def test_the_order_counts_pairs_that_can_be_told_apart():
-    theirs = {"a": 1.0, "b": 2.0, "c": 3.0}
-    assert verdicts.concordant(theirs, {"a": 10, "b": 20, "c": 30}, lambda a, b: 0.0) == (3, 3)
-    assert verdicts.concordant(theirs, {"a": 30, "b": 20, "c": 10}, lambda a, b: 0.0) == (0, 3)
-    assert verdicts.concordant(theirs, {"a": 10, "b": 10.2, "c": 30}, lambda a, b: 0.05) == (2, 2)
+    reference = {"a": 1.0, "b": 2.0, "c": 3.0}
+    assert verdicts.concordant(reference, {"a": 10, "b": 20, "c": 30}, lambda a, b: 0.0) == (3, 3)
+    assert verdicts.concordant(reference, {"a": 30, "b": 20, "c": 10}, lambda a, b: 0.0) == (0, 3)
+    assert verdicts.concordant(reference, {"a": 10, "b": 10.2, "c": 30}, lambda a, b: 0.05) == (2, 2)
 
 
 def test_a_direction_of_2009_fails_where_the_model_has_it_and_the_measurement_not():
@@ -246,14 +248,14 @@ def test_a_direction_of_2009_fails_where_the_model_has_it_and_the_measurement_no
     cell = raid.cells(LabOptions(quick=True))[0]
 
     def with_rates(array: float, single: float):
-        found = {
+        result = {
             (name, "rndrd", 16): run_of(cell, [rate] * 6) for name, rate in (("raid0x4", array), ("single", single))
         }
-        ours = {
+        cells = {
             key: simulate.SimulatedCell(rate, 1.0, pl.DataFrame())
             for key, rate in ((("raid0x4", "rndrd", 16), 2_500.0), (("single", "rndrd", 16), 1_100.0))
         }
-        return raid._judge_direction(row, found, ours, ("rndrd",))
+        return raid._judge_direction(row, result, cells, ("rndrd",))
 
     assert with_rates(2_500.0, 1_100.0).within is True
     assert with_rates(1_100.0, 1_100.0).within is False
@@ -270,11 +272,11 @@ def burst_result(dry_s: float, after: float):
         "balance_percent": [max(0.0, start * (1 - t / dry)) for t in range(n)], "p95_ms": [100.0 if t < dry else 900.0 for t in range(n)],
         "queue": [8.0 if t < dry else 14.0 for t in range(n)], "read_iops": [2_000.0 if t < dry else 200.0 for t in range(n)], "write_iops": [1_000.0 if t < dry else 100.0 for t in range(n)],
     }  # fmt: skip
-    found = run_of(cell, values, **columns)
-    found.record.findings = ()
-    one = LabOptions(quick=True)
+    result = run_of(cell, values, **columns)
+    result.record.findings = ()
+    options = LabOptions(quick=True)
     here = session.Session(
-        one,
+        options,
         {
             "host": "a",
             "cpu": "b",
@@ -294,12 +296,12 @@ def burst_result(dry_s: float, after: float):
             **{k: columns[k] for k in ("balance_percent", "p95_ms")},
         }
     )
-    return burst.result(here, {cell.key: found}, {cell.key: simulate.SimulatedCell(100.0, 5.0, rows)})
+    return burst.result(here, {cell.key: result}, {cell.key: simulate.SimulatedCell(100.0, 5.0, rows)})
 
 
 def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_path):
     good = {verdict.what: verdict.within for verdict in burst_result(1.0, 15.0).verdicts}
-    assert all(held is not False for held in good.values()) and sum(held is True for held in good.values()) >= 4
+    assert all(state is not False for state in good.values()) and sum(state is True for state in good.values()) >= 4
     early = {verdict.what: verdict.within for verdict in burst_result(0.5, 15.0).verdicts}
     assert early["the balance is gone after"] is False
     same = {verdict.what: verdict.within for verdict in burst_result(1.0, 149.0).verdicts}
@@ -322,15 +324,15 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
 @pytest.mark.parametrize("name", [name for name in MODULES if name != "gp2-burst"])
 def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
     options = LabOptions(quick=True)
-    made = module(name).cells(options)
-    found = {
+    cells = module(name).cells(options)
+    details = {
         cell.key: run_of(cell, [100.0 + 3.0 * place + (t % 3) for t in range(8)], p95_ms=[5.0] * 8)
-        for place, cell in enumerate(made)
+        for place, cell in enumerate(cells)
     }
     rows = pl.DataFrame({"t_s": [float(t) for t in range(8)], "tps": [100.0 + t % 3 for t in range(8)], "p95_ms": 5.0})
-    ours = {cell.key: simulate.SimulatedCell(100.0 + 3.0 * place, 5.0, rows) for place, cell in enumerate(made)}
+    own = {cell.key: simulate.SimulatedCell(100.0 + 3.0 * place, 5.0, rows) for place, cell in enumerate(cells)}
     facts = {"cpu": "b", "cpus_usable": 2, "memory_gib": 4.0, "kernel": "6", "sysbench": "1.0.20", "server": "10.11"}
-    result = module(name).result(session.Session(options, facts, HERE), found, ours)
+    result = module(name).result(session.Session(options, facts, HERE), details, own)
     assert result.verdicts[-1].what == "the machine was at rest" and len(result.verdicts) > 2
     for table in result.tables:
         assert table.rows and all(len(row) == len(table.columns) for row in table.rows), table.title
@@ -365,7 +367,7 @@ def test_everything_a_machine_lacks_is_said_at_once(monkeypatch, tmp_path):
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
     with pytest.raises(CouldNotRun) as refused:
         studies.run_on_lab("iops-900-vs-3000", work=tmp_path, store=tmp_path)
-    said = str(refused.value)
+    value = str(refused.value)
     for word in (
         "user id 1000",
         "mkfs.xfs",
@@ -375,7 +377,7 @@ def test_everything_a_machine_lacks_is_said_at_once(monkeypatch, tmp_path):
         "apt-get install",
         "headrace lab doctor",
     ):
-        assert word in said, word
+        assert word in value, word
     assert refused.value.exit_code == 3
     assert list(tmp_path.iterdir()) == []
 

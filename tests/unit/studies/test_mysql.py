@@ -51,16 +51,16 @@ def test_the_article_s_table_is_whole():
 
 
 def test_table_4_adds_up():
-    theirs = {name: figure.value for name, figure in figures("whitepaper_2017").items()}
+    reference = {name: figure.value for name, figure in figures("whitepaper_2017").items()}
     for server in whitepaper_2017.SERVERS:
-        parts = [theirs[f"{server}_{part}"] for part in ("read", "write", "other")]
+        parts = [reference[f"{server}_{part}"] for part in ("read", "write", "other")]
         # The default column prints 11,776,779 as the total; its parts add up to just that, the tuned ones to 189,649,652.
-        assert sum(parts) == theirs[f"{server}_total"]
+        assert sum(parts) == reference[f"{server}_total"]
         # Rates are printed to 0.01; the transactions are those answered, the seconds those of the whole run: 0.02 % apart.
-        assert theirs[f"{server}_transactions"] / theirs[f"{server}_seconds"] == pytest.approx(
-            theirs[f"{server}_tps"], rel=3e-4
+        assert reference[f"{server}_transactions"] / reference[f"{server}_seconds"] == pytest.approx(
+            reference[f"{server}_tps"], rel=3e-4
         )
-    assert round(theirs["tuned_tps"] / theirs["default_tps"]) == theirs["ratio"]
+    assert round(reference["tuned_tps"] / reference["default_tps"]) == reference["ratio"]
     of = whitepaper_2017.per_transaction("tuned")
     # Ten selects, four writes, BEGIN and COMMIT; retried transactions add under 0.1 %.
     assert (of["selects"], of["writes"], of["other"]) == (
@@ -68,7 +68,7 @@ def test_table_4_adds_up():
         pytest.approx(4, rel=1e-3),
         pytest.approx(2, rel=1e-3),
     )
-    assert theirs["alike_selects"] / theirs["alike_tps"] == 6
+    assert reference["alike_selects"] / reference["alike_tps"] == 6
 
 
 def test_runs_are_consistent_with_themselves():
@@ -105,9 +105,9 @@ def test_runs_not_calibrated_on_are_within_the_bars(engine):
 
 
 def test_the_article_s_statements_hold():
-    told = [v for v in result("scaling-2018").verdicts if v.source == scaling_2018.ARTICLE or "gp2" in v.what]
-    assert len(told) >= 8
-    assert [v.what for v in told if v.within is False] == []
+    verdicts = [v for v in result("scaling-2018").verdicts if v.source == scaling_2018.ARTICLE or "gp2" in v.what]
+    assert len(verdicts) >= 8
+    assert [v.what for v in verdicts if v.within is False] == []
 
 
 def test_nothing_calibrated_on_counts_as_a_test():
@@ -151,9 +151,9 @@ def test_the_56_cells_meet_the_bar_on_four_of_them():
     errors, used = [], 0
     for row in grid.rows:
         for at in (2, 7):
-            ours, theirs = row[at + 1], row[at]
+            own, reference = row[at + 1], row[at]
             assert row[at + 2] == pytest.approx(
-                error_percent(ours, theirs), abs=50.0 / theirs + 0.06
+                error_percent(own, reference), abs=50.0 / reference + 0.06
             )  # ours is printed in whole numbers
             used += row[at + 4] == "calibrates"
             if not row[at + 4]:

@@ -16,7 +16,7 @@ def result() -> studies.StudyResult:
 
 
 def verdict(what: str) -> studies.Verdict:
-    return next(one for one in result().verdicts if one.what.startswith(what))
+    return next(verdict for verdict in result().verdicts if verdict.what.startswith(what))
 
 
 @pytest.mark.parametrize(
@@ -41,19 +41,21 @@ def test_lag_is_what_both_rates_leave():
     """30 minutes x (1 - applied / written), to a second's worth of the first fill of queues."""
     of = study.source(study.BUSIEST)
     run = study.replica(of, 0)
-    wanted = study.SECONDS * (1 - run.summary["applier_tps"] / of.tps)
-    assert run.summary["lag_at_load_end_s"] == pytest.approx(wanted, abs=2.0)
+    seconds = study.SECONDS * (1 - run.summary["applier_tps"] / of.tps)
+    assert run.summary["lag_at_load_end_s"] == pytest.approx(seconds, abs=2.0)
 
 
 def test_the_time_without_io_is_that_of_the_rds_run():
-    one = next(row["value"] for row in study.rows_of(study.HELD_OUT, "rds", "tps") if row["clients"] == 1)
+    value = next(row["value"] for row in study.rows_of(study.HELD_OUT, "rds", "tps") if row["clients"] == 1)
     place = (study.STUDY_2020_INSTANCE, study.STUDY_2020_DAY, study.STUDY_2020_CACHE_GIB)
     again = study.last_second(study.tpcc(500), "rds:single-az", *place, 1, study.RDS_2020)["tps"]
     # The other limits take a little off a single client: (its rate / theirs)^4.
-    assert again == pytest.approx(one, rel=1e-3)
+    assert again == pytest.approx(value, rel=1e-3)
 
 
 def test_published_figures_have_source_and_day():
     rows = study.core.published_services()
-    known = {source["id"] for source in study.core.sources()}
-    assert len(rows) == 58 and all(set(row["source"].split("+")) <= known and row["as_of"][:2] == "20" for row in rows)
+    source_ids = {source["id"] for source in study.core.sources()}
+    assert len(rows) == 58 and all(
+        set(row["source"].split("+")) <= source_ids and row["as_of"][:2] == "20" for row in rows
+    )

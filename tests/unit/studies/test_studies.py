@@ -83,9 +83,11 @@ def test_the_printed_figures_agree_with_each_other():
 )
 def test_measured_quantiles_are_as_printed(storage, instance, rw, kib, depth, quantiles_us):
     runs, _ = published_latency.measured_runs()
-    found = [r for r in runs if (r.storage, r.instance, r.rw, r.bs_kib, r.depth) == (storage, instance, rw, kib, depth)]
-    assert len(found) == 1
-    assert tuple(found[0].latency_us[name] for name in published_latency.QUANTILES) == quantiles_us
+    result = [
+        r for r in runs if (r.storage, r.instance, r.rw, r.bs_kib, r.depth) == (storage, instance, rw, kib, depth)
+    ]
+    assert len(result) == 1
+    assert tuple(result[0].latency_us[name] for name in published_latency.QUANTILES) == quantiles_us
 
 
 def test_runs_that_page_cache_answered_are_left_out_with_a_reason():

@@ -64,8 +64,8 @@ def _table(rows: Sequence[calls.Snapshot]) -> Table:
             number(row["size_gib"]),
             row["state"] if row["state"] != "pending" else f"pending {row['progress_percent']} %",
             row["started_at"],
-            _mib(row["stored_bytes"]),
-            _mib(row["full_bytes"]),
+            _mib(row["blocks"]["stored_bytes"]),
+            _mib(row["blocks"]["full_bytes"]),
             row["description"],
         )
         for row in rows
@@ -75,7 +75,7 @@ def _table(rows: Sequence[calls.Snapshot]) -> Table:
 
 
 def _print(rows: Sequence[calls.Snapshot], output: str) -> None:
-    print_answer(rows, output, [dict(row) for row in rows], COLUMNS, lambda: (_table(rows),))
+    print_answer(rows, output, [dict(row) | dict(row["blocks"]) for row in rows], COLUMNS, lambda: (_table(rows),))
 
 
 @app.command()
@@ -121,7 +121,9 @@ def list_snapshots(
     with place.open() as lab:
         if snapshot is not None:
             details = lab.describe_snapshot(snapshot)
-            print_answer(details, output, [dict(details)], COLUMNS, lambda: (pairs(_facts(details)),))
+            print_answer(
+                details, output, [dict(details) | dict(details["blocks"])], COLUMNS, lambda: (pairs(_facts(details)),)
+            )
             return
         rows = pages.all_snapshots(lab, volume)
     _print(sorted(rows, key=lambda row: row["started_at"]), output)
@@ -144,7 +146,7 @@ def _facts(snapshot: calls.Snapshot) -> list[tuple[str, object]]:
         ("why", snapshot["error"]),
         ("instant", snapshot["started_at"]),
         ("completed", snapshot["completed_at"]),
-        ("stored", f"{_mib(snapshot['stored_bytes'])} of {_mib(snapshot['full_bytes'])}"),
+        ("stored", f"{_mib(snapshot['blocks']['stored_bytes'])} of {_mib(snapshot['blocks']['full_bytes'])}"),
         ("uses blocks of", snapshot["parent"]),
         ("key", snapshot["kms_key"]),
         ("lock", lock and f"{lock['state']} until {lock['expires_at']}"),

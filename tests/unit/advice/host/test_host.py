@@ -49,15 +49,15 @@ def looked_at(name: str, place: Path, **more):
     return advise_host(grow(name, place), datadir=DATADIR.get(name), **more)
 
 
-def states(found) -> dict[str, set[str]]:
-    told: dict[str, set[str]] = {}
-    for reading in found.readings:
-        told.setdefault(reading.check, set()).add(reading.state)
-    return told
+def states(result) -> dict[str, set[str]]:
+    answer: dict[str, set[str]] = {}
+    for reading in result.readings:
+        answer.setdefault(reading.check, set()).add(reading.state)
+    return answer
 
 
-def findings(found) -> set[str]:
-    return {finding.check for finding in found.findings}
+def findings(result) -> set[str]:
+    return {finding.check for finding in result.findings}
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ def test_the_table_has_28_checks_with_sources_and_days():
     for check in checks:
         assert check.source and check.as_of == "2026-11-22" and check.why and check.target
     # Checks whose source was read; the rest name the page to look at.
-    assert {one.id for one in checks if one.confirmed} == {"io_timeout", "barrier", "raid_chunk", "rps", "rfs"}
-    outdated = {one.id for one in checks if one.outdated_because}
+    assert {check.id for check in checks if check.confirmed} == {"io_timeout", "barrier", "raid_chunk", "rps", "rfs"}
+    outdated = {check.id for check in checks if check.outdated_because}
     assert {"rps", "rfs", "barrier", "scheduler", "swappiness", "irq"} <= outdated
 
 
@@ -85,11 +85,11 @@ def test_every_check_answers_on_every_tree(name, tmp_path):
 def test_debian_12(tmp_path):
     diagnosis = looked_at("debian-12", tmp_path)
     assert findings(diagnosis) == {"swappiness", "dirty", "aio"}
-    told = states(diagnosis)
+    answer = states(diagnosis)
     for check in ("scheduler", "io_timeout", "barrier", "thp", "rps", "rfs", "irq", "align", "discard", "nofile"):
-        assert told[check] == {"fine"}, check
+        assert answer[check] == {"fine"}, check
     # The boot loader's small partition holds no data; the root's discard is not the data's.
-    assert told["io_uring"] == {"does not apply"} and told["space"] == told["nvme_stats"] == {"not readable"}
+    assert answer["io_uring"] == {"does not apply"} and answer["space"] == answer["nvme_stats"] == {"not readable"}
     assert "Debian GNU/Linux 12" in diagnosis.host and "6.1.0-18" in diagnosis.host
 
 
@@ -105,7 +105,7 @@ def test_amazon_linux_2023_with_an_array(tmp_path):
 
 def test_ubuntu_as_the_whitepaper_had_it(tmp_path):
     diagnosis = looked_at("ubuntu-24.04", tmp_path)
-    wanted = {
+    expected = {
         "readahead",
         "barrier",
         "swappiness",
@@ -118,7 +118,7 @@ def test_ubuntu_as_the_whitepaper_had_it(tmp_path):
     }
     # The server of this host is mysqld, which does not use io_uring.
     assert states(diagnosis)["io_uring"] == {"does not apply"}
-    assert findings(diagnosis) == wanted | {"clock", "irq", "rfs"}
+    assert findings(diagnosis) == expected | {"clock", "irq", "rfs"}
     # Two queues for 32 processors: there steering helps, as it did for the whitepaper's client.
     assert states(diagnosis)["rps"] == {"fine"} and states(diagnosis)["io_timeout"] == {"does not apply"}
     rfs = next(reading for reading in diagnosis.readings if reading.check == "rfs")
@@ -175,9 +175,9 @@ def test_files_set_right_what_was_found(tmp_path):
                     path.write_text(f"[{setting.value}]" if "hugepage" in setting.key else setting.value)
                 elif setting.kind == "kernel" and "io_timeout" in setting.key:
                     (place / "sys/module/nvme_core/parameters/io_timeout").write_text(setting.value)
-        left = {one.check for one in advise_host(place, datadir=DATADIR.get(name)).findings}
+        findings = {finding.check for finding in advise_host(place, datadir=DATADIR.get(name)).findings}
         by_hand = {"numa", "barrier", "nofile", "irq", "align", "clock"}
-        assert left <= by_hand, (name, left)
+        assert findings <= by_hand, (name, findings)
 
 
 @pytest.mark.parametrize(
@@ -213,10 +213,10 @@ def test_flows_fit_their_table_or_are_off(processors, entries, counts, fine, the
     for setting in reading.settings:
         place = table if setting.kind == "sysctl" else tmp_path / "sys/class/net/ens5" / setting.key
         place.write_text(setting.value)
-    left = tuple(
+    texts = tuple(
         int((tmp_path / f"sys/class/net/ens5/queues/rx-{at}/rps_flow_cnt").read_text()) for at in range(len(counts))
     )
-    assert (int(table.read_text()), left) == then
+    assert (int(table.read_text()), texts) == then
     assert states(advise_host(tmp_path))["rfs"] == {"fine"}
 
 
@@ -308,8 +308,8 @@ def test_a_link_of_the_tree_that_starts_at_its_root_stays_inside(tmp_path):
     swappiness = tmp_path / "proc/sys/vm/swappiness"
     swappiness.unlink()
     swappiness.symlink_to("/proc/sys/vm/dirty_background_ratio")  # 10 in the tree, whatever this machine has
-    one = next(reading for reading in advise_host(tmp_path).readings if reading.check == "swappiness")
-    assert one.value == "10"
+    entry = next(reading for reading in advise_host(tmp_path).readings if reading.check == "swappiness")
+    assert entry.value == "10"
 
 
 def test_missing_sys_fifos_and_nonsense_are_not_readable(tmp_path):
@@ -320,7 +320,7 @@ def test_missing_sys_fifos_and_nonsense_are_not_readable(tmp_path):
     advice = advise_host(tmp_path)
     assert any("no /sys" in note for note in advice.notes) and not advice.findings
     assert {"swappiness", "dirty", "scheduler", "fs"} <= {
-        check for check, told in states(advice).items() if told == {"not readable"}
+        check for check, state in states(advice).items() if state == {"not readable"}
     }
 
 
@@ -337,8 +337,8 @@ def test_folder_and_tarball_say_the_same(tmp_path):
         place = grow(name, tmp_path / name)
         with tarfile.open(tmp_path / f"{name}.tar", "w") as archive:
             archive.add(place, arcname=".")
-        one, other = (advise_host(path, datadir=DATADIR.get(name)) for path in (place, tmp_path / f"{name}.tar"))
-        assert one.readings == other.readings and one.notes == other.notes
+        entry, other = (advise_host(path, datadir=DATADIR.get(name)) for path in (place, tmp_path / f"{name}.tar"))
+        assert entry.readings == other.readings and entry.notes == other.notes
 
 
 # --- nothing is written ---------------------------------------------------------------------------
@@ -409,8 +409,8 @@ def test_the_kernel_sees_no_write(tmp_path):
         assert done.returncode == 0, done.stderr
         # A call that a thread resumes stood with its arguments where it began; signals and ends
         # have no call.
-        told = [line for line in log.read_text().splitlines() if re.match(r"\d+ +\w+\(", line)]
-        lines = [line for line in told if "/dev/null" not in line]
+        answer = [line for line in log.read_text().splitlines() if re.match(r"\d+ +\w+\(", line)]
+        lines = [line for line in answer if "/dev/null" not in line]
         opened = [line for line in lines if re.search(r" open(at2?)?\(", line)]
         assert opened, "nothing was traced"
         return [line for line in lines if line not in opened or re.search(WRITES, line)]
@@ -451,8 +451,8 @@ def test_the_command(tmp_path, capsys):
     assert cli.main([*base, "--check"]) == 1
     capsys.readouterr()
     assert cli.main([*base, "--output", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["schema"] == "headrace-host/1" and len({row["check"] for row in told["readings"]}) == 28
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "headrace-host/1" and len({row["check"] for row in document["readings"]}) == 28
     assert cli.main([*base, "--output", "sysctl"]) == 0
     assert "vm.swappiness = 1" in capsys.readouterr().out
     assert cli.main([*base, "--output", "csv"]) == 0

@@ -35,11 +35,11 @@ def cell(**more) -> ReplicaCell:
 def looked(written_at: list[float], applied_at: list[float], every_s: float, until_s: float) -> list[Look]:
     """Returns the looks at a replica, every `every_s` seconds, from the times at which each
     transaction was written and applied."""
-    found, at = [], 0.0
+    looks, at = [], 0.0
     while at < until_s:
-        found.append(Look(at, sum(one <= at for one in written_at), sum(one <= at for one in applied_at)))
+        looks.append(Look(at, sum(entry <= at for entry in written_at), sum(entry <= at for entry in applied_at)))
         at += every_s
-    return found
+    return looks
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -55,7 +55,7 @@ def test_lag_is_the_age_of_the_last_transaction_applied(seed):
         applied.append(free)
     looks = looked(written, applied, 0.1, free + 1)
     for look, (_, lag) in zip(looks, lag_course(looks), strict=True):
-        missing = [one for one, done in zip(written, applied, strict=True) if done > look.at_s >= one]
+        missing = [entry for entry, done in zip(written, applied, strict=True) if done > look.at_s >= entry]
         truth = look.at_s - min(missing) if missing else 0.0
         # Between two looks 0.1 s apart, and the gap to the next transaction (10 ms on average).
         assert lag == pytest.approx(truth, abs=0.25)
@@ -74,19 +74,19 @@ def test_a_constant_load_that_ends_is_as_the_formula_says():
 def test_a_course_is_what_its_looks_say():
     """The constant load above as looks: everything else follows from them."""
     looks = tuple(Look(t / 10, min(20 * t, 2000), min(10 * t, 2000)) for t in range(0, 210))
-    found = Course(cell(), looks, (0.0, 0.0))
-    assert (found.load_s, found.rate) == (10.0, 200.0)
-    assert found.onset_s == pytest.approx(2.0, abs=0.11)  # t (1 - 1/2) = 1 s
-    assert found.lag_at_end_s == pytest.approx(5.0, abs=0.01)
-    assert found.catch_up_s == 10.0
-    assert found.peak == (pytest.approx(20.0, abs=0.11), pytest.approx(10.0, abs=0.11))
+    course = Course(cell(), looks, (0.0, 0.0))
+    assert (course.load_s, course.rate) == (10.0, 200.0)
+    assert course.onset_s == pytest.approx(2.0, abs=0.11)  # t (1 - 1/2) = 1 s
+    assert course.lag_at_end_s == pytest.approx(5.0, abs=0.01)
+    assert course.catch_up_s == 10.0
+    assert course.peak == (pytest.approx(20.0, abs=0.11), pytest.approx(10.0, abs=0.11))
 
 
 class Refusing:
     """A connection whose server repeats the statement in its error."""
 
-    def __init__(self, said: str) -> None:
-        self.said = said
+    def __init__(self, text: str) -> None:
+        self.said = text
 
     def cursor(self, *_):
         return contextlib.nullcontext(self)
@@ -113,8 +113,8 @@ def test_figures_of_a_volume_are_its_own():
             'aws_ebs_csi_write_seconds_total{volume_id="vol-1",member="0"} 1.5e-3',
         ]
     )
-    found = volume_totals(text, {"vol-1"})
-    assert (found["reads"], found["write_s"], found["writes"]) == (12.0, 1.5e-3, 0.0)
+    result = volume_totals(text, {"vol-1"})
+    assert (result["reads"], result["write_s"], result["writes"]) == (12.0, 1.5e-3, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_cells_that_no_server_can_be(more, words):
 
 
 def test_settings_say_what_the_cell_says():
-    one = cell(workers=4, mode="optimistic", flush_log=2, sync_binlog=0).server_settings
-    assert (one["slave-parallel-threads"], one["slave-parallel-mode"]) == ("4", "optimistic")
-    assert (one["innodb-flush-log-at-trx-commit"], one["sync-binlog"]) == ("2", "0")
+    server_settings = cell(workers=4, mode="optimistic", flush_log=2, sync_binlog=0).server_settings
+    assert (server_settings["slave-parallel-threads"], server_settings["slave-parallel-mode"]) == ("4", "optimistic")
+    assert (server_settings["innodb-flush-log-at-trx-commit"], server_settings["sync-binlog"]) == ("2", "0")
     assert cell(binlog=False).server_settings["log-slave-updates"] == "OFF"
     assert cell(binlog=False).durable and not cell(sync_binlog=0).durable
 
@@ -156,7 +156,7 @@ def applied_at(rate: float, applies: float, load_s: int = 30) -> Course:
 
 
 @pytest.mark.parametrize(
-    ("applies", "lag_s", "held"),
+    ("applies", "lag_s", "state"),
     [
         (400.0, 1.0, True),
         (290.0, 2.0, False),  # a second behind after 30 s, two minutes after an hour
@@ -164,15 +164,15 @@ def applied_at(rate: float, applies: float, load_s: int = 30) -> Course:
         (200.0, 5.0, False),
     ],
 )
-def test_a_replica_holds_if_it_applies_what_is_written(applies, lag_s, held):
-    assert replica_plans.judged(applied_at(300.0, applies), lag_s)["held"] is held
+def test_a_replica_holds_if_it_applies_what_is_written(applies, lag_s, state):
+    assert replica_plans.judged(applied_at(300.0, applies), lag_s)["held"] is state
 
 
 def test_lag_beyond_the_bound_is_not_held_though_it_shrinks():
     """A pause of 3 s at the start, made up for afterwards."""
     looks = [Look(at / 5, 60.0 * at, 0.0 if at < 15 else min(60.0 * at, 180.0 * (at - 15))) for at in range(151)]
-    told = replica_plans.judged(Course(cell(), tuple(looks), (0.0, 0.0)), 2.0)
-    assert told["applied_share"] == pytest.approx(1.0) and told["lag_s"] > 2.0 and not told["held"]
+    answer = replica_plans.judged(Course(cell(), tuple(looks), (0.0, 0.0)), 2.0)
+    assert answer["applied_share"] == pytest.approx(1.0) and answer["lag_s"] > 2.0 and not answer["held"]
 
 
 def test_goals_come_from_the_seed_within_their_bounds():

@@ -55,8 +55,8 @@ def test_the_reader_is_not_counted():
     row = status_row(before, idle, 1.0, {}, 1, own=OWN_SELECT)
     assert row["tps"] == 0.0 and row["questions_per_s"] == 0.0
     assert status_row(before, idle, 1.0, {}, 1)["tps"] == 1.0  # a file, which somebody else wrote
-    shown = before | {"questions": 8.0, "com_select": 9.0}
-    row = status_row(before, shown, 1.0, {}, 1, own=OWN_SHOW)
+    details = before | {"questions": 8.0, "com_select": 9.0}
+    row = status_row(before, details, 1.0, {}, 1, own=OWN_SHOW)
     assert row["tps"] == 2.0 and row["questions_per_s"] == 0.0
 
 

@@ -59,10 +59,10 @@ def test_a_figure_that_is_missing_is_null_and_a_column_nobody_has_is_not_there()
         Tick(START + 1, 1.0, {"a": {"write_ms": 2.0}}),
         Tick(START + 2, 1.0),
     ]
-    made = gathered(SourceFacts("x", "live", 1.0, "UTC", (SeenVolume("a"),)), ticks)
-    rows = made.volumes[0].rows
+    evidence = gathered(SourceFacts("x", "live", 1.0, "UTC", (SeenVolume("a"),)), ticks)
+    rows = evidence.volumes[0].rows
     assert rows.columns == ["t_unix", "duration_s", "queue", "write_ms"] and rows.height == 2
-    assert rows["queue"].to_list() == [1.0, None] and not made.server.height
+    assert rows["queue"].to_list() == [1.0, None] and not evidence.server.height
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_a_figure_that_is_missing_is_null_and_a_column_nobody_has_is_not_there()
     ],
 )
 def test_limits_that_hold(storage, instance, expected):
-    found = holding(storage, instance)
-    assert (found.iops, found.burst_iops, found.bytes_s / 2**20, found.burst_bytes_s / 2**20) == expected
+    limits = holding(storage, instance)
+    assert (limits.iops, limits.burst_iops, limits.bytes_s / 2**20, limits.burst_bytes_s / 2**20) == expected
     if instance:
-        assert (found.instance_iops, found.instance_bytes_s) == (3_600, 56_250_000)
+        assert (limits.instance_iops, limits.instance_bytes_s) == (3_600, 56_250_000)
 
 
 def test_large_requests_count_more_than_once():
@@ -196,10 +196,10 @@ def status(uptime, **more):
 
 def test_one_statement_a_reading(server):
     fake, read = server(status=[status(10), status(11)])
-    asked = len(fake.asked)
+    count = len(fake.asked)
     assert read.read()[0] == {}, "the first reading only begins the counters"
     row, _, took = read.read()
-    assert len(fake.asked) == asked + 2 and row["tps"] == pytest.approx(50 / took)
+    assert len(fake.asked) == count + 2 and row["tps"] == pytest.approx(50 / took)
     assert row["threads_running"] == 2.0, "less the reader itself"
 
 
@@ -277,12 +277,12 @@ def test_the_limits_of_a_log_device_are_its_own(monkeypatch):
     disks = {name: dict.fromkeys(host.FIELDS, 1.0) for name in ("nvme1n1", "nvme2n1")}
     monkeypatch.setattr(host, "read_disks", lambda names=None: disks)
     data, log = holding("gp3:500:16000", None, None), holding("gp3:20", None, None)
-    for known in (log, None):
-        made = DeviceVolumes(["/dev/nvme1n1", "/dev/nvme2n1"], data, _no_page, "nvme2n1", known)
-        roles = {fact.name: (fact.role, fact.limits) for fact in made.facts()}
-        assert roles == {"nvme1n1": ("data", data), "nvme2n1": ("log", known)}
-        made.read()
-        assert set(next(iter(made.read().values()))) == {"nvme1n1", "nvme2n1"}
+    for reference in (log, None):
+        volumes = DeviceVolumes(["/dev/nvme1n1", "/dev/nvme2n1"], data, _no_page, "nvme2n1", reference)
+        roles = {fact.name: (fact.role, fact.limits) for fact in volumes.facts()}
+        assert roles == {"nvme1n1": ("data", data), "nvme2n1": ("log", reference)}
+        volumes.read()
+        assert set(next(iter(volumes.read().values()))) == {"nvme1n1", "nvme2n1"}
 
 
 # --- AWS ------------------------------------------------------------------------------------------
@@ -319,8 +319,8 @@ class Cloud:
     def get_metric_data(self, MetricDataQueries, StartTime, EndTime, NextToken=None):
         self.pages += 1
         results, half = [], len(MetricDataQueries) // 2
-        wanted = MetricDataQueries[half:] if NextToken else MetricDataQueries[:half]
-        for query in wanted:
+        metricdataqueries = MetricDataQueries[half:] if NextToken else MetricDataQueries[:half]
+        for query in metricdataqueries:
             points = self.points.get(query["MetricStat"]["Metric"]["MetricName"], {})
             results.append(
                 {
@@ -345,15 +345,15 @@ def test_cloudwatch_every_page_and_what_it_says():
     }
     points |= {"BurstBalance": minutes(0.0), "VolumeIOPSExceededCheck": minutes(1.0)}
     cloud = Cloud(points)
-    found = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), cloud)
-    assert cloud.pages == 2 and found.facts.instance == "m5.large" and found.facts.volumes[0].storage == "gp2:100"
-    row = found.volumes[0].rows.row(0, named=True)
+    evidence = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), cloud)
+    assert cloud.pages == 2 and evidence.facts.instance == "m5.large" and evidence.facts.volumes[0].storage == "gp2:100"
+    row = evidence.volumes[0].rows.row(0, named=True)
     assert (
         row["read_iops"] == 300.0
         and row["read_ms"] == pytest.approx(480 / 18_000 * 1e3)
         and row["over_volume_iops"] == 1.0
     )
-    diagnosis = diagnose(found)
+    diagnosis = diagnose(evidence)
     assert (diagnosis.verdict, diagnosis.findings[0].subject) == ("binds", "volume-credits")
     assert any("blind below about half" in text for text in diagnosis.missing)
 
@@ -361,9 +361,9 @@ def test_cloudwatch_every_page_and_what_it_says():
 @pytest.mark.parametrize(("late", "rows"), [(2, 8), (5, 5), (6, 10)])
 def test_counts_of_the_newest_minutes_that_have_not_arrived_are_not_zero(late, rows):
     points = {"VolumeReadOps": minutes(18_000.0, 10 - late), "VolumeWriteOps": minutes(600.0)}
-    found = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points))
-    assert found.volumes[0].rows.height == rows
-    assert found.volumes[0].rows["read_iops"][0] == 300.0
+    evidence = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points))
+    assert evidence.volumes[0].rows.height == rows
+    assert evidence.volumes[0].rows["read_iops"][0] == 300.0
 
 
 def test_what_bound_earlier_in_the_hour_is_told_with_its_clock_times():
@@ -373,13 +373,13 @@ def test_what_bound_earlier_in_the_hour_is_told_with_its_clock_times():
     points |= {"VolumeTotalReadTime": minutes(6.0, 60)}
     diagnosis = diagnose(aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points)))
     assert diagnosis.verdict == "fine" and (diagnosis.span_s, diagnosis.judged_s) == (3_600.0, 120.0)
-    (one,) = diagnosis.earlier
-    assert (one.verdict, one.subject, one.volume) == ("binds", "volume-iops", "vol-1")
-    assert (one.from_unix, one.to_unix) == (START + 600, START + 1_800)
+    (earlier,) = diagnosis.earlier
+    assert (earlier.verdict, earlier.subject, earlier.volume) == ("binds", "volume-iops", "vol-1")
+    assert (earlier.from_unix, earlier.to_unix) == (START + 600, START + 1_800)
     clock = [datetime.fromtimestamp(START + at, UTC).strftime("%H:%M") for at in (600, 1_800)]
-    assert f"{clock[0]} to {clock[1]} UTC" in one.words
+    assert f"{clock[0]} to {clock[1]} UTC" in earlier.words
     text = "\n".join(lines(diagnosis))
-    assert f"Earlier: {one.words}." in text and "Judged: the newest 120 s." in text
+    assert f"Earlier: {earlier.words}." in text and "Judged: the newest 120 s." in text
 
 
 def test_a_detached_volume_has_no_points_and_no_verdict():

@@ -45,21 +45,21 @@ def main() -> None:
             print(state.get("account", "111111111111"))
         elif call == "describe-volumes":
             volume = options["filters"].split("Values=")[1]
-            if found := shown("volumes", volume):
-                print("\t".join("None" if one is None else str(one) for one in found))
+            if result := shown("volumes", volume):
+                print("\t".join("None" if entry is None else str(entry) for entry in result))
         elif call == "describe-volumes-modifications":
             volume = options["filters"].split("Values=")[1]
-            one = shown("modifications", volume)
-            if one:
+            texts = shown("modifications", volume)
+            if texts:
                 # Each look is a step: modifying, optimizing (the new volume), completed.
                 steps = ["modifying", "optimizing", "completed"]
-                if one["state"] in steps[:2] and not one.get("stuck"):
-                    one["state"] = steps[steps.index(one["state"]) + 1]
+                if texts["state"] in steps[:2] and not texts.get("stuck"):
+                    texts["state"] = steps[steps.index(texts["state"]) + 1]
                     if volume in state.get("breaks", []):
-                        one["state"] = "failed"
+                        texts["state"] = "failed"
                     else:
-                        state["volumes"][volume] = [*one["target"], "in-use"]
-                print("\t".join(str(part) for part in (one["state"], one["start"], *one["target"])))
+                        state["volumes"][volume] = [*texts["target"], "in-use"]
+                print("\t".join(str(part) for part in (texts["state"], texts["start"], *texts["target"])))
         elif call == "modify-volume":
             volume = options["volume-id"]
             state["calls"].append(words[1:])

@@ -66,16 +66,16 @@ def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
             usd_proposed=60.0,
         ),
     ]
-    found = advised_changes(answers, devices)
-    assert [(one.volume_id, str(one.after), one.usd_month) for one in found.changes] == [
+    changes = advised_changes(answers, devices)
+    assert [(change.volume_id, str(change.after), change.usd_month) for change in changes.changes] == [
         ("vol-2", "gp3 500 GiB 4000 IOPS 125 MiB/s", -20.0),
         ("vol-3", "gp3 500 GiB 4000 IOPS 125 MiB/s", -20.0),
         ("vol-1", "gp3 500 GiB 3000 IOPS 125 MiB/s", -10.0),
     ]
-    held = known(shown("vol-1"), members[0], members[1] | {"Operator": {"Managed": True, "Principal": "eks"}})
-    found = advised_changes(answers, held)
-    assert [one.volume_id for one in found.changes] == ["vol-1"]
-    assert [one.why for one in found.refused] == [
+    state = known(shown("vol-1"), members[0], members[1] | {"Operator": {"Managed": True, "Principal": "eks"}})
+    changes = advised_changes(answers, state)
+    assert [change.volume_id for change in changes.changes] == ["vol-1"]
+    assert [entry.why for entry in changes.refused] == [
         "vol-3 of the same array is not changed",
         "it belongs to eks, which changes it itself",
     ]
@@ -89,10 +89,10 @@ def test_risk_and_growth_are_left_out_unless_wanted():
         answer("vol-3", proposed="gp3:500:9000", verdict="grow", usd_proposed=70.0),
         answer("vol-4", verdict="withheld", proposed="", usd_proposed=None),
     ]
-    found = advised_changes(answers, devices, most_risk=0.1)
-    assert (found.changes, found.risky) == ((), 2)
-    found = advised_changes(answers, devices, most_risk=1.0, grow=True)
-    assert [(one.volume_id, one.usd_month) for one in found.changes] == [
+    changes = advised_changes(answers, devices, most_risk=0.1)
+    assert (changes.changes, changes.risky) == ((), 2)
+    changes = advised_changes(answers, devices, most_risk=1.0, grow=True)
+    assert [(change.volume_id, change.usd_month) for change in changes.changes] == [
         ("vol-0", -10.0),
         ("vol-1", -10.0),
         ("vol-3", 20.0),
@@ -103,11 +103,11 @@ def test_what_lowers_the_durability_is_patched_only_when_asked_for():
     devices = known(shown("vol-1", "io2", 500, Iops=8000), shown("vol-2"))
     lost = {"durability": "99.999 % -> 99.8 to 99.9 %", "today_p99_ms": 0.57, "account": ""}
     answers = [answer("vol-1", "io2:500:8000", **lost), answer("vol-2", account="")]
-    found = advised_changes(answers, devices)
-    assert [one.volume_id for one in found.changes] == ["vol-2"] and found.less_durable == 1
-    found = advised_changes(answers, devices, lower_durability=True)
-    assert {one.volume_id for one in found.changes} == {"vol-1", "vol-2"} and not found.less_durable
-    (scripts,) = patch_scripts(found.changes)
+    changes = advised_changes(answers, devices)
+    assert [change.volume_id for change in changes.changes] == ["vol-2"] and changes.less_durable == 1
+    changes = advised_changes(answers, devices, lower_durability=True)
+    assert {change.volume_id for change in changes.changes} == {"vol-1", "vol-2"} and not changes.less_durable
+    (scripts,) = patch_scripts(changes.changes)
     comment = "# durability 99.999 % -> 99.8 to 99.9 % a year; I/O p99 0.57 -> 1.5 ms"
     lines = [line.strip() for line in scripts.patch.splitlines()]
     assert lines[lines.index(comment) + 1].startswith("change vol-1 ")
@@ -120,9 +120,9 @@ def test_a_name_tag_is_never_a_command(tag):
     """Tags are written by anybody: in the script one is a comment of one line."""
     devices = known(shown("vol-1", tags={"Name": tag}))
     (device,) = devices.devices()
-    found = advised_changes([answer("vol-1", account="", name=device.name)], devices)
+    changes = advised_changes([answer("vol-1", account="", name=device.name)], devices)
     plain = advised_changes([answer("vol-1", account="")], devices)
-    (with_name,), (without,) = (patch_scripts(one.changes) for one in (found, plain))
+    (with_name,), (without,) = (patch_scripts(entry.changes) for entry in (changes, plain))
 
     def commands(script: str) -> list[str]:
         return [line for line in script.splitlines() if not line.strip().startswith("#")]
@@ -145,13 +145,13 @@ def test_modifications_count_as_a_naive_list_does():
     for _ in range(200):
         hours = [chance.uniform(0.1, 48) for _ in range(chance.randint(0, 7))]
         devices = known(shown("vol-1"))
-        starts = tuple(now - timedelta(hours=one) for one in hours)
+        starts = tuple(now - timedelta(hours=hour) for hour in hours)
         [volume] = devices.volumes
-        listed = tuple(KnownModification("completed", one, one) for one in sorted(starts))
+        listed = tuple(KnownModification("completed", start, start) for start in sorted(starts))
         devices = msgspec.structs.replace(devices, volumes=(msgspec.structs.replace(volume, modifications=listed),))
-        found = advised_changes([answer("vol-1")], devices, now=now)
-        assert bool(found.refused) == (sum(one < 24 for one in hours) >= 4)
-        assert bool(found.refused) != bool(found.changes)
+        changes = advised_changes([answer("vol-1")], devices, now=now)
+        assert bool(changes.refused) == (sum(hour < 24 for hour in hours) >= 4)
+        assert bool(changes.refused) != bool(changes.changes)
 
 
 def test_a_setting_says_what_ec2_says():
@@ -165,16 +165,16 @@ def test_a_setting_says_what_ec2_says():
 
 def test_other_prices_rank_and_keep_anew():
     """At 10 % off: gp2 45.00, gp3 36.00 (500 GiB at 0.10 and 0.08). Back to gp2 saves nothing."""
-    made = repriced(
+    answers = repriced(
         [answer("vol-1"), answer("vol-2", verdict="withheld", proposed="", usd_today=None)],
         FleetPrices(discount_percent=10),
     )
-    assert [(one.key, one.usd_today, one.usd_proposed) for one in made] == [
+    assert [(answer.key, answer.usd_today, answer.usd_proposed) for answer in answers] == [
         ("vol-1", pytest.approx(45.0), pytest.approx(36.0)),
         ("vol-2", None, 40.0),
     ]
-    [kept] = repriced([answer("vol-1", today="gp3:500", proposed="gp2:500")], FleetPrices())
-    assert kept.verdict == "keep" and kept.proposed == "" and "prices that are paid" in kept.why
+    [retained] = repriced([answer("vol-1", today="gp3:500", proposed="gp2:500")], FleetPrices())
+    assert retained.verdict == "keep" and retained.proposed == "" and "prices that are paid" in retained.why
 
 
 MANY = [

@@ -132,9 +132,9 @@ def test_refusals_say_value_rule_and_what_to_do(files, capsys, case):
     (files / "folder.parquet").mkdir()
     (files / "garbage.bin").write_bytes(np.random.default_rng(1).bytes(4096))
     before = sorted(files.rglob("*"))
-    typed, said = REFUSED[case]
+    typed, message = REFUSED[case]
     code, out, err = headrace(capsys, files, *typed)
-    assert code == 2 and out == "" and said in err and "hint: " in err
+    assert code == 2 and out == "" and message in err and "hint: " in err
     assert "parts" not in err and "OpenTelemetry" not in err
     assert sorted(files.rglob("*")) == before
 
@@ -143,28 +143,28 @@ def test_refusals_say_value_rule_and_what_to_do(files, capsys, case):
 
 
 @pytest.mark.parametrize(
-    ("done", "said"),
+    ("done", "message"),
     [(0, "No batch of volumes was answered yet: the same command begins anew."),
      (1, "1 batch of volumes is answered and kept in a.parquet.parts: the same command goes on from there."),
      (2, "2 batches of volumes are answered and kept in a.parquet.parts: the same command goes on from there.")],
 )  # fmt: skip
-def test_an_interrupt_says_that_the_command_goes_on(files, capsys, monkeypatch, done, said):
+def test_an_interrupt_says_that_the_command_goes_on(files, capsys, monkeypatch, done, message):
     whole = planning.embedded
-    asked: list[int] = []
+    counts: list[int] = []
 
     def stopped(batches, *rest):
-        asked.append(len(batches))
+        counts.append(len(batches))
         for number, answer in enumerate(whole(batches, *rest)):
-            if number == done and len(asked) == 1:
+            if number == done and len(counts) == 1:
                 raise KeyboardInterrupt
             yield answer
 
     monkeypatch.setattr(planning, "VOLUMES_AT_ONCE", 1)
     monkeypatch.setattr(planning, "embedded", stopped)
     code, out, err = headrace(capsys, files, *PLAN, "--to", "a.parquet")
-    assert (code, out) == (130, "") and said in err and not (files / "a.parquet").exists()
+    assert (code, out) == (130, "") and message in err and not (files / "a.parquet").exists()
     assert headrace(capsys, files, *PLAN, "--to", "a.parquet")[0] == 0
-    assert asked == [3, 3 - done] and not (files / "a.parquet.parts").exists()
+    assert counts == [3, 3 - done] and not (files / "a.parquet.parts").exists()
 
 
 def test_a_folder_of_someone_else_is_left_alone(files, capsys):
@@ -181,12 +181,12 @@ def test_a_folder_of_someone_else_is_left_alone(files, capsys):
 def test_the_examples_are_what_their_script_makes(tmp_path):
     there = ROOT / "examples/fleet"
     subprocess.run([sys.executable, there / "make_fleet.py", tmp_path], check=True, capture_output=True)
-    made = {path.name: path for path in tmp_path.iterdir()}
-    assert set(made) == {path.name for path in there.iterdir() if path.suffix not in (".py", ".pyc")}
-    for name, path in made.items():
+    paths = {path.name: path for path in tmp_path.iterdir()}
+    assert set(paths) == {path.name for path in there.iterdir() if path.suffix not in (".py", ".pyc")}
+    for name, path in paths.items():
         read = gzip.open if name.endswith(".gz") else open
-        with read(path, "rb") as one, read(there / name, "rb") as other:
-            assert one.read() == other.read(), name
+        with read(path, "rb") as entry, read(there / name, "rb") as other:
+            assert entry.read() == other.read(), name
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def answer(key: str, verdict: str = "change", **more) -> VolumeAnswer:
 
 
 @pytest.mark.parametrize(
-    ("counts", "said"),
+    ("counts", "message"),
     [
         ((0, 0, 1, 0, 0), "1 volume: 1 can be changed (saving 10.00 USD a month)."),
         ((1, 1, 2, 1, 1), "6 volumes: 1 is unused (deleting saves 50.00 USD a month); 1 is too small (0.00 USD more a month); "
@@ -218,10 +218,10 @@ def answer(key: str, verdict: str = "change", **more) -> VolumeAnswer:
                           "2 are right as they are; 2 get no advice."),
     ],
 )  # fmt: skip
-def test_numbers_agree_with_their_verbs(counts, said):
+def test_numbers_agree_with_their_verbs(counts, message):
     """A verdict that no volume has is left out."""
     verdicts = [kind for kind, count in zip(words.VERDICTS, counts, strict=True) for _ in range(count)]
-    assert words.head([answer(f"vol-{at}", kind) for at, kind in enumerate(verdicts)], "list prices")[0] == said
+    assert words.head([answer(f"vol-{at}", kind) for at, kind in enumerate(verdicts)], "list prices")[0] == message
 
 
 def test_the_axis_of_risk_is_from_0_to_100():
@@ -234,12 +234,12 @@ def test_the_axis_of_risk_is_from_0_to_100():
 def test_names_in_the_chart_do_not_cover_each_other():
     """Savings of 100, 99 and 60 of 100: the second lies within a line of text of the first. At a risk of 90 % the name is left
     of its point."""
-    known = [
+    reference = [
         answer("vol-a", usd_today=140.0),
         answer("vol-b", usd_today=139.0),
         answer("vol-c", usd_today=640.0, risk=0.9),
     ]
-    drawing = savings_against_risk(known)
+    drawing = savings_against_risk(reference)
     assert drawing is not None
     texts = [layer for layer in drawing.to_dict()["layer"] if layer["mark"]["type"] == "text"]
     named = {
@@ -257,12 +257,12 @@ def throttled(kind: str, size: int, rate: float, busy: int, **more):
         "Attachments": [], **more,
     }  # fmt: skip
     count = 14 * 288
-    asked = np.where(np.arange(count) % 288 < busy / 14, rate, 50.0) * 300
+    text = np.where(np.arange(count) % 288 < busy / 14, rate, 50.0) * 300
     rows = pl.DataFrame(
         {
             "volume": ["vol-00000000000000001"] * count, "t_unix": 1_772_409_600.0 + 300.0 * np.arange(count), "period_s": [300.0] * count,
-            "read_ops": asked, "write_ops": asked, "read_bytes": asked * 16_384, "write_bytes": asked * 16_384, "queue": [1.0] * count,
-            "balance_percent": [float("nan")] * count, "iops_exceeded": (asked > 15_000.0).astype(float),
+            "read_ops": text, "write_ops": text, "read_bytes": text * 16_384, "write_bytes": text * 16_384, "queue": [1.0] * count,
+            "balance_percent": [float("nan")] * count, "iops_exceeded": (text > 15_000.0).astype(float),
             "throughput_exceeded": [0.0] * count, "account": [""] * count,
         }
     )  # fmt: skip
@@ -274,12 +274,16 @@ def test_reasons_of_a_throttled_volume_are_plain():
     """io1 of 1,000 IOPS that is asked for 1,000 and flagged: what it is short of costs less with gp3. No reason has a power of
     ten, nor a p99 of weeks, nor 0.0 %."""
     device, points = throttled("io1", 400, 500.0, 28, Iops=1000)
-    (one,) = answer_batch([device], points, QUICK)
-    assert (one.verdict, one.proposed, one.today_throttled_min) == ("change", "gp3:400", one.today_throttled_min)
+    (answer,) = answer_batch([device], points, QUICK)
+    assert (answer.verdict, answer.proposed, answer.today_throttled_min) == (
+        "change",
+        "gp3:400",
+        answer.today_throttled_min,
+    )
     assert re.fullmatch(
         r"today's volume makes requests wait for its limits; with this one still 30 % head-room, I/O p99 [\d.]+ ms",
-        one.why,
-    ), one.why
+        answer.why,
+    ), answer.why
 
 
 def test_waiting_for_a_limit_is_no_goal_for_another_storage():
@@ -293,10 +297,10 @@ def test_waiting_for_a_limit_is_no_goal_for_another_storage():
         read_ops=ops, read_bytes=ops * 2**20, write_ops=0.0 * ops, write_bytes=0.0 * ops,
         queue=np.where(busy, 900.0, 0.5), iops_exceeded=0.0 * ops, throughput_exceeded=busy.astype(float),
     )  # fmt: skip
-    (one,) = answer_batch([device], {device.key: rows}, QUICK)
-    assert one.today_p99_ms is not None and one.today_p99_ms > 1_000
-    assert one.verdict == "change" and one.proposed.startswith("gp3:8000:"), one
-    assert one.proposed_p99_ms is not None and one.proposed_p99_ms <= 5.0
+    (answer,) = answer_batch([device], {device.key: rows}, QUICK)
+    assert answer.today_p99_ms is not None and answer.today_p99_ms > 1_000
+    assert answer.verdict == "change" and answer.proposed.startswith("gp3:8000:"), answer
+    assert answer.proposed_p99_ms is not None and answer.proposed_p99_ms <= 5.0
     (other,) = answer_batch([device], {device.key: rows}, FleetSettings(fortnights=0, p99_ms=60.0))
     assert other.proposed is not None and other.proposed.startswith("gp3:8000:"), other
 
@@ -304,9 +308,9 @@ def test_waiting_for_a_limit_is_no_goal_for_another_storage():
 def test_a_volume_at_a_limit_for_a_moment_says_in_how_many_periods():
     """gp3 of 3,000 IOPS: 14 of 4,032 periods are 0.3 %; shown as a count, which never rounds to nothing."""
     device, points = throttled("gp3", 100, 1_500.0, 14, Iops=3000, Throughput=125)
-    (one,) = answer_batch([device], points, QUICK)
-    assert one.verdict == "grow" and one.usd_proposed is not None and one.usd_today is not None
-    assert one.usd_proposed > one.usd_today and "in 14 of 4,032 periods of 5 min" in one.why
+    (answer,) = answer_batch([device], points, QUICK)
+    assert answer.verdict == "grow" and answer.usd_proposed is not None and answer.usd_today is not None
+    assert answer.usd_proposed > answer.usd_today and "in 14 of 4,032 periods of 5 min" in answer.why
 
 
 def test_what_fails_and_saves_nothing_noticeable_needs_more(monkeypatch):
@@ -314,8 +318,8 @@ def test_what_fails_and_saves_nothing_noticeable_needs_more(monkeypatch):
     saving."""
     device, points = throttled("io1", 400, 500.0, 28, Iops=1000)
     monkeypatch.setattr(batch, "LEAST_SAVING_USD", 1e9)
-    (one,) = answer_batch([device], points, QUICK)
-    assert (one.verdict, one.proposed) == ("grow", "gp3:400") and "periods" in one.why
+    (answer,) = answer_batch([device], points, QUICK)
+    assert (answer.verdict, answer.proposed) == ("grow", "gp3:400") and "periods" in answer.why
     calm, rows = throttled("io1", 400, 100.0, 0, Iops=1000)
     (other,) = answer_batch([calm], rows, QUICK)
     assert (other.verdict, other.proposed) == ("keep", "")

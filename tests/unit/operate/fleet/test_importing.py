@@ -37,7 +37,7 @@ def lines(begin: int, count: int, step_s: int, rate: float = 10.0, account: str 
     points = [
         point(volume, metric, begin + step_s * at, rate * step_s, account) for at in range(count) for metric in SUMS
     ]
-    return "".join(json.dumps(one) + "\n" for one in points)
+    return "".join(json.dumps(point) + "\n" for point in points)
 
 
 def point(volume: str, metric: str, at_s: float, figure: float, account: str = "1") -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_an_only_line_is_never_called_cut_off(tmp_path, name):
 def rates(rows: pl.DataFrame) -> list[float]:
     """Returns the rate of each row, which all four counts share."""
     four = [rows[f"{name}"] / rows["period_s"] for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")]
-    assert all(one.equals(four[0]) for one in four)
+    assert all(entry.equals(four[0]) for entry in four)
     return [round(rate, 6) for rate in four[0].to_list()]
 
 
@@ -104,7 +104,7 @@ def forms(folder: Path, begin: int, count: int, step_s: int) -> dict[str, list[P
     """Writes some points as a page, as a stream, and as an import of their own."""
     text = page(begin, count, step_s)
     given = {"page": text, "stream": lines(begin, count, step_s)}
-    files = {name: written(folder, **{f"{name}-{step_s}": one}) for name, one in given.items()}
+    files = {name: written(folder, **{f"{name}-{step_s}": given}) for name, given in given.items()}
     import_points(files["page"], folder / f"import-{step_s}.parquet")
     return files | {"import": [folder / f"import-{step_s}.parquet"]}
 
@@ -140,7 +140,7 @@ def test_periods_in_one_file_that_nothing_tells_apart(tmp_path):
 def demand_lines(figures: Mapping[int, float]) -> str:
     """A stream in which the four sums have these figures at these times."""
     points = [point(VOL, metric, at, figure) for at, figure in figures.items() for metric in SUMS]
-    return "".join(json.dumps(one) + "\n" for one in points)
+    return "".join(json.dumps(point) + "\n" for point in points)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -194,8 +194,8 @@ def test_holes_make_no_other_period(tmp_path):
     chance = random.Random(3)
     whole = [json.loads(line) for line in lines(BEGIN, 2000, 60).splitlines()]
     gone = {BEGIN + 60 * at for at in range(2000) if chance.random() < 0.1}
-    kept = "".join(json.dumps(one) + "\n" for one in whole if one["timestamp"] / 1000 not in gone)
-    files = written(tmp_path, stream=kept)
+    text = "".join(json.dumps(row) + "\n" for row in whole if row["timestamp"] / 1000 not in gone)
+    files = written(tmp_path, stream=text)
     rows = imported(tmp_path, files)
     assert set(rows["period_s"]) == {60.0} and rows.height == 2000 - len(gone)
     rows = imported(tmp_path, files, period_s=300)
@@ -300,16 +300,18 @@ def test_the_last_file_counts_whatever_its_form(tmp_path):
 def test_an_earlier_import_is_joined_by_slices(tmp_path, monkeypatch):
     """Any cut gives the same rows, and the rows in memory at once do not grow with the fleet."""
     volumes = [f"vol-{number:017x}" for number in range(40)]
-    files = written(tmp_path, **{one: page(BEGIN, 50, 300, rate=at + 1, volume=one) for at, one in enumerate(volumes)})
-    wanted = imported(tmp_path, files)
+    files = written(
+        tmp_path, **{volume: page(BEGIN, 50, 300, rate=at + 1, volume=volume) for at, volume in enumerate(volumes)}
+    )
+    expected = imported(tmp_path, files)
     (tmp_path / "points.parquet").rename(tmp_path / "earlier.parquet")
-    held = []
+    heights = []
     add_frame = importing._Spill.add_frame
     monkeypatch.setattr(
-        importing._Spill, "add_frame", lambda self, rows: (held.append(rows.height), add_frame(self, rows))
+        importing._Spill, "add_frame", lambda self, rows: (heights.append(rows.height), add_frame(self, rows))
     )
     for points in (1000, 5000, 10**6):
-        held.clear()
+        heights.clear()
         monkeypatch.setattr(importing, "POINTS_AT_ONCE", points)
-        assert imported(tmp_path, [tmp_path / "earlier.parquet"]).equals(wanted)
-        assert max(held) <= points and sum(held) == 4 * wanted.height
+        assert imported(tmp_path, [tmp_path / "earlier.parquet"]).equals(expected)
+        assert max(heights) <= points and sum(heights) == 4 * expected.height

@@ -59,17 +59,22 @@ def test_what_aws_says_of_a_volume(tmp_path):
         write(tmp_path, "i.json", {"Reservations": [reservation("i-1")]}),
         write(tmp_path, "v.json", {"Volumes": [new_volume]}),
     ]
-    [one] = read_inventory(files).volumes
-    assert (one.id, one.name, one.notation, one.region, one.account) == (
+    [entry] = read_inventory(files).volumes
+    assert (entry.id, entry.name, entry.notation, entry.region, entry.account) == (
         "vol-1",
         "db",
         "gp3:500:3000:125",
         "us-east-1",
         "111111111111",
     )
-    assert (one.instance_id, one.instance_type, one.root, one.modifying) == ("i-1", "m5.large", True, "optimizing")
-    assert one.modified_since(datetime(2026, 11, 19, 23, 59, tzinfo=UTC)) == (datetime(2026, 11, 20, tzinfo=UTC),)
-    assert one.modified_since(datetime(2026, 11, 20, 0, 0, tzinfo=UTC)) == () and one.remarks == ()
+    assert (entry.instance_id, entry.instance_type, entry.root, entry.modifying) == (
+        "i-1",
+        "m5.large",
+        True,
+        "optimizing",
+    )
+    assert entry.modified_since(datetime(2026, 11, 19, 23, 59, tzinfo=UTC)) == (datetime(2026, 11, 20, tzinfo=UTC),)
+    assert entry.modified_since(datetime(2026, 11, 20, 0, 0, tzinfo=UTC)) == () and entry.remarks == ()
 
 
 def test_any_order_and_cut_of_pages_is_one_inventory(tmp_path):
@@ -85,30 +90,31 @@ def test_any_order_and_cut_of_pages_is_one_inventory(tmp_path):
         ]
         chance.shuffle(files)
         inventory = read_inventory([*files, files[0]])  # a file given twice is once
-        assert [(one.id, one.size_gib) for one in inventory.volumes] == sorted(
-            (one["VolumeId"], one["Size"]) for one in volumes
+        assert [(volume.id, volume.size_gib) for volume in inventory.volumes] == sorted(
+            (volume["VolumeId"], volume["Size"]) for volume in volumes
         )
         assert (
-            all(inventory.volume(one["VolumeId"]) is not None for one in volumes) and inventory.volume("vol-x") is None
+            all(inventory.volume(volume["VolumeId"]) is not None for volume in volumes)
+            and inventory.volume("vol-x") is None
         )
 
 
 def test_members_of_an_array_are_one_device():
-    shown = [
+    details = [
         volume("vol-3", **attached("i-1"), **tagged(mdadm="db1:0", headrace__level="raid1")),
         volume("vol-1", **attached("i-1"), **tagged(mdadm="db1:0", headrace__level="raid1")),
         volume("vol-2", **attached("i-2"), **tagged(headrace__array="db1:0")),
         volume("vol-4", **attached("i-1")),
     ]
-    found = inventory_json(shown)
+    inventory = inventory_json(details)
     assert {
-        device.key: ([member.id for member in device.members], device.storage().text) for device in found.devices()
+        device.key: ([member.id for member in device.members], device.storage().text) for device in inventory.devices()
     } == {
         "i-1/db1:0": (["vol-1", "vol-3"], "raid1:2xgp3:500:3000:125"),
         "i-2/db1:0": (["vol-2"], "gp3:500:3000:125"),
         "vol-4": (["vol-4"], "gp3:500:3000:125"),
     }
-    assert [one.id for one in found.of_instance("i-1")] == ["vol-1", "vol-3", "vol-4"]
+    assert [volume.id for volume in inventory.of_instance("i-1")] == ["vol-1", "vol-3", "vol-4"]
 
 
 STRANGE = {
@@ -125,14 +131,14 @@ STRANGE = {
 
 @pytest.mark.parametrize("case", STRANGE)
 def test_what_is_strange_is_a_remark(case):
-    shown, said = STRANGE[case]
-    found = inventory_json([volume("vol-0"), shown], [reservation("i-1"), reservation("i-2")])
-    assert found.volumes[0].remarks == () and any(said in words for words in found.volumes[1].remarks)
+    details, message = STRANGE[case]
+    inventory = inventory_json([volume("vol-0"), details], [reservation("i-1"), reservation("i-2")])
+    assert inventory.volumes[0].remarks == () and any(message in words for words in inventory.volumes[1].remarks)
 
 
 def test_gp2_iops_are_the_baseline():
-    [one] = inventory_json([volume("vol-1", VolumeType="gp2", Size=100, Iops=300, Throughput=None)]).volumes
-    assert one.remarks == () and one.notation == "gp2:100"
+    [entry] = inventory_json([volume("vol-1", VolumeType="gp2", Size=100, Iops=300, Throughput=None)]).volumes
+    assert entry.remarks == () and entry.notation == "gp2:100"
 
 
 REFUSED: dict[str, tuple[list[Any], str]] = {
@@ -170,8 +176,8 @@ def test_rds_is_named_and_files_that_are_cut(tmp_path):
 
 def test_changes_that_cloudtrail_kept_are_counted_once(tmp_path):
     def event(moment: str, **more: Any) -> dict[str, Any]:
-        asked = {"eventTime": moment, "requestParameters": {"ModifyVolumeRequest": {"VolumeId": "vol-1"}}} | more
-        return {"EventName": "ModifyVolume", "CloudTrailEvent": json.dumps(asked)}
+        request = {"eventTime": moment, "requestParameters": {"ModifyVolumeRequest": {"VolumeId": "vol-1"}}} | more
+        return {"EventName": "ModifyVolume", "CloudTrailEvent": json.dumps(request)}
 
     changed = {"VolumeId": "vol-1", "ModificationState": "completed", "StartTime": "2026-11-20T01:00:02Z"}
     events = [
@@ -180,8 +186,8 @@ def test_changes_that_cloudtrail_kept_are_counted_once(tmp_path):
         event("2026-11-20T09:30:00Z", errorCode="Client.X"),
     ]
     documents = {"VolumesModifications": [changed]}, {"Events": [*events, {"EventName": "CreateVolume"}]}
-    [one] = read_inventory([write(tmp_path, "all.json", {"Volumes": [volume("vol-1")]}, *documents)]).volumes
-    assert [modification.started.hour for modification in one.modifications] == [1, 9] and one.modifying == ""
+    [entry] = read_inventory([write(tmp_path, "all.json", {"Volumes": [volume("vol-1")]}, *documents)]).volumes
+    assert [modification.started.hour for modification in entry.modifications] == [1, 9] and entry.modifying == ""
 
 
 def test_regions_of_zones():
@@ -207,7 +213,7 @@ def test_regions_of_zones():
 
 def test_cloudtrails_call_and_ec2s_modification_are_one_in_any_order(tmp_path):
     """The call is two seconds later in the one than in the other, and the volume is optimizing still."""
-    asked = {"requestParameters": {"ModifyVolumeRequest": {"VolumeId": "vol-1"}}, "eventTime": "2026-11-22T20:00:02Z"}
+    request = {"requestParameters": {"ModifyVolumeRequest": {"VolumeId": "vol-1"}}, "eventTime": "2026-11-22T20:00:02Z"}
     parts = {
         "volumes": {
             "Volumes": [{"VolumeId": "vol-1", "VolumeType": "gp2", "Size": 100, "AvailabilityZone": "us-east-1a"}]
@@ -217,7 +223,7 @@ def test_cloudtrails_call_and_ec2s_modification_are_one_in_any_order(tmp_path):
                 {"VolumeId": "vol-1", "ModificationState": "optimizing", "StartTime": "2026-11-22T20:00:00Z"}
             ]
         },
-        "events": {"Events": [{"EventName": "ModifyVolume", "CloudTrailEvent": json.dumps(asked)}]},
+        "events": {"Events": [{"EventName": "ModifyVolume", "CloudTrailEvent": json.dumps(request)}]},
     }
     for order in itertools.permutations(parts):
         for name in order:

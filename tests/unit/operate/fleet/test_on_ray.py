@@ -31,20 +31,20 @@ def cluster():
     if os.environ.get("RAY") != "1":
         pytest.skip("a Ray cluster takes most of a minute: set RAY=1")
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed: pip install 'headrace[ray]'")
-    made = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    made.add_node(num_cpus=1)
-    yield made
-    made.shutdown()
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    yield cluster
+    cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory) -> tuple[FleetInventory, Path]:
     from seeded_fleet import seeded_fleet
 
-    made = seeded_fleet(VOLUMES, seed=3)
+    fleet = seeded_fleet(VOLUMES, seed=3)
     points = tmp_path_factory.mktemp("fleet") / "points.parquet"
-    write_points(points, list(made.points.values()))
-    return made.inventory, points
+    write_points(points, list(fleet.points.values()))
+    return fleet.inventory, points
 
 
 def planned(fleet, to: Path, runner=None, **more) -> bytes:
@@ -55,15 +55,15 @@ def planned(fleet, to: Path, runner=None, **more) -> bytes:
 
 def workers() -> list[int]:
     """Processes of this user's Ray workers that are answering a batch."""
-    found = []
+    names = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
             words = (place / "cmdline").read_bytes()
         except OSError:
             continue
         if words.startswith(b"ray::batch_on_worker"):
-            found.append(int(place.name))
-    return found
+            names.append(int(place.name))
+    return names
 
 
 def test_the_bytes_of_one_process(cluster, fleet, tmp_path, monkeypatch):
@@ -112,11 +112,11 @@ def test_what_a_worker_refuses_is_told(cluster, fleet, tmp_path):
 
 def test_no_cluster_and_no_ray_are_said(tmp_path):
     """Also where ray is not installed, which is said before."""
-    for address, said in (
+    for address, message in (
         ("127.0.0.1:1", "nothing listens|not installed"),
         ("127.0.0.1:x", "must be HOST:PORT|not installed"),
     ):
-        with pytest.raises(HeadraceError, match=said):
+        with pytest.raises(HeadraceError, match=message):
             list(ray_runner(address)([[]], tmp_path / "points.parquet", {}, SETTINGS))
     with pytest.raises(HeadraceError, match="needs an address"):
         ray_runner(" ")

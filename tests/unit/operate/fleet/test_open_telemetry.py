@@ -97,8 +97,8 @@ def test_both_versions_give_the_points_of_the_json(tmp_path, version, pack):
     (tmp_path / "json").write_bytes(as_json(lines))
     assert import_points([tmp_path / "otel"], tmp_path / "a.parquet") == (2, 24, [])
     import_points([tmp_path / "json"], tmp_path / "b.parquet")
-    found, wanted = pl.read_parquet(tmp_path / "a.parquet"), pl.read_parquet(tmp_path / "b.parquet")
-    assert found.equals(wanted) and found["t_unix"][0] == BEGIN and found["account"][0] == "111111111111"
+    table, expected = pl.read_parquet(tmp_path / "a.parquet"), pl.read_parquet(tmp_path / "b.parquet")
+    assert table.equals(expected) and table["t_unix"][0] == BEGIN and table["account"][0] == "111111111111"
 
 
 def test_versions_may_come_in_one_file(tmp_path):
@@ -115,10 +115,10 @@ def test_a_record_cut_at_any_byte_is_left_out_and_said(tmp_path):
     """All but the last of 14 records: 7 metrics of one minute of a volume, and of the next."""
     lines = [line for line in drawn(4, periods=3) if line["dimensions"]["VolumeId"].endswith("0")]
     whole, last = encoded(lines[:-1], "1.0"), encoded(lines[-1:], "1.0")
-    for kept in range(1, len(last), 7):
-        (tmp_path / "cut").write_bytes(whole + last[:kept])
+    for index in range(1, len(last), 7):
+        (tmp_path / "cut").write_bytes(whole + last[:index])
         _, rows, notes = import_points([tmp_path / "cut"], tmp_path / "p.parquet")
-        assert rows == 3 and notes == [f"cut: the last record is cut off; {kept} bytes were left out."]
+        assert rows == 3 and notes == [f"cut: the last record is cut off; {index} bytes were left out."]
     assert pl.read_parquet(tmp_path / "p.parquet")["iops_exceeded"].is_nan().to_list() == [False, False, True]
 
 
@@ -138,12 +138,12 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("form", ["json", "0.7", "1.0"])
 def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, case, form):
-    lines, said = REFUSED[case]
+    lines, message = REFUSED[case]
     # json.dumps writes NaN as it is no JSON: a damaged line, refused because others follow.
     (tmp_path / "given").write_bytes(as_json(lines) if form == "json" else encoded(lines, form))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         import_points([tmp_path / "given"], tmp_path / "p.parquet")
-    assert [one.name for one in tmp_path.iterdir()] == ["given"]
+    assert [path.name for path in tmp_path.iterdir()] == ["given"]
 
 
 def test_damage_within_is_refused(tmp_path):

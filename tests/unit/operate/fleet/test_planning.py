@@ -51,9 +51,9 @@ def test_advice_is_the_planners_own_in_place_row():
     changed = [answer for answer in answers() if answer.verdict == "change"]
     assert len(changed) >= VOLUMES / 4
     # A volume at a limit gets no less of what it is short of, which the planner does not know.
-    changed = [one for one in changed if not one.censored_share and not one.today_throttled_min]
-    for one in random.Random(1).sample(changed, min(len(changed), max(4, VOLUMES // 10))):
-        rows = fleet().points[one.key]
+    changed = [entry for entry in changed if not entry.censored_share and not entry.today_throttled_min]
+    for member in random.Random(1).sample(changed, min(len(changed), max(4, VOLUMES // 10))):
+        rows = fleet().points[member.key]
         reads, writes = rows["read_ops"] / 300, rows["write_ops"] / 300
         sizes = [
             (rows[f"{name}_bytes"] / rows[f"{name}_ops"] / 1024).fill_nan(0.0).to_list() for name in ("read", "write")
@@ -61,33 +61,33 @@ def test_advice_is_the_planners_own_in_place_row():
         points = make_points(
             rows["t_unix"] - BEGIN, rows["period_s"], reads, writes, *(np.maximum(size, 0.5) for size in sizes)
         )
-        size_gib = float(one.today.split(":")[1])
+        size_gib = float(member.today.split(":")[1])
         load = OpenWorkload(name="v", kind="constant", points=points, size_gib=size_gib)
-        bound = max(QUICK.p99_ms, one.today_p99_ms or 0.0)
+        bound = max(QUICK.p99_ms, member.today_p99_ms or 0.0)
         goals = [f"p99_ms<={bound!r}", "throttled_min<=0", f"headroom_percent>={QUICK.headroom_percent}"]
-        plan = headrace.plan(load, goals=goals, compare=one.today, free_percent=0, exclude="standard")
+        plan = headrace.plan(load, goals=goals, compare=member.today, free_percent=0, exclude="standard")
         assert plan.in_place is not None
-        assert one.proposed == plan.in_place.storage
-        assert one.usd_proposed == pytest.approx(plan.in_place.cost_usd_month)
+        assert member.proposed == plan.in_place.storage
+        assert member.usd_proposed == pytest.approx(plan.in_place.cost_usd_month)
 
 
 def test_what_is_advised_carries_the_demand_per_io():
     """Every request simulated over the busiest hours: nothing waits for a limit, and the p99 holds."""
     changed = ranked([answer for answer in answers() if answer.verdict == "change"])[: max(3, VOLUMES // 20)]
-    for one in changed:
-        asked = fleet().demand[one.key]
-        busiest = int(np.argmax(np.convolve(asked[1] + asked[2], np.ones(6), "valid")))
+    for entry in changed:
+        demand = fleet().demand[entry.key]
+        busiest = int(np.argmax(np.convolve(demand[1] + demand[2], np.ones(6), "valid")))
         part = slice(busiest, busiest + 6)
         points = make_points(
             np.arange(6) * 300.0,
-            asked[0][part],
-            asked[1][part],
-            asked[2][part],
-            asked[3][part] / 1024,
-            asked[4][part] / 1024,
+            demand[0][part],
+            demand[1][part],
+            demand[2][part],
+            demand[3][part] / 1024,
+            demand[4][part] / 1024,
         )
-        run = headrace.simulate(OpenWorkload(name="v", kind="constant", points=points), one.proposed, form="events")
-        assert run.summary["p99_ms"] <= max(QUICK.p99_ms, one.today_p99_ms or 0.0)
+        run = headrace.simulate(OpenWorkload(name="v", kind="constant", points=points), entry.proposed, form="events")
+        assert run.summary["p99_ms"] <= max(QUICK.p99_ms, entry.today_p99_ms or 0.0)
 
 
 def test_nothing_shrinks_and_no_limited_volume_gets_less_of_what_it_is_short_of():
@@ -122,7 +122,7 @@ def test_answers_survive_their_table():
 
 def test_honest_volumes_are_believed():
     withheld = [answer for answer in answers() if answer.verdict == "withheld"]
-    assert len(withheld) <= 0.05 * VOLUMES, [one.why for one in withheld]  # O12 of the specification
+    assert len(withheld) <= 0.05 * VOLUMES, [entry.why for entry in withheld]  # O12 of the specification
 
 
 def test_lying_inventories_are_found():
@@ -135,14 +135,14 @@ def test_lying_inventories_are_found():
         and (fleet().points[volume.id]["balance_percent"] < 90).sum() > 12
     ]
     lies = []
-    for one in moved:
-        for size in (one.size_gib * 3, max(1, one.size_gib // 3)):
-            lies += [(one, inventory_json([described(one, size)]).devices()[0])]
+    for entry in moved:
+        for size in (entry.size_gib * 3, max(1, entry.size_gib // 3)):
+            lies += [(entry, inventory_json([described(entry, size)]).devices()[0])]
     if not lies:
         pytest.skip("no volume of this fleet has spent credits: FLEET=100 has some")
-    found = [answer_batch([lie], fleet().points, QUICK)[0] for _, lie in lies]
-    caught = [one for one in found if one.verdict == "withheld" and one.why.startswith("not modelled")]
-    assert len(caught) >= 0.95 * len(lies), [(one.today, one.why) for one in found if one not in caught]
+    answers = [answer_batch([lie], fleet().points, QUICK)[0] for _, lie in lies]
+    caught = [answer for answer in answers if answer.verdict == "withheld" and answer.why.startswith("not modelled")]
+    assert len(caught) >= 0.95 * len(lies), [(answer.today, answer.why) for answer in answers if answer not in caught]
 
 
 def described(volume, size: int) -> dict:
@@ -168,22 +168,24 @@ def test_scrambled_points_are_found():
         pytest.skip("no volume of this fleet has spent many credits: FLEET=100 has some")
     devices = [device for device in fleet().devices if device.key in scrambled]
     answers = answer_batch(devices, scrambled, QUICK)
-    assert sum(one.verdict == "withheld" for one in answers) >= 0.95 * len(answers), [one.why for one in answers]
+    assert sum(answer.verdict == "withheld" for answer in answers) >= 0.95 * len(answers), [
+        answer.why for answer in answers
+    ]
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"MultiAttachEnabled": True, "VolumeType": "io2", "Iops": 3_000}, "several instances"),
         ({"Operator": {"Managed": True, "Principal": "workspaces"}}, "managed by"),
         ({"VolumeType": "gp4"}, "gp4"),
     ],
 )
-def test_strange_volumes_get_no_advice(changed, said):
+def test_strange_volumes_get_no_advice(changed, message):
     volume = fleet().inventory.volumes[0]
     device = inventory_json([described(volume, 100) | changed]).devices()[0]
     (answer,) = answer_batch([device], fleet().points, QUICK)
-    assert answer.verdict == "withheld" and said in answer.why
+    assert answer.verdict == "withheld" and message in answer.why
 
 
 def test_an_instance_that_is_not_known_stops_its_own_volume_only():
@@ -197,9 +199,9 @@ def test_an_instance_that_is_not_known_stops_its_own_volume_only():
     devices = inventory_json(described_at, [{"OwnerId": "1", "Instances": instances}]).devices()
     idle = pl.lit(0.0).alias("read_ops"), pl.lit(0.0).alias("write_ops"), pl.lit(100.0).alias("balance_percent")
     points = {device.key: fleet().points[device.key].with_columns(*idle) for device in devices}
-    known, unknown = answer_batch(devices, points, QUICK)
+    reference, unknown = answer_batch(devices, points, QUICK)
     assert unknown.verdict == "withheld" and "zz9.large" in unknown.why
-    assert known == answer_batch(devices[:1], points, QUICK)[0] and known.verdict != "withheld"
+    assert reference == answer_batch(devices[:1], points, QUICK)[0] and reference.verdict != "withheld"
 
 
 def test_short_and_missing_points_get_no_advice():
@@ -207,25 +209,25 @@ def test_short_and_missing_points_get_no_advice():
     rows = fleet().points[device.key]
     short, none = {device.key: rows.head(100)}, {}
     holes = {device.key: rows.filter(pl.int_range(rows.height) % 3 > 0)}
-    for points, said in ((short, "at least 7"), (none, "no points"), (holes, "33 %")):
+    for points, message in ((short, "at least 7"), (none, "no points"), (holes, "33 %")):
         (answer,) = answer_batch([device], points, QUICK)
-        assert answer.verdict == "withheld" and said in answer.why
+        assert answer.verdict == "withheld" and message in answer.why
 
 
 def test_points_of_volumes_that_the_inventory_does_not_name(tmp_path):
     """Some are told, and the others answered; where all are strangers it is the wrong inventory."""
-    points, told = tmp_path / "points.parquet", []
+    points, messages = tmp_path / "points.parquet", []
     ids = [device.key for device in fleet().devices[:3]]
     write_points(points, [fleet().points[key] for key in sorted(ids)])
-    known = inventory_json([described(volume, 100) for volume in fleet().inventory.volumes if volume.id in ids[:2]])
-    answers = plan_fleet(known, points, QUICK, tmp_path / "a.parquet", note=told.append)
-    assert [answer.key for answer in answers] == sorted(ids[:2]) and told == [
+    inventory = inventory_json([described(volume, 100) for volume in fleet().inventory.volumes if volume.id in ids[:2]])
+    answers = plan_fleet(inventory, points, QUICK, tmp_path / "a.parquet", note=messages.append)
+    assert [answer.key for answer in answers] == sorted(ids[:2]) and messages == [
         f"Points of volumes that are not in the inventory were left out: {ids[2]}."
     ]
     other = inventory_json([described(fleet().inventory.volumes[9], 100)])
     assert other.volumes[0].id not in ids
     with pytest.raises(InputError, match="none of its 3 volumes is in the inventory"):
-        plan_fleet(other, points, QUICK, tmp_path / "b.parquet", note=told.append)
+        plan_fleet(other, points, QUICK, tmp_path / "b.parquet", note=messages.append)
     assert not (tmp_path / "b.parquet").exists()
 
 
@@ -255,49 +257,49 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatc
     points = tmp_path / "points.parquet"
     write_points(points, fleet().points.values())
     whole = plan_fleet(fleet().inventory, points, QUICK, tmp_path / "whole.parquet")
-    assert [one.key for one in whole] == sorted(volume.id for volume in fleet().inventory.volumes)
-    asked = []
+    assert [entry.key for entry in whole] == sorted(volume.id for volume in fleet().inventory.volumes)
+    numbers = []
 
     def stopped(batches, *rest):
         for number, content in planning.embedded(batches, *rest):
-            if len(asked) == 2:
+            if len(numbers) == 2:
                 raise KeyboardInterrupt
-            asked.append(number)
+            numbers.append(number)
             yield number, content
 
     with pytest.raises(KeyboardInterrupt):
         plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=stopped)
-    left = []
+    counts = []
 
     def counted(batches, *rest):
-        left.append(len(batches))
+        counts.append(len(batches))
         return planning.embedded(batches, *rest)
 
-    told = []
+    messages = []
     again = plan_fleet(
-        fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted, answered=told.append
+        fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted, answered=messages.append
     )
     # Answers are told as soon as they are there, those of the run before first, each once.
-    assert sorted(key for frame in told for key in frame["key"]) == [one.key for one in whole]
+    assert sorted(key for frame in messages for key in frame["key"]) == [entry.key for entry in whole]
     total = len(list(planning.batches_of(fleet().inventory, volumes_of(points))))
-    assert again == whole and left == [total - 2]
+    assert again == whole and counts == [total - 2]
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert not (tmp_path / "again.parquet.parts").exists()
     other = replaced(p99_ms=9.0)
     plan_fleet(fleet().inventory, points, other, tmp_path / "again.parquet", runner=counted)
-    assert left[-1] == total  # other settings: nothing that was kept counts
-    asked.clear()
+    assert counts[-1] == total  # other settings: nothing that was kept counts
+    numbers.clear()
     with pytest.raises(KeyboardInterrupt):
         plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=stopped)
     monkeypatch.setattr(planning, "__version__", "the next one")
     plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted)
-    assert left[-1] == total  # nor what another version answered
-    asked.clear()
+    assert counts[-1] == total  # nor what another version answered
+    numbers.clear()
     with pytest.raises(KeyboardInterrupt):
         plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=stopped)
     monkeypatch.setattr(planning, "SCHEMA", dict.fromkeys(planning.SCHEMA) | {"more": None})
     plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted)
-    assert left[-1] == total  # nor answers of other columns, which cannot stand below these
+    assert counts[-1] == total  # nor answers of other columns, which cannot stand below these
 
 
 # --- the points' file -----------------------------------------------------------------------------
@@ -320,10 +322,10 @@ def test_volumes_are_found_and_read_wherever_they_lie(tmp_path, monkeypatch, see
     write_points(file, [rows])
     places = volumes_of(file)
     assert list(places) == list(lengths) and [length for _, length in places.values()] == list(lengths.values())
-    wanted = chance.sample(list(lengths), chance.randint(1, len(lengths)))
-    read = read_points(file, places, [*wanted, "vol-elsewhere"])
-    assert set(read) == set(wanted)
-    assert all(read[name].equals(rows.filter(pl.col("volume") == name)) for name in wanted)
+    expected = chance.sample(list(lengths), chance.randint(1, len(lengths)))
+    read = read_points(file, places, [*expected, "vol-elsewhere"])
+    assert set(read) == set(expected)
+    assert all(read[name].equals(rows.filter(pl.col("volume") == name)) for name in expected)
     if len(lengths) > 1:
         write_points(file, [pl.concat([rows, rows.head(1)])])
         with pytest.raises(InputError, match="several places"):
@@ -334,11 +336,11 @@ def test_volumes_are_found_and_read_wherever_they_lie(tmp_path, monkeypatch, see
 
 
 def stream_line(volume: str, metric: str, at_s: float, figure: float, **more) -> str:
-    one = {"count": 1.0, "sum": figure, "max": figure, "min": figure}
+    entry = {"count": 1.0, "sum": figure, "max": figure, "min": figure}
     return json.dumps(
         {
             "metric_stream_name": "s", "account_id": "1", "region": "us-east-1", "namespace": "AWS/EBS", "metric_name": metric,
-            "dimensions": {"VolumeId": volume}, "timestamp": int(at_s * 1000), "value": one,
+            "dimensions": {"VolumeId": volume}, "timestamp": int(at_s * 1000), "value": entry,
             "unit": "Bytes" if metric.endswith("Bytes") else "Count",
         }
         | more
@@ -355,18 +357,18 @@ def stream(rows: pl.DataFrame) -> list[str]:
 
 
 def test_a_stream_in_any_order_with_repeated_lines_gives_the_points(tmp_path):
-    wanted = {point: fleet().points[point].head(40) for point in list(fleet().points)[:3]}
-    lines = [line for rows in wanted.values() for line in stream(rows)]
+    heads = {point: fleet().points[point].head(40) for point in list(fleet().points)[:3]}
+    lines = [line for rows in heads.values() for line in stream(rows)]
     lines += lines[::7]
     random.Random(1).shuffle(lines)
     with gzip.open(tmp_path / "stream.json.gz", "wt") as file:
         file.write("\n".join([*lines, '{"metric_stream_name": "cut o']))
     volumes, rows, notes = import_points([tmp_path / "stream.json.gz"], tmp_path / "p.parquet")
     assert (volumes, rows) == (3, 120) and "cut off" in notes[0]
-    found = read_points(tmp_path / "p.parquet", volumes_of(tmp_path / "p.parquet"), list(wanted))
-    for one, given in wanted.items():
-        assert found[one].drop("account").equals(given.drop("account"), null_equal=True)
-        assert found[one]["account"].unique().to_list() == ["1"]
+    tables = read_points(tmp_path / "p.parquet", volumes_of(tmp_path / "p.parquet"), list(heads))
+    for name, given in heads.items():
+        assert tables[name].drop("account").equals(given.drop("account"), null_equal=True)
+        assert tables[name]["account"].unique().to_list() == ["1"]
     import_points([tmp_path / "p.parquet"], tmp_path / "again.parquet")
     assert pl.read_parquet(tmp_path / "again.parquet").equals(pl.read_parquet(tmp_path / "p.parquet"))
 
@@ -396,7 +398,7 @@ VOL = "vol-0123456789abcdef0"
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ([stream_line(VOL, "VolumeReadOps", BEGIN, -1.0)], "0 or more"),
         ([stream_line(VOL, "VolumeReadOps", BEGIN, 1.0, value={"count": 0, "sum": 1, "max": 1, "min": 1})], "above 0"),
@@ -407,11 +409,11 @@ VOL = "vol-0123456789abcdef0"
         ([stream_line(VOL, "VolumeReadOps", BEGIN, 1.0, namespace="AWS/RDS")], "no points"),
     ],
 )
-def test_bad_lines_are_refused_and_nothing_is_written(tmp_path, lines, said):
+def test_bad_lines_are_refused_and_nothing_is_written(tmp_path, lines, message):
     (tmp_path / "s.json").write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         import_points([tmp_path / "s.json"], tmp_path / "p.parquet")
-    assert [one.name for one in tmp_path.iterdir()] == ["s.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["s.json"]
 
 
 def test_cut_gzip_binary_and_two_accounts_are_refused(tmp_path):
@@ -421,12 +423,12 @@ def test_cut_gzip_binary_and_two_accounts_are_refused(tmp_path):
     (tmp_path / "other.bin").write_bytes((b"\x0a\x0a\x08" + b"\x00" * 8) * 20)
     both = [stream_line(VOL, metric, BEGIN, 1.0, account_id=account) for metric in METRICS for account in "12"]
     (tmp_path / "two.json").write_text("\n".join(both) + "\n")
-    for name, said in (
+    for name, message in (
         ("cut.json.gz", "cut off or damaged"),
         ("other.bin", "not a record of a metric stream in OpenTelemetry"),
         ("two.json", "one account"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             import_points([tmp_path / name], tmp_path / "p.parquet")
     assert not (tmp_path / "p.parquet").exists()
 
@@ -482,8 +484,8 @@ def test_settings_are_checked():
 
 def test_answers_are_printed_as_lines(tmp_path):
     """`--output jsonl`: the same answers as `--output json`, a line each."""
-    some = [one for one in fleet().described if one["VolumeId"] in sorted(fleet().points)[:3]]
-    write_points(tmp_path / "points.parquet", [fleet().points[one["VolumeId"]] for one in some])
+    some = [volume for volume in fleet().described if volume["VolumeId"] in sorted(fleet().points)[:3]]
+    write_points(tmp_path / "points.parquet", [fleet().points[volume["VolumeId"]] for volume in some])
     (tmp_path / "volumes.json").write_text(json.dumps({"Volumes": some}))
     printed = {}
     for output in ("json", "jsonl"):
@@ -493,4 +495,4 @@ def test_answers_are_printed_as_lines(tmp_path):
         printed[output] = ran.stdout
     lines = [json.loads(line) for line in printed["jsonl"].splitlines()]
     by_key = {load["key"]: load for load in json.loads(printed["json"])}
-    assert len(lines) == 3 and {one["key"]: one for one in lines} == by_key
+    assert len(lines) == 3 and {line["key"]: line for line in lines} == by_key

@@ -22,9 +22,9 @@ BEGIN = 1_763_719_200.0  # 2025-11-21 10:00 UTC, as tests/unit/data/make_samples
 READS, WRITES = 1500, 800
 
 
-def imported(folder: Path, *files: object, **told) -> tuple[pl.DataFrame, list[str]]:
+def imported(folder: Path, *files: object, **answer) -> tuple[pl.DataFrame, list[str]]:
     to = folder / "points.parquet"
-    _, _, notes = import_points([str(file) for file in files], to, hints=RecordingHints(**told))
+    _, _, notes = import_points([str(file) for file in files], to, hints=RecordingHints(**answer))
     return pl.read_parquet(to), notes
 
 
@@ -65,13 +65,13 @@ def untimed() -> str:
 
 def test_standard_input_without_times(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(untimed().encode())))
-    told = {"volumes": {"nvme1n1": VOL}, "interval_s": 60.0, "clock_start": "2025-11-21T10:00:00Z"}
-    points, _ = imported(tmp_path, "-", **told)
+    answer = {"volumes": {"nvme1n1": VOL}, "interval_s": 60.0, "clock_start": "2025-11-21T10:00:00Z"}
+    points, _ = imported(tmp_path, "-", **answer)
     assert points.height == 20 and points["t_unix"][0] == BEGIN and points["read_ops"][0] == 60 * READS
 
 
 @pytest.mark.parametrize(
-    ("told", "said", "hint"),
+    ("answer", "message", "hint"),
     [
         ({}, "how many seconds lie between", "--interval"),
         ({"interval_s": 60.0}, "points of a fleet have their times", "--clock-start"),
@@ -79,11 +79,11 @@ def test_standard_input_without_times(tmp_path, monkeypatch):
         ({"interval_s": 60.0, "clock_start": "2001-01-01T00:00"}, "must be between 2006", ""),
     ],
 )
-def test_what_a_recording_without_times_needs(tmp_path, told, said, hint):
+def test_what_a_recording_without_times_needs(tmp_path, answer, message, hint):
     path = tmp_path / "db1.txt"
     path.write_text(untimed())
-    with pytest.raises(InputError, match=said) as caught:
-        imported(tmp_path, path, volumes={"nvme1n1": VOL}, **told)
+    with pytest.raises(InputError, match=message) as caught:
+        imported(tmp_path, path, volumes={"nvme1n1": VOL}, **answer)
     assert hint in caught.value.hint and not (tmp_path / "points.parquet").exists()
 
 

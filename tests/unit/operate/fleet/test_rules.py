@@ -11,17 +11,17 @@ from seeded_fleet import seeded_fleet
 def test_rules_are_scored_on_the_fortnight_they_did_not_see():
     fleet = seeded_fleet(12, seed=4, days=28)
     scores, bill = compare(fleet)
-    found = {score.rule: score for score in scores}
-    assert set(found) == {"today", "maxima", "average", "gp2 to gp3", "headrace"}
-    assert found["today"].changed == 0 and found["headrace"].fail <= found["today"].fail
+    result = {score.rule: score for score in scores}
+    assert set(result) == {"today", "maxima", "average", "gp2 to gp3", "headrace"}
+    assert result["today"].changed == 0 and result["headrace"].fail <= result["today"].fail
     # gp2 costs 0.10 and gp3 0.08 a GiB-month in us-east-1 (data/prices_volumes.csv).
     gp2 = [volume.size_gib for volume in fleet.inventory.volumes if volume.type == "gp2"]
-    assert found["gp2 to gp3"].changed == len(gp2)
-    assert found["gp2 to gp3"].saves_usd == pytest.approx(0.02 * sum(gp2))
+    assert result["gp2 to gp3"].changed == len(gp2)
+    assert result["gp2 to gp3"].saves_usd == pytest.approx(0.02 * sum(gp2))
     # The average is never above the largest rate, so its rule never pays more.
-    saved = {name: one.saves_usd - one.costs_usd for name, one in found.items()}
-    assert saved["average"] >= saved["maxima"] > 0 and found["average"].violations >= found["maxima"].violations
-    assert 0 < found["headrace"].saves_usd < bill
+    saved = {name: entry.saves_usd - entry.costs_usd for name, entry in result.items()}
+    assert saved["average"] >= saved["maxima"] > 0 and result["average"].violations >= result["maxima"].violations
+    assert 0 < result["headrace"].saves_usd < bill
 
 
 def test_what_stays_as_bad_as_it_was_fails_and_is_no_violation():

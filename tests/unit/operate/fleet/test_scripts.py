@@ -72,7 +72,7 @@ class Fleet:
         return done.stdout + done.stderr
 
     def shown(self) -> dict[str, list]:
-        return {key: one[:4] for key, one in self.state["volumes"].items()}
+        return {key: volume[:4] for key, volume in self.state["volumes"].items()}
 
 
 def row(setting: VolumeSetting) -> list:
@@ -121,7 +121,7 @@ def test_as_planned_once_and_back(tmp_path):
     }
     assert "0 changed, 3 as planned already" in fleet.run() and len(fleet.state["calls"]) == 3
     fleet.run("rollback")
-    assert [one[0] for one in fleet.shown().values()].count("gp3") == 1
+    assert [entry[0] for entry in fleet.shown().values()].count("gp3") == 1
     assert fleet.shown()["vol-2"] == ["gp3", 500, 6000, 250] and fleet.shown()["vol-3"] == ["io1", 600, 9000, None]
     assert fleet.shown()["vol-1"][:2] == ["gp2", 500]
     assert "0 changed, 3 as planned already" in fleet.run("rollback")
@@ -158,11 +158,11 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused_leaves_the_others(tmp_path, case):
-    parts, said = REFUSED[case]
+    parts, message = REFUSED[case]
     fleet = Fleet(tmp_path, [change("vol-1"), change("vol-2")])
     fleet.update(**parts)
     result = fleet.run(code=1)
-    assert f"vol-1: REFUSED, {said}" in result and "1 changed, 0 as planned already, 1 refused, of 2" in result
+    assert f"vol-1: REFUSED, {message}" in result and "1 changed, 0 as planned already, 1 refused, of 2" in result
     assert fleet.shown()["vol-2"] == ["gp3", 500, 3000, 125]
 
 
@@ -208,7 +208,7 @@ def test_the_first_failure_stops_it(tmp_path, case):
     assert fleet.shown()["vol-1"][0] == ("gp2" if case == "another account" else "gp3")
     fleet.update(fail={}, breaks=[], account=MINE)
     fleet.run()
-    assert {one[0] for one in fleet.shown().values()} == {"gp3"}
+    assert {entry[0] for entry in fleet.shown().values()} == {"gp3"}
 
 
 @pytest.mark.parametrize("before", ["none", "of yesterday", "to the same"])
@@ -220,7 +220,7 @@ def test_ec2_may_show_a_change_late(tmp_path, before):
     older = {"state": "completed", "start": starts(30)[0].isoformat(), "target": target}
     fleet.update(late=3, modifications={} if before == "none" else {"vol-1": older})
     assert "2 changed, 0 as planned already, 0 refused, of 2" in fleet.run()
-    assert {one[0] for one in fleet.shown().values()} == {"gp3"} and len(fleet.state["calls"]) == 2
+    assert {entry[0] for entry in fleet.shown().values()} == {"gp3"} and len(fleet.state["calls"]) == 2
 
 
 def test_a_pace_is_kept_over_runs(tmp_path):
@@ -271,6 +271,6 @@ def test_two_at_once_are_one(tmp_path):
 
 def test_accounts_have_scripts_of_their_own():
     other = replace(change("vol-2"), account="222222222222")
-    found = patch_scripts([change("vol-1"), other])
-    assert [one.account for one in found] == [MINE, "222222222222"]
-    assert "vol-2" not in found[0].patch and "vol-1" not in found[1].rollback
+    scripts = patch_scripts([change("vol-1"), other])
+    assert [script.account for script in scripts] == [MINE, "222222222222"]
+    assert "vol-2" not in scripts[0].patch and "vol-1" not in scripts[1].rollback

@@ -61,17 +61,17 @@ def test_a_type_with_what_is_bought(tmp_path):
   tags = { Name = "type = gp2" }
 }
 """
-    found = made(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
-    assert found.notes == () and found.written == ("vol-1",)
+    result = made(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
+    assert result.notes == () and result.written == ("vol-1",)
     assert (tmp_path / "main.tf").read_text() == text  # never written
-    assert found.diff.splitlines()[:2] == ["--- a/main.tf", "+++ b/main.tf"]
-    assert [line for line in found.diff.splitlines()[3:] if line[0] != " "] == [
+    assert result.diff.splitlines()[:2] == ["--- a/main.tf", "+++ b/main.tf"]
+    assert [line for line in result.diff.splitlines()[3:] if line[0] != " "] == [
         '-  type              = "gp2" # cheap once',
         '+  type              = "gp3" # cheap once',
         "+  iops = 3000",
         "+  throughput = 125",
     ]
-    [block] = hcl2.loads(applied(tmp_path, found.diff))["resource"]
+    [block] = hcl2.loads(applied(tmp_path, result.diff))["resource"]
     says = block['"aws_ebs_volume"']['"data"']
     assert (says["type"], says["size"], says["iops"], says["throughput"]) == ('"gp3"', 500, 3000, 125)
 
@@ -87,24 +87,24 @@ BY_HAND = {
 
 @pytest.mark.parametrize("case", BY_HAND)
 def test_what_is_no_literal_is_named(tmp_path, case):
-    body, said = BY_HAND[case]
+    body, message = BY_HAND[case]
     text = f'resource "aws_ebs_volume" "data" {{\n  {body}\n}}\n'
-    found = made(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
-    assert found.diff == "" and found.written == ()
-    assert said in found.notes[0].what and found.notes[0].address == "aws_ebs_volume.data"
+    result = made(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
+    assert result.diff == "" and result.written == ()
+    assert message in result.notes[0].what and result.notes[0].address == "aws_ebs_volume.data"
 
 
 def test_instances_change_together_or_by_hand(tmp_path):
     text = 'resource "aws_ebs_volume" "data" {\n  count = 2\n  type  = "gp2"\n  size  = 500\n}\n'
     pair = [resource(f"vol-{number}", f"aws_ebs_volume.data[{number}]", GP2) for number in (0, 1)]
-    both = [change(one["values"]["id"], GP2, GP3) for one in pair]
-    found = made(tmp_path, text, pair, both)
-    assert found.written == ("vol-0", "vol-1") and found.notes == ()
-    assert hcl2.loads(applied(tmp_path, found.diff))["resource"][0]['"aws_ebs_volume"']['"data"']["type"] == '"gp3"'
-    found = made(tmp_path, text, pair, both[:1])
-    assert found.diff == "" and "1 of its 2 instances" in found.notes[0].what
-    found = made(tmp_path, text, pair, [both[0], replace(both[1], after=replace(GP3, iops=4000))])
-    assert found.diff == "" and "differently" in found.notes[0].what and "iops = 4000" in found.notes[1].what
+    both = [change(row["values"]["id"], GP2, GP3) for row in pair]
+    result = made(tmp_path, text, pair, both)
+    assert result.written == ("vol-0", "vol-1") and result.notes == ()
+    assert hcl2.loads(applied(tmp_path, result.diff))["resource"][0]['"aws_ebs_volume"']['"data"']["type"] == '"gp3"'
+    result = made(tmp_path, text, pair, both[:1])
+    assert result.diff == "" and "1 of its 2 instances" in result.notes[0].what
+    result = made(tmp_path, text, pair, [both[0], replace(both[1], after=replace(GP3, iops=4000))])
+    assert result.diff == "" and "differently" in result.notes[0].what and "iops = 4000" in result.notes[1].what
 
 
 def test_modules_in_folders_here_and_elsewhere(tmp_path):
@@ -128,11 +128,11 @@ def test_modules_in_folders_here_and_elsewhere(tmp_path):
 
 def test_a_state_that_is_stale_or_ignored_is_told(tmp_path):
     text = 'resource "aws_ebs_volume" "data" {\n  type = "gp2"\n  size = 500\n  lifecycle {\n    ignore_changes = [type]\n  }\n}\n'
-    one = resource("vol-1", "aws_ebs_volume.data", GP2)
-    found = made(tmp_path, text, [one], [change("vol-1", GP2, GP3)])
-    assert "ignore_changes has type" in found.notes[0].what
-    found = made(tmp_path, text, [one], [change("vol-1", replace(GP2, size_gib=600), replace(GP3, size_gib=600))])
-    assert found.diff == "" and "the state says size 500" in found.notes[0].what
+    entry = resource("vol-1", "aws_ebs_volume.data", GP2)
+    result = made(tmp_path, text, [entry], [change("vol-1", GP2, GP3)])
+    assert "ignore_changes has type" in result.notes[0].what
+    result = made(tmp_path, text, [entry], [change("vol-1", replace(GP2, size_gib=600), replace(GP3, size_gib=600))])
+    assert result.diff == "" and "the state says size 500" in result.notes[0].what
 
 
 REFUSED = {
@@ -219,29 +219,32 @@ def test_random_files_read_back(tmp_path, seed):
     names = [f"v{number}" for number in range(chance.randint(1, 6))]
     before = {name: chance.choice(SETTINGS) for name in names}
     text = eol.join(written(chance, name, before[name], eol) for name in names)
-    after = {name: chance.choice([one for one in SETTINGS if one.size_gib >= before[name].size_gib]) for name in names}
+    after = {
+        name: chance.choice([setting for setting in SETTINGS if setting.size_gib >= before[name].size_gib])
+        for name in names
+    }
     changes = [change(f"vol-{name}", before[name], after[name]) for name in names if before[name] != after[name]]
     resources = [resource(f"vol-{name}", f"aws_ebs_volume.{name}", before[name]) for name in names]
-    found = made(tmp_path, text, resources, changes)
-    assert not found.notes and len(found.written) == len(changes)
-    wanted = read(text)
+    result = made(tmp_path, text, resources, changes)
+    assert not result.notes and len(result.written) == len(changes)
+    expected = read(text)
     for name in names if changes else []:
         figures = {"iops": after[name].iops, "throughput": after[name].mib_s}
-        wanted[name] |= {"type": after[name].type, "size": str(after[name].size_gib)}
-        wanted[name] |= {key: str(figure) for key, figure in figures.items() if figure is not None}
+        expected[name] |= {"type": after[name].type, "size": str(after[name].size_gib)}
+        expected[name] |= {key: str(figure) for key, figure in figures.items() if figure is not None}
         for key in (key for key, figure in figures.items() if figure is None):
-            wanted[name].pop(key, None)
-    assert read(applied(tmp_path, found.diff) if changes else text) == wanted
+            expected[name].pop(key, None)
+    assert read(applied(tmp_path, result.diff) if changes else text) == expected
 
 
 def read(text: str) -> dict[str, dict[str, Any]]:
-    found = {}
+    texts = {}
     for block in hcl2.loads(text)["resource"]:
         for name, says in block['"aws_ebs_volume"'].items():
-            found[name.strip('"')] = {
+            texts[name.strip('"')] = {
                 key: str(value).strip('"') for key, value in says.items() if not key.startswith("__")
             }
-    return found
+    return texts
 
 
 def two_calls(folder: Path) -> tuple[list[dict], VolumeSetting]:

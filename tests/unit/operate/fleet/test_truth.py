@@ -35,19 +35,19 @@ class Judged:
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory) -> Judged:
     folder: Path = tmp_path_factory.mktemp("truth")
-    made = write_fleet(folder, SEED, SHARE, DAYS)
+    fleet = write_fleet(folder, SEED, SHARE, DAYS)
     points = folder / "points.parquet"
     *_, notes = import_points(sorted(folder.glob("metrics-*.gz")), points)
     inventory = read_inventory([folder / "volumes.json", folder / "instances.json"])
     answers = ranked(plan_fleet(inventory, points, FleetSettings(fortnights=3), folder / "answers.parquet"))
-    return Judged(answers, {volume: one for one in answers for volume in one.volumes}, made, notes)
+    return Judged(answers, {volume: answer for answer in answers for volume in answer.volumes}, fleet, notes)
 
 
 def test_nearly_all_volumes_get_the_right_action(judged):
     wrong = [
-        (one.group, answer.verdict, answer.today, answer.proposed, answer.why)
-        for one in judged.made
-        if (answer := judged.of_volume[one.id]).verdict not in one.right or one.words not in answer.why
+        (entry.group, answer.verdict, answer.today, answer.proposed, answer.why)
+        for entry in judged.made
+        if (answer := judged.of_volume[entry.id]).verdict not in entry.right or entry.words not in answer.why
     ]
     assert len(wrong) <= (1 - LEAST_RIGHT) * len(judged.made), (SEED, wrong)
 
@@ -55,21 +55,21 @@ def test_nearly_all_volumes_get_the_right_action(judged):
 def test_no_action_hurts(judged):
     """Clients on the advised volumes, by the queue simulation that made the fleet, get as much as
     today, and wait no longer than today or 5 ms, the goal."""
-    for at, one in enumerate(judged.made):
-        answer = judged.of_volume[one.id]
+    for at, entry in enumerate(judged.made):
+        answer = judged.of_volume[entry.id]
         if not answer.proposed:
             continue
         member = Storage.parse(answer.proposed).members[0]
-        days, seed = one.days or DAYS, SEED * 10_007 + at
-        today = served(one, days, seed)
-        then = served(one, days, seed, (member.type, member.size_gib, member.iops, member.mib_s))
+        days, seed = entry.days or DAYS, SEED * 10_007 + at
+        today = served(entry, days, seed)
+        then = served(entry, days, seed, (member.type, member.size_gib, member.iops, member.mib_s))
         # An I/O of gp3 takes 0.3 to 0.5 ms more than one of io1 or io2, and each cycle of a client that much longer; besides it
         # 0.5 % for the chance in the time of an I/O (3 % of 0.8 ms, of 5 ms or more).
-        longer = max(0.0, SERVICE_S[member.type] - SERVICE_S[one.kind]) / (one.think_s + SERVICE_S[one.kind])
-        assert then["iops"].sum() >= 0.995 / (1 + longer) * today["iops"].sum(), (SEED, one, answer)
+        longer = max(0.0, SERVICE_S[member.type] - SERVICE_S[entry.kind]) / (entry.think_s + SERVICE_S[entry.kind])
+        assert then["iops"].sum() >= 0.995 / (1 + longer) * today["iops"].sum(), (SEED, entry, answer)
         waited = {name: run["queue"].sum() / run["iops"].sum() for name, run in (("today", today), ("then", then))}
-        assert waited["then"] <= max(1.02 * waited["today"], 0.005), (SEED, one, answer)
-        assert member.size_gib >= one.gib
+        assert waited["then"] <= max(1.02 * waited["today"], 0.005), (SEED, entry, answer)
+        assert member.size_gib >= entry.gib
 
 
 # USD a month in us-east-1: GiB, IOPS and MiB/s beyond what is included (AWS's EBS pricing page).
@@ -103,17 +103,17 @@ def test_savings_are_right_to_the_cent(judged):
 
 
 def test_volumes_at_their_limit_say_what_waits_and_get_more(judged):
-    for one in (one for one in judged.made if one.group.startswith("saturated")):
-        answer = judged.of_volume[one.id]
+    for element in (element for element in judged.made if element.group.startswith("saturated")):
+        answer = judged.of_volume[element.id]
         member = Storage.parse(answer.proposed).members[0]
-        assert (member.iops or 3_000) > {"gp3": 3_000, "gp2": 300}[one.kind], answer
-        if "VolumeQueueLength" not in one.lacks:
+        assert (member.iops or 3_000) > {"gp3": 3_000, "gp2": 300}[element.kind], answer
+        if "VolumeQueueLength" not in element.lacks:
             assert "I/Os waited there" in answer.why, answer.why
 
 
 def test_a_metric_that_is_not_there_is_named(judged):
-    lacking = [judged.of_volume[one.id] for one in judged.made if one.group == "lacks a metric"]
-    assert all(one.why.endswith("has points, but none of VolumeWriteBytes") for one in lacking), lacking
+    lacking = [judged.of_volume[entry.id] for entry in judged.made if entry.group == "lacks a metric"]
+    assert all(entry.why.endswith("has points, but none of VolumeWriteBytes") for entry in lacking), lacking
     assert any("has no VolumeWriteBytes" in note for note in judged.notes)
     assert not any("CloudWatch's checks" in answer.why for answer in judged.answers)
 
@@ -121,24 +121,26 @@ def test_a_metric_that_is_not_there_is_named(judged):
 def test_unused_volumes_come_first_and_the_less_durable_last(judged):
     verdicts = [answer.verdict for answer in judged.answers]
     unused = verdicts.count("unused")
-    assert verdicts[:unused] == ["unused"] * unused and unused == sum(one.right == ("unused",) for one in judged.made)
-    durable = [bool(one.durability) for one in judged.answers if one.verdict == "change"]
+    assert verdicts[:unused] == ["unused"] * unused and unused == sum(
+        entry.right == ("unused",) for entry in judged.made
+    )
+    durable = [bool(answer.durability) for answer in judged.answers if answer.verdict == "change"]
     assert durable == sorted(durable) and any(durable)
-    io2 = next(one for one in judged.answers if one.durability)
+    io2 = next(answer for answer in judged.answers if answer.durability)
     assert io2.durability == "99.999 % -> 99.8 to 99.9 %" and "99.999 %" in io2.why
     assert words.p99_of(words.AnswerGroup((io2,))).startswith("0.5")
 
 
 def test_an_instance_that_binds_is_named(judged):
-    for one in (one for one in judged.made if one.group == "instance-bound"):
-        answer = judged.of_volume[one.id]
-        assert answer.bound_by == f"i-{one.instance} (m5.large)" and "3,600 IOPS" in answer.why
+    for member in (member for member in judged.made if member.group == "instance-bound"):
+        answer = judged.of_volume[member.id]
+        assert answer.bound_by == f"i-{member.instance} (m5.large)" and "3,600 IOPS" in answer.why
 
 
 def test_equal_changes_are_one_row_with_names(judged):
     groups = words.groups_of(judged.answers, "change")
     alike = [group for group in groups if group.first.today == "gp2:1000"]
-    count = sum(one.group == "over gp2" for one in judged.made)
+    count = sum(entry.group == "over gp2" for entry in judged.made)
     assert len(alike) == 1 and len(alike[0].answers) == count
     (row,) = words.rows(alike)
     assert row[0] == count and "over-gp2-" in row[1] and row[3] == "gp3:1000"
@@ -146,5 +148,5 @@ def test_equal_changes_are_one_row_with_names(judged):
 
 
 def test_the_same_seed_makes_the_same_fleet():
-    assert [one.think_s for one in fleet_of(1, 0.1)] == [one.think_s for one in fleet_of(1, 0.1)]
+    assert [entry.think_s for entry in fleet_of(1, 0.1)] == [entry.think_s for entry in fleet_of(1, 0.1)]
     assert len(fleet_of(1)) == 300

@@ -45,8 +45,8 @@ def points(iops: np.ndarray | float, days: int = 8, **columns) -> pl.DataFrame:
 
 def answered(rows: pl.DataFrame | None, reservations=(), **more):
     (device,) = inventory_json([described(**more)], reservations).devices()
-    (one,) = answer_batch([device], {} if rows is None else {VOL: rows}, QUICK)
-    return one
+    (answer,) = answer_batch([device], {} if rows is None else {VOL: rows}, QUICK)
+    return answer
 
 
 AT = [{"InstanceId": "i-0123456789abcdef0", "Device": "/dev/xvda", "State": "attached"}]
@@ -54,9 +54,9 @@ HOST = {"InstanceId": "i-0123456789abcdef0", "InstanceType": "m5.xlarge", "State
 
 
 def test_a_volume_without_io_is_unused_and_saves_its_bill():
-    one = answered(points(0.0), Attachments=AT, Tags=[{"Key": "Name", "Value": "old"}])
-    assert (one.verdict, one.proposed, one.name) == ("unused", "", "old") and "no I/O in 8 days" in one.why
-    assert one.saves_usd == one.usd_today == pytest.approx(16.0)  # 200 GiB x 0.08
+    entry = answered(points(0.0), Attachments=AT, Tags=[{"Key": "Name", "Value": "old"}])
+    assert (entry.verdict, entry.proposed, entry.name) == ("unused", "", "old") and "no I/O in 8 days" in entry.why
+    assert entry.saves_usd == entry.usd_today == pytest.approx(16.0)  # 200 GiB x 0.08
 
 
 def test_one_io_a_day_is_a_use():
@@ -77,10 +77,10 @@ def test_a_boot_volume_and_few_days_are_never_called_unused():
 
 
 def test_a_volume_that_was_just_detached_is_asked_for_first():
-    one = answered(points(100.0), State="available")
-    assert one.verdict == "withheld" and "did I/O until 2026-03-10 00:00 UTC" in one.why
-    one = answered(None, State="available", CreateTime="2025-01-02T00:00:00Z")
-    assert one.verdict == "unused" and "2025-01-02" in one.why and one.saves_usd == pytest.approx(16.0)
+    entry = answered(points(100.0), State="available")
+    assert entry.verdict == "withheld" and "did I/O until 2026-03-10 00:00 UTC" in entry.why
+    entry = answered(None, State="available", CreateTime="2025-01-02T00:00:00Z")
+    assert entry.verdict == "unused" and "2025-01-02" in entry.why and entry.saves_usd == pytest.approx(16.0)
 
 
 # --- evidence -------------------------------------------------------------------------------------
@@ -91,17 +91,17 @@ def at_the_limit(**columns) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"queue": 48.0}, "48 I/Os waited there"),  # neither checks nor balance: the rate and the queue say it
         ({"queue": 48.0, "iops_exceeded": 1.0, "throughput_exceeded": 0.0}, "48 I/Os waited there"),
         ({}, "at a limit in 2,304 of 2,304"),  # the rate alone
     ],
 )
-def test_a_saturated_volume_gets_its_advice_whatever_was_published(columns, said):
-    one = answered(at_the_limit(**columns))
-    assert one.verdict == "grow" and said in one.why and "checks" not in one.why, one.why
-    assert int(one.proposed.split(":")[2]) >= 3_900  # 30 % of head-room
+def test_a_saturated_volume_gets_its_advice_whatever_was_published(columns, message):
+    entry = answered(at_the_limit(**columns))
+    assert entry.verdict == "grow" and message in entry.why and "checks" not in entry.why, entry.why
+    assert int(entry.proposed.split(":")[2]) >= 3_900  # 30 % of head-room
 
 
 def test_a_queue_that_grows_without_end_is_not_one_of_clients():
@@ -117,10 +117,10 @@ def test_clients_that_would_get_more_than_they_got_mean_that_it_was_another_limi
     rows = points(
         1_500.0, queue=np.full(count, 48.0), iops_exceeded=np.ones(count), throughput_exceeded=np.zeros(count)
     )
-    one = answered(rows)
-    assert one.verdict == "withheld" and "48 I/Os outstanding it gave 1,500 IOPS" in one.why
+    entry = answered(rows)
+    assert entry.verdict == "withheld" and "48 I/Os outstanding it gave 1,500 IOPS" in entry.why
     # The rested second's worth that a bucket has saved makes it a little more than 3,000.
-    assert "simulated as many get 3,0" in one.why
+    assert "simulated as many get 3,0" in entry.why
 
 
 # --- pages at once and point by point -------------------------------------------------------------
@@ -133,17 +133,17 @@ def page(seed: int) -> dict:
     for number in range(draw.randint(1, 4)):
         begin, count = BEGIN + 300 * draw.randint(0, 5), draw.randint(4, 30)
         times = [begin + 300 * at for at in range(count)]
-        shown = [f"2026-03-02T{int(at - BEGIN) // 3600:02d}:{int(at - BEGIN) % 3600 // 60:02d}:00" for at in times]
-        shown = [f"{text}{draw.choice(['Z', '+00:00'])}" for text in shown]
+        texts = [f"2026-03-02T{int(at - BEGIN) // 3600:02d}:{int(at - BEGIN) % 3600 // 60:02d}:00" for at in times]
+        texts = [f"{text}{draw.choice(['Z', '+00:00'])}" for text in texts]
         for metric, (column, _) in METRICS.items():
             whole = column.endswith(("ops", "bytes"))
             figures = [float(draw.randint(0, 10**6)) if whole else draw.random() for _ in times]
-            pairs = list(zip(shown, figures, strict=True))
+            pairs = list(zip(texts, figures, strict=True))
             if draw.random() < 0.5:
                 pairs.reverse()
             label = f"vol-{number:017x} {metric}"
             results.append(
-                {"Id": f"m{len(results)}", "Label": label, "Timestamps": [one for one, _ in pairs], "Values": [one for _, one in pairs]}
+                {"Id": f"m{len(results)}", "Label": label, "Timestamps": [entry for entry, _ in pairs], "Values": [entry for _, entry in pairs]}
             )  # fmt: skip
     results.append({"Id": "x", "Label": "vol-0 VolumeIdleTimeOfSomething", "Timestamps": [], "Values": []})
     return {"MetricDataResults": results, "Messages": []}
@@ -170,7 +170,7 @@ def changed(**more) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         (changed() | {"NextToken": "more"}, "more pages follow"),
         (changed(Values=[1.5]), "whole number"),
@@ -183,9 +183,9 @@ def changed(**more) -> dict:
         (changed(Label="VolumeReadOps"), "of which volume"),
     ],
 )
-def test_what_is_not_in_order_is_refused_by_the_reader_that_says_where(tmp_path, document, said):
+def test_what_is_not_in_order_is_refused_by_the_reader_that_says_where(tmp_path, document, message):
     (tmp_path / "page.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         import_points([tmp_path / "page.json"], tmp_path / "p.parquet")
     assert not (tmp_path / "p.parquet").exists()
 

@@ -141,7 +141,7 @@ def test_flat_histories_have_no_trend():
 
 
 def test_saw_teeth_that_grow_are_full_when_they_are():
-    near = held = 0
+    near = state = 0
     for seed in range(HISTORIES):
         draw = np.random.default_rng(1_000 + seed)
         days, daily = int(draw.integers(20, 90)), draw.uniform(0.5, 5)
@@ -152,10 +152,10 @@ def test_saw_teeth_that_grow_are_full_when_they_are():
         came = float(np.argmax(used[days:] >= limit)) + 1
         outlook = space_ahead(SpaceHistory(MONDAY, used[:days]), limit)
         near += abs(outlook.days[1] - came) <= 0.15 * came
-        held += outlook.days[0] <= came <= outlook.days[2]
+        state += outlook.days[0] <= came <= outlook.days[2]
     # O6 of the specification: 90 of 100 within 15 %; a dozen may have two beyond it.
     assert near >= min(0.9 * HISTORIES, HISTORIES - 2)
-    assert held >= 0.6 * HISTORIES
+    assert state >= 0.6 * HISTORIES
 
 
 # --- credits --------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_futures_are_made_of_whole_days_and_the_seed_decides():
 
 
 def test_intervals_hold_what_came():
-    held = due = never_wrong = 0
+    state = due = never_wrong = 0
     errors = []
     for seed in range(HISTORIES):
         draw = np.random.default_rng(900 + seed)
@@ -199,12 +199,12 @@ def test_intervals_hold_what_came():
         for mark in outlook.marks:
             real = balances[int(mark.hours) * 12 - 1]
             if 0 < real < 100:  # a balance that is full or gone is no achievement
-                held, due = held + (mark.low <= real <= mark.high), due + 1
+                state, due = state + (mark.low <= real <= mark.high), due + 1
         errors.append(abs(outlook.marks[0].middle - balances[11]))
         never_wrong += outlook.share_empty == 0 and came.summary["credits_empty_at_s"] is not None
     # O5 of the specification: 80 % intervals hold 70 to 90 %, the balance an hour ahead within 10
     # points in the median, "never" wrong at most twice in 100. A dozen starts spread by 7 points.
-    assert held / due >= 0.65
+    assert state / due >= 0.65
     assert np.median(errors) <= 10
     assert never_wrong <= 0.02 * HISTORIES
 
@@ -239,12 +239,12 @@ def test_a_balance_of_the_volume_says_nothing_of_the_instance(recorded, given, b
         load, history_of(load), "gp2:500", instance="m5.large", balance_percent=given, runs=2, hours=24
     )
     depth, drain = (593.75e6 - 81.25e6) * 1_800, 340 * 262_144 - 81.25e6
-    left = depth - 86_400 * drain
+    rest = depth - 86_400 * drain
     assert outlook.balance_percent == begins
-    assert outlook.instance_percent == pytest.approx(100 * left / depth, abs=0.1)
+    assert outlook.instance_percent == pytest.approx(100 * rest / depth, abs=0.1)
     assert outlook.share_empty == 1
-    assert outlook.empty_after_h[1] == pytest.approx(left / drain / 3_600, rel=0.01)
-    assert outlook.soon.seconds == pytest.approx(left / drain, rel=0.01)
+    assert outlook.empty_after_h[1] == pytest.approx(rest / drain / 3_600, rel=0.01)
+    assert outlook.soon.seconds == pytest.approx(rest / drain, rel=0.01)
     # The promise is about the volumes' balance, which a recording tells later.
     assert outlook.marks[0].middle == pytest.approx(min(100, begins + 100 * 3_600 * 1_160 / 5.4e6), abs=0.1)
 
@@ -266,16 +266,16 @@ def test_a_balance_given_of_a_storage_without_credits_is_refused():
 
 
 def test_twins_of_volumes_hold_nothing_back():
-    found = [without_credits(one) for one in ("gp2:100", "raid10:4xgp2:500", "gp2:5000", "gp3:500:4000", "sc1:500")]
-    assert found == ["gp2:1000", "raid10:4xgp2:1000", "gp2:5000", "gp3:500:4000", "st1:16384"]
+    texts = [without_credits(entry) for entry in ("gp2:100", "raid10:4xgp2:500", "gp2:5000", "gp3:500:4000", "sc1:500")]
+    assert texts == ["gp2:1000", "raid10:4xgp2:1000", "gp2:5000", "gp3:500:4000", "st1:16384"]
 
 
 @pytest.mark.parametrize("unknown", [math.nan, None])
 def test_an_old_balance_is_followed_on_to_the_end(unknown):
     # 20 % two hours before the end; 900 - 800 I/Os a second of gp2:300 refill 13.3 % until then.
     count = 4 * 288
-    known = pl.Series([20.0] * (count - 24) + [unknown] * 24, dtype=pl.Float64)
-    load = recording(np.full(count, 800.0), balance_percent=known)
+    series = pl.Series([20.0] * (count - 24) + [unknown] * 24, dtype=pl.Float64)
+    load = recording(np.full(count, 800.0), balance_percent=series)
     outlook = forecast(load, "gp2:300", runs=2, hours=6)
     assert outlook.credits is not None and outlook.credits.balance_age_s == 7_200
     assert outlook.credits.balance_percent == pytest.approx(20 + 100 * 7_200 * 100 / 5.4e6, abs=0.1)
@@ -310,34 +310,36 @@ def test_growth_meets_the_limit_on_its_day():
     # A peak of 1,000 IOPS at the first day, 1 % more each day: 0.9 x 3,000 of gp3 is met after
     # ln(2.7) / ln(1.01) = 99.8 days, 70 after the 30 that were recorded.
     days = np.repeat(1_000 * 1.01 ** np.arange(30), 288)
-    found = {one.cap: one for one in growth_ahead(history_of(recording(days)), "gp3:100", instance="m5.large")}
-    iops = found["volume-iops"]
+    forecasts = {
+        forecast.cap: forecast for forecast in growth_ahead(history_of(recording(days)), "gp3:100", instance="m5.large")
+    }
+    iops = forecasts["volume-iops"]
     assert iops.trend.claimed and iops.limit == 3_000
     assert iops.days[1] == pytest.approx(71, abs=1)
     assert iops.growth_per_month[1] == pytest.approx(1.01**30 - 1, rel=1e-6)
-    assert set(found) == {"volume-iops", "volume-throughput", "instance-iops", "instance-throughput"}
+    assert set(forecasts) == {"volume-iops", "volume-throughput", "instance-iops", "instance-throughput"}
 
 
 def test_an_idle_day_is_left_out_of_growth():
     # The days of the test above: the others lie on the same line, so its answer is the same.
     levels = 1_000 * 1.01 ** np.arange(30)
     levels[[9, 29]] = 0.0
-    iops = {one.cap: one for one in growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")}[
-        "volume-iops"
-    ]
+    iops = {
+        forecast.cap: forecast for forecast in growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")
+    }["volume-iops"]
     assert iops.trend.claimed and iops.days[1] == pytest.approx(71, abs=1)
     assert iops.growth_per_month[1] == pytest.approx(1.01**30 - 1, rel=1e-6)
     assert iops.busy[9] == 0 and len(iops.busy) == 30
     # Futures of the credits grow on as well, beyond what was ever recorded (without growth 1,309).
-    made = futures(history_of(recording(np.repeat(levels[:29], 288))), 72, 3, 1)[:, -288:, :2].sum(axis=2)
-    assert made.max() > 1.1 * levels.max()
+    total = futures(history_of(recording(np.repeat(levels[:29], 288))), 72, 3, 1)[:, -288:, :2].sum(axis=2)
+    assert total.max() > 1.1 * levels.max()
 
 
 def test_growth_that_cannot_be_said_is_named():
     levels = 1_000 * 1.01 ** np.arange(15)
     levels[[3, 8]] = 0.0
     outlook = forecast(recording(np.repeat(levels, 288)), "gp2:400", runs=3, hours=6)
-    assert outlook.growth == () and any("2 of 15 were idle" in one for one in outlook.missing)
+    assert outlook.growth == () and any("2 of 15 were idle" in entry for entry in outlook.missing)
 
 
 @pytest.mark.parametrize(
@@ -370,15 +372,15 @@ def test_forecasts_are_kept_once_and_scored(tmp_path):
     outlook = forecast(recording(iops[: 30 * 288 + 100]), "gp2:400", runs=20)
     ledger.keep(outlook.promises(), place)
     ledger.keep(outlook.promises(), place)
-    kept = ledger.load(place)
-    assert kept == outlook.promises() and len({one.quantity for one in kept}) == 3
+    retained = ledger.load(place)
+    assert retained == outlook.promises() and len({entry.quantity for entry in retained}) == 3
     place.write_bytes(place.read_bytes() + b'{"of":"cut off by a cra')
-    assert ledger.load(place) == kept
+    assert ledger.load(place) == retained
     whole = recording(iops)
     history = history_of(whole)
-    found = ledger.scores("shop", "gp2:400", kept, whole, history, growth_ahead(history, "gp2:400"), None)
-    assert sum(score.count for score in found if score.quantity == ledger.BALANCE) == 5
-    assert ledger.scores("shop", "gp2:500", kept, whole, history, (), None) == []
+    scores = ledger.scores("shop", "gp2:400", retained, whole, history, growth_ahead(history, "gp2:400"), None)
+    assert sum(score.count for score in scores if score.quantity == ledger.BALANCE) == 5
+    assert ledger.scores("shop", "gp2:500", retained, whole, history, (), None) == []
     place.write_text('{"of": 1}\n')
     with pytest.raises(InputError, match="line 1.*not a forecast"):
         ledger.load(place)
@@ -444,16 +446,16 @@ def test_minutes_of_cloudwatch_become_demand_and_holes_are_idle():
     }
     minutes = [*range(120), *range(300, 420)]
     ticks = [Tick(begin + 60.0 * minute, 60.0, {"vol-1": row}) for minute in minutes]
-    found, storage, instance = from_evidence(
+    workload, storage, instance = from_evidence(
         gathered(SourceFacts("aws:vol-1", "cloudwatch", 60.0, "UTC", (facts,), instance="m5.large"), ticks)
     )
-    assert (storage, instance, found.span_s) == ("gp2:400", "m5.large", 420 * 60.0)
-    assert found.source["clock_start"] == MONDAY.isoformat() and "3.0 h without points" in found.caveats[0]
-    history = history_of(found)
+    assert (storage, instance, workload.span_s) == ("gp2:400", "m5.large", 420 * 60.0)
+    assert workload.source["clock_start"] == MONDAY.isoformat() and "3.0 h without points" in workload.caveats[0]
+    history = history_of(workload)
     # 600 reads of 16 KiB are 9.375 MiB a second; the three hours between are idle.
     np.testing.assert_allclose(history.rates[0], [600, 400, 9_600, 8_800])
     assert history.iops[24:60].max() == 0
-    assert found.points["balance_percent"][-1] == 77.0
+    assert workload.points["balance_percent"][-1] == 77.0
 
 
 def test_a_live_target_has_no_days():
@@ -465,7 +467,7 @@ def test_a_live_target_has_no_days():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("when,used\n1,2\n", "header must name"),
         ("time,used_gib\nyesterday,5\n", "ISO 8601"),
@@ -478,9 +480,9 @@ def test_a_live_target_has_no_days():
         ("time,used_gib\n2026-10-01,100\n2026-10-08,170\n", "2 days with a line.*at least 7 days"),
     ],
 )
-def test_bad_space_files_are_refused(tmp_path, text, said):
+def test_bad_space_files_are_refused(tmp_path, text, message):
     (tmp_path / "space.csv").write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_space(tmp_path / "space.csv")
 
 
@@ -488,14 +490,14 @@ def test_missing_days_of_space_lie_between_their_neighbours(tmp_path):
     days = [f"2026-03-{day:02},{day + 11}" for day in (1, 2, 3, 6, 7, 8, 12, 15, *range(16, 22))]
     lines = ["time,used_gib", "2026-03-01T18:00:00,11", *days]
     (tmp_path / "space.csv").write_text("\n".join(lines) + "\n")
-    found = read_space(tmp_path / "space.csv")
-    np.testing.assert_allclose(found.used_gib, np.arange(12, 33))
-    trend = space_ahead(found, 60.0).trend
+    history = read_space(tmp_path / "space.csv")
+    np.testing.assert_allclose(history.used_gib, np.arange(12, 33))
+    trend = space_ahead(history, 60.0).trend
     assert trend.per_day == pytest.approx(1.0) and trend.days == 14  # the days between count as none
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"hours": 0}, "hours"),
         ({"hours": 10_000}, "hours"),
@@ -504,8 +506,8 @@ def test_missing_days_of_space_lie_between_their_neighbours(tmp_path):
         ({"free_inside_gib": -1}, "--free-inside-gib = -1 GiB"),
     ],
 )
-def test_bad_settings_are_refused(settings, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
         forecast(recording(business(1, 4)), "gp2:400", **settings)
 
 

@@ -50,8 +50,8 @@ def test_a_day_that_was_nearly_idle_changes_no_growth(days, share, from_end):
     slope is that to the last digit."""
     levels = 1_000 * 1.01 ** np.arange(days + 1)
     levels[-from_end] *= share
-    found = growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")
-    iops = next(one for one in found if one.cap == "volume-iops")
+    forecasts = growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")
+    iops = next(forecast for forecast in forecasts if forecast.cap == "volume-iops")
     assert iops.trend.claimed and iops.trend.per_day == pytest.approx(np.log(1.01)) and iops.trend.cut is None
     assert iops.share_now == pytest.approx(1_000 * 1.01**days / 3_000)
 
@@ -60,8 +60,8 @@ def test_a_day_that_was_nearly_idle_changes_no_growth(days, share, from_end):
 def test_a_load_that_went_away_fills_nothing(grown, more, gone):
     """Many idle days in a row are no odd days: the growth before them is over."""
     levels = np.concatenate([1_000 * more ** np.arange(grown), np.full(gone, 40.0)])
-    found = growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")
-    iops = next((one for one in found if one.cap == "volume-iops"), None)
+    forecasts = growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")
+    iops = next((forecast for forecast in forecasts if forecast.cap == "volume-iops"), None)
     assert iops is None or not iops.trend.claimed or iops.trend.per_day <= 0.0
 
 
@@ -108,16 +108,16 @@ def test_the_curve_of_the_credits_is_empty_when_the_sentence_says_so(made):
     after = fan.filter((fan["hours"] >= empty + 1 / 12) & (fan["hours"] < 15))
     before = fan.filter(fan["hours"] < empty - 1 / 12)
     assert after["middle"].to_numpy().max() < 1.0 < before["middle"].to_numpy().min()
-    told = re.search(r": (\d\d:\d\d), in", " ".join(in_words(made)))
+    match = re.search(r": (\d\d:\d\d), in", " ".join(in_words(made)))
     credits = json.dumps(charts_of(made)[0].to_dict())
-    assert told and f"{told[1]}: empty, in the median" in credits and "time" in credits
+    assert match and f"{match[1]}: empty, in the median" in credits and "time" in credits
     # Programs get hours, as before.
-    assert [one["hours"] for one in document(made)["credits"]["balance"]] == list(range(1, 49))
+    assert [row["hours"] for row in document(made)["credits"]["balance"]] == list(range(1, 49))
 
 
 def test_space_and_growth_are_drawn_too(made):
     """Each axis has its title, each limit its name and figure."""
-    _, space, growth = (json.dumps(one.to_dict()) for one in charts_of(made))
+    _, space, growth = (json.dumps(chart.to_dict()) for chart in charts_of(made))
     assert "full: 500 GiB" in space and '"title": "GiB"' in space and '"title": "day"' in space
     assert "the volume's IOPS: 3,000 IOPS" in growth and "the volume's throughput: 250 MiB/s" in growth
     assert '"title": "days from the end of the recording"' in growth

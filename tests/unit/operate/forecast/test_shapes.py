@@ -59,18 +59,20 @@ def test_a_sudden_change_leaves_no_trend_of_few_days(behind):
     draw = np.random.default_rng(behind)
     levels = np.where(np.arange(30) < 30 - behind, 400.0, 1_200.0) * np.exp(draw.normal(0.0, 0.02, 30))
     outlook = forecast(recording(levels), "gp3:500", runs=1)
-    assert all(not one.trend.claimed and one.trend.days == behind for one in outlook.growth)
+    assert all(not entry.trend.claimed and entry.trend.days == behind for entry in outlook.growth)
     changed = MONDAY + timedelta(days=30 - behind)
-    told = " ".join(in_words(outlook))
-    assert f"it changed suddenly on {changed:%Y-%m-%d}, and {behind} days behind that are too few" in told
+    text = " ".join(in_words(outlook))
+    assert f"it changed suddenly on {changed:%Y-%m-%d}, and {behind} days behind that are too few" in text
     assert not [promise for promise in outlook.promises() if promise.quantity.startswith(ledger.BUSY)]
-    assert all(one["growth_per_30_days"] is None for one in document(outlook)["growth"])
-    assert all(math.isinf(one.days[1]) for one in outlook.growth)
+    assert all(row["growth_per_30_days"] is None for row in document(outlook)["growth"])
+    assert all(math.isinf(entry.days[1]) for entry in outlook.growth)
 
 
 def test_what_is_behind_a_change_is_a_trend_when_it_is_long_enough():
     levels = np.where(np.arange(40) < 20, 300.0, 900.0) * 1.01 ** np.arange(40)
-    iops = next(one for one in growth_ahead(history_of(recording(levels)), "gp3:100") if one.cap == "volume-iops")
+    iops = next(
+        forecast for forecast in growth_ahead(history_of(recording(levels)), "gp3:100") if forecast.cap == "volume-iops"
+    )
     assert iops.trend.claimed and iops.trend.cut == 20 and iops.trend.per_day == pytest.approx(math.log(1.01))
 
 
@@ -102,7 +104,7 @@ def test_a_shape_without_noise_is_continued_to_the_day(shape):
 def test_intervals_know_of_curves_that_noise_hides(shape):
     """1 GiB of noise a day: which shape it is cannot always be said, and the interval holds the day."""
     figure, _ = SHAPES[shape]
-    held, errors = 0, []
+    state, errors = 0, []
     for seed in range(HISTORIES):
         draw = np.random.default_rng(seed)
         recorded = int(draw.integers(30, 60))
@@ -110,10 +112,10 @@ def test_intervals_know_of_curves_that_noise_hides(shape):
         limit = float(every[:recorded].max()) * 1.2
         came = days_until(every, recorded, limit)
         outlook = space_ahead(SpaceHistory(MONDAY, every[:recorded]), limit)
-        held += outlook.days[0] <= came <= outlook.days[2]
+        state += outlook.days[0] <= came <= outlook.days[2]
         errors.append(abs(outlook.days[1] - came) / came)
     # 80 % should; of a dozen histories 8 or fewer do with a chance of 7 %, 6 or fewer of 0.4 %.
-    assert held >= 0.55 * HISTORIES, (shape, held)
+    assert state >= 0.55 * HISTORIES, (shape, state)
     assert float(np.median(errors)) <= 0.15, (shape, errors)
 
 
@@ -131,7 +133,9 @@ def test_a_load_that_grows_by_the_same_amount_is_no_factor():
     """50 IOPS a day from 500: a factor would meet 2,700 of 3,000 IOPS days before the 44 it takes."""
     levels = 500.0 + 50.0 * np.arange(30)
     assert next(iter(chances_of(np.arange(-29.0, 1.0), np.log(levels), True))) == AMOUNT
-    iops = next(one for one in growth_ahead(history_of(recording(levels)), "gp3:100") if one.cap == "volume-iops")
+    iops = next(
+        forecast for forecast in growth_ahead(history_of(recording(levels)), "gp3:100") if forecast.cap == "volume-iops"
+    )
     # 500 + 50 d = 2,700 on day 44; the last recorded is day 29.
     assert iops.trend.claimed and iops.days[1] == pytest.approx(15, abs=1)
 
@@ -198,9 +202,9 @@ def test_a_volume_is_known_by_its_id_and_scored_by_the_rule_it_was_forecast_by(t
     later = exported(tmp_path / "credits_next.json", 0, 12)
     assert ledger.known_as(later) == outlook.of
     history = history_of(later)
-    found = ledger.scores(ledger.known_as(later), "gp2:300", outlook.promises(), later, history, (), None)
-    balances = [one for one in found if one.quantity == ledger.BALANCE]
-    assert balances and sum(one.count for one in balances) == 3  # 1, 6 and 24 h ahead
+    scores = ledger.scores(ledger.known_as(later), "gp2:300", outlook.promises(), later, history, (), None)
+    balances = [score for score in scores if score.quantity == ledger.BALANCE]
+    assert balances and sum(balance.count for balance in balances) == 3  # 1, 6 and 24 h ahead
     # Days alike: what came is what was forecast, but for the rounding of points in the first minutes.
     assert all(balance.median_error < 2.0 for balance in balances), balances
 

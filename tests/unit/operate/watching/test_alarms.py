@@ -30,7 +30,7 @@ def moment(t_unix: float, *findings: LiveVerdict, waiting: float | None = None) 
 def naive(present: list[bool]) -> list[tuple[str, int, int | None]]:
     """Returns the messages of a finding that is there in some seconds: by looking back from
     each."""
-    told, raised, began = [], False, 0
+    answer, raised, began = [], False, 0
     for now in range(len(present)):
         if not raised:
             run = 0
@@ -38,13 +38,13 @@ def naive(present: list[bool]) -> list[tuple[str, int, int | None]]:
                 run += 1
             if run - 1 >= ON_S:
                 raised, began = True, now - run + 1
-                told.append(("raised", began, None))
+                answer.append(("raised", began, None))
         else:
             last = max(at for at in range(now + 1) if present[at])
             if now - last >= OFF_S:
                 raised = False
-                told.append(("over", began, last))
-    return told
+                answer.append(("over", began, last))
+    return answer
 
 
 def test_random_courses_are_those_of_the_reference():
@@ -53,18 +53,21 @@ def test_random_courses_are_those_of_the_reference():
         present: list[bool] = []
         while len(present) < 1_200:
             present += [draw.random() < 0.5] * draw.choice([1, 5, 30, 59, 61, 90, 179, 181, 300])
-        episodes, told = Episodes("lab:db"), []
+        episodes, answer = Episodes("lab:db"), []
         for second, there in enumerate(present):
-            told += episodes.see(moment(float(second), BINDS if there else FINE))
-        found = [(one.event, int(one.start_unix), None if one.end_unix is None else int(one.end_unix)) for one in told]
-        assert found == naive(present)
+            answer += episodes.see(moment(float(second), BINDS if there else FINE))
+        result = [
+            (entry.event, int(entry.start_unix), None if entry.end_unix is None else int(entry.end_unix))
+            for entry in answer
+        ]
+        assert result == naive(present)
 
 
 def test_a_quarter_of_an_hour_is_told_twice_with_its_cost():
-    episodes, told = Episodes("lab:db"), []
+    episodes, answer = Episodes("lab:db"), []
     for second in range(1_200):
-        told += episodes.see(moment(float(second), BINDS if 100 <= second < 1_000 else FINE, waiting=2.0))
-    raised, over = told
+        answer += episodes.see(moment(float(second), BINDS if 100 <= second < 1_000 else FINE, waiting=2.0))
+    raised, over = answer
     assert (raised.event, raised.start_unix, raised.end_unix) == ("raised", 100.0, None)
     assert (over.event, over.id, over.start_unix, over.end_unix) == ("over", raised.id, 100.0, 999.0)
     # Two clients wait in each of 900 seconds.
@@ -77,28 +80,28 @@ def test_two_findings_are_two_episodes_and_words_for_who_looks_are_none():
     episodes = Episodes("t")
     other = LiveVerdict("degraded", None, "log", "x")
     quiet = LiveVerdict("touched", "volume-iops", "db", "x")
-    told = []
+    answer = []
     for second in range(70):
-        told += episodes.see(moment(float(second), BINDS, other, quiet))
-    assert sorted(one.finding.word for one in told) == ["binds", "degraded"]
-    assert {one.word for one in episodes.lasting} == {"binds", "degraded"}
-    assert sorted(one.event for one in episodes.end()) == ["over", "over"] and not episodes.lasting
+        answer += episodes.see(moment(float(second), BINDS, other, quiet))
+    assert sorted(entry.finding.word for entry in answer) == ["binds", "degraded"]
+    assert {entry.word for entry in episodes.lasting} == {"binds", "degraded"}
+    assert sorted(entry.event for entry in episodes.end()) == ["over", "over"] and not episodes.lasting
 
 
 def test_a_gap_is_neither_the_finding_nor_its_end():
     episodes = Episodes("t")
-    told = [event for second in range(61) for event in episodes.see(moment(float(second), BINDS))]
-    assert len(told) == 1
+    events = [event for second in range(61) for event in episodes.see(moment(float(second), BINDS))]
+    assert len(events) == 1
     # Nothing was known for an hour; then it is still there.
     assert episodes.see(moment(3_660.0, BINDS)) == [] and episodes.see(moment(3_661.0, FINE)) == []
-    told = [event for second in range(3_662, 3_662 + 200) for event in episodes.see(moment(float(second), FINE))]
-    assert [one.event for one in told] == ["over"]
+    events = [event for second in range(3_662, 3_662 + 200) for event in episodes.see(moment(float(second), FINE))]
+    assert [event.event for event in events] == ["over"]
     # The clock goes back an hour: what lasts, lasts.
     episodes = Episodes("t")
     for second in range(5_000, 5_050):
         episodes.see(moment(float(second), BINDS))
-    told = [event for second in range(1_400, 1_420) for event in episodes.see(moment(float(second), BINDS))]
-    assert [one.event for one in told] == ["raised"]
+    events = [event for second in range(1_400, 1_420) for event in episodes.see(moment(float(second), BINDS))]
+    assert [event.event for event in events] == ["raised"]
 
 
 # --- who is told --------------------------------------------------------------------------------------------------
@@ -112,8 +115,8 @@ def test_a_command_gets_values_in_its_environment_and_no_shell(tmp_path, monkeyp
     script = (
         "import json, os, sys; json.dump([dict(os.environ), sys.argv, json.load(sys.stdin)], open(sys.argv[1], 'w'))"
     )
-    made = actions.command(f"{sys.executable} -c \"{script}\" {out} '$(touch {tmp_path}/shell)' a;b")
-    assert made.tell(EVENT) is None
+    command = actions.command(f"{sys.executable} -c \"{script}\" {out} '$(touch {tmp_path}/shell)' a;b")
+    assert command.tell(EVENT) is None
     environment, argv, document = json.loads(out.read_text())
     assert environment["HEADRACE_TARGET"] == "lab:db; rm -rf /" and environment["HEADRACE_CLIENT_SECONDS"] == "12.3"
     assert environment["HEADRACE_END"] == "" and "HEADRACE_MYSQL_PASSWORD" not in environment

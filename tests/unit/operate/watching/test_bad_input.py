@@ -83,10 +83,10 @@ def test_an_hour_at_no_limit_of_the_storage_named_is_not_fine(tmp_path):
     name it is no volume that is well. gp2:100 gives 300 and 3,000 IOPS."""
     path = of_ebs(tmp_path / "cw.json", 1_000, 30.0)
     assert told(path).verdict == "cannot tell"
-    found = told(path, storage="gp2:100")
-    assert (found.verdict, found.findings[0].subject, found.exit_code) == ("cannot tell", "storage", 3)
+    result = told(path, storage="gp2:100")
+    assert (result.verdict, result.findings[0].subject, result.exit_code) == ("cannot tell", "storage", 3)
     for word in ("1,010 IOPS", "30.0 ms", "gp2:100", "300 IOPS", "09:00:00", "--instance"):
-        assert word in found.headline, word
+        assert word in result.headline, word
     assert (told(path, storage="gp2:335").verdict, told(path, storage="io1:100:1000").verdict) == ("binds", "binds")
 
 
@@ -105,10 +105,10 @@ def test_balances_that_are_missing(tmp_path):
 def test_metrics_of_rds_are_not_judged_as_one_volume(tmp_path):
     """From 400 GiB on RDS has four volumes: 12,000 IOPS with gp3:500, not 3,000."""
     path = of_rds(tmp_path / "rds.json")
-    found = told(path, storage="gp3:500")
-    assert found.verdict == "cannot tell" and any("metrics of RDS" in note and "4x" in note for note in found.notes)
+    result = told(path, storage="gp3:500")
+    assert result.verdict == "cannot tell" and any("metrics of RDS" in note and "4x" in note for note in result.notes)
     assert not any("metrics of RDS" in note for note in told(path, storage="4xgp3:125").notes)
-    assert found.clock == "UTC"
+    assert result.clock == "UTC"
 
 
 @pytest.mark.parametrize("figures", [{}, {"idle_share": 0.85}, {"idle_share": 0.5, "read_ms": 40.0}])
@@ -137,9 +137,9 @@ def test_a_recording_of_minutes_hides_bursts_too(tmp_path):
         VolumeReadOps=lambda minute: 60 * (300 + 7 * (minute % 37) if minute in BUSY else 50),
         VolumeReadBytes=lambda minute: 60 * 16_384 * (300 + 7 * (minute % 37) if minute in BUSY else 50),
     )
-    found = told(path, storage="gp3:500")
-    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "first-touch")
-    assert "EBS" in found.headline and "Bursts of reads within 60 s" in found.headline
+    result = told(path, storage="gp3:500")
+    assert (result.verdict, result.findings[0].subject) == ("cannot tell", "first-touch")
+    assert "EBS" in result.headline and "Bursts of reads within 60 s" in result.headline
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ def test_used_space_over_a_change_of_the_clock(tmp_path):
     for day in range(24, 32):
         lines.append(f"2026-03-{day}T23:30:00+0{1 if day < 29 else 2}:00,{day}")
     (tmp_path / "space.csv").write_text("\n".join(lines) + "\n")
-    found = read_space(tmp_path / "space.csv")
-    assert found.first == datetime(2026, 3, 24) and found.used_gib.tolist() == list(range(24, 32))
+    history = read_space(tmp_path / "space.csv")
+    assert history.first == datetime(2026, 3, 24) and history.used_gib.tolist() == list(range(24, 32))
 
 
 def test_a_window_of_zero_length(tmp_path):
@@ -226,8 +226,8 @@ class Cloud:
         return {"VolumesModifications": []}
 
     def describe_instances(self, InstanceIds):
-        found = [{"InstanceId": instance, "InstanceType": "m5.large"} for instance in InstanceIds]
-        return {"Reservations": [{"Instances": found}]}
+        result = [{"InstanceId": instance, "InstanceType": "m5.large"} for instance in InstanceIds]
+        return {"Reservations": [{"Instances": result}]}
 
     def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
         self.asked.append((StartTime, EndTime))
@@ -255,13 +255,13 @@ def test_the_minute_of_an_attachment_has_no_idle_time():
 
     class Idle(Cloud):
         def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
-            found = super().get_metric_data(MetricDataQueries, StartTime, EndTime)
+            metric_data = super().get_metric_data(MetricDataQueries, StartTime, EndTime)
             key = next(
                 q["Id"] for q in MetricDataQueries if q["MetricStat"]["Metric"]["MetricName"] == "VolumeIdleTime"
             )
-            moments = found["MetricDataResults"][0]["Timestamps"]
+            moments = metric_data["MetricDataResults"][0]["Timestamps"]
             idle = {"Id": key, "Timestamps": moments, "Values": [14.0, 54.0, 54.0]}
-            return {"MetricDataResults": [*found["MetricDataResults"], idle]}
+            return {"MetricDataResults": [*metric_data["MetricDataResults"], idle]}
 
     rows = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Idle()).volumes[0].rows
     assert rows["idle_share"].to_list() == [None, 0.9, 0.9]
@@ -290,10 +290,10 @@ def test_a_volume_that_is_detached_while_cloudwatch_is_watched(monkeypatch):
 
     monkeypatch.setattr(source, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
     with opening.opened("aws:vol-1", SourceOptions(), seconds=150.0) as watched:
-        shown = 0
+        details = 0
         for _ in watched.moments:
-            cloud.busy, shown = False, shown + 1
-    assert (shown, slept) == (3, [60.0, 60.0, 30.0])
+            cloud.busy, details = False, details + 1
+    assert (details, slept) == (3, [60.0, 60.0, 30.0])
     cloud.busy = False
     with pytest.raises(CouldNotRun, match="no point"), opening.opened("aws:vol-1", SourceOptions()):
         pass

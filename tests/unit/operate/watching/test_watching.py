@@ -39,7 +39,7 @@ def random_moment(draw: random.Random, t_unix: float = 1_000_000.0) -> Moment:
     """Anything a target may say, missing and absurd figures too."""
     volumes = []
     for number in range(draw.randrange(0, 12)):
-        left = draw.choice([None, CreditsLeft(draw.choice([0.0, 59.0, 1e9, math.inf]), None, None, 1.0, 1.0)])
+        choice = draw.choice([None, CreditsLeft(draw.choice([0.0, 59.0, 1e9, math.inf]), None, None, 1.0, 1.0)])
         rates = [some(draw, draw.random() * 100) for _ in range(7)]
         volumes.append(
             VolumeNow(
@@ -49,7 +49,7 @@ def random_moment(draw: random.Random, t_unix: float = 1_000_000.0) -> Moment:
                 exceeded={limit: draw.random() for limit in caps.COUNTED if draw.random() < 0.5},
                 used={"volume-iops": draw.random() * 2} if draw.random() < 0.5 else {},
                 balance=draw.choice([None, 0.0, 0.5, 1.0]),
-                time_to_empty=left,
+                time_to_empty=choice,
                 gone=draw.choice([None, None, None, "is detached"]),
                 reads=IoNow(*rates[:4]),
                 writes=IoNow(*rates[4:6]),
@@ -85,9 +85,9 @@ def test_random_moments_fit_every_terminal():
         width, height = draw.randrange(80, 200), draw.randrange(24, 60)
         state = ScreenState(before=draw.choice([None, random_moment(draw)]), ascii=draw.random() < 0.5)
         moment = random_moment(draw)
-        found = lines(moment, width, height, state)
-        assert len(found) == height
-        for line in found:
+        result = lines(moment, width, height, state)
+        assert len(result) == height
+        for line in result:
             text = "".join(part for part, _ in line)
             assert cell_len(text) <= width and text.isprintable()
         # Strict JSON, whatever is infinite or missing.
@@ -96,8 +96,8 @@ def test_random_moments_fit_every_terminal():
 
 @pytest.mark.parametrize(("width", "height"), [(79, 24), (80, 23), (20, 5), (1, 1)])
 def test_a_small_terminal_is_told_so(width, height):
-    found = lines(random_moment(random.Random(1)), width, height)
-    assert len(found) == 1 and cell_len("".join(text for text, _ in found[0])) <= width
+    result = lines(random_moment(random.Random(1)), width, height)
+    assert len(result) == 1 and cell_len("".join(text for text, _ in result[0])) <= width
 
 
 def test_eight_volumes_and_a_server_fit_80_by_24():
@@ -123,17 +123,17 @@ def test_once_shows_everything_however_much_it_is():
 
 
 def test_history_keeps_an_hour_and_gives_back_what_it_got():
-    history, draw, made = History(), random.Random(5), {}
+    history, draw, moments = History(), random.Random(5), {}
     assert history.at(0.0) is None
     for second in range(4_000):
-        made[second] = (
+        moments[second] = (
             random_moment(draw, float(second))
             if second % 400 == 0
             else Moment("t", float(second), 1.0, (Judge.UNKNOWN,))
         )
-        history.add(made[second])
+        history.add(moments[second])
     assert history.reaches_s == 3_600
-    assert history.at(800.2) == made[800] and history.at(-5.0) == made[399] and history.at(1e9) == made[3_999]
+    assert history.at(800.2) == moments[800] and history.at(-5.0) == moments[399] and history.at(1e9) == moments[3_999]
     history.add(Moment("t", 100.0, 1.0, (Judge.UNKNOWN,)))
     assert len(history) == 1, "the clock was set back"
 
@@ -187,8 +187,8 @@ def test_a_feed_tells_what_went_wrong_and_where_it_ends():
         feed.fresh()
     feed = Feed(iter([Moment("t", 1.0, 1.0, (Judge.UNKNOWN,))]))
     feed._thread.join(10)
-    found, ended = feed.fresh()
-    assert len(found) == 1 and ended
+    result, ended = feed.fresh()
+    assert len(result) == 1 and ended
 
 
 # --- ticks --------------------------------------------------------------------------------------------------------
@@ -203,84 +203,84 @@ def facts(storage: str = "gp2:100", instance: str | None = None, server: bool = 
 
 @pytest.mark.parametrize("storage", ["gp2:100", "st1:500", "sc1:1000", "2xgp2:100"])
 def test_time_to_empty_of_ticks_is_the_cores(storage):
-    known = facts(storage)
-    limits = known.volumes[0].limits
+    reference = facts(storage)
+    limits = reference.volumes[0].limits
     assert limits is not None and limits.credits
     refill = limits.iops if limits.credit_unit == "ios" else limits.bytes_s
     follower, level = TickFollower(), 0.7 * limits.credits
     for second in range(30):
         moment = follower.see(
-            known, Tick(float(second), 1.0, {"db": {"balance_percent": 100 * level / limits.credits}})
+            reference, Tick(float(second), 1.0, {"db": {"balance_percent": 100 * level / limits.credits}})
         )
         level -= 1.5 * refill
-    left = moment.volumes[0].time_to_empty
-    assert left.seconds == pytest.approx((level + 1.5 * refill) / (1.5 * refill), rel=1e-6)
+    rest = moment.volumes[0].time_to_empty
+    assert rest.seconds == pytest.approx((level + 1.5 * refill) / (1.5 * refill), rel=1e-6)
     assert moment.empty_first[0] == "db" and moment.volumes[0].id == "vol-1"
 
 
 def test_time_to_empty_of_an_instance():
-    known, follower = facts("gp3:100", "m5.large"), TickFollower()
+    reference, follower = facts("gp3:100", "m5.large"), TickFollower()
     for second in range(10):
         row = {"instance_io_balance_percent": 80.0 - second, "instance_byte_balance_percent": 100.0}
-        moment = follower.see(known, Tick(float(second), 1.0, {"db": row}))
+        moment = follower.see(reference, Tick(float(second), 1.0, {"db": row}))
     # 1 % a second: 71 s are left of 71 %.
     assert moment.instance.time_to_empty["ios"].seconds == pytest.approx(71.0)
     assert math.isinf(moment.instance.time_to_empty["bytes"].seconds) and moment.volumes[0].time_to_empty is None
 
 
 def test_a_volume_that_is_silent_is_gone_and_begins_anew():
-    known, follower = facts(), TickFollower()
+    reference, follower = facts(), TickFollower()
     for second in range(10):
-        moment = follower.see(known, Tick(float(second), 1.0, {"db": {"balance_percent": 90.0 - second}}))
-    assert follower.see(known, Tick(11.0, 1.0)).volumes[0] == moment.volumes[0], "a late row is not a loss"
-    moment = follower.see(known, Tick(30.0, 1.0))
+        moment = follower.see(reference, Tick(float(second), 1.0, {"db": {"balance_percent": 90.0 - second}}))
+    assert follower.see(reference, Tick(11.0, 1.0)).volumes[0] == moment.volumes[0], "a late row is not a loss"
+    moment = follower.see(reference, Tick(30.0, 1.0))
     assert moment.volumes[0].gone == "no figures for 21 s" and moment.volumes[0].time_to_empty is None
-    moment = follower.see(known, Tick(31.0, 1.0, {"db": {"balance_percent": 10.0}}))
+    moment = follower.see(reference, Tick(31.0, 1.0, {"db": {"balance_percent": 10.0}}))
     assert moment.volumes[0].gone is None and moment.volumes[0].time_to_empty is None, "one reading has no slope"
 
 
 def test_a_server_that_is_silent_does_not_answer_and_its_counters_never_go_back():
-    known, follower = facts(server=True), TickFollower()
-    moment = follower.see(known, Tick(0.0, 1.0, {"db": {}}))
+    reference, follower = facts(server=True), TickFollower()
+    moment = follower.see(reference, Tick(0.0, 1.0, {"db": {}}))
     assert moment.server is None, "the first second begins the counters"
     row = {"tps": 10.0, "threads_running": 4.0, "data_waiters": 1.0, "log_waiters": 1.0, "lock_waiters": 3.0}
-    moment = follower.see(known, Tick(1.0, 1.0, {"db": {}}, row))
+    moment = follower.see(reference, Tick(1.0, 1.0, {"db": {}}, row))
     assert moment.server.io_wait == pytest.approx(0.5) and moment.server.waits["row locks"] == pytest.approx(0.75)
     assert moment.server.version == "mysql 9.7.0"
-    assert follower.see(known, Tick(2.0, 1.0, {"db": {}})).server.up, "the second in which its replica was asked"
-    moment = follower.see(known, Tick(9.0, 1.0, {"db": {}}))
+    assert follower.see(reference, Tick(2.0, 1.0, {"db": {}})).server.up, "the second in which its replica was asked"
+    moment = follower.see(reference, Tick(9.0, 1.0, {"db": {}}))
     assert not moment.server.up and "does not answer" in as_text(lines(moment, 80, 24))
-    moment = follower.see(known, Tick(10.0, 1.0, {"db": {}}, row))
+    moment = follower.see(reference, Tick(10.0, 1.0, {"db": {}}, row))
     assert moment.server.totals["headrace_transactions_total"] == pytest.approx(20.0)
-    moment = follower.see(known, Tick(10.5, 1.0, {"db": {}}, {**row, "reading_s": 2.5}))
+    moment = follower.see(reference, Tick(10.5, 1.0, {"db": {}}, {**row, "reading_s": 2.5}))
     assert moment.server.totals["headrace_transactions_total"] == pytest.approx(45.0), "readings come late"
-    idle = follower.see(known, Tick(11.0, 1.0, {"db": {}}, {"tps": 0.0, "threads_running": 0.0}))
+    idle = follower.see(reference, Tick(11.0, 1.0, {"db": {}}, {"tps": 0.0, "threads_running": 0.0}))
     assert idle.server.io_wait == 0.0
 
 
 def test_waits_that_are_not_timed_follow_from_the_disks():
-    known, follower = facts(server=True), TickFollower()
+    reference, follower = facts(server=True), TickFollower()
     server = {"threads_running": 8.0, "data_reads_per_s": 1_000.0, "log_fsyncs_per_s": 100.0}
     # 1,000 reads of 2 ms and 100 flushes of 4 ms: 2.4 clients of 8 wait.
-    moment = follower.see(known, Tick(1.0, 1.0, {"db": {"read_ms": 2.0, "write_ms": 4.0}}, server))
+    moment = follower.see(reference, Tick(1.0, 1.0, {"db": {"read_ms": 2.0, "write_ms": 4.0}}, server))
     assert moment.server.io_wait == pytest.approx(0.3)
-    moment = follower.see(known, Tick(2.0, 1.0, {"db": {}}, {"threads_running": 8.0}))
+    moment = follower.see(reference, Tick(2.0, 1.0, {"db": {}}, {"threads_running": 8.0}))
     assert moment.server.io_wait is None
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
 
 
-def judged(seconds: int, share: float, io_wait: float | None, left: CreditsLeft | None = None) -> LiveVerdict:
+def judged(seconds: int, share: float, io_wait: float | None, rest: CreditsLeft | None = None) -> LiveVerdict:
     judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
     for second in range(seconds):
-        volume = VolumeNow("db", "db", exceeded={"volume-iops": share, "instance-iops": share / 2}, time_to_empty=left)
-        found = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
-    return found[0]
+        volume = VolumeNow("db", "db", exceeded={"volume-iops": share, "instance-iops": share / 2}, time_to_empty=rest)
+        result = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
+    return result[0]
 
 
 @pytest.mark.parametrize(
-    ("share", "io_wait", "left", "word", "limit"),
+    ("share", "io_wait", "rest", "word", "limit"),
     [
         (0.06, 0.5, None, "binds", "volume-iops"),
         (0.04, 0.5, None, "fine", None),
@@ -292,9 +292,9 @@ def judged(seconds: int, share: float, io_wait: float | None, left: CreditsLeft 
         (0.0, 0.5, CreditsLeft(0.0, None, None, 1.0, 1.0), "touched", "volume-credits"),
     ],
 )
-def test_verdicts_of_the_last_minute(share, io_wait, left, word, limit):
-    found = judged(60, share, io_wait, left)
-    assert (found.word, found.limit) == (word, limit)
+def test_verdicts_of_the_last_minute(share, io_wait, rest, word, limit):
+    result = judged(60, share, io_wait, rest)
+    assert (result.word, result.limit) == (word, limit)
     assert judged(1, 1.0, 0.9).word != "binds", "a single second is no verdict"
 
 
@@ -309,18 +309,18 @@ def test_credits_that_are_gone_bind_where_nobody_counts_the_waiting(io_wait, wor
 
 def test_every_limit_is_found_the_worst_first():
     """An alarm for the second is not late because the first is worse."""
-    left = CreditsLeft(1_000.0, None, None, 1.0, 1.0)
+    rest = CreditsLeft(1_000.0, None, None, 1.0, 1.0)
     judge, volumes = (
         Judge(),
         (
             VolumeNow("db", "db", exceeded={"volume-iops": 0.9, "instance-iops": 0.3}),
-            VolumeNow("log", "log", exceeded={"volume-bytes": 0.5}, time_to_empty=left),
+            VolumeNow("log", "log", exceeded={"volume-bytes": 0.5}, time_to_empty=rest),
             VolumeNow("tmp", "tmp", exceeded={"volume-bytes": 0.01}),
         ),
     )
     for second in range(10):
-        found = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), volumes))
-    assert [(one.word, one.where, one.limit) for one in found] == [
+        result = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), volumes))
+    assert [(entry.word, entry.where, entry.limit) for entry in result] == [
         ("binds", "db", "volume-iops"),
         ("binds", "log", "volume-bytes"),
         ("binds", "db", "instance-iops"),
@@ -332,9 +332,9 @@ def test_row_locks_acquit_storage():
     judge, server = Judge(), ServerNow("m", io_wait=0.2, running=4.0, waits={"row locks": 0.7})
     for second in range(10):
         volume = VolumeNow("db", "db", exceeded={"volume-iops": 0.5})
-        found = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
-    (one,) = found
-    assert one.word == "not storage" and "70 %" in one.text
+        result = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
+    (entry,) = result
+    assert entry.word == "not storage" and "70 %" in entry.text
 
 
 def test_without_exceeded_times_it_cannot_tell():

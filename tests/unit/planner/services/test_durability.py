@@ -24,13 +24,13 @@ SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, thr
 def test_copies_are_lost_together_only_within_the_repair():
     """By hand: a = 0.2 %, r = -ln(0.998) = 0.0020020 a year. Two copies, 24 h = 1/365.25 of a year: 2 r x r T
     = 2 x 0.0020020^2 / 365.25 = 2.1947e-8 a year. Three: 3 r (r T)^2 = 3 x 0.0020020^3 / 365.25^2 = 1.804e-13."""
-    one, cluster = copies_of("rds:multi-az"), copies_of("rds:multi-az-cluster")
-    assert copies_afr_percent(0.2, one) == pytest.approx(2.1947e-6, rel=1e-3)
+    copies, cluster = copies_of("rds:multi-az"), copies_of("rds:multi-az-cluster")
+    assert copies_afr_percent(0.2, copies) == pytest.approx(2.1947e-6, rel=1e-3)
     assert copies_afr_percent(0.2, cluster) == pytest.approx(1.804e-11, rel=1e-3)
     assert copies_of("ec2") is None and copies_of("rds:single-az") is None
     assert copies_of("aurora:standard") == copies_of("aurora:io-optimized")
     # Without a chance to repair in the year, at most as probable as a mirror never repaired.
-    assert copies_afr_percent(50.0, replace(one, repair=1e9)) == pytest.approx(100 * (1 - 0.5**2), rel=1e-6)
+    assert copies_afr_percent(50.0, replace(copies, repair=1e9)) == pytest.approx(100 * (1 - 0.5**2), rel=1e-6)
 
 
 def test_a_stay_of_many_years_agrees_with_the_formula_of_copies():
@@ -45,8 +45,8 @@ def test_a_stay_of_many_years_agrees_with_the_formula_of_copies():
             if at < 1
         )
         lost += any(
-            later - at < copies.repair and one != other
-            for index, (at, one) in enumerate(times)
+            later - at < copies.repair and entry != other
+            for index, (at, entry) in enumerate(times)
             for later, other in times[index + 1 :]
         )
     expected = copies_afr_percent(30.0, copies) / 100
@@ -55,15 +55,15 @@ def test_a_stay_of_many_years_agrees_with_the_formula_of_copies():
 
 
 def test_small_chances_are_not_told_to_more_than_is_known():
-    told = [small_percent(value) for value in (0.8, 12.0, 3.5e-5, 1e-9)]
-    assert told == ["0.8 %", "12 %", "0.000035 %", "below 0.000001 %"]
+    texts = [small_percent(value) for value in (0.8, 12.0, 3.5e-5, 1e-9)]
+    assert texts == ["0.8 %", "12 %", "0.000035 %", "below 0.000001 %"]
 
 
 def test_every_figure_of_copies_has_a_source_and_a_day():
     rows = list(csv.DictReader((files("headrace.planner.market") / "copies.csv").read_text().splitlines()))
-    known = set(pl.read_csv(Path(__file__).parents[4] / "data" / "sources.csv")["id"])
+    table_id = set(pl.read_csv(Path(__file__).parents[4] / "data" / "sources.csv")["id"])
     for row in rows:
-        assert row["source"] == "unsourced" or set(row["source"].split("+")) <= known, row
+        assert row["source"] == "unsourced" or set(row["source"].split("+")) <= table_id, row
         assert row["as_of"] <= "2026-11-24" and row["note"] and row["confirmed"] in ("true", "false"), row
         assert row["source"] != "unsourced" or row["confirmed"] == "false", row
 
@@ -71,7 +71,7 @@ def test_every_figure_of_copies_has_a_source_and_a_day():
 def test_a_standby_in_another_zone_is_a_second_copy():
     """RDS stripes 400 GiB over four volumes: one copy is lost with any of them, 1 - 0.998^4 = 0.7976 % a year.
     Two copies, repaired within 24 h: r = -ln(1 - 0.007976) = 0.0080080; 2 r (r / 365.25) = 3.511e-7, 3.5e-5 %."""
-    made = plan(
+    result = plan(
         SHOP,
         on="rds:single-az,rds:multi-az,aurora",
         goals=["tps>=300"],
@@ -79,7 +79,7 @@ def test_a_standby_in_another_zone_is_a_second_copy():
         size_gib=100,
         draws=4,
     )
-    best = {answer.deployment: answer.best for answer in made.services.answers}
+    best = {answer.deployment: answer.best for answer in result.services.answers}
     single, multi = best["rds:single-az"], best["rds:multi-az"]
     assert single.storage == multi.storage == "gp3:400"
     assert single.durability_afr_percent == pytest.approx(0.7976, rel=1e-3)
@@ -89,10 +89,10 @@ def test_a_standby_in_another_zone_is_a_second_copy():
     aurora = best["aurora:standard"]
     assert 0 < aurora.durability_afr_percent < 1e-6 and "sigmod-2017" in aurora.durability
     assert report.durability(aurora) == "below 0.000001 % a year to lose the data"
-    assert any("copies in different zones" in line and line.startswith("rds:multi-az") for line in shown(made))
+    assert any("copies in different zones" in line and line.startswith("rds:multi-az") for line in shown(result))
 
 
-def shown(made) -> list[str]:
+def shown(result) -> list[str]:
     from headrace.report.services.planned import rule_lines
 
-    return rule_lines(made.services)
+    return rule_lines(result.services)

@@ -19,10 +19,10 @@ def reference(
 
     def first_at_or_below(free: Fraction) -> int:
         """First minute from which free space is at or below this."""
-        left = size - used - free
-        if left <= 0:
+        rest = size - used - free
+        if rest <= 0:
             return 0
-        return end + 1 if a_minute == 0 else -((-left) // a_minute)
+        return end + 1 if a_minute == 0 else -((-rest) // a_minute)
 
     while True:
         mib = size * 1024
@@ -46,12 +46,12 @@ def test_random_growth_is_that_of_the_reference():
         size = chance.randint(20, 4_000)
         used = chance.randint(0, size * 19 // 20)
         a_day = chance.choice([0, 1, chance.randint(1, 50), chance.randint(50, 4_000)])
-        found = storage_growth(size, used, a_day, days=3)
+        growth = storage_growth(size, used, a_day, days=3)
         steps, stop = reference(Fraction(size), Fraction(used), Fraction(a_day), 3)
-        assert [round(hour * 60) for hour, _ in found.steps] == [minute for minute, _ in steps], (size, used, a_day)
-        for (_, ours), (_, theirs) in zip(found.steps, steps, strict=True):
-            assert ours == pytest.approx(float(theirs), rel=1e-9)
-        assert (found.stopped_h and round(found.stopped_h * 60)) == stop, (size, used, a_day)
+        assert [round(hour * 60) for hour, _ in growth.steps] == [minute for minute, _ in steps], (size, used, a_day)
+        for (_, own), (_, theirs) in zip(growth.steps, steps, strict=True):
+            assert own == pytest.approx(float(theirs), rel=1e-9)
+        assert (growth.stopped_h and round(growth.stopped_h * 60)) == stop, (size, used, a_day)
 
 
 def test_more_than_a_tenth_in_six_hours_fills_it():
@@ -80,9 +80,9 @@ def test_bad_input_is_refused():
 def test_growth_past_400_gib_is_a_copy_of_all_data():
     """350 GiB with 300 used, 24 GiB a day: 35 GiB are free after 15 h, and 10 % steps of 35, 38.5 GiB come: the
     second is past 400. 600 GiB are past it already."""
-    told = storage_growth(350.0, 300.0, 24.0, days=10).in_words()
-    assert "passes 400 GiB, where RDS copies all data to four volumes" in told
+    in_words = storage_growth(350.0, 300.0, 24.0, days=10).in_words()
+    assert "passes 400 GiB, where RDS copies all data to four volumes" in in_words
     steps = storage_growth(350.0, 300.0, 24.0, days=10).steps
-    assert [round(size, 1) for _, size in steps[:2]] == [385.0, 423.5] and told.count("copies all data") == 1
+    assert [round(size, 1) for _, size in steps[:2]] == [385.0, 423.5] and in_words.count("copies all data") == 1
     for allocated, used in ((600.0, 500.0), (100.0, 50.0)):
         assert "400 GiB," not in storage_growth(allocated, used, 5.0, days=10).in_words()

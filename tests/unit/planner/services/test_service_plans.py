@@ -31,8 +31,8 @@ def all_services():
     return plan(SHOP, on="ec2,rds,aurora", size_gib=100, free_percent=0, **QUICK)
 
 
-def answer(made, deployment: str):
-    return next(one for one in made.services.answers if one.deployment == deployment)
+def answer(result, deployment: str):
+    return next(answer for answer in result.services.answers if answer.deployment == deployment)
 
 
 def engine(on, **settings) -> PlanEngine:
@@ -121,11 +121,11 @@ def test_io_optimized_breaks_even_at_its_formula(all_services):
     ],
 )
 def test_the_step_is_found(size, reads, storage):
-    asked = steady(reads_per_s=reads, writes_per_s=0, size_gib=size, read_kib=4.0)
-    answer = plan(asked, on="rds", **BARE)
+    request = steady(reads_per_s=reads, writes_per_s=0, size_gib=size, read_kib=4.0)
+    answer = plan(request, on="rds", **BARE)
     assert answer.recommended.storage == storage
     assert round(answer.recommended.cost_usd_month, 2) == round(0.115 * int(storage.split(":")[1]), 2)
-    own = plan(asked, on="ec2", exclude=["raid0", "raid10"], **BARE).recommended
+    own = plan(request, on="ec2", exclude=["raid0", "raid10"], **BARE).recommended
     assert own.storage.startswith(f"gp3:{-(-size // 10) * 10}") and own.service == "ec2"
 
 
@@ -134,44 +134,44 @@ def test_nothing_cheaper_meets_the_goals():
     chance = random.Random(3)
     for _ in range(4):
         size, reads = chance.randint(20, 700), chance.randint(500, 16_000)
-        asked = steady(reads_per_s=reads, writes_per_s=0, size_gib=size, read_kib=chance.choice([4.0, 16.0]))
-        made = PlanEngine(make_question(asked, PlanSettings(on="rds", **BARE)))
-        best = made.answer().recommended
+        request = steady(reads_per_s=reads, writes_per_s=0, size_gib=size, read_kib=chance.choice([4.0, 16.0]))
+        engine = PlanEngine(make_question(request, PlanSettings(on="rds", **BARE)))
+        best = engine.answer().recommended
         size = rounded_up(size, GIB_STEPS, 20, 65_536)
         listed = [f"gp3:{max(size, 20)}"] * (size < 400)
         listed += [f"gp3:{max(size, 400)}:{iops}" for iops in range(12_000, 22_000, 1_000)]
         listed += [f"gp3:{max(size, 400)}:{iops}:{iops // 4}" for iops in range(12_000, 16_000, 2_000)]
         listed += [f"gp2:{gib}" for gib in range(max(size, 20), 6_000, 250)]
         listed += [f"io1:{max(size, 400)}:{iops}" for iops in range(1_000, 16_000, 1_500)]
-        place = next(i for i, host in enumerate(made.hosts) if host.service == "rds:single-az")
+        place = next(i for i, host in enumerate(engine.hosts) if host.service == "rds:single-az")
         candidates = [(text, None, place) for text in listed]
-        fine = made.judge.performs(candidates)
-        costs = made.judge.costs(candidates)
+        fine = engine.judge.performs(candidates)
+        costs = engine.judge.costs(candidates)
         cheapest = min((cost for cost, good in zip(costs, fine, strict=True) if good), default=math.inf)
         assert best.cost_usd_month <= cheapest + 0.005, (size, reads, best.place)
-        assert made.judge.performs([(best.storage, None, place)]) == [True]
+        assert engine.judge.performs([(best.storage, None, place)]) == [True]
 
 
 def test_notation_of_every_point_can_be_bought():
     """The corners of every range, and points between them: RDS takes them, and more never costs less."""
-    made = engine("rds")
-    families = [family for family in made.families if family.service == "rds:single-az"]
+    result = engine("rds")
+    families = [family for family in result.families if family.service == "rds:single-az"]
     assert {family.volume_type for family in families} == {"gp3", "gp2", "io1", "io2"}
     chance = random.Random(5)
     for family in families:
-        for shape in managed_shapes(family, 150, made.directory.as_of):
+        for shape in managed_shapes(family, 150, result.directory.as_of):
             (x, x_high), (y, y_high) = shape.x, shape.y
             for _ in range(20):
                 point = (chance.randint(x, x_high), chance.randint(y, y_high))
                 more = (chance.randint(point[0], x_high), chance.randint(point[1], y_high))
-                got = [core.rds_storage(shape.storage(one), made.directory.as_of) for one in (point, more)]
+                got = [core.rds_storage(shape.storage(entry), result.directory.as_of) for entry in (point, more)]
                 assert got[0]["size_gib"] >= 150
                 if family.axis == "iops":
                     assert point[0] <= (got[0]["iops"] or 0)
                 assert (got[0]["throughput_mib_s"] or 0) <= (got[1]["throughput_mib_s"] or 0)
-                candidates = [(shape.storage(one), None, 0) for one in (point, more)]
-                place = next(i for i, host in enumerate(made.hosts) if host.service == "rds:single-az")
-                usd = made.judge.costs([(text, None, place) for text, *_ in candidates])
+                candidates = [(shape.storage(entry), None, 0) for entry in (point, more)]
+                place = next(i for i, host in enumerate(result.hosts) if host.service == "rds:single-az")
+                usd = result.judge.costs([(text, None, place) for text, *_ in candidates])
                 assert usd[0] <= usd[1] + 1e-9
 
 
@@ -180,29 +180,29 @@ def test_notation_of_every_point_can_be_bought():
 
 def test_rds_is_the_array_behind_it():
     """Single-AZ is an EC2 server on the volumes as RDS lays them out, to the last bit."""
-    made = engine("ec2,rds:single-az")
-    rds = next(i for i, host in enumerate(made.hosts) if host.service == "rds:single-az")
-    ec2 = next(i for i, host in enumerate(made.hosts) if host.service == "ec2")
-    asked = ["gp3:200", "gp3:400", "gp3:800:20000:1500", "gp2:300", "gp2:2000", "io1:500:9000", "io2:300:4000"]
-    ours = made.judge.run([(text, None, rds) for text in asked], bounds=False)
-    behind = [volumes_behind(text, "rds:single-az", made.directory.as_of) for text in asked]
-    theirs = made.judge.run([(text, None, ec2) for text in behind], bounds=False)
+    result = engine("ec2,rds:single-az")
+    rds = next(i for i, host in enumerate(result.hosts) if host.service == "rds:single-az")
+    ec2 = next(i for i, host in enumerate(result.hosts) if host.service == "ec2")
+    request = ["gp3:200", "gp3:400", "gp3:800:20000:1500", "gp2:300", "gp2:2000", "io1:500:9000", "io2:300:4000"]
+    own = result.judge.run([(text, None, rds) for text in request], bounds=False)
+    behind = [volumes_behind(text, "rds:single-az", result.directory.as_of) for text in request]
+    reference = result.judge.run([(text, None, ec2) for text in behind], bounds=False)
     for name in ("tps", "p95_ms", "reads_per_tx", "ios_per_tx"):
-        assert ours[name].tolist() == theirs[name].tolist()
+        assert own[name].tolist() == reference[name].tolist()
 
 
 @pytest.mark.parametrize("deployment", ["rds:multi-az", "rds:multi-az-cluster", "aurora:standard"])
 def test_plan_and_predict_agree(deployment):
     """`headrace predict --on` runs ten minutes second by second; the planner looks at settled steps of a minute."""
     # Ten minutes with full buckets, as the comparison has them.
-    made = engine([deployment, "ec2"], cycle="first", hours=1 / 6)
-    host = next((host for host in made.hosts if host.service == deployment), None)
+    result = engine([deployment, "ec2"], cycle="first", hours=1 / 6)
+    host = next((host for host in result.hosts if host.service == deployment), None)
     if host is None:  # no price of a cluster's class: its physics is looked at all the same
-        with_price = next(host for host in made.hosts if host.service == "ec2")
+        with_price = next(host for host in result.hosts if host.service == "ec2")
         host = Host(with_price.instance, 0.0, with_price.cache_gib, deployment)
-        made.hosts.append(host)
+        result.hosts.append(host)
     storage = "aurora" if deployment.startswith("aurora") else "gp3:500"
-    row = made.judge.run_today([(storage, None, made.hosts.index(host))])
+    row = result.judge.run_today([(storage, None, result.hosts.index(host))])
     comparison = compare(
         SHOP, "gp3:500", on=[deployment], instance="r7g.2xlarge", cache_gib=host.cache_gib, draws=0, seed=None
     )
@@ -215,10 +215,10 @@ def test_a_standby_costs_latency_and_aurora_is_least_known():
     alone, twice = (answer(few, name).best.metrics["tps"] for name in ("rds:single-az", "rds:multi-az"))
     assert twice < 0.995 * alone
     # On the same volumes.
-    made = engine("ec2,rds,aurora")
+    result = engine("ec2,rds,aurora")
     storage = {"ec2": "4xgp3:100", "rds:single-az": "gp3:400", "rds:multi-az": "gp3:400", "aurora:standard": "aurora"}
-    places = {host.service: place for place, host in enumerate(made.hosts)}
-    doubts = made.judge.scenarios.of([(text, None, places[name]) for name, text in storage.items()])
+    places = {host.service: place for place, host in enumerate(result.hosts)}
+    doubts = result.judge.scenarios.of([(text, None, places[name]) for name, text in storage.items()])
     width = [doubt.spread for doubt in doubts]
     assert width == sorted(width) and len(set(width)) == len(width)
 
@@ -255,17 +255,17 @@ def test_what_is_not_there_yet_or_holds_too_little_is_said():
     from headrace.report.plan import answer_lines
 
     huge = plan(SHOP, on="rds", size_gib=70_000, **QUICK)
-    told = " ".join(line for line, _ in answer_lines(huge))
-    assert "no storage of that day holds these data" in told and "No candidate on 1 instance was there" in told
-    assert "considered" not in told and "Probabilities" not in told
+    text = " ".join(line for line, _ in answer_lines(huge))
+    assert "no storage of that day holds these data" in text and "No candidate on 1 instance was there" in text
+    assert "considered" not in text and "Probabilities" not in text
 
 
 def test_aurora_does_not_run_myrocks():
     rocks = headrace.sysbench_tpcc(warehouses=500, engine="myrocks", cache_gib=24, threads=64)
-    made = plan(rocks, on="ec2,aurora:standard", **QUICK)
-    assert made.recommended.service == "ec2"
-    assert answer(made, "aurora:standard").best is None
-    assert "MyRocks" in answer(made, "aurora:standard").why
+    result = plan(rocks, on="ec2,aurora:standard", **QUICK)
+    assert result.recommended.service == "ec2"
+    assert answer(result, "aurora:standard").best is None
+    assert "MyRocks" in answer(result, "aurora:standard").why
 
 
 @pytest.mark.parametrize(

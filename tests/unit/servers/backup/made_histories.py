@@ -39,7 +39,7 @@ class LogFile:
         self.gtids.append((gtid, time_s))
         end = 19 + 8 + 4
         if self.flavor == "mariadb":
-            domain, server, number = (int(one) for one in gtid.split("-"))
+            domain, server, number = (int(word) for word in gtid.split("-"))
             self.add(kinds.MARIADB_GTID, struct.pack("<QIB", number, domain, 0) + bytes(6), time_s, server)
             self.add(ROW, b"r" * row_bytes, time_s, server)
         else:
@@ -57,14 +57,14 @@ class LogFile:
 
 def told(earlier: str, flavor: str) -> bytes:
     """The body of the event that says what came before a file."""
-    found = GtidSet.parse(earlier, flavor)
+    result = GtidSet.parse(earlier, flavor)
     if flavor == "mysql":
-        body = struct.pack("<Q", len(found.ranges))
-        for key, ranges in found.ranges:
+        body = struct.pack("<Q", len(result.ranges))
+        for key, ranges in result.ranges:
             body += uuid.UUID(key).bytes + struct.pack("<Q", len(ranges))
             body += b"".join(struct.pack("<QQ", first, last + 1) for first, last in ranges)
         return body
-    lines = [struct.pack("<IIQ", int(key), writer, found.last(key)) for key, writer in found.writers]
+    lines = [struct.pack("<IIQ", int(key), writer, result.last(key)) for key, writer in result.writers]
     return struct.pack("<I", len(lines)) + b"".join(lines)
 
 
@@ -79,12 +79,12 @@ def keep(
     for place, file in enumerate(files, start=1):
         raw, name = bytes(file.raw), f"binlog.{place:06d}"
         reader, following = binlog.Reader(name), binlog.Transactions(name)
-        ended = [one for event in reader.feed(raw) if (one := following.see(event)) is not None]
+        ended = [member for event in reader.feed(raw) if (member := following.see(event)) is not None]
         # The first piece has what the file says of earlier GTIDs.
         drawn = places[place - 1] if places else [chance.randrange(250, len(raw)) for _ in range(chance.randrange(4))]
         cuts = sorted({0, len(raw), *drawn})
         for start, end in zip(cuts, cuts[1:], strict=False):
-            mine = [one for one in ended if start < one.ends <= end]
+            mine = [entry for entry in ended if start < entry.ends <= end]
             data = raw[start:end]
             first, last = (mine[0], mine[-1]) if mine else (None, None)
             entry = archive.Entry(
@@ -92,7 +92,7 @@ def keep(
                 first.gtid if first else "", last.gtid if last else "",
                 first.time_us if first else 0, last.time_us if last else 0,
             )  # fmt: skip
-            gtids = archive.set_json(archive.set_of((one.gtid for one in mine), flavor))
+            gtids = archive.set_json(archive.set_of((entry.gtid for entry in mine), flavor))
             piece = archive.Piece(
                 "live", timeline, name, start, end - start, flavor, gtids, start == 0,
                 following.earlier or "" if start == 0 else "",
@@ -115,12 +115,12 @@ def base_of(source: str, source_id: str, flavor: str, gtid: str) -> Manifest:
 
 def replayed(logs) -> list[str]:
     """The GTIDs of relay logs, in order, read by the same rules."""
-    found = []
+    result = []
     for log in logs:
         reader, following = _Relay(log.name), binlog.Transactions(log.name)
-        found += [one.gtid for event in reader.feed(log.read_bytes()) if (one := following.see(event)) is not None]
+        result += [entry.gtid for event in reader.feed(log.read_bytes()) if (entry := following.see(event)) is not None]
         assert reader.unfinished == 0 and not following.inside
-    return found
+    return result
 
 
 class _Relay(binlog.Reader):

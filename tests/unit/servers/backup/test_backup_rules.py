@@ -86,16 +86,16 @@ def test_a_folder_never_overwrites_and_a_writer_that_is_left_is_not_seen(tmp_pat
     first.close()
     with pytest.raises(InputError, match="never overwritten"):
         second.close()
-    assert [one.name for one in target.list()] == ["a/one", "a/three"]
+    assert [entry.name for entry in target.list()] == ["a/one", "a/three"]
     assert target.document("a/three") == b"1"
     assert not list(tmp_path.rglob("*.begun"))
 
 
 def test_moments_have_a_time_zone():
     at = datetime(2026, 11, 22, 21, 50, 0, 250_000, UTC)
-    wanted = round(at.timestamp() * 1e6)
+    timestamp = round(at.timestamp() * 1e6)
     for text in ("2026-11-22T21:50:00.25Z", "2026-11-22 22:50:00.250000+01:00", "2026-11-22T16:20:00.25-05:30"):
-        assert moments.parse_moment(text) == wanted
+        assert moments.parse_moment(text) == timestamp
     for text in ("2026-11-22T21:50:00", "2026-10-25 02:30:00"):
         with pytest.raises(InputError, match="no time zone"):
             moments.parse_moment(text)
@@ -119,13 +119,13 @@ def test_sets_of_single_gtids_and_their_json():
             numbers = sorted(rng.sample(range(1, 40), rng.randrange(1, 20)))
             uuid = "f550e960-e6bf-11f1-b5f0-02fc00000001"
             gtids = [f"{uuid}:{n}" if flavor == "mysql" else f"3-7-{n}" for n in numbers]
-            found = archive.set_of(gtids, flavor)
-            assert found.count() == len(numbers)
-            assert archive.set_from(archive.set_json(found), flavor) == found
+            result = archive.set_of(gtids, flavor)
+            assert result.count() == len(numbers)
+            assert archive.set_from(archive.set_json(result), flavor) == result
             if flavor == "mysql":
-                assert found == GtidSet.parse(",".join(gtids), "mysql")
+                assert result == GtidSet.parse(",".join(gtids), "mysql")
             else:
-                assert str(archive.as_position(found)) == f"3-7-{numbers[-1]}"
+                assert str(archive.as_position(result)) == f"3-7-{numbers[-1]}"
 
 
 def test_the_name_behind_a_binary_log():
@@ -247,12 +247,12 @@ def test_forecasts_are_the_simulators():
 def made(number: int, source: str, age_days: float, proved: bool | None, now: float) -> Backup:
     at = now - age_days * 86_400
     backup = f"20261122T{number:06d}Z-{source}-00aa"
-    found = Manifest(
+    manifest = Manifest(
         backup, "physical", "mysql", "9.7.4", "InnoDB", source, source, at, at, BinlogPosition("", "", 0),
         Packing("tar", "none", False), 1, (),
     )  # fmt: skip
     proof = None if proved is None else RestoreProof(at, 1.0, "", 1, "", "", proved)
-    return Backup(found, proof)
+    return Backup(manifest, proof)
 
 
 def test_retention_keeps_a_provable_chain_whatever_the_rule():
@@ -261,28 +261,28 @@ def test_retention_keeps_a_provable_chain_whatever_the_rule():
     has not failed. A failed one takes no good one's place."""
     rng, now = random.Random(14), 1_795_384_788.0
     for _ in range(300):
-        found = [
+        result = [
             made(number, rng.choice(["a", "b"]), 40 - number, rng.choice([None, None, True, False]), now)
             for number in range(rng.randrange(0, 30))
         ]
         count, days = rng.choice([None, 1, 3]), rng.choice([None, 0.0, 15.0])
         if count is None and days is None:
             count = 1
-        wanted = plan(found, [], now, count, days)
-        kept, gone = {one.id for one, _ in wanted.keep}, {one.id for one, _ in wanted.remove}
-        assert kept | gone == {one.id for one in found} and not kept & gone
+        expected = plan(result, [], now, count, days)
+        ids, gone = {entry.id for entry, _ in expected.keep}, {entry.id for entry, _ in expected.remove}
+        assert ids | gone == {entry.id for entry in result} and not ids & gone
         for source in ("a", "b"):
-            mine = sorted((one for one in found if one.manifest.source == source), key=lambda one: one.id)
+            mine = sorted((entry for entry in result if entry.manifest.source == source), key=lambda entry: entry.id)
             if not mine:
                 continue
-            proved = [one for one in mine if one.proof is not None and one.proof.ok]
-            good = [one for one in mine if one.proof is None or one.proof.ok]
-            assert (proved or good or mine)[-1].id in kept
+            proved = [entry for entry in mine if entry.proof is not None and entry.proof.ok]
+            good = [entry for entry in mine if entry.proof is None or entry.proof.ok]
+            assert (proved or good or mine)[-1].id in ids
             assert guarded(mine, []) is (proved or good or mine)[-1]
-            for one in [*mine[-(count or 0) :], *good[-(count or 0) :]] if count else []:
-                assert one.id in kept
-            for one in mine:
-                assert days is None or one.age_s(now) >= days * 86_400 or one.id in kept
+            for member in [*mine[-(count or 0) :], *good[-(count or 0) :]] if count else []:
+                assert member.id in ids
+            for member in mine:
+                assert days is None or member.age_s(now) >= days * 86_400 or member.id in ids
     for rule in ((None, None), (0, None), (None, -1.0)):
         with pytest.raises(InputError):
             plan([], [], now, *rule)
@@ -301,15 +301,15 @@ def test_a_backup_whose_restore_failed_is_not_kept_instead_of_a_good_one():
     and where only failed ones are left the newest of them."""
     now = 1_795_384_788.0
     failed, good, newest = made(1, "a", 9.0, False, now), made(2, "a", 5.0, None, now), made(3, "a", 1.0, False, now)
-    kept = {one.id: why for one, why in plan([failed, good, newest], [], now, 1, None).keep}
-    assert good.id in kept and failed.id not in kept and "last restore failed" in kept[newest.id]
+    whies = {entry.id: why for entry, why in plan([failed, good, newest], [], now, 1, None).keep}
+    assert good.id in whies and failed.id not in whies and "last restore failed" in whies[newest.id]
     assert guarded([failed, newest], []) is newest
-    assert "take another" in dict((one.id, why) for one, why in plan([failed], [], now, None, 1.0).keep)[failed.id]
+    assert "take another" in dict((entry.id, why) for entry, why in plan([failed], [], now, None, 1.0).keep)[failed.id]
 
 
 def test_ids_sort_by_time_and_hold_no_paths():
     names = [folders.new_id(name, 1_795_384_788.0 + place) for place, name in enumerate(("a b", "../x", "", "É'\"\n"))]
-    assert names == sorted(names) and all(folders.ID.fullmatch(one) for one in names)
+    assert names == sorted(names) and all(folders.ID.fullmatch(name) for name in names)
     with pytest.raises(InputError):
         documents.folder_of("../../etc")
 
@@ -317,14 +317,14 @@ def test_ids_sort_by_time_and_hold_no_paths():
 def test_servers_of_mariadb_with_one_id_keep_a_chain_each():
     """server_id 1 is what most of them have: by it alone the second's only backup would go."""
     now = 1_795_384_788.0
-    found = [
-        replace(one, manifest=one.manifest.with_(flavor="mariadb", source_id="server-1", source=name))
+    result = [
+        replace(entry, manifest=entry.manifest.with_(flavor="mariadb", source_id="server-1", source=name))
         for name in ("shop", "till")
-        for one in [made(14 if name == "shop" else 1, name, 3.0, None, now)]
+        for entry in [made(14 if name == "shop" else 1, name, 3.0, None, now)]
     ]
-    wanted = plan(found, [], now, 1, None)
-    assert not wanted.remove and len(wanted.keep) == 2
-    assert guarded(found[1:], []) is found[1]
+    expected = plan(result, [], now, 1, None)
+    assert not expected.remove and len(expected.keep) == 2
+    assert guarded(result[1:], []) is result[1]
 
 
 def test_the_position_of_a_dump_is_found_at_both_ends():
@@ -338,8 +338,8 @@ def test_the_position_of_a_dump_is_found_at_both_ends():
     with pytest.raises(CouldNotRun, match="no binary log position"):
         dump_position(head, row, "mariadb", True)
     mysql = b"-- GTID state\n/* SET @@GLOBAL.GTID_PURGED='+f550e960-e6bf-11f1-b5f0-02fc00000001:1-5,\nf550e960-e6bf-11f1-b5f0-02fc00000002:1-3';*/\n-- CHANGE REPLICATION SOURCE TO SOURCE_LOG_FILE='b.000003', SOURCE_LOG_POS=9;\n"
-    found = dump_position(mysql, b"", "mysql", True)
-    assert (found.file, found.offset, found.gtid.count(":")) == ("b.000003", 9, 2)
+    position = dump_position(mysql, b"", "mysql", True)
+    assert (position.file, position.offset, position.gtid.count(":")) == ("b.000003", 9, 2)
     assert dump_position(b"", b"", "mariadb", False) == BinlogPosition()
 
 
@@ -359,7 +359,7 @@ def test_a_target_whose_volume_was_unmounted_takes_nothing(tmp_path, monkeypatch
         with pytest.raises(CouldNotRun, match="another filesystem"):
             work()
     monkeypatch.undo()
-    assert [one.name for one in target.list()] == ["a/one"]
+    assert [entry.name for entry in target.list()] == ["a/one"]
 
 
 def test_snapshots_of_two_volumes_are_told_apart():
@@ -368,16 +368,16 @@ def test_snapshots_of_two_volumes_are_told_apart():
         method="snapshot", snapshots={"vol-1": "snap-1", "vol-2": "snap-2"}
     )
     facts = {"roles": {"data": "vol-2", "log": "vol-1"}, "log_storage": "gp3:2"}
-    wanted = restore.RestoreRequest(two.id, "b", "gp3:4")
-    assert restore.seeds(two.with_(facts=facts), wanted) == {
+    request = restore.RestoreRequest(two.id, "b", "gp3:4")
+    assert restore.seeds(two.with_(facts=facts), request) == {
         "seed_from": "snap-2", "log_seed_from": "snap-1", "log_storage": "gp3:2",
     }  # fmt: skip
     for wrong in ({}, {"roles": {"data": "vol-2"}}, {"roles": {"data": "vol-2", "log": "vol-3"}}):
         with pytest.raises(InputError, match="does not say which has the data"):
-            restore.seeds(two.with_(facts=wrong), wanted)
-    with pytest.raises(InputError, match="--log-storage") as told:
-        restore.seeds(two.with_(facts={"roles": facts["roles"]}), wanted)
-    assert "volume of their own" in told.value.rule
+            restore.seeds(two.with_(facts=wrong), request)
+    with pytest.raises(InputError, match="--log-storage") as refusal:
+        restore.seeds(two.with_(facts={"roles": facts["roles"]}), request)
+    assert "volume of their own" in refusal.value.rule
 
 
 def test_a_backup_of_another_version_is_refused(monkeypatch):
@@ -388,16 +388,16 @@ def test_a_backup_of_another_version_is_refused(monkeypatch):
     ):
         program = SimpleNamespace(flavor="mysql", version=version, path="/usr/sbin/mysqld", label="another MySQL")
         monkeypatch.setattr(restore, "find_program", lambda *_, program=program: program)
-        with pytest.raises(InputError, match=words) as told:
+        with pytest.raises(InputError, match=words) as refusal:
             restore.checked_fit(made(1, "a", 1.0, None, 2e9).manifest.with_(method=method))
-        assert "9.7.4" in told.value.rule
+        assert "9.7.4" in refusal.value.rule
 
 
 def test_staging_folders_of_killed_runs_are_removed(tmp_path):
     """Each is a whole copy of the data, on the source's own volume. One in use stays."""
     mine, dead = (tmp_path / f"headrace-20261122T00000{n}Z-a-00aa" for n in (1, 2))
-    for one in (mine, dead):
-        (one / "data").mkdir(parents=True)
+    for entry in (mine, dead):
+        (entry / "data").mkdir(parents=True)
     dead.with_name(f"{dead.name}.lock").touch()
     with folders.owned(mine):
         assert mine.exists() and not dead.exists()

@@ -65,36 +65,36 @@ def test_every_damage_is_refused_or_harmless_and_named(tmp_path, flavor):
     print("seed", seed)
     chance = random.Random(seed)
     refused = 0
-    for number, one in enumerate(damages(whole, "binlogs/", chance, DAMAGES)):
+    for number, entry in enumerate(damages(whole, "binlogs/", chance, DAMAGES)):
         at = chance.choice([1, 10, 20, 29, chance.randrange(1, LAST)])
         base = base_of("shop", A if flavor == "mysql" else "server-1", flavor, names[at - 1].replace(":", ":1-"))
         folder = tmp_path / "damaged"
         shutil.copytree(tmp_path / "whole", folder)
-        damage(folder, one, chance)
+        damage(folder, entry, chance)
         target = FolderTarget(folder)
         lines = archive.timelines(target)
-        told = [word for line in lines for word in checking.check_timeline(target, line).problems]
-        assert told, f"{one} is not named"
+        words = [word for line in lines for word in checking.check_timeline(target, line).problems]
+        assert words, f"{entry} is not named"
         hidden = any(line.damage_behind(GtidSet.parse(base.position.gtid, flavor)) for line in lines)
-        assert not hidden or not chain_whole(Backup(base, None), lines), one
+        assert not hidden or not chain_whole(Backup(base, None), lines), entry
         for goal in (RestoreGoal(), RestoreGoal(GtidSet.parse(names[-1], flavor))):
             relay = tmp_path / f"relay-{number}-{goal.gtid is None}"
             try:
                 plan = collected(target, base, relay, goal)
             except InputError as error:
                 refused += 1
-                assert error.hint and "--latest" not in error.hint and "damaged" in error.rule, (at, one, error)
+                assert error.hint and "--latest" not in error.hint and "damaged" in error.rule, (at, entry, error)
             else:
-                assert replayed(plan.logs) == names[at:], f"{at}, {one}: lost in silence"
+                assert replayed(plan.logs) == names[at:], f"{at}, {entry}: lost in silence"
         shutil.rmtree(folder)
     assert refused, "no damage was one"
 
 
 def test_kinds_and_places_of_damages_are_spread(tmp_path):
     whole, _ = history("mariadb", tmp_path / "whole")
-    made = damages(whole, "binlogs/", random.Random(14), 12)
-    assert {one.kind for one in made} == set(KINDS) and len({one.name for one in made}) > 6
-    assert made[0].name.endswith("timeline.json") or "live-" in made[0].name
+    result = damages(whole, "binlogs/", random.Random(14), 12)
+    assert {entry.kind for entry in result} == set(KINDS) and len({entry.name for entry in result}) > 6
+    assert result[0].name.endswith("timeline.json") or "live-" in result[0].name
 
 
 def test_the_first_piece_behind_a_backup(tmp_path):
@@ -102,22 +102,22 @@ def test_the_first_piece_behind_a_backup(tmp_path):
     target, names = history("mariadb", tmp_path / "t")
     base = base_of("shop", "server-1", "mariadb", "0-1-24")
     name = next(
-        one.name
-        for one in target.list("binlogs/")
-        if "000003/" in one.name and archive.read_piece(target, one.name, None).set.count() == 1
-        and "0-1-25" in str(archive.as_position(archive.read_piece(target, one.name, None).set))
+        entry.name
+        for entry in target.list("binlogs/")
+        if "000003/" in entry.name and archive.read_piece(target, entry.name, None).set.count() == 1
+        and "0-1-25" in str(archive.as_position(archive.read_piece(target, entry.name, None).set))
     )  # fmt: skip
     raw = bytearray((tmp_path / "t" / name).read_bytes())
     raw[100] ^= 1
     (tmp_path / "t" / name).write_bytes(raw)
     for goal in (RestoreGoal(), RestoreGoal(GtidSet.parse("0-1-28", "mariadb"))):
-        with pytest.raises(InputError) as told:
+        with pytest.raises(InputError) as refusal:
             collected(target, base, tmp_path / f"relay-{id(goal)}", goal)
-        assert name in told.value.rule and "6 transactions lie behind" in told.value.rule
-        assert "copy of the target" in told.value.hint and "--latest" not in told.value.hint
+        assert name in refusal.value.rule and "6 transactions lie behind" in refusal.value.rule
+        assert "copy of the target" in refusal.value.hint and "--latest" not in refusal.value.hint
     early = base_of("shop", "server-1", "mariadb", "0-1-22")
-    with pytest.raises(InputError, match="damaged") as told:
+    with pytest.raises(InputError, match="damaged") as refusal:
         collected(target, early, tmp_path / "relay-early", RestoreGoal())
-    assert "--to-gtid 0-1-24" in told.value.hint
+    assert "--to-gtid 0-1-24" in refusal.value.hint
     plan = collected(target, early, tmp_path / "relay-to", RestoreGoal(GtidSet.parse("0-1-24", "mariadb")))
     assert replayed(plan.logs) == names[22:24]

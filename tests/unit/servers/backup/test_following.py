@@ -95,5 +95,5 @@ def test_a_receiver_that_goes_on_to_the_next_file_loses_nothing(tmp_path, flavor
         stream._joiner.close()
     (line,) = archive.timelines(target)
     assert not notes and not line.problems, (notes, line.problems)
-    assert [one.name for one in line.files] == [name for name, _ in files]
+    assert [file.name for file in line.files] == [name for name, _ in files]
     assert line.ends == GtidSet.parse(span(number), flavor)

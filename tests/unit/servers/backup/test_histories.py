@@ -58,21 +58,21 @@ def test_files_that_hold_nothing_new_are_not_read(tmp_path, seed, flavor):
         if flavor == "mysql"
         else (lambda n: f"0-1-{n}" if n else "")
     )
-    made, paths, number = [], [], 0
+    rpartitions, paths, number = [], [], 0
     for place in range(chance.randrange(1, 7)):
         file = LogFile(flavor, upto(number))
         for _ in range(chance.randrange(4)):
             number += 1
             file.commit(name(number))
-        made.append([int(gtid.rpartition(":" if flavor == "mysql" else "-")[2]) for gtid, _ in file.gtids])
+        rpartitions.append([int(gtid.rpartition(":" if flavor == "mysql" else "-")[2]) for gtid, _ in file.gtids])
         paths.append(tmp_path / f"binlog.{place + 1:06d}")
         paths[-1].write_bytes(bytes(file.raw))
     for has in range(number + 1):
-        found = lacking(paths, GtidSet.parse(upto(has), flavor))
-        left = [numbers_of for path, numbers_of in zip(paths, made, strict=True) if path not in found]
-        kept = [numbers_of for path, numbers_of in zip(paths, made, strict=True) if path in found]
-        assert all(one <= has for numbers_of in left for one in numbers_of)
-        assert found == paths[len(left) :] and (len(kept) == 1 or any(one > has for one in kept[0]))
+        result = lacking(paths, GtidSet.parse(upto(has), flavor))
+        numbers_ofs = [numbers_of for path, numbers_of in zip(paths, rpartitions, strict=True) if path not in result]
+        retained = [numbers_of for path, numbers_of in zip(paths, rpartitions, strict=True) if path in result]
+        assert all(entry <= has for numbers_of in numbers_ofs for entry in numbers_of)
+        assert result == paths[len(numbers_ofs) :] and (len(retained) == 1 or any(entry > has for entry in retained[0]))
     # The newest was only just begun when the server died: it tells nothing, and the one before does.
     torn = tmp_path / "binlog.000099"
     torn.write_bytes(bytes(LogFile(flavor, upto(number)).raw)[:50])
@@ -86,15 +86,15 @@ def test_a_restore_follows_the_promoted_server(tmp_path, seed):
     `kept` on, and goes on by itself. Any base and goal against what must be there."""
     chance = random.Random(seed)
     target, fails = open_target(tmp_path / "t"), chance.randrange(6, 20)
-    kept, more, at = chance.randrange(0, fails), chance.randrange(1, 12), chance.randrange(1, fails)
+    randrange, more, at = chance.randrange(0, fails), chance.randrange(1, 12), chance.randrange(1, fails)
     keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, fails))], chance)
-    own = [*numbers(A, kept + 1, fails), *numbers(C, 1, more)]
-    keep(target, "c-1", "c", C, [mysql_file(*own, earlier=f"{A}:1-{kept}" if kept else "")], chance)
+    own = [*numbers(A, randrange + 1, fails), *numbers(C, 1, more)]
+    keep(target, "c-1", "c", C, [mysql_file(*own, earlier=f"{A}:1-{randrange}" if randrange else "")], chance)
     base = base_of("a", A, "mysql", f"{A}:1-{at}")
     plan = collected(target, tmp_path, base)
     assert replayed(plan.logs) == [*numbers(A, at + 1, fails), *numbers(C, 1, more)]
     assert plan.executed == GtidSet.parse(f"{A}:1-{fails},{C}:1-{more}", "mysql")
-    assert plan.timeline == ("c-1" if kept <= at else "a-1, c-1")
+    assert plan.timeline == ("c-1" if randrange <= at else "a-1, c-1")
     goal = chance.randrange(1, more + 1)
     plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(f"{C}:{goal}", "mysql")))
     assert replayed(plan.logs)[-1] == f"{C}:{goal}" and plan.transactions == fails - at + goal
@@ -109,9 +109,9 @@ def test_a_promoted_server_that_lost_some_is_not_followed_without_a_word(tmp_pat
     keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, 10))], chance)
     keep(target, "c-1", "c", C, [mysql_file(*numbers(C, 1, 5), earlier=f"{A}:1-8")], chance)
     base = base_of("a", A, "mysql", f"{A}:1-3")
-    with pytest.raises(InputError, match="never had 2 transactions") as told:
+    with pytest.raises(InputError, match="never had 2 transactions") as refusal:
         collected(target, tmp_path, base)
-    assert "--timeline a-1" in told.value.hint and "--timeline c-1" in told.value.hint
+    assert "--timeline a-1" in refusal.value.hint and "--timeline c-1" in refusal.value.hint
     assert replayed(collected(target, tmp_path, base, named="a-1").logs) == numbers(A, 4, 10)
     other = collected(target, tmp_path, base, named="c-1")
     assert replayed(other.logs) == [*numbers(A, 4, 8), *numbers(C, 1, 5)]
@@ -177,14 +177,14 @@ def test_a_goal_inside_a_gap_is_refused_and_one_before_it_is_met(tmp_path):
     keep(target, "a-1", "a", A, files, random.Random(14))
     base = base_of("a", A, "mysql", f"{A}:1-3")
     assert replayed(collected(target, tmp_path, base).logs) == numbers(A, 4, 30)
-    for one in target.list("binlogs/a-1/binlog.000002/"):
-        target.remove(one.name)
+    for entry in target.list("binlogs/a-1/binlog.000002/"):
+        target.remove(entry.name)
     for number in (11, 15, 20, 25, 30):
         moment = RestoreGoal(moment_us=(BEGAN + 60 * number + 30) * 1_000_000)
         for goal in (RestoreGoal(GtidSet.parse(f"{A}:1-{number}", "mysql")), moment):
-            with pytest.raises(InputError) as told:
+            with pytest.raises(InputError) as refusal:
                 collected(target, tmp_path, base, goal)
-            assert told.value.hint, told.value
+            assert refusal.value.hint, refusal.value
     for number in (4, 9):
         goal = RestoreGoal(GtidSet.parse(f"{A}:1-{number}", "mysql"))
         assert replayed(collected(target, tmp_path, base, goal).logs) == numbers(A, 4, number)
@@ -211,9 +211,9 @@ def test_two_histories_of_one_server_in_one_folder(tmp_path, flavor):
     base = base_of("a", server, flavor, span(3))
     ends = [RestoreGoal(GtidSet.parse(span(number), flavor)) for number in (8, 10, 12)]
     for goal in (RestoreGoal(), *ends, RestoreGoal(moment_us=(BEGAN + 590) * 1_000_000)):
-        with pytest.raises(InputError, match="used the numbers of 3 transactions again, in a-2") as told:
+        with pytest.raises(InputError, match="used the numbers of 3 transactions again, in a-2") as refusal:
             collected(target, tmp_path, base, goal)
-        assert "--timeline a-1, or --timeline a-2" in told.value.hint
+        assert "--timeline a-1, or --timeline a-2" in refusal.value.hint
     assert replayed(collected(target, tmp_path, base, named="a-1").logs) == [name(n) for n in range(4, 11)]
     assert replayed(collected(target, tmp_path, base, named="a-2").logs) == [name(n) for n in range(4, 13)]
     plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(span(7), flavor)))
@@ -249,7 +249,7 @@ def test_what_was_streamed_again_behind_damage_is_not_asked_for(tmp_path, flavor
     ):
         target = open_target(tmp_path / kind)
         keep(target, "a-1", "a", server, [streamed(BEGAN, 10)], random.Random(15), places=[[cut]])
-        [lost] = [one.name for one in target.list("binlogs/a-1/") if f"live-{cut:020d}" in one.name]
+        [lost] = [entry.name for entry in target.list("binlogs/a-1/") if f"live-{cut:020d}" in entry.name]
         (tmp_path / kind / lost).write_bytes(b"damaged")
         later = [again]
         if kind == "shorter":  # it lost 9 and 10 in a crash, and goes on with others in its next file
@@ -261,9 +261,9 @@ def test_what_was_streamed_again_behind_damage_is_not_asked_for(tmp_path, flavor
         if kind == "streamed again":
             assert replayed(collected(target, tmp_path, base).logs) == [name(n) for n in range(4, 13)]
             continue
-        with pytest.raises(InputError, match="cannot be read to its end") as told:
+        with pytest.raises(InputError, match="cannot be read to its end") as refusal:
             collected(target, tmp_path, base)
-        assert "--timeline a-2" in told.value.hint
+        assert "--timeline a-2" in refusal.value.hint
         assert replayed(collected(target, tmp_path, base, named="a-2").logs) == [name(n) for n in range(4, 13)]
 
 
@@ -309,10 +309,10 @@ def test_a_transaction_larger_than_a_piece_is_not_held_in_memory(tmp_path):
     file.commit(f"{A}:2")
     del file.raw[begun:]
     body = struct.pack("<B16sqBqq", 0, uuid.UUID(A).bytes, 2, 2, 0, 1) + (BEGAN * 10**6).to_bytes(7, "little")
-    total += sum(19 + one + 4 for one in whole) - 4 + 4
+    total += sum(19 + entry + 4 for entry in whole) - 4 + 4
     file.add(33, body + b"\xfe" + struct.pack("<Q", total), BEGAN)
-    for one in whole:
-        file.add(30, b"r" * one, BEGAN)
+    for member in whole:
+        file.add(30, b"r" * member, BEGAN)
     file.add(16, bytes(8), BEGAN)
     file.commit(f"{A}:3")
     target = open_target(tmp_path / "t")
@@ -349,7 +349,7 @@ def test_a_piece_that_was_stored_already_is_not_an_error(tmp_path):
     target = open_target(tmp_path / "t")
     keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, 3))], random.Random(2))
     streaming = Stream(cast(Any, SimpleNamespace(flavor="mysql")), target)
-    name = next(one.name for one in target.list("binlogs/") if "/live-" in one.name)
+    name = next(entry.name for entry in target.list("binlogs/") if "/live-" in entry.name)
     piece = archive.read_piece(target, name, None)
     data = b"".join(archive.piece_bytes(target, name, piece, None))
     streaming._put(piece, data)

@@ -40,11 +40,11 @@ def content(target, line) -> bytes:
 
 
 def join_all(target, path, pieces, ended) -> list[str]:
-    said: list[str] = []
-    joiner = Joiner(target, None, "none", said.append)
+    messages: list[str] = []
+    joiner = Joiner(target, None, "none", messages.append)
     joiner.begin(path, pieces, ended)
     joiner.close()
-    return said
+    return messages
 
 
 def test_a_joined_file_has_the_same_bytes_transactions_and_times(log):
@@ -56,7 +56,7 @@ def test_a_joined_file_has_the_same_bytes_transactions_and_times(log):
     assert len(after.files[0].pieces) == 1 and not after.problems
     assert content(target, after) == bytes(file.raw) and after.ends == before.ends
     was, now = before.files[0].entries, after.files[0].entries
-    assert sum(one.transactions for one in was) == sum(one.transactions for one in now) == LIVE
+    assert sum(entry.transactions for entry in was) == sum(entry.transactions for entry in now) == LIVE
     assert (now[0].first_us, now[-1].last_gtid) == (was[1].first_us, was[-1].last_gtid)
     assert pieces.all == [replace(piece, stored="") for piece in after.files[0].pieces]
     # A reader that listed the pieces before they were joined reads on.
@@ -69,8 +69,8 @@ def test_pieces_of_a_file_that_is_not_the_one_stored_stay(log):
     raw[-1] ^= 1
     path.write_bytes(raw)
     (before,) = archive.timelines(target)
-    [said] = join_all(target, path, FilePieces(before.files[0].pieces), ended=False)
-    assert "not the file of this server" in said
+    [text] = join_all(target, path, FilePieces(before.files[0].pieces), ended=False)
+    assert "not the file of this server" in text
     assert content(target, archive.timelines(target)[0]) == bytes(file.raw)
 
 
@@ -90,19 +90,19 @@ def test_a_stream_that_is_killed_while_it_joins_leaves_a_whole_archive(log, at, 
     monkeypatch.setattr(FolderTarget, "remove", remove)
     join_all(target, path, FilePieces(before.files[0].pieces), ended=True)
     monkeypatch.undo()
-    (left,) = archive.timelines(target)
-    assert not left.problems and content(target, left) == bytes(file.raw)
-    assert len(left.files[0].pieces) == 1 and len(left.files[0].spare) == len(before.files[0].pieces) - at
-    join_all(target, path, FilePieces(left.files[0].pieces), ended=True)
-    assert len([one for one in target.list("binlogs/") if "/joined-" in one.name or "/live-" in one.name]) == 1
+    (timeline,) = archive.timelines(target)
+    assert not timeline.problems and content(target, timeline) == bytes(file.raw)
+    assert len(timeline.files[0].pieces) == 1 and len(timeline.files[0].spare) == len(before.files[0].pieces) - at
+    join_all(target, path, FilePieces(timeline.files[0].pieces), ended=True)
+    assert len([entry for entry in target.list("binlogs/") if "/joined-" in entry.name or "/live-" in entry.name]) == 1
 
 
 def test_a_damaged_joined_piece_is_passed_over_where_the_small_ones_are_there(log, tmp_path):
     target, file, path = log
     (before,) = archive.timelines(target)
-    whole = {one.name: (tmp_path / "t" / one.name).read_bytes() for one in target.list("binlogs/")}
+    whole = {entry.name: (tmp_path / "t" / entry.name).read_bytes() for entry in target.list("binlogs/")}
     join_all(target, path, FilePieces(before.files[0].pieces), ended=True)
-    (joined,) = [one.name for one in target.list("binlogs/") if "/joined-" in one.name]
+    (joined,) = [entry.name for entry in target.list("binlogs/") if "/joined-" in entry.name]
     for name, raw in whole.items():
         if "/live-" in name:
             (tmp_path / "t" / name).write_bytes(raw)
@@ -153,8 +153,8 @@ def test_the_number_of_pieces_is_bounded(monkeypatch):
                     )
                 )
                 written += length
-        ends = [one.ends for one in pieces.all]
-        assert ends[:-1] == [one.offset for one in pieces.all][1:] and ends[-1] == at
+        ends = [piece.ends for piece in pieces.all]
+        assert ends[:-1] == [piece.offset for piece in pieces.all][1:] and ends[-1] == at
         # Two neighbours that are not joined are together larger than WHOLE_BYTES, or differ by half.
         assert len(pieces.all) <= 2 * at / joining.WHOLE_BYTES + joining.JOIN_AFTER + doublings
     assert written <= doublings * at

@@ -47,26 +47,26 @@ def histories(target) -> list[archive.Timeline]:
 
 def test_binary_logs_of_a_promoted_server_stay_for_the_backup_of_the_one_before(tmp_path):
     """db's backup at 5 is kept and r1's first is at 30: what r1 wrote from 6 on leads from one to the other."""
-    known = histories(FolderTarget(tmp_path))
+    timelines = histories(FolderTarget(tmp_path))
     mine = Backup(base_of("db", OLD, "mysql", f"{OLD}:1-5"), None)
     promoted = Backup(base_of("r1", NEW, "mysql", f"{OLD}:1-30"), None)
-    assert not [name for name in unneeded([mine, promoted], known) if "/r1-1/" in name]
-    assert [name for name in unneeded([promoted], known) if "/r1-1/" in name], "else nothing would ever go"
+    assert not [name for name in unneeded([mine, promoted], timelines) if "/r1-1/" in name]
+    assert [name for name in unneeded([promoted], timelines) if "/r1-1/" in name], "else nothing would ever go"
 
 
 def test_an_archive_that_was_pruned_is_whole_and_one_whose_first_file_is_gone_is_not(tmp_path):
     target = FolderTarget(tmp_path)
-    known = histories(target)
+    timelines = histories(target)
     newest = Backup(base_of("db", OLD, "mysql", f"{OLD}:1-25"), None)
-    answer = plan([newest], known, time.time(), 1, None)
+    answer = plan([newest], timelines, time.time(), 1, None)
     assert {name.split("/")[2] for name in answer.files} == {"binlog.000001", "binlog.000002"}
-    carry_out(target, answer, known, None)
+    carry_out(target, answer, timelines, None)
     for timeline in archive.timelines(target):
         assert not timeline.problems and [file.name for file in timeline.files] == ["binlog.000003"]
-    for one in archive.timelines(target):
-        target.remove(f"binlogs/{one.id}/{archive.PRUNED}")
+    for entry in archive.timelines(target):
+        target.remove(f"binlogs/{entry.id}/{archive.PRUNED}")
         (problem,) = (
-            archive.timelines(target)[0].problems if one.id == "db-1" else archive.timelines(target)[1].problems
+            archive.timelines(target)[0].problems if entry.id == "db-1" else archive.timelines(target)[1].problems
         )
         assert "all of binlog.000001 is missing" in problem
 
@@ -85,22 +85,22 @@ def test_a_damaged_proof_costs_the_proof_and_not_the_backup(tmp_path):
     raw = bytearray(proof.read_bytes())
     raw[len(raw) // 2] ^= 1
     proof.write_bytes(raw)
-    found, problems = backups(target)
-    assert [one.id for one in found] == [mine.id] and found[0].proof is None and "prove it again" in problems[0]
-    assert unread(target, found) == []
+    result, problems = backups(target)
+    assert [entry.id for entry in result] == [mine.id] and result[0].proof is None and "prove it again" in problems[0]
+    assert unread(target, result) == []
 
 
 def test_no_binary_log_goes_while_a_manifest_cannot_be_read(tmp_path):
     target = FolderTarget(tmp_path)
-    known = histories(target)
+    timelines = histories(target)
     newest = Backup(replace(base_of("db", OLD, "mysql", f"{OLD}:1-30"), began_unix=time.time()), None)
-    assert plan([newest], known, time.time(), 1, None).files
+    assert plan([newest], timelines, time.time(), 1, None).files
     stored(target, newest)
     manifest = tmp_path / folder_of(newest.id) / MANIFEST
     manifest.write_bytes(manifest.read_bytes()[:-3])
-    found, problems = backups(target)
-    assert not found and problems and unread(target, found) == [newest.id]
-    assert not plan([newest], known, time.time(), 1, None, unread(target, found)).files
+    result, problems = backups(target)
+    assert not result and problems and unread(target, result) == [newest.id]
+    assert not plan([newest], timelines, time.time(), 1, None, unread(target, result)).files
 
 
 class Snapshots:
@@ -111,8 +111,8 @@ class Snapshots:
         self.locks: dict[str, dict[str, str]] = {}
 
     def snapshots(self, **_):
-        found = [{"id": name, "tags": tags, "lock": self.locks.get(name)} for name, tags in self.tags.items()]
-        return {"snapshots": found, "next": None}
+        result = [{"id": name, "tags": tags, "lock": self.locks.get(name)} for name, tags in self.tags.items()]
+        return {"snapshots": result, "next": None}
 
     def delete_snapshot(self, snapshot: str) -> None:
         if self.down:
@@ -123,12 +123,12 @@ class Snapshots:
 def test_a_removal_that_is_cut_off_is_ended_by_the_next_run(tmp_path, monkeypatch):
     """The lab fails behind the manifest: no backup any more, and its snapshots are still asked for."""
     target = FolderTarget(tmp_path)
-    made = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
-    stored(target, made)
-    lab: Any = Snapshots(tmp_path, {"snap-1": {unfinished.TAG: made.id}, "snap-2": {}, "snap-3": {}})
+    backup = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
+    stored(target, backup)
+    lab: Any = Snapshots(tmp_path, {"snap-1": {unfinished.TAG: backup.id}, "snap-2": {}, "snap-3": {}})
     lab.down = True
     with pytest.raises(CouldNotRun):
-        remove(target, made, lab)
+        remove(target, backup, lab)
     assert backups(target)[0] == []
     lab.down = False
     assert not unfinished.clear(target, lambda: lab), "while the one that removes it runs"
@@ -139,15 +139,15 @@ def test_a_removal_that_is_cut_off_is_ended_by_the_next_run(tmp_path, monkeypatc
 
 def test_a_backup_whose_snapshot_is_locked_stays_whole(tmp_path):
     target = FolderTarget(tmp_path)
-    made = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
-    stored(target, made)
-    lab: Any = Snapshots(tmp_path, {"snap-1": {unfinished.TAG: made.id}, "snap-2": {}})
+    result = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
+    stored(target, result)
+    lab: Any = Snapshots(tmp_path, {"snap-1": {unfinished.TAG: result.id}, "snap-2": {}})
     lab.locks["snap-2"] = {"state": "compliance", "expires_at": "2027-01-01T00:00:00Z"}
     with pytest.raises(CouldNotRun, match=r"snap-2 is locked until 2027-01-01T00:00:00Z \(compliance\)"):
-        remove(target, made, lab)
-    assert [backup.id for backup in backups(target)[0]] == [made.id] and set(lab.tags) == {"snap-1", "snap-2"}
+        remove(target, result, lab)
+    assert [backup.id for backup in backups(target)[0]] == [result.id] and set(lab.tags) == {"snap-1", "snap-2"}
     lab.locks["snap-2"]["state"] = "expired"
-    remove(target, made, lab)
+    remove(target, result, lab)
     assert not lab.tags and target.list() == []
 
 
@@ -157,22 +157,22 @@ def test_what_is_locked_is_kept_and_the_others_go(tmp_path):
         Backup(replace(base_of(name, OLD, "mysql", ""), snapshots={"data": f"snap-{name}"}), None)
         for name in ("a", "b")
     ]
-    for one in both:
-        stored(target, one)
+    for entry in both:
+        stored(target, entry)
     lab: Any = Snapshots(tmp_path, {f"snap-{name}": {} for name in ("a", "b")})
     lab.locks["snap-a"] = {"state": "governance", "expires_at": "2027-01-01T00:00:00Z"}
-    wanted = RetentionPlan((), tuple((one, "old") for one in both), ())
-    [why] = carry_out(target, wanted, [], lab)
+    plan = RetentionPlan((), tuple((member, "old") for member in both), ())
+    [why] = carry_out(target, plan, [], lab)
     assert "snap-a is locked" in why and set(lab.tags) == {"snap-a"}
     assert [backup.id for backup in backups(target)[0]] == [both[0].id]
 
 
 def test_a_removal_leaves_no_snapshot_whose_tag_was_taken_off_or_that_is_gone(tmp_path):
     target = FolderTarget(tmp_path)
-    made = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
-    stored(target, made)
+    backup = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
+    stored(target, backup)
     lab: Any = Snapshots(tmp_path, {"snap-2": {}, "snap-3": {}})
-    remove(target, made, lab)
+    remove(target, backup, lab)
     assert set(lab.tags) == {"snap-3"} and target.list() == []
 
 
@@ -187,9 +187,9 @@ def test_a_mark_is_renewed_while_a_run_lasts_and_not_behind_it(tmp_path):
     target, backup = FolderTarget(tmp_path), base_of("db", OLD, "mysql", "").id
 
     def seen() -> float:
-        found = unfinished.mark_of_run(target, backup)
-        assert found is not None
-        return found.seen_unix
+        mark = unfinished.mark_of_run(target, backup)
+        assert mark is not None
+        return mark.seen_unix
 
     with unfinished.marked(target, backup, "db", None, every_s=0.01):
         wait_until(seen, "a mark that was seen")
@@ -213,7 +213,7 @@ def test_a_mark_is_renewed_while_a_run_lasts_and_not_behind_it(tmp_path):
     ids=lambda error: error.value,
 )
 def test_what_says_nothing_about_a_backup_leaves_its_proof(tmp_path, monkeypatch, error):
-    target, made = proved(tmp_path)
+    target, result = proved(tmp_path)
 
     def fails(*_):
         raise error
@@ -222,16 +222,16 @@ def test_what_says_nothing_about_a_backup_leaves_its_proof(tmp_path, monkeypatch
     monkeypatch.setattr(proving, "checked_fit", lambda *_: None)
     lab: Any = None
     with pytest.raises(type(error)):
-        prove(lab, target, made.id, "gp3:100")
+        prove(lab, target, result.id, "gp3:100")
     with pytest.raises(InputError, match="is not a folder"):
-        prove(lab, target, made.id, "gp3:100", work=tmp_path / "mistyped")
-    proof = documents.read_proof(target, made.id)
+        prove(lab, target, result.id, "gp3:100", work=tmp_path / "mistyped")
+    proof = documents.read_proof(target, result.id)
     assert proof is not None and proof.ok and proof.at_unix == 1.0
 
 
 @pytest.mark.parametrize("kind", [DAMAGED, BROKEN])
 def test_a_backup_that_cannot_be_restored_has_a_proof_that_failed(tmp_path, monkeypatch, kind):
-    target, made = proved(tmp_path)
+    target, result = proved(tmp_path)
 
     def fails(*_):
         raise InputError("data.00001", "is damaged: its checksum is another", "", kind=kind)
@@ -239,31 +239,31 @@ def test_a_backup_that_cannot_be_restored_has_a_proof_that_failed(tmp_path, monk
     monkeypatch.setattr(proving, "restore", fails)
     monkeypatch.setattr(proving, "checked_fit", lambda *_: None)
     lab: Any = None
-    assert not prove(lab, target, made.id, "gp3:100").ok
-    proof = documents.read_proof(target, made.id)
+    assert not prove(lab, target, result.id, "gp3:100").ok
+    proof = documents.read_proof(target, result.id)
     assert proof is not None and not proof.ok and "data.00001" in proof.failure
 
 
 def proved(folder: Path) -> tuple[FolderTarget, Backup]:
-    target, made = FolderTarget(folder), Backup(base_of("db", OLD, "mysql", f"{OLD}:1-5"), None)
-    stored(target, made)
-    documents.write_proof(target, made.id, RestoreProof(1.0, 1.0, "", 1, "", "", True), None)
-    return target, made
+    target, backup = FolderTarget(folder), Backup(base_of("db", OLD, "mysql", f"{OLD}:1-5"), None)
+    stored(target, backup)
+    documents.write_proof(target, backup.id, RestoreProof(1.0, 1.0, "", 1, "", "", True), None)
+    return target, backup
 
 
 def test_a_proof_of_another_version_is_said_to_be_one(tmp_path):
-    target, made = proved(tmp_path)
-    target.replace(f"{folder_of(made.id)}/{PROOF}", documents.sealed({"at_unix": 1.0}))
+    target, result = proved(tmp_path)
+    target.replace(f"{folder_of(result.id)}/{PROOF}", documents.sealed({"at_unix": 1.0}))
     with pytest.raises(InputError, match="another version"):
-        documents.read_proof(target, made.id)
+        documents.read_proof(target, result.id)
 
 
 def test_a_proof_from_before_its_failure_was_called_so_still_counts(tmp_path):
-    target, made = proved(tmp_path)
+    target, result = proved(tmp_path)
     content = asdict(RestoreProof(2.0, 1.0, "", 0, "", "", False, "restore: data.00001: is damaged"))
     content["said"] = content.pop("failure")
-    target.replace(f"{folder_of(made.id)}/{PROOF}", documents.sealed(content))
-    proof = documents.read_proof(target, made.id)
+    target.replace(f"{folder_of(result.id)}/{PROOF}", documents.sealed(content))
+    proof = documents.read_proof(target, result.id)
     assert proof is not None and not proof.ok and proof.failure == content["said"]
 
 
@@ -287,15 +287,15 @@ def test_what_another_machine_has_begun_stays(tmp_path, monkeypatch):
     """A shared folder: the number of a process says nothing on another machine; its age does."""
     target = FolderTarget(tmp_path)
     monkeypatch.setattr(folders, "_here", lambda: "0" * 8)
-    theirs = target.create("backups/one")
+    reference = target.create("backups/one")
     gone = Path(tmp_path / "backups" / f".two.{2**22 + 1}.h{'1' * 8}.{'a' * 8}.begun")
     monkeypatch.undo()
     monkeypatch.setattr(folders, "_here", lambda: "1" * 8)
     gone.touch()
     monkeypatch.setattr(os, "getpid", lambda: 2**22 + 1)  # no process has such a number
     assert target.sweep("", 3_600.0) == 1 and not gone.exists(), "of a process that was here"
-    theirs.write(b"whole")
-    theirs.close()
+    reference.write(b"whole")
+    reference.close()
     assert b"".join(target.read("backups/one")) == b"whole"
 
 

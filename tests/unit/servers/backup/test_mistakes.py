@@ -23,8 +23,8 @@ def target(tmp_path):
     target = FolderTarget(tmp_path / "t")
     whole = base_of("db", SERVER, "mysql", f"{SERVER}:1-5")
     part = replace(whole, id="20261123T000000Z-db-00bb", method="logical", only=("ack",), databases=("ack",), tables=3)
-    for one in (whole, part):
-        documents.write_manifest(target, one, None)
+    for entry in (whole, part):
+        documents.write_manifest(target, entry, None)
     return target, whole, part
 
 

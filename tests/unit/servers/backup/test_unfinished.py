@@ -58,8 +58,8 @@ def data():
 WHOLE = hashlib.sha256(b"".join(data())).hexdigest()
 
 
-def wanted(spool: Path | None, said: list[str], anew: bool = False) -> copying.BackupRequest:
-    return copying.BackupRequest("logical", "none", spool=spool, anew=anew, note=said.append)
+def wanted(spool: Path | None, texts: list[str], anew: bool = False) -> copying.BackupRequest:
+    return copying.BackupRequest("logical", "none", spool=spool, anew=anew, note=texts.append)
 
 
 def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
@@ -90,11 +90,11 @@ def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
 
 def check_whole(target: FolderTarget) -> int:
     """Returns the number of backups that count, each of which has all its bytes."""
-    found, _ = manifest.backups(target)
-    for one in found:
-        assert not checking.check_backup(target, one.id).problems
-        assert hashlib.sha256(b"".join(parts_of(target, one.manifest))).hexdigest() == WHOLE
-    return len(found)
+    backups, _ = manifest.backups(target)
+    for backup in backups:
+        assert not checking.check_backup(target, backup.id).problems
+        assert hashlib.sha256(b"".join(parts_of(target, backup.manifest))).hexdigest() == WHOLE
+    return len(backups)
 
 
 @pytest.mark.parametrize("spooled", [False, True])
@@ -109,53 +109,53 @@ def test_killed_at_any_step(tmp_path, spooled):
         check_whole(target)
     assert died > ROUNDS // 4
     result = copying.run(SOURCE, target, wanted(spool, []))
-    found, problems = manifest.backups(target)
-    assert result.id in [one.id for one in found] and not problems
+    backups, problems = manifest.backups(target)
+    assert result.id in [backup.id for backup in backups] and not problems
     check_whole(target)
     assert not list(tmp_path.rglob("*.begun")) and not list(tmp_path.rglob("running"))
-    assert spool is None or not [one for one in spool.rglob("*") if one.is_file()]
+    assert spool is None or not [path for path in spool.rglob("*") if path.is_file()]
 
 
 def test_what_was_sent_is_not_sent_again(tmp_path, monkeypatch):
     """A target that takes three files and then is away: the next run sends the other three."""
-    target, spool, said = FolderTarget(tmp_path / "t"), tmp_path / "spool", []
+    target, spool, message = FolderTarget(tmp_path / "t"), tmp_path / "spool", []
     sent, real = [], FolderTarget.create
 
     def create(self, name, expected_bytes=0):
         if self.folder == target.folder and "/data." in name:
-            if len(sent) == 3 and not said:
+            if len(sent) == 3 and not message:
                 raise CouldNotRun("the target", "is away")
             sent.append(name)
         return real(self, name, expected_bytes)
 
     monkeypatch.setattr(FolderTarget, "create", create)
     with pytest.raises(CouldNotRun, match="is away"):
-        copying.run(SOURCE, target, wanted(spool, said))
-    assert "is whole in" in said[0]
+        copying.run(SOURCE, target, wanted(spool, message))
+    assert "is whole in" in message[0]
     assert check_whole(target) == 0
     # A file that was altered meanwhile is sent again.
     (altered,) = (tmp_path / "t").rglob("data.00002")
     altered.write_bytes(bytes(100 << 10))
-    result = copying.run(SOURCE, target, wanted(spool, said))
+    result = copying.run(SOURCE, target, wanted(spool, message))
     assert [name.rpartition(".")[2] for name in sent] == ["00001", "00002", "00003", "00002", "00004", "00005", "00006"]
-    assert said[1].startswith(f"goes on with {result.id}") and "2 of its 6 files" in said[2]
+    assert message[1].startswith(f"goes on with {result.id}") and "2 of its 6 files" in message[2]
     assert check_whole(target) == 1
 
 
 def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypatch):
-    target, spool, said = FolderTarget(tmp_path / "t"), tmp_path / "spool", []
+    target, spool, message = FolderTarget(tmp_path / "t"), tmp_path / "spool", []
     assert killed(target, spool, 40), "while it is sent"
-    (held,) = unfinished.spooled(FolderTarget(spool), SOURCE, None)
+    (state,) = unfinished.spooled(FolderTarget(spool), SOURCE, None)
     monkeypatch.setattr(unfinished, "SWEEP_S", -1.0)
-    result = copying.run(SOURCE, target, wanted(spool, said))
-    assert result.id != held.id and any("starts anew" in one for one in said), said
+    result = copying.run(SOURCE, target, wanted(spool, message))
+    assert result.id != state.id and any("starts anew" in entry for entry in message), message
     monkeypatch.undo()
     monkeypatch.setattr(copying, "PART_BYTES", 100 << 10)
     local = FolderTarget(spool)
-    local.put_new(f"{folder_of(held.id)}/data.00001", b"altered")
-    manifest.write_manifest(local, held, None)
+    local.put_new(f"{folder_of(state.id)}/data.00001", b"altered")
+    manifest.write_manifest(local, state, None)
     with pytest.raises(InputError, match="is damaged"):
-        copying.run(SOURCE, target, wanted(spool, said))
+        copying.run(SOURCE, target, wanted(spool, message))
     assert not unfinished.spooled(local, SOURCE, None), "the next run starts anew"
     assert check_whole(target) == 1
 
@@ -185,7 +185,7 @@ def test_a_truncated_file_of_a_copy_is_found(tmp_path, size):
 @pytest.mark.parametrize("spooled", [False, True])
 def test_a_whole_backup_stays_where_the_last_steps_fail(tmp_path, monkeypatch, spooled):
     """The target goes away once the manifest is written."""
-    target, spool, said = FolderTarget(tmp_path / "t"), tmp_path / "spool" if spooled else None, []
+    target, spool, message = FolderTarget(tmp_path / "t"), tmp_path / "spool" if spooled else None, []
 
     def away(self, name):
         raise CouldNotRun("the target", "is away")
@@ -193,9 +193,9 @@ def test_a_whole_backup_stays_where_the_last_steps_fail(tmp_path, monkeypatch, s
     with monkeypatch.context() as patch:
         patch.setattr(FolderTarget, "remove", away if not spooled else FolderTarget.remove)
         patch.setattr(unfinished, "unmark", lambda place, backup: away(place, backup))
-        result = copying.run(SOURCE, target, wanted(spool, said))
+        result = copying.run(SOURCE, target, wanted(spool, message))
     assert check_whole(target) == 1 and not manifest.backups(target)[1]
     monkeypatch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
-    later = copying.run(SOURCE, target, wanted(spool, said))
+    later = copying.run(SOURCE, target, wanted(spool, message))
     assert later.id != result.id and check_whole(target) == 2
     assert not list(tmp_path.rglob("running"))

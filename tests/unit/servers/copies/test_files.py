@@ -32,8 +32,8 @@ def test_a_copy_is_the_same(tmp_path, monkeypatch, flush_every):
     tree(of, random.Random(flush_every))
     subprocess.run(["cp", "--archive", "--attributes-only", f"{of}/.", str(to)], check=True)
     files.copy_contents(of, to)
-    copies = [one.relative_to(of) for one in of.rglob("*") if one.is_file()]
-    assert copies and sorted(copies) == sorted(one.relative_to(to) for one in to.rglob("*") if one.is_file())
+    copies = [path.relative_to(of) for path in of.rglob("*") if path.is_file()]
+    assert copies and sorted(copies) == sorted(path.relative_to(to) for path in to.rglob("*") if path.is_file())
     for copy in copies:
         assert filecmp.cmp(of / copy, to / copy, shallow=False), copy
         assert (of / copy).stat().st_mode == (to / copy).stat().st_mode

@@ -58,7 +58,7 @@ def snapshot_of(request: ApiRequest, snapshot: Snapshot) -> Members:
         "Encrypted": snapshot["encrypted"],
         "KmsKeyId": snapshot["kms_key"],
         "StorageTier": "standard",
-        "FullSnapshotSizeInBytes": snapshot["full_bytes"] if snapshot["state"] == "completed" else None,
+        "FullSnapshotSizeInBytes": snapshot["blocks"]["full_bytes"] if snapshot["state"] == "completed" else None,
         "Tags": tag_list(snapshot["tags"]),
     }
 

@@ -146,10 +146,10 @@ def test_what_is_at_own_rates_and_what_is_listed_is_told(tmp_path):
         f"us-east-1, account {MINE}: own rates of {own}; list prices of {listed}, which the report does not have (a discount on all usage would lower these too)"
     )
     # Another account, of which the report has nothing, has the rates of all; a region without prices none.
-    assert [one.words[:38] for one in prices.tables([("us-east-1", OTHER), ("nowhere-9", OTHER)])] == [
+    assert [table.words[:38] for table in prices.tables([("us-east-1", OTHER), ("nowhere-9", OTHER)])] == [
         "us-east-1, all accounts of the report:"
     ]
-    assert [one.words for one in FleetPrices().tables([("us-east-1", MINE)])] == [""]
+    assert [table.words for table in FleetPrices().tables([("us-east-1", MINE)])] == [""]
 
 
 def test_accounts_have_their_own_rates(tmp_path):

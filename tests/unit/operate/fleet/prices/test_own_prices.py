@@ -68,12 +68,12 @@ def one_volume(kind: str, size: int, rate: float, **more) -> tuple[FleetDevice, 
         "VolumeId": "vol-00000000000000001", "VolumeType": kind, "Size": size, "AvailabilityZone": "us-east-1a",
         "State": "in-use", "Attachments": [], **more,
     }  # fmt: skip
-    asked = np.round(300 * rate / 2 * np.maximum(0.02, np.sin(np.arange(COUNT) / 288 * 2 * np.pi)))
+    request = np.round(300 * rate / 2 * np.maximum(0.02, np.sin(np.arange(COUNT) / 288 * 2 * np.pi)))
     nothing = [float("nan")] * COUNT
     rows = pl.DataFrame(
         {
             "volume": [described["VolumeId"]] * COUNT, "t_unix": BEGIN + 300.0 * np.arange(COUNT), "period_s": [300.0] * COUNT,
-            "read_ops": asked, "write_ops": asked, "read_bytes": asked * 8192, "write_bytes": asked * 8192, "queue": nothing,
+            "read_ops": request, "write_ops": request, "read_bytes": request * 8192, "write_bytes": request * 8192, "queue": nothing,
             "balance_percent": nothing, "iops_exceeded": nothing, "throughput_exceeded": nothing, "account": [""] * COUNT,
         }
     )  # fmt: skip
@@ -125,13 +125,13 @@ def test_20_percent_off_gp3_storage_alone_changes_the_decision(tmp_path, capsys)
     )
     assert "gp2 GiB, gp3 IOPS, gp3 MiB/s, io1 GiB, " in output.err
     assert headrace_fleet(tmp_path, "report", "answers.parquet", "--output", "json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["prices"] == own.prices and found["saves_usd_month"] == pytest.approx(0.72)
+    document = json.loads(capsys.readouterr().out)
+    assert document["prices"] == own.prices and document["saves_usd_month"] == pytest.approx(0.72)
     # A plan at list prices that is shown at others says so.
     assert headrace_fleet(tmp_path, *plan, "--force") == 0
     assert "can be changed" not in capsys.readouterr().out
-    shown = ("report", "answers.parquet", "--inventory", "volumes.json", "--cost", "cur.parquet")
-    assert headrace_fleet(tmp_path, *shown) == 0
+    details = ("report", "answers.parquet", "--inventory", "volumes.json", "--cost", "cur.parquet")
+    assert headrace_fleet(tmp_path, *details) == 0
     assert "The advice was searched at list prices: give the same options to fleet plan" in capsys.readouterr().err
 
 
@@ -177,10 +177,10 @@ def test_answers_that_were_kept_at_other_prices_do_not_count(tmp_path):
     device, points, described = one_volume("gp2", 20, 40.0)
     write_points(tmp_path / "points.parquet", points.values())
     inventory = inventory_json([described])
-    asked: list[int] = []
+    counts: list[int] = []
 
     def stopped(batches, *rest):
-        asked.append(len(batches))
+        counts.append(len(batches))
         yield from planning.embedded(batches, *rest)
         raise KeyboardInterrupt
 
@@ -193,7 +193,7 @@ def test_answers_that_were_kept_at_other_prices_do_not_count(tmp_path):
     dearer = settings_at(cur(tmp_path / "cur.parquet", {"gp3": {"gib": 0.065}}, device.key), device)
     for settings in (FleetSettings(fortnights=0), own, own, dearer):
         run(settings)
-    assert asked == [1, 1, 0, 1]
+    assert counts == [1, 1, 0, 1]
 
 
 # --- against the planner, and against a naive list ------------------------------------------------
@@ -237,7 +237,7 @@ def naive_usd(storage: str, rates: Rates) -> float:
     kind, size, *rest = storage.split(":")
     paid = LISTED[kind] | rates.get(kind, {})
     usd = int(size) * paid["gib"]
-    figures = [float(one) for one in rest]
+    figures = [float(entry) for entry in rest]
     if kind == "gp3":
         iops, mib_s = (figures + [3000.0, 125.0][len(figures) :])[:2]
         usd += max(0.0, iops - 3000) * paid["iops"] + max(0.0, mib_s - 125) * paid["mib_s"]
@@ -253,27 +253,29 @@ def test_advice_at_own_prices_is_the_planners_and_the_cheapest_of_a_naive_list(t
     kind, size, more = TODAY[seed % len(TODAY)]
     device, points, _ = one_volume(kind, size, draw.uniform(100, 900 if kind == "gp2" else 3_500), **more)
     settings = settings_at(cur(tmp_path / "cur.parquet", rates, device.key), device)
-    (one,) = answer_batch([device], points, settings)
-    assert one.verdict in ("change", "keep") and not one.today_throttled_min, one.why
-    assert one.usd_today == pytest.approx(naive_usd(one.today, rates))
+    (answer,) = answer_batch([device], points, settings)
+    assert answer.verdict in ("change", "keep") and not answer.today_throttled_min, answer.why
+    assert answer.usd_today == pytest.approx(naive_usd(answer.today, rates))
     plan = headrace.plan(
         workload(points[device.key], size),
-        goals=[f"p99_ms<={max(5.0, one.today_p99_ms or 0.0)!r}", "throttled_min<=0", "headroom_percent>=30"],
-        compare=one.today,
+        goals=[f"p99_ms<={max(5.0, answer.today_p99_ms or 0.0)!r}", "throttled_min<=0", "headroom_percent>=30"],
+        compare=answer.today,
         free_percent=0,
         exclude="standard",
         price_file=price_file(tmp_path / "prices.toml", rates),
     )
-    best = _naive(one, points[device.key], size, rates)
-    saves = naive_usd(one.today, rates) - best
-    if one.proposed:
-        assert one.usd_proposed is not None and plan.in_place is not None and one.proposed == plan.in_place.storage
-        assert one.usd_proposed == pytest.approx(plan.in_place.cost_usd_month)
-        assert one.usd_proposed == pytest.approx(naive_usd(one.proposed, rates))
+    best = _naive(answer, points[device.key], size, rates)
+    saves = naive_usd(answer.today, rates) - best
+    if answer.proposed:
+        assert (
+            answer.usd_proposed is not None and plan.in_place is not None and answer.proposed == plan.in_place.storage
+        )
+        assert answer.usd_proposed == pytest.approx(plan.in_place.cost_usd_month)
+        assert answer.usd_proposed == pytest.approx(naive_usd(answer.proposed, rates))
         # The search stops within a thousandth of the cheapest (planner.search); the naive list has steps of 10 IOPS.
-        assert one.usd_proposed <= best * 1.001 + 0.01
+        assert answer.usd_proposed <= best * 1.001 + 0.01
     else:
-        assert saves < max(0.5, 0.02 * (one.usd_today or 0.0)) * 1.001 + 0.01
+        assert saves < max(0.5, 0.02 * (answer.usd_today or 0.0)) * 1.001 + 0.01
 
 
 def workload(rows: pl.DataFrame, size: int) -> OpenWorkload:
@@ -283,18 +285,18 @@ def workload(rows: pl.DataFrame, size: int) -> OpenWorkload:
     return OpenWorkload(name="v", kind="constant", points=points, size_gib=float(size))
 
 
-def _naive(one: VolumeAnswer, rows: pl.DataFrame, size: int, rates: Rates) -> float:
+def _naive(answer: VolumeAnswer, rows: pl.DataFrame, size: int, rates: Rates) -> float:
     """The least that anything costs that carries the demand: every type, sizes from today's on, IOPS in steps of ten."""
     sizes = range(size, size + 1200, 4)
     listed = [f"{kind}:{gib}" for kind in ("gp2", "st1", "sc1") for gib in sizes if kind == "gp2" or gib >= 125]
     listed += [f"gp3:{size}:{iops}:{mib_s}" for iops, mib_s in product(range(3000, 5001, 10), (125, 130, 140, 200))]
     listed += [f"{kind}:{size}:{iops}" for kind in ("io1", "io2") for iops in range(100, min(5001, 50 * size), 10)]
-    listed = [storage for storage in listed if naive_usd(storage, rates) < naive_usd(one.today, rates)]
+    listed = [storage for storage in listed if naive_usd(storage, rates) < naive_usd(answer.today, rates)]
     ops = [(rows[f"{name}_ops"] / 300).to_numpy() for name in ("read", "write")]
     size_bytes = [np.where(rate > 0, 8192.0, 0.0) for rate in ops]
     columns = dict(zip(DeviceHistory.COLUMNS, (np.full(COUNT, 300.0), *ops, *size_bytes), strict=True))
     demands = core.FleetDemands(**columns, lengths=[COUNT], max_outstanding=MAX_OUTSTANDING)
-    count, bound = len(listed), max(5.0, one.today_p99_ms or 0.0)
+    count, bound = len(listed), max(5.0, answer.today_p99_ms or 0.0)
     met = demands.meets([0] * count, listed, [None] * count, [1.3] * count, [bound] * count, THROTTLED_S)
     fitting = [naive_usd(storage, rates) for storage, fits in zip(listed, met, strict=True) if fits]
-    return min(fitting, default=naive_usd(one.today, rates))
+    return min(fitting, default=naive_usd(answer.today, rates))

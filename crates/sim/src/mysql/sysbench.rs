@@ -63,8 +63,8 @@ const PAGES_OF_SEGMENT: f64 = 2.0;
 /// index_page_merge_successful in 2,000 transactions of `oltp_read_write` with pareto accesses,
 /// after 2,000 others (MySQL 9.7.4 in memory, 2026-11-29): 1,441 and 1,252 of 4,000 entries.
 const SPLITS_AND_MERGES: [f64; 2] = [0.36, 0.31];
-/// Leaves that either changes next to that of the entry: the new one or the one that takes the other
-/// in, and the neighbor whose link changes (btr_page_split_and_insert, btr_compress).
+/// Leaves that either changes next to that of the entry: the new one or the one that takes the
+/// other in, and the neighbor whose link changes (btr_page_split_and_insert, btr_compress).
 const OTHER_LEAVES: f64 = 2.0;
 
 /// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less

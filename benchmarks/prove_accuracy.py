@@ -2,11 +2,13 @@
 with other volumes, clients and caches, on the lab.
 
     python benchmarks/prove_accuracy.py [--quick | --long] [--server mariadb|mysql] [--engine innodb|myrocks]
-        [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--rest S] [--quiet-lock FILE]
+        [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--stored]
+        [--rest S] [--quiet-lock FILE]
 
 Every configuration begins with the same data and an empty cache, and its prediction is made before
 it is run, by a workload calibrated on the first one of the same seed alone. Measured runs are kept
-in --store and not measured again; --results is written after every configuration. `--quick` (in
+in --store and not measured again; --results is written after every configuration. `--stored`
+predicts the judged runs of the store again and measures nothing. `--quick` (in
 `make bench`, 12 minutes): three configurations, one seed, pareto, both servers. `--long`: more data
 and a minute each. `--quiet-lock`: a file that is locked (flock, exclusively) while something is
 measured, for machines that others work on; up to HOLD_S at a time. Needs what `headrace prove`
@@ -323,9 +325,18 @@ def wait_for_rest(seconds: float) -> None:
 class Set:
     """One engine of one server under one distribution."""
 
-    def __init__(self, series: Series, seeds: int, plan: Plan, place: Path, quiet: Quiet, rest_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        series: Series,
+        seeds: int,
+        plan: Plan,
+        place: Path,
+        quiet: Quiet,
+        rest_s: float = 0.0,
+        stored: bool = False,
+    ) -> None:
         self.series, self.seeds, self.plan, self.place = series, seeds, plan, place
-        self.quiet, self.rest_s = quiet, rest_s
+        self.quiet, self.rest_s, self.stored = quiet, rest_s, stored
         rows = round(ROWS[series.engine] / plan.smaller)
         self.benchmark = bench.SysbenchOltp(tables=8, rows=rows, distribution=series.distribution)
         self.store = bench.Store(place / f"{series.server}-{series.engine}-{series.distribution}-{rows}")
@@ -352,6 +363,8 @@ class Set:
             replace(each, cache_gib=each.cache_gib / self.plan.smaller) for each in configurations(self.series.engine)
         ]
         calibration = self.measured(every[0], self.plan.calibration_s, seed)
+        if calibration is None:
+            return
         workload = calibrate([experiment.lab_counted(calibration)], least_seconds=0.9 * self.plan.calibration_s)
         for each in every[1:]:
             if self.plan.only and each.name not in self.plan.only:
@@ -368,16 +381,21 @@ class Set:
             )
             when = datetime.now(UTC).isoformat(timespec="seconds")
             record = self.measured(each, self.plan.each_s, seed)
+            if record is None:
+                continue
             rows.append(row(each, seed, prediction, experiment.measured(record), record, when))
             rows[-1]["judged"] &= is_judged(calibration)
             keep(rows)
             print(line(rows[-1], rows), flush=True)
 
-    def measured(self, configuration: Configuration, seconds: int, seed: int) -> bench.RunRecord:
-        """Returns the judged run of the store, or a new one."""
+    def measured(self, configuration: Configuration, seconds: int, seed: int) -> bench.RunRecord | None:
+        """Returns the judged run of the store, or a new one; None where there is none and `stored`
+        forbids to measure."""
         for record in self.store.runs():
             if record.state == "complete" and same(record, configuration, seconds, seed) and is_judged(record):
                 return record
+        if self.stored:
+            return None
         if self.lab is None:
             self.ends.callback(self.quiet.free)
             self.lab = self.ends.enter_context(experiment.ExperimentLab(self.place, data_gib=self.data.gib))
@@ -419,6 +437,7 @@ def main() -> int:
         type=Path,
         default=Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace" / "prove_accuracy",
     )
+    parser.add_argument("--stored", action="store_true")
     parser.add_argument("--quiet-lock")
     parser.add_argument("--rest", type=float, default=0.0)
     arguments = parser.parse_args()
@@ -435,7 +454,7 @@ def main() -> int:
             want in (None, has) for want, has in zip(given, (each.server, each.engine, each.distribution), strict=True)
         )
     ]
-    lacks = {each: experiment.missing(each.server, (each.engine,)) for each in chosen}
+    lacks = {each: () if arguments.stored else experiment.missing(each.server, (each.engine,)) for each in chosen}
     for each in [each for each in chosen if lacks[each]]:
         print(f"prove accuracy: {each.title} is skipped, this machine lacks: " + " ".join(lacks[each]))
     arguments.store.mkdir(parents=True, exist_ok=True)
@@ -454,9 +473,10 @@ def main() -> int:
             fresh.write_text(json.dumps(answers, indent=1) + "\n")
             os.replace(fresh, arguments.results)
 
-        rows = Set(
-            each, arguments.seeds or (1 if arguments.quick else 3), plan, arguments.store, quiet, arguments.rest
-        ).run(keep)
+        seeds = arguments.seeds or (1 if arguments.quick else 3)
+        rows = Set(each, seeds, plan, arguments.store, quiet, arguments.rest, arguments.stored).run(keep)
+        if arguments.stored and not rows:
+            continue
         outcome = summary(rows, each.engine)
         all_met &= outcome["met"]
         print(table(each.title, rows, outcome), flush=True)

@@ -478,6 +478,7 @@ class Dirtying(TypedDict):
     window_tx: float
     flush_per_tx: float
     revisit_tx: NotRequired[float | None]
+    undo_pages: NotRequired[float]
 
 class Compaction(TypedDict):
     period_tx: float

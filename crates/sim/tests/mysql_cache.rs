@@ -204,7 +204,7 @@ proptest! {
         // A window is as many touches as this many times the cache holds pages.
         let window = windows * capacity;
         let changed = &changes[..popularity.classes.len()];
-        let mut cache = cold(&popularity, capacity, rules).dirtied(changed, &[window / popularity.touches_per_tx()]);
+        let mut cache = cold(&popularity, capacity, rules).dirtied(changed, 1.0, &[window / popularity.touches_per_tx()]);
         let (mut list, mut touches) = (List::new(popularity.pages() as usize, capacity as usize, rules), Touches::new(&popularity, seed));
         let class_of: Vec<usize> = popularity.classes.iter().enumerate().flat_map(|(class, of)| vec![class; of.pages as usize]).collect();
         let (mut dirty, mut left_dirty, mut written) = (vec![false; class_of.len()], 0.0, 0.0);
@@ -254,8 +254,8 @@ proptest! {
         let capacity = (share * popularity.pages()).floor();
         let shares = vec![changed; popularity.classes.len()];
         let windows = [1e4, 300.0, 20.0];
-        let mut together = cold(&popularity, capacity, rules).dirtied(&shares, &windows);
-        let mut alone: Vec<Cache> = windows.iter().map(|window| cold(&popularity, capacity, rules).dirtied(&shares, &[*window])).collect();
+        let mut together = cold(&popularity, capacity, rules).dirtied(&shares, 1.0, &windows);
+        let mut alone: Vec<Cache> = windows.iter().map(|window| cold(&popularity, capacity, rules).dirtied(&shares, 1.0, &[*window])).collect();
         for _ in 0..40 {
             let moved = together.pass(0.1 * capacity / popularity.touches_per_tx());
             for (window, cache) in alone.iter_mut().enumerate() {

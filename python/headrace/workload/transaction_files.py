@@ -49,6 +49,7 @@ MAY_LACK = {
     "redo_capacity_bytes": None,
     "dirtying": None,
     "revisit_tx": None,
+    "undo_pages": 0.0,
     "cleaner": None,
     "checkpoint": None,
     "wait_share": 0.0,
@@ -230,7 +231,9 @@ def _database(table: dict, engine: str) -> dict:
     shape = {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]], "burst_pages": 0.0, "statements_p95": 0.0}
     like = core.mysql_tpcc(engine, 1.0) | {"shape": shape}
     if engine == "innodb":
-        like |= {"dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0, "revisit_tx": 0.0}}
+        like |= {
+            "dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0, "revisit_tx": 0.0, "undo_pages": 0.0}
+        }
         like |= {"cleaner": core.page_cleaner("mysql", "8.4")}
         like |= {"hot_rows": [{"rows": 0.0, "at_work": 0.0, "at_commit": 0.0}]}
         like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "wait_share": 0.0, "stop_s": 0.0}}

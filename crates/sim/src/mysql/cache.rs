@@ -124,6 +124,8 @@ pub struct Moved {
 struct Changing {
     /// Share of touches that change a page, by class.
     share: Vec<f64>,
+    /// Changes over those of the shares: a page may be changed more often than it is touched.
+    more: f64,
     /// Dirty pages that are written, a share of them a transaction, by window.
     cleaned: Vec<f64>,
 }
@@ -241,10 +243,11 @@ impl Cache {
     }
 
     /// Follows which pages are dirty: `changed` is the share of touches that change a page, by
-    /// class; a changed page is written within a window of `windows_tx` transactions. Each window
-    /// is followed by itself: which pages are where is the same with all.
-    pub fn dirtied(mut self, changed: &[f64], windows_tx: &[f64]) -> Cache {
-        self.changing = Some(Changing { share: changed.to_vec(), cleaned: windows_tx.iter().map(|window_tx| 1.0 / window_tx).collect() });
+    /// class, and pages are changed `more` times as often; a changed page is written within a
+    /// window of `windows_tx` transactions. Each window is followed by itself: which pages are
+    /// where is the same with all.
+    pub fn dirtied(mut self, changed: &[f64], more: f64, windows_tx: &[f64]) -> Cache {
+        self.changing = Some(Changing { share: changed.to_vec(), more, cleaned: windows_tx.iter().map(|window_tx| 1.0 / window_tx).collect() });
         self
     }
 
@@ -304,7 +307,9 @@ impl Cache {
         }
         let read: Vec<f64> = self.outside.iter_mut().zip(&touched).map(|(outside, share)| take(outside, share)).collect();
         let first = if self.evicting { vec![0.0; read.len()] } else { read.clone() };
-        let unchanged = |changing: &Changing| -> Vec<f64> { read.iter().zip(&changing.share).map(|(pages, share)| pages * (1.0 - share)).collect() };
+        let unchanged = |changing: &Changing| -> Vec<f64> {
+            read.iter().zip(&changing.share).map(|(pages, share)| pages * (1.0 - changing.more * share).max(0.0)).collect()
+        };
         let clean = self.changing.as_ref().map_or(Vec::new(), |changing| unchanged(changing).repeat(changing.cleaned.len()));
         let read = Cohort::new(read, first, clean, self.passed - 0.5 * tx);
         moved.reads = read.total;
@@ -322,7 +327,7 @@ impl Cache {
         let Some(changing) = &self.changing else { return Vec::new() };
         let of = |cleaned: f64| {
             let classes = self.touches.iter().zip(&changing.share);
-            classes.map(move |(touches, share)| ChangingStep::new(if untouched { 0.0 } else { touches * share }, cleaned, tx))
+            classes.map(move |(touches, share)| ChangingStep::new(if untouched { 0.0 } else { touches * share * changing.more }, cleaned, tx))
         };
         changing.cleaned.iter().flat_map(|cleaned| of(*cleaned)).collect()
     }
@@ -346,7 +351,7 @@ impl Cache {
     fn take_hits(&mut self, touched: &[f64], tx: f64) -> Cohort {
         let unchanged: Vec<f64> = self.changing.as_ref().map_or(Vec::new(), |changing| {
             // Touched, and by no touch that changes: exp(-changes) - exp(-touches).
-            let of = |(touches, share): (&f64, &f64)| (libm::exp(-touches * share * tx) - libm::exp(-touches * tx)).max(0.0);
+            let of = |(touches, share): (&f64, &f64)| (libm::exp(-touches * share * changing.more * tx) - libm::exp(-touches * tx)).max(0.0);
             self.touches.iter().zip(&changing.share).map(of).collect()
         });
         let none = vec![0.0; touched.len()];

@@ -209,7 +209,8 @@ pub(super) fn windows_of(database: &Database, pool_pages: f64) -> Vec<f64> {
     let longest = dirtying.window_tx;
     let Some(cleaner) = &database.cleaner else { return vec![longest] };
     let by_age = cleaner.least_age() / redo_share_per_tx(database).max(1e-300);
-    let touched = |(class, share): (&PageClass, &f64)| PageClass { touches_per_tx: class.touches_per_tx * share, ..*class };
+    let more = database.changes_over_usual();
+    let touched = |(class, share): (&PageClass, &f64)| PageClass { touches_per_tx: class.touches_per_tx * share * more, ..*class };
     let changed = Popularity { classes: database.popularity.classes.iter().zip(&dirtying.changed).map(touched).collect() };
     let by_dirty = if cleaner.low_water > 0.0 { changed.stay_tx(cleaner.low_water * pool_pages) } else { f64::INFINITY };
     let shortest = by_age.min(by_dirty).clamp(1.0f64.min(longest), longest);
@@ -223,12 +224,25 @@ impl Database {
         self.dirtying.as_ref().map_or(1.0, |dirtying| self.writes.flush_per_tx / dirtying.flush_per_tx.max(1e-12))
     }
 
-    /// Returns whether the page cleaner's own rule decides how long pages stay dirty, so that a
-    /// factor on the flushed pages is a factor on its demand: the pages of a window are those that
-    /// were changed in it. At its low water, which a slow volume holds it at, the factor then
-    /// changes nothing.
+    /// Returns whether the page cleaner's own rule decides how long pages stay dirty, so that pages
+    /// flushed tell something else than that: the pages of a window are those that were changed in
+    /// it.
     pub(super) fn is_asked_by_rule(&self) -> bool {
         self.dirtying.is_some() && self.cleaner.as_ref().is_some_and(|cleaner| !cleaner.holds_age)
+    }
+
+    /// Changes of pages over those of the benchmark's tables. If undo is followed too, all that a
+    /// transaction changes is, so that under the cleaner's own rule pages flushed tell how often
+    /// pages are changed (splits and purge differ from index to index). Elsewhere they tell what
+    /// the cleaner is asked for over its rule ([`Cleaning::of`]), which at its low water, where a
+    /// slow volume holds it, changes nothing.
+    pub(super) fn changes_over_usual(&self) -> f64 {
+        let followed = self.dirtying.as_ref().is_some_and(|dirtying| dirtying.undo_pages > 0.0);
+        if followed && self.is_asked_by_rule() {
+            self.flushed_over_usual()
+        } else {
+            1.0
+        }
     }
 
     /// Returns the page writes, without the ceiling of the flush list if the page cleaner is not
@@ -263,7 +277,7 @@ impl Cleaning {
     /// one window alone.
     pub fn of(database: &Database, pool_pages: f64, windows_tx: Vec<f64>) -> Option<Cleaning> {
         let cleaner = database.cleaner.filter(|_| windows_tx.len() > 1)?;
-        let asked_over_rule = if database.is_asked_by_rule() { database.flushed_over_usual() } else { 1.0 };
+        let asked_over_rule = if database.is_asked_by_rule() { database.flushed_over_usual() / database.changes_over_usual() } else { 1.0 };
         Some(Cleaning { cleaner, asked_over_rule, pool_pages, redo_share_per_tx: redo_share_per_tx(database), windows_tx, pages: Vec::new() })
     }
 

@@ -81,14 +81,18 @@ pub struct Dirtying {
     /// Transactions within which a changed page is written, since its redo is about to be
     /// overwritten.
     pub window_tx: f64,
-    /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes, or of what
-    /// the page cleaner's rule asks for.
+    /// [`PageWrites::flush_per_tx`] that means no correction of what the window writes, or with a
+    /// page cleaner's rule of how often pages are changed.
     pub flush_per_tx: f64,
     /// Transactions within which touches of the first class that change no page come back to its
     /// changed pages ([`super::revisits`]); none: they may go to any of them (files before it was
     /// kept).
     #[serde(default)]
     pub revisit_tx: Option<f64>,
+    /// Pages of undo: the last class, which does not grow with the data; 0: none is followed (files
+    /// before it was kept).
+    #[serde(default)]
+    pub undo_pages: f64,
 }
 
 /// Settings of the page cleaner.
@@ -434,7 +438,13 @@ impl Database {
     pub fn grown(&self, factor: f64) -> Database {
         let mut grown = Database { popularity: self.popularity.grown(factor), last_orders: self.last_orders.map(|last| last.grown(factor)), ..self.clone() };
         grown.writes.flush_ramp_tx *= factor;
-        grown.dirtying.iter_mut().for_each(|dirtying| dirtying.revisit_tx = dirtying.revisit_tx.map(|tx| tx * factor));
+        if let Some(dirtying) = &mut grown.dirtying {
+            dirtying.revisit_tx = dirtying.revisit_tx.map(|tx| tx * factor);
+            if dirtying.undo_pages > 0.0 {
+                grown.popularity.classes.pop();
+                grown.popularity.classes.extend(self.popularity.classes.last());
+            }
+        }
         grown.hot_rows.iter_mut().for_each(|kind| kind.rows = (kind.rows * factor).max(1.0));
         grown.shape.filling.iter_mut().for_each(|point| point.0 *= factor);
         grown
@@ -551,6 +561,7 @@ impl Dirtying {
         self.changed.iter().try_for_each(|share| SimError::check_range("share of touches that change a page", *share, 0.0, 1.0))?;
         SimError::check_range("transactions until a changed page is written", self.window_tx, 1e-3, 1e12)?;
         SimError::check_range("transactions within which changed pages are touched again", self.revisit_tx.unwrap_or(1.0), 1e-3, 1e15)?;
+        SimError::check_range("pages of undo", self.undo_pages, 0.0, 1e9)?;
         SimError::check_range("pages flushed per transaction without a correction", self.flush_per_tx, 0.0, 1e5)
     }
 }

@@ -315,7 +315,7 @@ pub fn on_flavor(database: &Database, from: Flavor, to: (Flavor, &str)) -> Resul
         return Ok(moved);
     }
     *cleaner = PageCleaner { io_capacity: cleaner.io_capacity, io_capacity_max: cleaner.io_capacity_max, ..PageCleaner::of(to.0.name(), to.1) };
-    // The correction is one of the other server's rule.
+    // The correction is one of the other server's changes.
     moved.writes.flush_per_tx = dirtying.flush_per_tx;
     let call = |flavor| Costs::of(StorageEngine::Innodb, flavor)?.find("tprocc_call");
     let (before, after) = (call(from)?, call(to.0)?);
@@ -419,7 +419,7 @@ mod tests {
         let (mut database, cache_bytes) = half_cached(0.4);
         assert_eq!(under(&database, 1e8, None).writes, database.writes);
         assert!(under(&database, 1e8, Some(1e3 * cache_bytes)).writes.later_dirty < 1e-6);
-        database.dirtying = Some(Dirtying { changed: vec![0.3], window_tx: 1e5, flush_per_tx: 4.5, revisit_tx: None });
+        database.dirtying = Some(Dirtying { changed: vec![0.3], window_tx: 1e5, flush_per_tx: 4.5, revisit_tx: None, undo_pages: 0.0 });
         assert_eq!(under(&database, 1e8, Some(cache_bytes)).writes, database.writes);
     }
 }

@@ -10,9 +10,10 @@
 //! drawn is in `distribution`. `k` of a row is drawn as its id is, so a lookup by `k` finds many
 //! rows where draws are skewed.
 //!
-//! Left out: growth by `oltp_insert`, rows that `oltp_delete` no longer finds, the change buffer,
-//! undo pages, page splits. Constants that are guessed say so; [`SPREADS`] has how far each may be
-//! off.
+//! Undo pages, and leaves that page splits and merges change, are followed with the page cleaner:
+//! it writes a page soon after its change, and these are half of what few transactions change. Left
+//! out: growth by `oltp_insert`, rows that `oltp_delete` no longer finds, the change buffer.
+//! Constants that are guessed say so; [`SPREADS`] has how far each may be off.
 
 mod distribution;
 
@@ -48,6 +49,23 @@ const ROW_BYTES: f64 = 5.0 + 4.0 + 6.0 + 7.0 + 4.0 + 120.0 + 60.0 + 2.0 / 6.0;
 const ENTRY_BYTES: f64 = 5.0 + 4.0 + 4.0 + 2.0 / 6.0;
 /// Fill of its pages. Guess between 1 (freshly built) and ln 2 (random inserts for long: Yao 1978).
 const INDEX_FILL: f64 = 0.85;
+
+/// Rollback segments that transactions which write take in turn: innodb_rollback_segments (128) in
+/// each of the two undo tablespaces of MySQL from 8.0 (its manual).
+const ROLLBACK_SEGMENTS: f64 = 256.0;
+/// Pages that a transaction changes in one: the header, which has the list of its history, and the
+/// page of undo records, which the next one uses again until three quarters are full
+/// (TRX_UNDO_PAGE_REUSE_LIMIT in trx0undo.h).
+const PAGES_OF_SEGMENT: f64 = 2.0;
+/// Splits of a leaf for an entry inserted into a secondary index, and merges of two leaves for one
+/// purged: an index that was built at once is packed, so that an entry more splits a leaf, whose
+/// halves the next purge merges again (MERGE_THRESHOLD, 50 %). Counted by index_page_splits and
+/// index_page_merge_successful in 2,000 transactions of `oltp_read_write` with pareto accesses,
+/// after 2,000 others (MySQL 9.7.4 in memory, 2026-11-29): 1,441 and 1,252 of 4,000 entries.
+const SPLITS_AND_MERGES: [f64; 2] = [0.36, 0.31];
+/// Leaves that either changes next to that of the entry: the new one or the one that takes the
+/// other in, and the neighbor whose link changes (btr_page_split_and_insert, btr_compress).
+const OTHER_LEAVES: f64 = 2.0;
 
 /// MyRocks: bytes of a row and an index entry in a block: keys with the sequence number, less
 /// shared prefixes. Guess.
@@ -393,8 +411,8 @@ impl Oltp {
     }
 
     /// Leaf pages of index k. An entry is as popular as its row and anywhere: pages are sorted by
-    /// the hottest class of rows they hold an entry of. Inserts and lookups go anywhere. MyRocks
-    /// writes its index blindly.
+    /// the hottest class of rows they hold an entry of. Inserts, splits and lookups go anywhere.
+    /// MyRocks writes its index blindly.
     fn index_leaf_pages(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let (rows, tables, pages) = (self.table_size as f64, f64::from(self.tables), self.index_pages(layout));
         let (by_row, inserted) = match self.engine {
@@ -403,6 +421,9 @@ impl Oltp {
             }
             StorageEngine::Myrocks => (0.0, 0.0),
         };
+        // An updated entry goes and comes again.
+        let [splits, merges] = if self.cleaner.is_some() { SPLITS_AND_MERGES } else { [0.0; 2] };
+        let others = OTHER_LEAVES * (splits * (inserted + statements.index_updates.min(by_row)) + merges * by_row);
         let lookups = statements.random_points + statements.random_ranges;
         let keys = if statements.random_ranges > 0.0 { f64::from(self.delta) + 1.0 } else { 1.0 };
         let entries = if lookups > 0.0 { keys * rows_per_key(&self.distribution, rows, self.threads) } else { 0.0 };
@@ -421,7 +442,7 @@ impl Oltp {
             }
             // Entries of its class that are not on hotter pages; colder ones are spread over all.
             let hits = mass * untouched / share + colder;
-            let written = (by_row * hits + inserted) / pages / tables;
+            let written = (by_row * hits + inserted + others) / pages / tables;
             let class = PageClass { pages: share * pages * tables, touches_per_tx: written + read / pages / tables };
             parts.push(PagePart { class, writes_per_tx: written });
             untouched -= share;
@@ -442,7 +463,16 @@ impl Oltp {
     pub fn changed(&self) -> Vec<f64> {
         let (statements, layout) = (self.statements(), self.layout());
         let share = |part: PagePart| (part.writes_per_tx / part.class.touches_per_tx).min(1.0);
-        self.parts(&statements, &layout).into_iter().map(share).chain([0.0]).collect()
+        let undo = self.undo_pages(&statements).map(|_| 1.0);
+        self.parts(&statements, &layout).into_iter().map(share).chain([0.0]).chain(undo).collect()
+    }
+
+    /// Pages of the rollback segments, which transactions that write change in turn; none where
+    /// dirty pages are not followed.
+    fn undo_pages(&self, statements: &Statements) -> Option<PageClass> {
+        let commits = statements.commits();
+        let pages = PAGES_OF_SEGMENT * ROLLBACK_SEGMENTS;
+        self.cleaner.filter(|_| commits > 0.0).map(|_| PageClass { pages, touches_per_tx: commits / ROLLBACK_SEGMENTS })
     }
 
     /// The database this run makes.
@@ -461,8 +491,14 @@ impl Oltp {
         let mut writes = if innodb { self.page_writes(&statements, &layout, &parts, log.redo_bytes_per_tx) } else { PageWrites::none() };
         // Rows that are appended are on pages of their own, which no class has.
         let cleaner = self.cleaner.filter(|_| innodb && writes.flush_per_tx > 0.0 && statements.appends == 0.0);
-        let dirtying =
-            cleaner.map(|_| Dirtying { changed: self.changed(), window_tx: writes.flush_ramp_tx, flush_per_tx: writes.flush_per_tx, revisit_tx: None });
+        let undo = self.undo_pages(&statements);
+        let dirtying = cleaner.map(|_| Dirtying {
+            changed: self.changed(),
+            window_tx: writes.flush_ramp_tx,
+            flush_per_tx: writes.flush_per_tx,
+            revisit_tx: None,
+            undo_pages: undo.map_or(0.0, |undo| undo.pages),
+        });
         if dirtying.is_some() {
             writes = PageWrites { first_dirty: 1.0, later_dirty: 1.0, background_per_s: 0.0, ..writes };
         }
@@ -471,6 +507,7 @@ impl Oltp {
         // they are never evicted.
         let upper = self.pages() * ENTRY_BYTES / PAGE_ROOM + 2.0 * f64::from(self.tables);
         classes.push(PageClass { pages: upper, touches_per_tx: (statements.round_trips() - statements.brackets) / upper });
+        classes.extend(undo);
         let database = Database {
             engine: self.engine,
             read_bytes: if innodb { PAGE_BYTES } else { ROCKS_BLOCK_BYTES / ROCKS_COMPRESSION },

@@ -229,6 +229,7 @@ impl Tprocc {
                 flush_per_tx,
                 // Stock is the first class.
                 revisit_tx: Some(ORDERS_LOOKED_AT * DISTRICTS * self.warehouses / OFTEN),
+                undo_pages: 0.0,
             }),
             popularity,
             cleaner: Some(self.cleaner()),

@@ -79,7 +79,7 @@ impl WarmUp {
             .weighted(|touches| if touches > 0.0 { libm::pow(touches / mean_touches, -slope) } else { 1.0 });
         let windows_tx = windows_of(database, cache.capacity());
         if let Some(dirtying) = &database.dirtying {
-            cache = cache.dirtied(&dirtying.changed, &windows_tx);
+            cache = cache.dirtied(&dirtying.changed, database.changes_over_usual(), &windows_tx);
         }
         let stock = database.last_orders.map(|last| Stock::in_cache(last, &database.popularity, &mut cache));
         let settled_tx = database.last_orders.map_or(0.0, LastOrders::settled_tx);

@@ -242,7 +242,7 @@ def score_words(rows: list[dict]) -> list[str]:
 DOES = "{name} does {tps} transactions a second on {storage}"
 RATE = Card("Second half of the run", "{rate} tps", "80 % interval {low} to {high}")
 RESPONSE = Card("Response time p95", "{p95} ms", "p50 {p50} ms, p99 {p99} ms")
-LIMIT = Card("Limited by", "{share}", "of the time by {cap}")
+LIMIT = Card("Limited by", "{cap}", "{share} of the time")
 
 
 def view_of(run: Prediction, workload: TransactionWorkload) -> View:
@@ -269,7 +269,8 @@ def cards(run: Prediction) -> list[Card]:
     """Returns transactions a second, response time and what limits them."""
     summary = run.summary
     cap, share = max(summary["caps"].items(), key=lambda pair: pair[1], default=("none", 1.0))
-    figures = {"rate": number(summary["tps"], 4), "share": percent(share), "cap": caps.long(cap)}
+    figures = {"rate": number(summary["tps"], 4), "share": percent(share)}
+    figures |= {"cap": caps.long(cap).removeprefix("the ")}
     figures |= {end: number(summary[f"tps_{end}"], 4) for end in ("low", "high")}
     figures |= {name: number(summary[f"{name}_ms"]) for name in ("p50", "p95", "p99")}
     rate = RATE if summary["tps_low"] is not None else replace(RATE, meaning="")

@@ -47,7 +47,7 @@ function summaryOf(columns, caps) {
 /** Headline and cards while a slider moves: those of the server but for the interval. @param {any} summary @param {any} course @param {any} facts */
 function movedView(summary, { answer, question }, { words: { unit, run: { title, cards: [rate, ...cards] } }, caps }) {
   const [cap, share] = Object.entries(/** @type {Record<string, number>} */ (summary.caps)).sort((a, b) => b[1] - a[1])[0], { tps, p50_ms, p95_ms, p99_ms } = summary;
-  const figures = { name: answer.name, tps: number(tps), storage: wordsOf(question.storage), rate: number(tps, 4), p50: number(p50_ms), p95: number(p95_ms), p99: number(p99_ms), share: percent(share), cap: caps[cap] ?? cap };
+  const figures = { name: answer.name, tps: number(tps), storage: wordsOf(question.storage), rate: number(tps, 4), p50: number(p50_ms), p95: number(p95_ms), p99: number(p99_ms), share: percent(share), cap: (caps[cap] ?? cap).replace(/^the /, "") };
   return filled(title, [{ ...rate, meaning: "The interval follows when you let go." }, ...cards], figures, unit);
 }
 

@@ -63,9 +63,9 @@ fn time_with(cache_mib: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// By hand: 33 MiB of 24 cores. One core has 1 / (1 + 0.25 x 23) of them, 4.889 MiB: misses take
-    /// 0.4523 where they took 0.1741, next to 1.8245 that are not misses. Twelve times 4 MiB are one
-    /// tenth slower at 4 than at 12.
+    /// By hand: 33 MiB of 24 cores. One core has 1 / (1 + 0.25 x 23) of them, 4.889 MiB: misses
+    /// take 0.4523 where they took 0.1741, next to 1.8245 that are not misses. Twelve times 4 MiB
+    /// are one tenth slower at 4 than at 12.
     #[test]
     fn a_core_by_itself_has_little_of_the_cache() {
         assert!((time_with(4.0) / time_with(12.0) - 1.1).abs() < 1e-12);

@@ -526,24 +526,7 @@ impl Database {
             SimError::check_range("touches of a page by a transaction", class.touches_per_tx, 0.0, 1e6)?;
         }
         SimError::check_range("pages of all classes", self.popularity.pages(), 1.0, 1e15)?;
-        for points in [&self.shape.filling, &self.shape.full] {
-            let mut last = 0.0;
-            for &(at, factor) in points {
-                SimError::check_range("position of a point of the shape (sorted)", at, last, 1e15)?;
-                SimError::check_range("measured over modelled I/Os per transaction", factor, 0.05, 20.0)?;
-                last = at;
-            }
-        }
-        let mut last = 0.0;
-        for &(reads, ratio) in &self.shape.response {
-            SimError::check_range("pages read per transaction of a point of the shape (sorted)", reads, last, 1e7)?;
-            SimError::check_range("95th percentile over mean of a point of the shape", ratio, 1.0, 100.0)?;
-            last = reads;
-        }
-        SimError::check_range("pages that are written at once", self.shape.burst_pages, 0.0, 1e9)?;
-        if self.shape.statements_p95 != 0.0 {
-            SimError::check_range("95th percentile over mean of the statements' time", self.shape.statements_p95, 1.0, 100.0)?;
-        }
+        self.shape.check()?;
         if let Some(dirtying) = &self.dirtying {
             dirtying.check(self.popularity.classes.len())?;
         }
@@ -552,6 +535,30 @@ impl Database {
         self.last_orders.as_ref().map_or(Ok(()), LastOrders::check)?;
         self.checkpoint.as_ref().map_or(Ok(()), CheckpointLaw::check)?;
         self.compaction.as_ref().map_or(Ok(()), Compaction::check)
+    }
+}
+
+impl IoShape {
+    fn check(&self) -> Result<(), SimError> {
+        for points in [&self.filling, &self.full] {
+            let mut last = 0.0;
+            for &(at, factor) in points {
+                SimError::check_range("position of a point of the shape (sorted)", at, last, 1e15)?;
+                SimError::check_range("measured over modelled I/Os per transaction", factor, 0.05, 20.0)?;
+                last = at;
+            }
+        }
+        let mut last = 0.0;
+        for &(reads, ratio) in &self.response {
+            SimError::check_range("pages read per transaction of a point of the shape (sorted)", reads, last, 1e7)?;
+            SimError::check_range("95th percentile over mean of a point of the shape", ratio, 1.0, 100.0)?;
+            last = reads;
+        }
+        SimError::check_range("pages that are written at once", self.burst_pages, 0.0, 1e9)?;
+        if self.statements_p95 != 0.0 {
+            SimError::check_range("95th percentile over mean of the statements' time", self.statements_p95, 1.0, 100.0)?;
+        }
+        Ok(())
     }
 }
 

@@ -123,7 +123,7 @@ impl Processors {
     }
 }
 
-/// What a database knows of a machine that is no instance.
+/// Facts of a machine that is not an instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
     /// Virtual CPUs of a core; none: two of them share one.

@@ -40,8 +40,8 @@ FLAT = 0.1
 # of 15 lines: 67 where the mean is 28.5. With those of a lonely client on RDS 2020 (docs/semantics)
 # 0.79 ms each, and 2.75 ms of every transaction alike, that is 2.2 times the mean.
 STATEMENTS_P95 = (2.75 + 0.79 * 67.0) / (2.75 + 0.79 * 28.5)
-# How far the statements' spread is known, over how far the storage's is before a run: to 0.1 and to
-# 0.5 of the mean (guesses). Where the storage's part is small, a run tells little of it.
+# Before a run the statements' spread is known to 0.1 of the mean and the storage's to 0.5 (guesses):
+# the ratio of the two. A run tells little of the storage's part if that is small.
 STATEMENTS_KNOWN = 0.2
 
 
@@ -159,7 +159,7 @@ def _follow(database: dict, observation: Observation, by_part: bool) -> np.ndarr
         mean_ms = observation.run.threads * 1e3 / np.maximum(columns["tps"], 1e-9)
         own_share = np.repeat(np.clip(np.array(columns["p95_ms"]) / mean_ms - 1.0, 0.0, 1.0), per)
         part = 1.0 - own_share
-        # The most likely spread: (ratio - statements') / part would be that if nothing else were known.
+        # The most likely spread: told would be 1 / part if nothing else were known.
         told = part / (part**2 + (STATEMENTS_KNOWN * own_share) ** 2)
         ratio = np.maximum(1.0, STATEMENTS_P95 + told * (ratio - STATEMENTS_P95))
     second = good & (np.arange(len(ratio)) >= len(ratio) // 2)

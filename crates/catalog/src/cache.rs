@@ -21,7 +21,7 @@ const OTHERS_BUSY: f64 = 0.25;
 const LONGER: f64 = 0.1;
 const LONGER_BETWEEN_MIB: (f64, f64) = (4.0, 12.0);
 
-/// The last level cache of a processor: of so many cores that share it.
+/// The last level cache of a processor, and how many cores share it.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct LastLevelCache {
     cache_mib: f64,

@@ -42,7 +42,7 @@ fn core_speed(processor: &str, clock_ghz: f64) -> PyResult<f64> {
     Catalog::embedded().core_speed(processor, clock_ghz).map_err(|error| catalog_error(&error))
 }
 
-/// How much faster a core of a processor clocks alone than at that clock, which all cores hold.
+/// Returns the clock of a core of `processor` alone at work over `clock_ghz`, which all cores hold.
 #[pyfunction]
 fn alone_faster(processor: &str, clock_ghz: f64) -> PyResult<f64> {
     Catalog::embedded().alone_faster(processor, clock_ghz).map_err(|error| catalog_error(&error))

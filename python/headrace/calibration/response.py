@@ -7,7 +7,8 @@ and so tells what a smaller cache does once it is full.
 
 Reads are the storage's part of the response time. The other part are statements, of which the
 kinds have different numbers: where clients hold a run, its spread is theirs. A transaction of many
-statements has many reads, so the distances of both parts from their means add.
+statements has many reads, so the distances of both parts from their means add. So in MyRocks; what
+is known of InnoDB below a run's reads is the spread of both together, and stays that.
 
 Transactions of a sysbench script are all alike. Once its cache evicts, some wait behind a burst of
 page writes, which takes the device as long with any mean: the fewer clients there are, the fewer
@@ -39,33 +40,35 @@ FLAT = 0.1
 # of 15 lines: 67 where the mean is 28.5. With those of a lonely client on RDS 2020 (docs/semantics)
 # 0.79 ms each, and 2.75 ms of every transaction alike, that is 2.2 times the mean.
 STATEMENTS_P95 = (2.75 + 0.79 * 67.0) / (2.75 + 0.79 * 28.5)
-# How far the statements' spread is known, over how far the storage's is before a run: to 0.1 and to
-# 0.5 of the mean (guesses). Where the storage's part is small, a run tells little of it.
+# Before a run the statements' spread is known to 0.1 of the mean and the storage's to 0.5 (guesses):
+# the ratio of the two. A run tells little of the storage's part if that is small.
 STATEMENTS_KNOWN = 0.2
 
 
 def derive_response_curve(database: dict, observations: list[Observation]) -> dict:
     """Derives `response`, points of pages read per transaction, by `database`, and the 95th
     percentile of response times over their mean; of several runs the mean of the logarithms where
-    they overlap. In sysbench-tpcc these are of the storage's part of the time, and
+    they overlap. MyRocks under sysbench-tpcc has them of the storage's part of the time, and
     `statements_p95` is the same of the other part.
 
     Below the runs it goes on as the standard benchmark's does, where that is known. Empty where no
-    run has rows with a percentile, and of other benchmarks where none departs from what it ends at.
+    run has rows with a percentile, or, but for MyRocks there, where none departs from what it ends
+    at.
     """
     tpcc = bool(observations) and observations[0].run.benchmark.name == "sysbench-tpcc"
-    curves = [_follow(database, each, tpcc) for each in observations if each.run.p95_ms is None]
+    by_part = tpcc and observations[0].run.engine == "myrocks"
+    curves = [_follow(database, each, by_part) for each in observations if each.run.p95_ms is None]
     curves = [curve for curve in curves if len(curve)]
     if not curves:
         return {}
     places = np.unique(np.concatenate([curve[:, 0] for curve in curves]))
     points = [[float(reads), _average_at(curves, reads)] for reads in places]
-    if not tpcc:
-        flat = all(abs(ratio / points[0][1] - 1.0) <= FLAT for _, ratio in points)
-        return {} if flat else {"response": points}
-    if observations[0].run.engine == "innodb":
+    if by_part:
+        return {"response": points, "statements_p95": STATEMENTS_P95}
+    if tpcc:
         points = _extend(points)
-    return {"response": points, "statements_p95": STATEMENTS_P95}
+    flat = all(abs(ratio / points[0][1] - 1.0) <= FLAT for _, ratio in points)
+    return {} if flat else {"response": points}
 
 
 # Share of the cache in use from which pages are evicted: it never quite reaches 1 (a guess).
@@ -156,8 +159,7 @@ def _follow(database: dict, observation: Observation, by_part: bool) -> np.ndarr
         mean_ms = observation.run.threads * 1e3 / np.maximum(columns["tps"], 1e-9)
         own_share = np.repeat(np.clip(np.array(columns["p95_ms"]) / mean_ms - 1.0, 0.0, 1.0), per)
         part = 1.0 - own_share
-        # The most likely spread: (ratio - statements') / part would be that without other
-        # knowledge.
+        # The most likely spread: told would be 1 / part if nothing else were known.
         told = part / (part**2 + (STATEMENTS_KNOWN * own_share) ** 2)
         ratio = np.maximum(1.0, STATEMENTS_P95 + told * (ratio - STATEMENTS_P95))
     second = good & (np.arange(len(ratio)) >= len(ratio) // 2)

@@ -68,7 +68,7 @@ def test_processor_and_clock_are_a_speed(tmp_path):
     assert (plain.machine.core_speed, described.machine.core_speed) == (None, 2.8)
     before, after = (build_prior(run)["clients"] for run in (plain, described))
     assert after["cpu_ms"] / before["cpu_ms"] == pytest.approx(3.4 / 2.8)
-    # Its cores clock at 3.8 GHz alone; of a machine that is not described nobody knows.
+    # A core of this processor clocks at 3.8 GHz alone.
     assert after["alone_faster"] == pytest.approx(3.8 / 2.8) and "alone_faster" not in before
     # base_ms: the time that is not the clients' own processor time stays.
     waits = [clients["base_ms"] - core.core_ms(clients) for clients in (before, after)]

@@ -29,9 +29,12 @@ KNOWN = [[4.0, 1.6], [12.0, 2.2], [20.0, 4.0], [40.0, 4.4]]
 
 
 def spread_known(engine: str, curve: list[list[float]] = KNOWN) -> TransactionWorkload:
-    """The known database with a known curve of the storage's part, and the statements' spread."""
+    """The known database with a known curve, of MyRocks of the storage's part beside the
+    statements' spread."""
     workload = truth(engine)
-    shape = workload.database["shape"] | {"response": curve, "statements_p95": STATEMENTS_P95}
+    shape = workload.database["shape"] | {"response": curve}
+    if engine == "myrocks":
+        shape |= {"statements_p95": STATEMENTS_P95}
     return replace(workload, database=workload.database | {"shape": shape})
 
 

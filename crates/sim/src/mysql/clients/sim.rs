@@ -123,7 +123,7 @@ impl EventSlot {
 /// known when a job comes.
 struct Servers {
     free_at: BinaryHeap<Reverse<Nanos>>,
-    /// Where they slow each other down.
+    /// Processors whose threads slow each other down; none: each has one of its own.
     processors: Option<Processors>,
 }
 

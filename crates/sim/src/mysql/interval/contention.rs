@@ -132,7 +132,7 @@ pub struct Machine {
     pub alone_faster: Option<f64>,
 }
 
-/// How threads at work slow each other down.
+/// Slowing of threads at work by each other.
 ///
 /// Any of the other threads shares the core of one as likely as any other, and takes
 /// [`LOST_BY_SHARING`] of its speed. The clock falls in a line with the cores that are at work
@@ -191,7 +191,7 @@ impl Slowing {
     /// Threads at work that do the work of `cores` alone and of `think` times as much as theirs
     /// besides; of `most` at the most.
     fn busy_of(&self, cores: f64, most: f64, (think, own): (f64, f64)) -> f64 {
-        // As if all was lost in a line: too few, since half of them lose more than half.
+        // Losses in a line from the first thread to the last would be too few: half of them lose more than half.
         let line = think * self.in_a_line();
         let (sum, square) = (think + own, (think + own) * (think + own) - 4.0 * line * cores);
         if self.by_clock <= 0.0 {
@@ -438,7 +438,7 @@ impl Contention {
         (own_share * (busy - tps * self.core_s + queued) + serial * serial / (1.0 - serial)) / tps
     }
 
-    /// How threads at work slow each other down among a number of clients.
+    /// Slowing of threads at work by each other among a number of clients.
     fn slowing(&self, clients: f64) -> Slowing {
         if self.slowing.in_a_line() <= 0.0 {
             return Slowing::NONE;

@@ -40,8 +40,8 @@ FLAT = 0.1
 # of 15 lines: 67 where the mean is 28.5. With those of a lonely client on RDS 2020 (docs/semantics)
 # 0.79 ms each, and 2.75 ms of every transaction alike, that is 2.2 times the mean.
 STATEMENTS_P95 = (2.75 + 0.79 * 67.0) / (2.75 + 0.79 * 28.5)
-# Before a run the statements' spread is known to 0.1 of the mean and the storage's to 0.5 (guesses):
-# the ratio of the two. A run tells little of the storage's part if that is small.
+# Before a run the statements' spread is known to 0.1 of the mean and the storage's to 0.5
+# (guesses): the ratio of the two. A run tells little of the storage's part if that is small.
 STATEMENTS_KNOWN = 0.2
 
 

@@ -137,8 +137,8 @@ pub struct Machine {
 /// Any of the other threads shares the core of one as likely as any other, and takes
 /// [`LOST_BY_SHARING`] of its speed. The clock falls in a line with the cores that are at work
 /// (tables of makers, such as Intel's of the Xeon Gold 6230: 3.9 GHz for two cores of 20, 3.7 for
-/// four, 3.4 for twelve and 2.8 for twenty, from memory). Where two threads share a core they keep
-/// it at work unless both rest, so that half of the threads have three quarters of the cores.
+/// four, 3.4 for twelve and 2.8 for twenty, from memory). Two threads of a core keep it at work
+/// unless both rest, so that half of the threads have three quarters of the cores.
 #[derive(Clone, Copy, Debug)]
 struct Slowing {
     /// Share of the other threads that is at work, for each thread at work.
@@ -191,7 +191,8 @@ impl Slowing {
     /// Threads at work that do the work of `cores` alone and of `think` times as much as theirs
     /// besides; of `most` at the most.
     fn busy_of(&self, cores: f64, most: f64, (think, own): (f64, f64)) -> f64 {
-        // Losses in a line from the first thread to the last would be too few: half of them lose more than half.
+        // Losses in a line from the first thread to the last would be too few: half of the threads
+        // lose more than half.
         let line = think * self.in_a_line();
         let (sum, square) = (think + own, (think + own) * (think + own) - 4.0 * line * cores);
         if self.by_clock <= 0.0 {

@@ -320,11 +320,14 @@ def _can_still_acknowledge(
 ) -> tuple[str, str] | None:
     """Returns rule and hint if the old source might acknowledge a commit after the promotion.
     `pool`: servers that answer and do not receive from it; an elected server, and those that
-    follow that one, have left it for good. A server that received something after the `elected`
-    one had left has acknowledged that: so fewer others are needed for it."""
+    follow that one, have left it for good. Servers that received something after the `elected` one
+    had left have acknowledged that: so fewer others are needed for it, unless they are as many as
+    the source waits for, and it was acknowledged before."""
     if progress.is_fenced or source.fence == "done":
         return None
     ahead = [] if elected is None else [member for member in pool if not has(member).minus(usable(elected)).is_empty]
+    if progress.proof is not None and len(ahead) >= progress.proof.wait_count:
+        ahead = []
     enough, reached, needed = _quorum([member for member in pool if member not in ahead], progress.proof)
     hint = f"Make sure that {progress.source} is dead and stays so, then add --fenced."
     if progress.proof is None:

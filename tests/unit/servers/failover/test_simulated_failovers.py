@@ -444,6 +444,13 @@ def test_whatever_happens(block):
     print(dict(ends))
 
 
+@pytest.mark.parametrize("seed", [16391, 16937, 25577, 62843])
+def test_seeds_that_the_long_run_has_failed_with(seed):
+    """A promotion by a program that was killed on another machine (the first three), and a replica that acknowledged
+    what the elected one does not have, while another one did not answer."""
+    run(seed)
+
+
 def quiet_cluster(flavor: str) -> SimulatedCluster:
     """A source and three replicas that acknowledge and keep up, in a world where nothing goes wrong by chance."""
     cluster = SimulatedCluster(random.Random(flavor), 3, flavor, 1e8, can_fence=True)

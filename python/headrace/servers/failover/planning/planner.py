@@ -262,7 +262,7 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     # A run that was cut off may have moved replicas below the elected server already.
     below = [elected, *election.followers(members, elected)] if elected is not None else []
     pool = list({member.name: member for member in (*replicas, *below) if member.name != source.name}.values())
-    silent = _can_still_acknowledge(pool, progress, source)
+    silent = _can_still_acknowledge(pool, progress, source, elected)
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
     uncertain = tuple(_uncertain(pool, progress, now_s))
@@ -315,13 +315,20 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     return replace(failover_plan, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else failover_plan
 
 
-def _can_still_acknowledge(pool: list[Seen], progress: Progress, source: Seen) -> tuple[str, str] | None:
+def _can_still_acknowledge(
+    pool: list[Seen], progress: Progress, source: Seen, elected: Seen | None
+) -> tuple[str, str] | None:
     """Returns rule and hint if the old source might acknowledge a commit after the promotion.
     `pool`: servers that answer and do not receive from it; an elected server, and those that
-    follow that one, have left it for good."""
+    follow that one, have left it for good. Servers that received something after the `elected` one
+    had left have acknowledged that: so fewer others are needed for it, unless they are as many as
+    the source waits for, and it was acknowledged before."""
     if progress.is_fenced or source.fence == "done":
         return None
-    enough, reached, needed = _quorum(pool, progress.proof)
+    ahead = [] if elected is None else [member for member in pool if not has(member).minus(usable(elected)).is_empty]
+    if progress.proof is not None and len(ahead) >= progress.proof.wait_count:
+        ahead = []
+    enough, reached, needed = _quorum([member for member in pool if member not in ahead], progress.proof)
     hint = f"Make sure that {progress.source} is dead and stays so, then add --fenced."
     if progress.proof is None:
         return f"{progress.source} could not be fenced, and without semi-sync it needs no replica to acknowledge", hint

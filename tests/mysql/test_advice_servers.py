@@ -126,7 +126,7 @@ def running(program, folders: Path, name: str):
 
 @contextlib.contextmanager
 def started(server: TemporaryServer, text: str):
-    config = server.paths.state / "my.cnf"
+    config = server.folder / "my.cnf"
     config.write_text(text)
     config.chmod(0o644)
     try:

@@ -91,8 +91,8 @@ def calibrate(
     if _hold_storage_all(begin, observations):
         # One volume does not do what another does, by some percent, and between runs of different
         # clients these would explain it, by far too much: nothing else tells of them here.
-        untold = {parameter.name for parameter in OF_CLIENTS if busy is None or parameter.name != "cpu_ms"}
-        ways.insert(0, _Way(True, frozenset(untold)))
+        fixed = {parameter.name for parameter in OF_CLIENTS if busy is None or parameter.name != "cpu_ms"}
+        ways.insert(0, _Way(True, frozenset(fixed)))
     for way in ways:
         rounds = _fit_in_rounds(first, begin, observations, busy, way, progress)
         run_misfits = measure_misfits(rounds.database, observations)
@@ -108,11 +108,10 @@ def calibrate(
 
 @dataclass(frozen=True)
 class _Way:
-    """A way to fit: `lenient` as of an `Objective`, and the parameters that are `untold` by the
-    runs."""
+    """A way to fit: `lenient` as of an `Objective`, and the parameters that are `fixed`."""
 
     lenient: bool
-    untold: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()
 
 
 def _hold_storage_all(database: dict, observations: list[Observation]) -> bool:
@@ -153,9 +152,9 @@ def _fit_in_rounds(
         objective = Objective(base | {"shape": shape}, engine, observations, kib_known, busy, way.lenient)
         standard = np.zeros(len(objective.names))
         if fitted is None:
-            fitted = fit(objective, _list_begins(objective), FINISHED, way.untold)
+            fitted = fit(objective, _list_begins(objective), FINISHED, way.fixed)
         elif way.lenient:
-            fitted = fit(objective, [fitted.deltas], untold=way.untold)
+            fitted = fit(objective, [fitted.deltas], fixed=way.fixed)
         else:
             # The shape may have absorbed effects of the parameters, so the fit starts again from
             # the standard benchmark too.

@@ -153,23 +153,25 @@ class Objective:
 
 
 def fit(
-    objective: Objective, begins: Sequence[np.ndarray], finalists: int = 1, untold: Collection[str] = frozenset()
+    objective: Objective, begins: Sequence[np.ndarray], finalists: int = 1, fixed: Collection[str] = frozenset()
 ) -> Fit:
     """Finds the parameters with the lowest objective that is reached from any of `begins`, in
     logarithms in the order of `names`; the best `finalists` of them are followed to their end.
-    Parameters `untold` by the runs stay as they are known before."""
-    told = np.array([name not in untold for name in objective.names])
+    Parameters that are `fixed` stay as they are before the runs."""
+    is_free = np.array([name not in fixed for name in objective.names])
 
     def spread_out(moved: np.ndarray) -> np.ndarray:
-        deltas = np.zeros(len(told))
-        deltas[told] = moved
+        deltas = np.zeros(len(is_free))
+        deltas[is_free] = moved
         return deltas
 
-    spreads = objective.spreads[told]
-    end = find_lowest(lambda moved: objective(spread_out(moved)), spreads, [begin[told] for begin in begins], finalists)
+    spreads = objective.spreads[is_free]
+    end = find_lowest(
+        lambda moved: objective(spread_out(moved)), spreads, [begin[is_free] for begin in begins], finalists
+    )
     covariance = np.diag(objective.spreads**2)
-    covariance[np.ix_(told, told)] = np.linalg.pinv(end.jac.T @ end.jac)
-    covariance[np.ix_(told, told)] += np.diag(np.minimum(LEAST_NARROWED * spreads, LEAST_SPREAD) ** 2)
+    covariance[np.ix_(is_free, is_free)] = np.linalg.pinv(end.jac.T @ end.jac)
+    covariance[np.ix_(is_free, is_free)] += np.diag(np.minimum(LEAST_NARROWED * spreads, LEAST_SPREAD) ** 2)
     deltas = spread_out(end.deltas)
     return Fit(objective.names, objective.spreads, deltas, covariance, objective.apply(deltas), end.cost)
 

@@ -159,9 +159,9 @@ def _follow(database: dict, observation: Observation, by_part: bool) -> np.ndarr
         mean_ms = observation.run.threads * 1e3 / np.maximum(columns["tps"], 1e-9)
         own_share = np.repeat(np.clip(np.array(columns["p95_ms"]) / mean_ms - 1.0, 0.0, 1.0), per)
         part = 1.0 - own_share
-        # The most likely spread: told would be 1 / part if nothing else were known.
-        told = part / (part**2 + (STATEMENTS_KNOWN * own_share) ** 2)
-        ratio = np.maximum(1.0, STATEMENTS_P95 + told * (ratio - STATEMENTS_P95))
+        # The most likely spread: the weight would be 1 / part without other knowledge.
+        weight = part / (part**2 + (STATEMENTS_KNOWN * own_share) ** 2)
+        ratio = np.maximum(1.0, STATEMENTS_P95 + weight * (ratio - STATEMENTS_P95))
     second = good & (np.arange(len(ratio)) >= len(ratio) // 2)
     if np.count_nonzero(second) < LEAST_ROWS:
         return np.empty((0, 2))

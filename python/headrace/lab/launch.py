@@ -19,11 +19,12 @@ from typing import IO
 from headrace.base import settings as variables
 from headrace.base.files import explain_unwritable, move_over
 from headrace.base.processes import spawn
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import listen as exporter_listen
 from headrace.lab.place import API_PORT, DEFAULT_DATA_DIR, METRICS_PORT, READY_S, Place, place
-from headrace.lab.wire import LabRefused, NoLab
+from headrace.lab.wire import Disconnected, LabRefused, NoLab
 
 BINARY = "headraced"
 LOG_NAME = "headraced.log"
@@ -251,8 +252,25 @@ def foreground(
 
 
 def refuse_second(where: Place) -> None:
-    """Raises LabRefused when a lab answers at this place."""
-    with contextlib.suppress(NoLab), Lab(where.data_dir, where.socket, timeout_s=5) as lab:
+    """Raises LabRefused when a lab answers at this place. A lab that is ending loses the connection:
+    it is waited for. Raises CouldNotRun."""
+    lost: list[Disconnected] = []
+
+    def is_free() -> bool:
+        try:
+            _refuse_answering(where)
+        except Disconnected as error:
+            lost.append(error)
+            return False
+        return True
+
+    if not wait_until(is_free, DOWN_S, 0.1):
+        raise lost[-1]
+
+
+def _refuse_answering(where: Place) -> None:
+    with contextlib.suppress(NoLab), Lab(where.data_dir, where.socket) as lab:
+        lab.status()
         raise LabRefused(
             "in-use",
             str(where.socket),

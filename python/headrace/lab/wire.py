@@ -58,6 +58,10 @@ class NoLab(CouldNotRun):
     """No lab answers at that socket. Exit code 3."""
 
 
+class Disconnected(CouldNotRun):
+    """The connection was lost before the answer came. Exit code 3."""
+
+
 class Wire:
     """One connection. Calls from several threads wait for each other. A connection that was lost
     between two calls is made again.
@@ -186,9 +190,9 @@ class Wire:
             f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
         )
 
-    def _lost(self, name: str, why: str) -> CouldNotRun:
+    def _lost(self, name: str, why: str) -> Disconnected:
         rule = f"the connection was lost before the answer came ({why}); whether it was done is not known"
-        return CouldNotRun(
+        return Disconnected(
             f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
         )
 

@@ -13,6 +13,7 @@ import tomli_w
 
 from headrace.base import core
 from headrace.base.checks import check_choice, check_name, shown
+from headrace.base.core import core_errors
 from headrace.base.documents import FINITE, DocumentTable, between, convert, said_as
 from headrace.errors import InputError
 from headrace.workload.parameters import of_engine
@@ -180,6 +181,8 @@ def from_document(document: dict) -> TransactionWorkload:
     read = convert(rest, _DatabaseFile, source=DOC, where="a mysql workload")
     for index, run in enumerate(read.runs):
         convert(run, _Run, source=DOC, at=f"runs[{index}]")
+        with core_errors():
+            core.parse_storage(run["storage"])
     # A file from before that was kept has the place and storage of its longest run.
     longest = max(read.runs, key=lambda run: run["transactions"], default={})
     where = {name: getattr(read, name) or longest.get(name) for name in ("instance", "storage", "log_storage", "start")}

@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from calibration_runs import FACTS, LONG, PERIOD_TX, PROFILE, WAREHOUSES, WHERE, published, record, recorded, truth
+from calibration_runs import FACTS, LONG, PERIOD_TX, PROFILE, WHERE, published, record, recorded, truth
 
 from headrace.base import core
 from headrace.base.units import GIB
 from headrace.calibration.fit import LEAST_NARROWED, LEAST_SPREAD, TPCC_KIB_SPREAD
-from headrace.calibration.from_runs import calibrate, sysbench_tpcc
+from headrace.calibration.from_runs import calibrate
+from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import Run, load_run
 from headrace.calibration.score import compare_run
 from headrace.errors import InputError
@@ -161,8 +162,8 @@ def test_more_runs_narrow(engine):
 
 def test_runs_that_storage_holds_tell_nothing_of_clients():
     """Their time would else make up for what one volume does beside another."""
-    fitted = calibrate([record_known_run("myrocks"), record_known_run("myrocks", "io1:1024:5000")])
-    standard = sysbench_tpcc(warehouses=WAREHOUSES, engine="myrocks", cache_gib=50, threads=72).database
+    runs = [record_known_run("myrocks"), record_known_run("myrocks", "io1:1024:5000")]
+    fitted, standard = calibrate(runs), build_prior(runs[0])
     rows = {row["name"]: row for row in fitted.parameters}
     for parameter in OF_CLIENTS:
         row = rows[parameter.name]

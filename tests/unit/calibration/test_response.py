@@ -53,15 +53,15 @@ def measure_ratio(workload: TransactionWorkload, cache_gib: float, threads: int 
 
 
 def test_a_smaller_cache_is_told_by_the_cold_start(tmp_path):
-    known = spread_known("innodb")
-    ours = calibrate([recorded(tmp_path, known)])
-    own, smaller = measure_ratio(known, 50), measure_ratio(known, 25)
+    database = spread_known("innodb")
+    fitted = calibrate([recorded(tmp_path, database)])
+    own, smaller = measure_ratio(database, 50), measure_ratio(database, 25)
     assert smaller > 1.2 * own, "the case is no longer what it was"
     # Points lie a factor of 1.25 apart, and where the curve is steepest it rises 1.25 x 20 pages x
     # 0.225 a page / 4 = 28 % between two: half of that, as the end of a run is held for half a step.
     # At its own cache the median of 1,800 seconds is good to 1 %, and the curve is held there.
-    assert measure_ratio(ours, 50) == pytest.approx(own, rel=0.03)
-    assert measure_ratio(ours, 25) == pytest.approx(smaller, rel=0.14)
+    assert measure_ratio(fitted, 50) == pytest.approx(own, rel=0.03)
+    assert measure_ratio(fitted, 25) == pytest.approx(smaller, rel=0.14)
 
 
 def test_spreads_that_do_not_change_need_no_curve(tmp_path):
@@ -74,15 +74,15 @@ def test_spreads_that_do_not_change_need_no_curve(tmp_path):
 
 def test_statements_are_told_from_what_the_storage_does(tmp_path):
     """A run that the storage holds tells how far response times spread where clients hold one."""
-    known = spread_known("myrocks", [[5.0, 1.4]])
-    ours = calibrate([recorded(tmp_path, known)])
+    database = spread_known("myrocks", [[5.0, 1.4]])
+    fitted = calibrate([recorded(tmp_path, database)])
     ratios = []
     for threads, storage in ((72, "io1:1024:5000"), (72, LONG), (16, LONG)):
-        ratios.append(measure_ratio(known, 50, threads, storage))
+        ratios.append(measure_ratio(database, 50, threads, storage))
         # The response time without I/O, which such a run does not tell, was moved by 15 %: 0.06 of a
         # response time of which it is 0.4, times what the two spreads are apart, 0.8, of the 0.6
         # that are left.
-        assert measure_ratio(ours, 50, threads, storage) == pytest.approx(ratios[-1], abs=0.08)
+        assert measure_ratio(fitted, 50, threads, storage) == pytest.approx(ratios[-1], abs=0.08)
     assert ratios == sorted(ratios) and ratios[2] - ratios[0] > 0.3, "the case is no longer what it was"
 
 

@@ -5,7 +5,9 @@ machines and daemons, no root.
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import doctor, launch
-from headrace.lab.place import DEFAULT_DATA_DIR, DEFAULT_SOCKET, place
+from headrace.lab.place import DEFAULT_DATA_DIR, DEFAULT_SOCKET, Place, place
 
 
 @pytest.fixture(autouse=True)
@@ -339,3 +341,22 @@ def test_without_root_nothing_is_started(daemon, monkeypatch):
     with pytest.raises(CouldNotRun, match="only root may"):
         launch.up(data, settings=NO_METRICS)
     assert not data.exists()
+
+
+def test_a_lab_that_is_ending_is_waited_for(tmp_path):
+    """A daemon that ends loses the connection of whoever asks; then nothing answers, and another may start."""
+    here = Place(tmp_path, tmp_path / "lab.sock")
+
+    def end(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        connection.recv(1)
+        connection.close()
+        listener.close()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(here.socket))
+        listener.listen()
+        ending = threading.Thread(target=end, args=(listener,))
+        ending.start()
+        launch.refuse_second(here)
+        ending.join()

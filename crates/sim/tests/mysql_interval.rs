@@ -655,14 +655,16 @@ fn fixed_runs_stay_what_they_are() {
         assert!(sum < 6_000.0 * 3_600.0 / fewest, "{engine:?}: {sum}");
         // Sums and functions are the same on every machine; a part in 1e9 leaves room for their
         // order.
-        eprintln!("GOLD {engine:?} {seed:?} {sum:?} {golden}");
+        assert_near(&format!("{engine:?}, seed {seed:?}"), sum, golden, EXACT);
     }
 }
 
-/// Engine, seed and transactions of an hour.
+/// Engine, seed and transactions of an hour. A part in 3e4 fewer with InnoDB, and in 4e3 with MyRocks,
+/// than before the standard's processor time was that of a core of m5.2xlarge, on which it was
+/// counted, and no longer of a faster one.
 const GOLDEN: [(StorageEngine, Option<u64>, f64); 4] = [
-    (StorageEngine::Innodb, None, 1_656_890.949_328_011),
-    (StorageEngine::Innodb, Some(1), 1_657_004.906_804_435_4),
-    (StorageEngine::Myrocks, None, 4_074_862.715_601_984_4),
-    (StorageEngine::Myrocks, Some(1), 4_075_031.270_861_006),
+    (StorageEngine::Innodb, None, 1_656_831.843_087_585_6),
+    (StorageEngine::Innodb, Some(1), 1_656_945.800_295_559_2),
+    (StorageEngine::Myrocks, None, 4_073_944.607_746_430_7),
+    (StorageEngine::Myrocks, Some(1), 4_074_121.962_373_354),
 ];

@@ -252,8 +252,8 @@ def foreground(
 
 
 def refuse_second(where: Place) -> None:
-    """Raises LabRefused when a lab answers at this place. A lab that is ending loses the connection:
-    it is waited for. Raises CouldNotRun."""
+    """Raises LabRefused when a lab answers at this place, CouldNotRun when it loses its connections
+    for too long. A lab that is ending loses them, and is waited for."""
     lost: list[Disconnected] = []
 
     def is_free() -> bool:

@@ -583,10 +583,8 @@ def _at_equal_space(plan: Plan, choice: Choice) -> str:
         return ""
     if choice.key != best.key or best.key == now.key or abs(saving.equal_space - saving.as_planned) < CENT:
         return ""
-    size = f"with today's {number(saving.gib, 6)} GiB"
-    return (
-        f" Saves {usd(saving.equal_space)} USD a month {size}." if saving.equal_space > 0 else f" Saves nothing {size}."
-    )
+    amount = f"{usd(saving.equal_space)} USD a month" if saving.equal_space > 0 else "nothing"
+    return f" With today's {number(saving.gib, 6)} GiB it would save {amount}."
 
 
 def _card(label: str, choice: Choice, more: str = "") -> Card:

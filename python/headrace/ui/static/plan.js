@@ -68,7 +68,7 @@ const Charts = steady((/** @type {{answer: any}} */ { answer: { runs, clock_star
   const marks = Array.from(today?.columns.throttled_s ?? [], seconds => seconds > 0);
   const waits = today?.summary?.throttled_s > 0 ? `shaded: requests wait on today's storage, ${span(today.summary.throttled_s)}` : "";
   return html`<${Panel} ...${shared} title="I/Os a second" marks=${marks} unit=${waits || "simulated"} lines=${[demand, ...lines("iops")]} limits=${limits} height=${230} described=${`I/Os a second that are asked, and delivered by ${runs.map((/** @type {any} */ run) => run.storage).join(", ")}`} />
-    <${Panel} ...${shared} title="I/O p99" unit="ms, simulated; a minute stands for whatever is longer" log lines=${lines("p99_ms").map((/** @type {any} */ line) => ({ ...line, values: line.values.map((/** @type {number} */ ms) => Math.min(ms, NEVER_MS)) }))} height=${150} described="99th percentile of the latency of I/Os over the day" />
+    <${Panel} ...${shared} title="I/O p99" unit="ms, simulated; longer than a minute is drawn as a minute" log lines=${lines("p99_ms").map((/** @type {any} */ line) => ({ ...line, values: line.values.map((/** @type {number} */ ms) => Math.min(ms, NEVER_MS)) }))} height=${150} described="99th percentile of the latency of I/Os over the day" />
     ${balances.length > 0 && html`<${Panel} ...${shared} title="Credit balance" unit="%, simulated" most=${100} lines=${balances} height=${120} described="Credit balance over the day" />`}
     <${Folded} title="The day as a table" draw=${() => html`<${HourTable} runs=${runs} />`} />`;
 });

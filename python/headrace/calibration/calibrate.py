@@ -89,8 +89,8 @@ def calibrate(
     # weight.
     ways = [_Way(True), _Way(False)]
     if _hold_storage_all(begin, observations):
-        # One volume does not do what another does, by some percent, and between runs of different
-        # clients these would explain it, by far too much: nothing else tells of them here.
+        # Volumes of one type differ by some percent. Free parameters of the clients would explain
+        # such a difference between runs, and by far too much: no run here constrains them.
         fixed = {parameter.name for parameter in OF_CLIENTS if busy is None or parameter.name != "cpu_ms"}
         ways.insert(0, _Way(True, frozenset(fixed)))
     for way in ways:

@@ -421,11 +421,11 @@ def test_another_version_of_the_page_is_refused_in_words(visit, server):
         """async () => { const { ask } = await import("/static/asking.js"); return await ask("/api/run", { workload: "x", storage: "gp3:1", cache: 3 }).catch(refusal => refusal); }"""
     )
     assert answer["status"] == 400 and "cache" in answer["rule"]
-    shown = page.evaluate(
+    texts = page.evaluate(
         """async ([spans, shares]) => { const { percent, span } = await import("/static/figures.js"); return [spans.map(span), shares.map(percent)]; }""",
         [SPANS_S, SHARES],
     )
-    assert shown == [[words.span(value) for value in SPANS_S], [words.percent(value) for value in SHARES]]
+    assert texts == [[words.span(value) for value in SPANS_S], [words.percent(value) for value in SHARES]]
 
 
 def test_a_daemon_of_another_version_is_named(visit, server):

@@ -49,8 +49,8 @@ def test_random_growth_is_that_of_the_reference():
         growth = storage_growth(size, used, a_day, days=3)
         steps, stop = reference(Fraction(size), Fraction(used), Fraction(a_day), 3)
         assert [round(hour * 60) for hour, _ in growth.steps] == [minute for minute, _ in steps], (size, used, a_day)
-        for (_, own), (_, theirs) in zip(growth.steps, steps, strict=True):
-            assert own == pytest.approx(float(theirs), rel=1e-9)
+        for (_, own), (_, expected) in zip(growth.steps, steps, strict=True):
+            assert own == pytest.approx(float(expected), rel=1e-9)
         assert (growth.stopped_h and round(growth.stopped_h * 60)) == stop, (size, used, a_day)
 
 

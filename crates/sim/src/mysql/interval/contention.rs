@@ -229,7 +229,7 @@ impl Slowing {
 }
 
 impl Clients {
-    /// Returns what is known of the machine that was measured, if no instance says it.
+    /// Returns the facts of the machine that was measured, where the run names no instance.
     pub(crate) fn machine(&self) -> Machine {
         Machine { threads_per_core: self.threads_per_core, alone_faster: self.alone_faster }
     }

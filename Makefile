@@ -234,7 +234,7 @@ docs: $(VENV)/docs.ok
 	@$(VENV)/docs/bin/python packaging/docs_site.py target/site
 
 generate: $(VENV)/dev.ok
-	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md docs/reference/commands.md
+	$(BIN)/python packaging/command_pages.py docs/reference/cli.md docs/reference/commands.md
 	cargo run --release --quiet -p headrace-protocol --example generate
 	$(BIN)/python packaging/aws_api_page.py docs/reference/aws-api.md
 

@@ -10,11 +10,6 @@ from headrace.api.declared import answer_of, arguments
 from headrace.api.handling import ApiRequest, Members, serves
 from headrace.lab.calls import Alarm, MetricName
 
-_ONE_ACCOUNT = "the lab has one account"
-_NO_ENTITIES = "the lab does not relate metrics to entities"
-_NO_COMPOSITES = "the lab has no composite alarms"
-_NO_BANDS = "the lab trains no model of normal values"
-_NO_QUERIES = "the lab evaluates metrics and metric math only"
 METRIC_ALARM = "MetricAlarm"
 
 
@@ -45,12 +40,7 @@ def _with_next(answer: Members, token: str | None) -> Members:
     return answer | ({"NextToken": token} if token else {})
 
 
-@serves(
-    "cloudwatch",
-    "PutMetricData",
-    handled="MetricData",
-    refused={"EntityMetricData": _NO_ENTITIES, "StrictEntityValidation": _NO_ENTITIES},
-)
+@serves("cloudwatch", "PutMetricData")
 def put_metric_data(request: ApiRequest) -> Members:
     """Adds values: all of them, or none."""
     data = [
@@ -61,12 +51,7 @@ def put_metric_data(request: ApiRequest) -> Members:
     return {}
 
 
-@serves(
-    "cloudwatch",
-    "ListMetrics",
-    handled="RecentlyActive",
-    refused={"IncludeLinkedAccounts": _ONE_ACCOUNT, "OwningAccount": _ONE_ACCOUNT},
-)
+@serves("cloudwatch", "ListMetrics")
 def list_metrics(request: ApiRequest) -> Members:
     """Lists metrics that have points."""
     active = request.params.get("RecentlyActive") == "PT3H"
@@ -87,7 +72,7 @@ def get_metric_statistics(request: ApiRequest) -> Members:
     return {"Label": answer["label"], "Datapoints": points}
 
 
-@serves("cloudwatch", "GetMetricData", refused={"LabelOptions": "labels of the lab have no times in them"})
+@serves("cloudwatch", "GetMetricData")
 def get_metric_data(request: ApiRequest) -> Members:
     """Returns points of metrics and of expressions over them."""
     answer = request.lab.call("cloudwatch.get_metric_data", **arguments(request))
@@ -101,21 +86,7 @@ def _without_metric_alarms(request: ApiRequest) -> bool:
     return bool(types) and METRIC_ALARM not in types
 
 
-@serves(
-    "cloudwatch",
-    "PutMetricAlarm",
-    handled="AlarmName AlarmDescription ActionsEnabled OKActions AlarmActions InsufficientDataActions MetricName"
-    " Namespace Statistic ExtendedStatistic Dimensions Period Unit EvaluationPeriods DatapointsToAlarm Threshold"
-    " ComparisonOperator TreatMissingData EvaluateLowSampleCountPercentile Metrics Tags",
-    refused={
-        "ThresholdMetricId": _NO_BANDS,
-        "EvaluationWindow": "periods slide by a minute",
-        "WarmUpConfiguration": "alarms are evaluated from the start",
-        "EvaluationCriteria": _NO_QUERIES,
-        "EvaluationInterval": "alarms are evaluated once a minute, or once a period where that is shorter",
-        "ActionConfiguration": "actions are not given tags",
-    },
-)
+@serves("cloudwatch", "PutMetricAlarm")
 def put_metric_alarm(request: ApiRequest) -> Members:
     """Makes an alarm, or replaces all of its configuration."""
     alarm = {name: value for name, value in request.params.items() if name != "Tags"}
@@ -123,12 +94,7 @@ def put_metric_alarm(request: ApiRequest) -> Members:
     return {}
 
 
-@serves(
-    "cloudwatch",
-    "DescribeAlarms",
-    handled="AlarmTypes",
-    refused={"ChildrenOfAlarmName": _NO_COMPOSITES, "ParentsOfAlarmName": _NO_COMPOSITES},
-)
+@serves("cloudwatch", "DescribeAlarms")
 def describe_alarms(request: ApiRequest) -> Members:
     """Lists alarms by name."""
     if _without_metric_alarms(request):
@@ -138,23 +104,14 @@ def describe_alarms(request: ApiRequest) -> Members:
     return _with_next({"MetricAlarms": alarms, "CompositeAlarms": []}, answer["next_token"])
 
 
-@serves(
-    "cloudwatch",
-    "DescribeAlarmsForMetric",
-    handled="MetricName Namespace Statistic ExtendedStatistic Dimensions Period Unit",
-)
+@serves("cloudwatch", "DescribeAlarmsForMetric")
 def describe_alarms_for_metric(request: ApiRequest) -> Members:
     """Lists the alarms on one metric alone."""
     answer = request.lab.call("cloudwatch.describe_alarms", metric=dict(request.params))
     return {"MetricAlarms": [_show_alarm(alarm) for alarm in answer["alarms"]]}
 
 
-@serves(
-    "cloudwatch",
-    "DescribeAlarmHistory",
-    handled="AlarmTypes ScanBy",
-    refused={"AlarmContributorId": "alarms of the lab have one series each"},
-)
+@serves("cloudwatch", "DescribeAlarmHistory")
 def describe_alarm_history(request: ApiRequest) -> Members:
     """Lists the events of alarms."""
     if _without_metric_alarms(request):

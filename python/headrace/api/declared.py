@@ -83,4 +83,4 @@ def _declare(row: Mapping[str, str]) -> Handler:
 
 
 for _row in read_rows("headrace.api", "models", "calls.csv"):
-    serves(_row["service"], _row["operation"], handled=_row["also"])(_declare(_row))
+    serves(_row["service"], _row["operation"])(_declare(_row))

@@ -71,9 +71,7 @@ def _common(answer: Members, following: str | None) -> Members:
     }
 
 
-@serves(
-    "ebs", "ListSnapshotBlocks", handled="SnapshotId NextToken MaxResults StartingBlockIndex", needs=_snapshot_named
-)
+@serves("ebs", "ListSnapshotBlocks", needs=_snapshot_named)
 def list_snapshot_blocks(request: ApiRequest) -> Members:
     """Lists every block of a snapshot, with its token."""
     answer, following = _read_page(request, request.params["SnapshotId"], None)
@@ -81,12 +79,7 @@ def list_snapshot_blocks(request: ApiRequest) -> Members:
     return {"Blocks": blocks, **_common(answer, following)}
 
 
-@serves(
-    "ebs",
-    "ListChangedBlocks",
-    handled="FirstSnapshotId SecondSnapshotId NextToken MaxResults StartingBlockIndex",
-    needs=lambda request: _named(request, "SecondSnapshotId"),
-)
+@serves("ebs", "ListChangedBlocks", needs=lambda request: _named(request, "SecondSnapshotId"))
 def list_changed_blocks(request: ApiRequest) -> Members:
     """Lists the blocks that differ between two snapshots; without a first snapshot, all blocks of
     the second."""
@@ -113,11 +106,7 @@ def get_snapshot_block(request: ApiRequest) -> Members:
 
 
 @serves(
-    "ebs",
-    "StartSnapshot",
-    handled="Tags ClientToken",
-    without_effect={"Timeout": "the lab waits for blocks without an end"},
-    needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))]),
+    "ebs", "StartSnapshot", needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))])
 )
 def start_snapshot(request: ApiRequest) -> Members:
     """Begins a snapshot whose blocks are put one by one. It is encrypted as its parent is, else as
@@ -139,13 +128,7 @@ def start_snapshot(request: ApiRequest) -> Members:
     )
 
 
-@serves(
-    "ebs",
-    "PutSnapshotBlock",
-    handled="DataLength ChecksumAlgorithm",
-    without_effect={"Progress": "AWS does not say what it does with it; the lab counts blocks"},
-    needs=_snapshot_named,
-)
+@serves("ebs", "PutSnapshotBlock", needs=_snapshot_named)
 def put_snapshot_block(request: ApiRequest) -> Members:
     """Puts a block of a snapshot that was begun with StartSnapshot. The checksum is that of its
     bytes."""
@@ -158,7 +141,7 @@ def put_snapshot_block(request: ApiRequest) -> Members:
     return {"Checksum": params["Checksum"], "ChecksumAlgorithm": SHA256}
 
 
-@serves("ebs", "CompleteSnapshot", handled="ChecksumAlgorithm ChecksumAggregationMethod", needs=_snapshot_named)
+@serves("ebs", "CompleteSnapshot", needs=_snapshot_named)
 def complete_snapshot(request: ApiRequest) -> Members:
     """Completes a snapshot whose blocks are all put."""
     params = request.params

@@ -1,11 +1,12 @@
-"""Defines the request that a handler gets, and how it lists the parameters that it handles.
+"""Defines the request that a handler gets, and how it becomes the handler of an operation.
 
-    @serves("ec2", "DeleteVolume", handled="VolumeId DryRun")
+    @serves("ec2", "DeleteVolume")
     def delete_volume(request: ApiRequest) -> dict:
         request.change("volume.delete", volume=request.params["VolumeId"])
         return {}
 
-`request.params` is checked by the model; what is returned is named as the model's output. AwsError
+models/parameters.csv says of each parameter whether it is handled, refused, or without effect, and
+why. `request.params` is checked by the model; what is returned is named as the model's output. AwsError
 is an error as AWS shapes it; a refusal of the lab becomes one (`errors.from_lab`). A handler that
 returns although the request has DryRun is answered DryRunOperation: it changes things by
 `request.change` alone, which hands DryRun on to the daemon.
@@ -21,7 +22,7 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
-from headrace.api.access.conditions import Context
+from headrace.api.access.policies import Context
 from headrace.api.cache import LabCache
 from headrace.api.errors import AwsError
 from headrace.api.protocol.shapes import Members, ModelShape, Operation, ServiceModel, service
@@ -108,7 +109,7 @@ Needs = Callable[[ApiRequest], Iterable[Permission]]
 
 @dataclass(frozen=True)
 class Served:
-    """A handler and what it says of its parameters. `handled` and `refused` are paths of members:
+    """A handler and the treatment of its parameters. `handled` and `refused` are paths of members:
     `TagSpecifications`, `Placement.HostId` (an element of a list has the list's path).
     """
 
@@ -140,7 +141,8 @@ def _has(value: object, steps: list[str]) -> bool:
 
 
 class DeclaredName(NamedTuple):
-    """A row of a table: the name that is written, the name that is read ("": none), the form."""
+    """A row of a table: the name that is written, the name that is read ("": none), the form. Of
+    parameters.csv: the parameter, its treatment, the reason."""
 
     name: str
     source: str
@@ -160,33 +162,28 @@ def read_entries(table: str) -> dict[tuple[str, ...], list[DeclaredName]]:
 SERVED: dict[tuple[str, str], Served] = {}
 
 
-def serves(
-    of: str,
-    operation: str,
-    *,
-    handled: str = "",
-    refused: Mapping[str, str] | None = None,
-    without_effect: Mapping[str, str] | None = None,
-    needs: Needs | None = None,
-) -> Callable[[Handler], Handler]:
+def serves(of: str, operation: str, needs: Needs | None = None) -> Callable[[Handler], Handler]:
     """Makes a function the handler of an operation.
 
-    `handled`: its parameters besides those of models/arguments.csv, separated by spaces.
-    `refused`: parameters that the lab cannot honour, each with the reason; a request with one is
-    refused. `without_effect`: parameters that change nothing in a lab, each with the reason.
     `needs`: the permissions that it needs, asked only for callers with a policy; without it, the
-    action on every resource.
+    action on every resource. Its parameters are those of models/arguments.csv, which are handled,
+    and of models/parameters.csv: handled, refused (the lab cannot honour them; a request with one
+    is refused) or without effect in a lab, each with the reason.
     """
 
     def register(handler: Handler) -> Handler:
-        model, entries = service(of), read_entries("arguments.csv").get((of, operation), ())
-        SERVED[of, operation] = Served(
+        model, key = service(of), (of, operation)
+        treated: dict[str, dict[str, str]] = {"handled": {}, "refused": {}, "without effect": {}}
+        for parameter, treatment, why in read_entries("parameters.csv").get(key, ()):
+            treated[treatment][parameter] = why
+        handled = {entry.source for entry in read_entries("arguments.csv").get(key, ()) if entry.source}
+        SERVED[key] = Served(
             model,
             model.operations[operation],
             handler,
-            frozenset(handled.split()) | {entry.source for entry in entries if entry.source},
-            dict(refused or {}),
-            dict(without_effect or {}),
+            frozenset(handled.union(treated["handled"])),
+            treated["refused"],
+            treated["without effect"],
             needs,
         )
         return handler

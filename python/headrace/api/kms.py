@@ -23,13 +23,7 @@ KEY_SPECS = {"AES_256": 32, "AES_128": 16}
 ALGORITHM = "SYMMETRIC_DEFAULT"
 # KMS's policy of a key that was made without one: the account may do everything.
 POLICY_NAME = "default"
-NO_NITRO = "the lab has no Nitro enclaves"
-NO_STORES = "the lab has no custom key stores"
-SERVICES = "the lab has no services of AWS as principals"
 NOT_USED = "keys of the lab are symmetric and of one region"
-RECORDED = "a dry run has no modifiers here"
-# Parameters that KMS needs and a lab does not.
-IDLE_TOKENS = {"GrantTokens": "a grant of the lab holds at once"}
 
 
 def _metadata(request: ApiRequest, key: Key) -> Members:
@@ -62,13 +56,7 @@ def _checked_algorithm(request: ApiRequest, *names: str) -> None:
             raise AwsError("InvalidKeyUsageException", f"{name} {given} is not that of a symmetric key.")
 
 
-@serves(
-    "kms",
-    "CreateKey",
-    handled="KeyUsage CustomerMasterKeySpec KeySpec Origin",
-    without_effect={"BypassPolicyLockoutSafetyCheck": "policies of keys are kept and not enforced"},
-    refused={"CustomKeyStoreId": NO_STORES, "MultiRegion": NOT_USED, "XksKeyId": NO_STORES},
-)
+@serves("kms", "CreateKey")
 def create_key(request: ApiRequest) -> Members:
     """Makes a symmetric key."""
     params = request.params
@@ -84,13 +72,13 @@ def create_key(request: ApiRequest) -> Members:
     return {"KeyMetadata": _metadata(request, request.change("key.create", **arguments(request)))}
 
 
-@serves("kms", "DescribeKey", handled="KeyId", without_effect=IDLE_TOKENS)
+@serves("kms", "DescribeKey")
 def describe_key(request: ApiRequest) -> Members:
     """Describes a key."""
     return {"KeyMetadata": _metadata(request, request.lab.describe_key(request.params["KeyId"]))}
 
 
-@serves("kms", "ListKeys", handled="Limit Marker", without_effect={"ResourceOwners": "all keys are the account's own"})
+@serves("kms", "ListKeys")
 def list_keys(request: ApiRequest) -> Members:
     """Lists all keys, by id. All are the account's own."""
     keys = [{"KeyId": key["id"], "KeyArn": key["arn"]} for key in request.lab.keys()["keys"]]
@@ -107,14 +95,14 @@ def schedule_key_deletion(request: ApiRequest) -> Members:
     return {**answer, "PendingWindowInDays": 30 if days is None else days}
 
 
-@serves("kms", "ListResourceTags", handled="KeyId Limit Marker")
+@serves("kms", "ListResourceTags")
 def list_resource_tags(request: ApiRequest) -> Members:
     """Lists the tags of a key, by name."""
     tags = request.lab.describe_key(request.params["KeyId"])["tags"]
     return _page(request, [{"TagKey": name, "TagValue": value} for name, value in tags.items()], "TagKey", "Tags")
 
 
-@serves("kms", "ListAliases", handled="KeyId Limit Marker")
+@serves("kms", "ListAliases")
 def list_aliases(request: ApiRequest) -> Members:
     """Lists all aliases, or those of a key, by name."""
     named = request.params.get("KeyId")
@@ -123,7 +111,7 @@ def list_aliases(request: ApiRequest) -> Members:
     return _page(request, aliases, "AliasName", "Aliases")
 
 
-@serves("kms", "GetKeyPolicy", handled="KeyId PolicyName")
+@serves("kms", "GetKeyPolicy")
 def get_key_policy(request: ApiRequest) -> Members:
     """Returns the policy document of a key."""
     if (request.params.get("PolicyName") or POLICY_NAME) != POLICY_NAME:
@@ -143,7 +131,7 @@ def _default_policy(request: ApiRequest) -> str:
     return json.dumps({"Version": "2012-10-17", "Id": "key-default-1", "Statement": [statement]})
 
 
-@serves("kms", "ListKeyPolicies", handled="KeyId Limit Marker")
+@serves("kms", "ListKeyPolicies")
 def list_key_policies(request: ApiRequest) -> Members:
     """Lists the names of a key's policies: there is one."""
     request.lab.describe_key(request.params["KeyId"])
@@ -151,19 +139,13 @@ def list_key_policies(request: ApiRequest) -> Members:
     return shown | {"PolicyNames": [policy["name"] for policy in shown["PolicyNames"]]}
 
 
-@serves("kms", "GetKeyRotationStatus", handled="KeyId")
+@serves("kms", "GetKeyRotationStatus")
 def get_key_rotation_status(request: ApiRequest) -> Members:
     """Tells whether a key is rotated: keys of the lab are not."""
     return {"KeyRotationEnabled": False, "KeyId": request.lab.describe_key(request.params["KeyId"])["arn"]}
 
 
-@serves(
-    "kms",
-    "CreateGrant",
-    handled="DryRun",
-    without_effect=IDLE_TOKENS,
-    refused={"GranteeServicePrincipal": SERVICES, "RetiringServicePrincipal": SERVICES},
-)
+@serves("kms", "CreateGrant")
 def create_grant(request: ApiRequest) -> Members:
     """Records who may use a key."""
     params = request.params
@@ -173,12 +155,7 @@ def create_grant(request: ApiRequest) -> Members:
     return {"GrantId": grant["id"], "GrantToken": base64.b64encode(grant["id"].encode()).decode("ascii")}
 
 
-@serves(
-    "kms",
-    "ListGrants",
-    handled="Limit Marker KeyId GrantId GranteePrincipal",
-    refused={"GranteeServicePrincipal": SERVICES},
-)
+@serves("kms", "ListGrants")
 def list_grants(request: ApiRequest) -> Members:
     """Lists the grants of a key, by id."""
     params, key = request.params, request.lab.describe_key(request.params["KeyId"])
@@ -190,7 +167,7 @@ def list_grants(request: ApiRequest) -> Members:
     return _page(request, grants, "GrantId", "Grants")
 
 
-@serves("kms", "RetireGrant", handled="GrantToken KeyId GrantId DryRun")
+@serves("kms", "RetireGrant")
 def retire_grant(request: ApiRequest) -> Members:
     """Ends a grant, named by its token or by key and id."""
     params = request.params
@@ -212,20 +189,14 @@ def retire_grant(request: ApiRequest) -> Members:
     return {}
 
 
-@serves("kms", "Encrypt", handled="EncryptionAlgorithm DryRun", without_effect=IDLE_TOKENS)
+@serves("kms", "Encrypt")
 def encrypt(request: ApiRequest) -> Members:
     """Encrypts up to 4 KiB."""
     _checked_algorithm(request, "EncryptionAlgorithm")
     return answer_of("encrypted", request.change("key.encrypt", **arguments(request)))
 
 
-@serves(
-    "kms",
-    "Decrypt",
-    handled="EncryptionAlgorithm DryRun",
-    without_effect=IDLE_TOKENS,
-    refused={"Recipient": NO_NITRO, "DryRunModifiers": RECORDED},
-)
+@serves("kms", "Decrypt")
 def decrypt(request: ApiRequest) -> Members:
     """Decrypts a ciphertext."""
     _checked_algorithm(request, "EncryptionAlgorithm")
@@ -234,13 +205,7 @@ def decrypt(request: ApiRequest) -> Members:
     return answer_of("decrypted", request.change("key.decrypt", **arguments(request)))
 
 
-@serves(
-    "kms",
-    "ReEncrypt",
-    handled="SourceEncryptionAlgorithm DestinationEncryptionAlgorithm DryRun",
-    without_effect=IDLE_TOKENS,
-    refused={"DryRunModifiers": RECORDED},
-)
+@serves("kms", "ReEncrypt")
 def re_encrypt(request: ApiRequest) -> Members:
     """Decrypts a ciphertext, and encrypts it under another key or context."""
     _checked_algorithm(request, "SourceEncryptionAlgorithm", "DestinationEncryptionAlgorithm")
@@ -267,24 +232,13 @@ def _data_key(request: ApiRequest, plaintext: bool) -> Members:
     )
 
 
-@serves(
-    "kms",
-    "GenerateDataKey",
-    handled="KeyId EncryptionContext NumberOfBytes KeySpec DryRun",
-    without_effect=IDLE_TOKENS,
-    refused={"Recipient": NO_NITRO},
-)
+@serves("kms", "GenerateDataKey")
 def generate_data_key(request: ApiRequest) -> Members:
     """Generates a data key, and returns it in the clear and wrapped."""
     return answer_of("data key", _data_key(request, True))
 
 
-@serves(
-    "kms",
-    "GenerateDataKeyWithoutPlaintext",
-    handled="KeyId EncryptionContext KeySpec NumberOfBytes DryRun",
-    without_effect=IDLE_TOKENS,
-)
+@serves("kms", "GenerateDataKeyWithoutPlaintext")
 def generate_data_key_without_plaintext(request: ApiRequest) -> Members:
     """Generates a data key, and returns it wrapped alone."""
     return answer_of("wrapped data key", _data_key(request, False))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText, Region
-from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, flag, option
 from headrace.cli.output import print_frame, show, table
+from headrace.cli.sharing import read_epilog
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,12 +18,7 @@ with lazily():
     from headrace.catalog import facts
     from headrace.report import words
 
-EPILOG = """\b
-Examples:
-  headrace catalog volumes --as-of 2018-08-15
-  headrace catalog volumes --type gp3 --all-eras --output json
-  headrace catalog instances --family m5 --region eu-west-1
-  headrace catalog prices --region us-east-1 --output csv"""
+EPILOG = read_epilog("catalog")
 
 app = CommandGroup(
     "Show what volume types, instances and regions allowed and cost, by day, each row with its source.", EPILOG

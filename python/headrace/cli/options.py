@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 import typer
 from typer.models import OptionInfo
 
+from headrace.base.lazy import lazily
 from headrace.base.options import OptionField, find_option, read_hints, read_setting
 from headrace.cli.sharing import (
     AskPasswordOption,
@@ -31,6 +32,11 @@ from headrace.cli.sharing import Output as Output
 from headrace.cli.sharing import OutputOption as OutputOption
 from headrace.cli.writing import WRITES_PAGE, guarded, spell_out
 from headrace.errors import HeadraceError
+
+with lazily():
+    from headrace import lab as lab_client
+    from headrace import mysql, servers
+    from headrace.base import core
 
 if TYPE_CHECKING:
     from headrace.lab import Lab
@@ -182,8 +188,6 @@ def listed(values: Sequence[str] | None) -> list[str]:
 
 def complete_type(incomplete: str) -> list[str]:
     """Returns volume types for the shell."""
-    from headrace.base import core
-
     names = dict.fromkeys(era["volume_type"] for era in core.volume_eras(all_eras=True))
     return [name for name in names if name.startswith(incomplete)]
 
@@ -196,15 +200,11 @@ def complete_storage(incomplete: str) -> list[str]:
 
 def complete_region(incomplete: str) -> list[str]:
     """Returns regions with prices for the shell."""
-    from headrace.base import core
-
     return [name for name in core.regions() if name.startswith(incomplete)]
 
 
 def complete_instance(incomplete: str) -> list[str]:
     """Returns instance types for the shell."""
-    from headrace.base import core
-
     return [item["instance_type"] for item in core.instances() if item["instance_type"].startswith(incomplete)]
 
 
@@ -221,9 +221,7 @@ def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
 
 def lab_of(context: typer.Context) -> Lab:
     """Returns the lab that a half-typed command line names. Raises HeadraceError."""
-    from headrace.lab import Lab
-
-    return Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S)
+    return lab_client.Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S)
 
 
 # Functions by which the shell completes a value, by the name that its option gives.
@@ -288,9 +286,7 @@ class LabPlace:
 
     def open(self) -> Lab:
         """Returns a client of the lab. Raises NoLab where none answers."""
-        from headrace.lab import Lab
-
-        return Lab(self.data_dir, self.socket)
+        return lab_client.Lab(self.data_dir, self.socket)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,13 +298,10 @@ class PasswordOptions:
 
     def read_address(self, text: str) -> Address:
         """Returns the address with its password. Raises InputError."""
-        from headrace.mysql import Secret
-        from headrace.servers import parse_address
-
-        address = parse_address(text, defaults_file=self.defaults_file)
+        address = servers.parse_address(text, defaults_file=self.defaults_file)
         if self.ask_password:
             typed = typer.prompt(
                 f"Password of {address.user}", hide_input=True, err=True, default="", show_default=False
             )
-            address = address.with_password(Secret(typed))
+            address = address.with_password(mysql.Secret(typed))
         return address

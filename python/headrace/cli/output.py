@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.errors import InputError
 from headrace.report.output import as_csv, as_json, plain
+
+with lazily():
+    import csv
+    import shutil
+
+    from headrace.report import tables
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -39,12 +46,8 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Tells the user a sentence or more on stderr, broken between words where a terminal is too
     narrow for it."""
-    import shutil
-
-    from headrace.report.tables import wrapped
-
     width = shutil.get_terminal_size().columns
-    for line in wrapped(text, width) if sys.stderr.isatty() else [text]:
+    for line in tables.wrapped(text, width) if sys.stderr.isatty() else [text]:
         say(line)
 
 
@@ -71,8 +74,6 @@ def print_json(value: object) -> None:
 
 def print_csv(rows: Sequence[dict], columns: Sequence[str]) -> None:
     """Prints these columns of the rows with a header; None is an empty cell."""
-    import csv
-
     writer = csv.DictWriter(sys.stdout, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
@@ -112,15 +113,11 @@ def print_facts(answer: Mapping[str, object], output: str, head: str, leave_out:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Unpack[TableLayout]) -> Table:
     """Returns a table for `show`; see `headrace.report.tables`."""
-    from headrace.report import tables
-
     return tables.table(columns, rows, **layout)
 
 
 def show(*parts: object) -> None:
     """Prints views, tables and lines of text on stdout, in order."""
-    from headrace.report import tables
-
     tables.show(*parts)
 
 

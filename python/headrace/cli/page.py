@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
 from headrace.cli.options import LabOption, flag
 from headrace.cli.output import say
+from headrace.cli.sharing import read_epilog
 
 with lazily():
     import webbrowser
@@ -17,15 +18,7 @@ with lazily():
     from headrace import lab as headrace_lab
     from headrace.ui import server as ui_server
 
-EPILOG = """\b
-Examples:
-  headrace page                        opens a browser
-  headrace page --no-open              prints the address, to be opened by hand
-  ssh -L 8700:127.0.0.1:8700 db1 headrace page --port 8700 --no-open      from another machine
-
-The page plans, simulates and predicts with the same functions as the commands, and shows the command for each answer.
-It changes nothing, but volumes of the lab with --allow-changes. It listens on 127.0.0.1 alone; the address it prints is good once, for one browser.
-It needs `pip install 'headrace[page]'`."""
+EPILOG = read_epilog("page")
 
 
 def page(

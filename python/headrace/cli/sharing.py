@@ -19,7 +19,11 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.models import OptionInfo
 
+from headrace.base.lazy import lazily
 from headrace.errors import InputError
+
+with lazily():
+    from headrace.base import packaged
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context, Parameter
@@ -67,6 +71,12 @@ DefaultsFileOption = Annotated[
     Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
 ]
 AskPasswordOption = Annotated[bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")]
+
+
+def read_epilog(name: str) -> str:
+    """Returns what stands below the help of a command: examples first, from `epilogs/NAME.txt`,
+    where `\\b` keeps the lines of a paragraph as they are."""
+    return packaged.read_text("headrace.cli", "epilogs", f"{name}.txt").rstrip("\n").replace("\\b", "\b")
 
 
 def list_options(command: Command) -> list[TyperOption]:

@@ -22,10 +22,10 @@ from headrace.planner.market.durability import (
     copies_of,
     figures_of,
     lowest_afr_percent,
+    managed_caveats,
     published_afr_percent,
     small_percent,
 )
-from headrace.planner.market.rules import managed_caveats
 from headrace.planner.result import Choice, Saving
 from headrace.workload.unexplained import compute_interval
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import Candidate, Directory, Family, Host, Need, volumes_behind
-from headrace.planner.market.durability import figures_of
-from headrace.planner.market.survival import SURVIVAL, survival_of
+from headrace.planner.market.durability import SURVIVAL, figures_of, survival_of
 
 
 class CandidateJudge(ABC):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.report.charts import predictions, style
 from headrace.report.charts import runs as charts
 from headrace.report.html import write_chart, write_page
-from headrace.report.series import fold_of
+from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Mark, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, moment, number, percent, span
 

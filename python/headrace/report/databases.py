@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base import caps, core
+from headrace.base.lazy import lazily
 from headrace.base.units import GIB
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span, storage_words
 from headrace.workload.transactions import RESPONSES
 
-if TYPE_CHECKING:
-    import altair as alt
+with lazily():
+    from headrace.report import html
+    from headrace.report.charts import predictions
 
+if TYPE_CHECKING:
     from headrace.calibration.score import ComparedRun
     from headrace.simulation.database import Prediction
     from headrace.workload import TransactionWorkload
@@ -251,18 +254,12 @@ def view_of(run: Prediction, workload: TransactionWorkload) -> View:
     described = f"{title} over time: transactions, I/Os, bytes, cache"
     blocks: list[Block] = [Sentence(text, "warn") for text in run.warnings]
     lines = [line for line in in_words(run, workload) if not line.startswith("WARNING: ")]
-    blocks.append(Chart(lambda: _drawn(run, title), described))
+    blocks.append(Chart(lambda: predictions.prediction(run, title), described))
     blocks.append(Fold("The run as a table", [table_of(run)]))
     blocks.append(Fold("The run in words", [Items(lines)]))
     blocks.append(Fold("Basis of the prediction", [Items(workload_in_words(workload))]))
     does = DOES.format(name=workload.name, tps=number(run.summary["tps"]), storage=storage_words(run.storage))
     return View(does, f"Limits of {run.as_of}", cards(run), blocks)
-
-
-def _drawn(run: Prediction, title: str) -> alt.VConcatChart:
-    from headrace.report.charts import predictions
-
-    return predictions.prediction(run, title)
 
 
 def cards(run: Prediction) -> list[Card]:
@@ -278,8 +275,6 @@ def cards(run: Prediction) -> list[Card]:
 
 def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> View:
     """Returns a run and its prediction as a view."""
-    from headrace.report.charts import predictions
-
     described = "One-second throughput, measured and simulated, over time and as densities of the second half"
     behind = [*comparison.prediction.warnings, *workload_in_words(workload)]
     blocks = [
@@ -305,17 +300,11 @@ def _both(row: dict) -> str:
 
 def write_prediction(path: Path, run: Prediction, workload: TransactionWorkload) -> None:
     """Writes a prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    from headrace.report.charts import predictions
-    from headrace.report.html import write_chart
-
     chart = predictions.prediction(run, f"{workload.name} on {run.storage}")
-    write_chart(path, chart, lambda: view_of(run, workload))
+    html.write_chart(path, chart, lambda: view_of(run, workload))
 
 
 def write_comparison(path: Path, comparison: ComparedRun, workload: TransactionWorkload) -> None:
     """Writes a run and its prediction as a chart or a page, by the ending of `path`. Raises
     CouldNotRun."""
-    from headrace.report.charts import predictions
-    from headrace.report.html import write_chart
-
-    write_chart(path, predictions.comparison(comparison), lambda: comparison_view(comparison, workload))
+    html.write_chart(path, predictions.comparison(comparison), lambda: comparison_view(comparison, workload))

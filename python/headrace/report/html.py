@@ -1,7 +1,9 @@
-"""Views as one self-contained HTML page, and as the fragment of a page that a notebook shows: text,
-tables and charts as inline SVG. No network, no script; readable on paper and on dark screens.
+"""Views as text for a file: one self-contained HTML page, the fragment of a page that a notebook
+shows, and Markdown (GitHub's tables) for an issue or a chat.
 
-Every text is escaped here and nowhere else.
+A page has text, tables and charts as inline SVG; it needs no network and no script, and is readable
+on paper and on dark screens. Every text is escaped here and nowhere else. In Markdown a chart is
+named by what it describes.
 """
 
 from __future__ import annotations
@@ -13,10 +15,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.report.charts.drawing import png, svg
-from headrace.report.charts.inline import inline_svg, phone_svg
+from headrace.report.charts.drawing import inline_svg, phone_svg, png, svg
 from headrace.report.live import WhatIf, live_parts
-from headrace.report.markdown import markdown_of
 from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
 from headrace.report.page_files import INKED, stylesheet
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Sentence, Table, View
@@ -24,6 +24,7 @@ from headrace.report.words import glued
 
 if TYPE_CHECKING:
     import altair as alt
+
 
 # In a notebook: the colours of its theme where it names them (JupyterLab, VS Code), ours otherwise.
 FRAGMENT_CSS = """
@@ -247,3 +248,61 @@ def _grid(table: Table) -> str:
         f'<div class="scroll{broad}" tabindex="0"><table>{caption}<thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
+
+
+# --- Markdown -------------------------------------------------------------------------------------
+
+
+# Characters with a meaning in Markdown, within a line (CommonMark 0.31, 2.4 Backslash escapes).
+SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~"})
+ALIGNED = {"number": "---:", "key": "---", "prose": "---", "": "---"}
+
+
+def markdown_of(view: View) -> str:
+    """Returns a view as Markdown, ended by a newline."""
+    parts = [f"# {escaped(view.title)}"]
+    if view.subtitle:
+        parts.append(escaped(view.subtitle))
+    if view.cards:
+        parts.append(
+            "\n".join(
+                f"- **{escaped(card.label)}: {escaped(card.figure)}**, {escaped(card.meaning)}" for card in view.cards
+            )
+        )
+    return "\n\n".join([*parts, *_blocks(view.at("page"), 2)]) + "\n"
+
+
+def escaped(value: object) -> str:
+    """Returns text as one line in which nothing is read as Markdown."""
+    return " ".join(plain("" if value is None else value).split()).translate(SPECIAL)
+
+
+def _blocks(blocks: Iterable[Block], depth: int) -> list[str]:
+    return [part for block in blocks for part in _block(block, depth) if part]
+
+
+def _block(block: Block, depth: int) -> Sequence[str]:
+    match block:
+        case Sentence():
+            return [f"**{escaped(block.text)}**" if block.mark else escaped(block.text)]
+        case Heading():
+            return [f"{'#' * depth} {escaped(block.text)}"]
+        case Items():
+            return ["\n".join(f"- {escaped(line)}" for line in block.lines)]
+        case Code():
+            return ["\n".join(f"    {plain(line)}" for line in block.lines)]
+        case Table():
+            return [_markdown_table(block.brief() or block)]
+        case Chart():
+            return [f"*Chart: {escaped(block.described)}.*"]
+        case Fold():
+            return [f"{'#' * depth} {escaped(block.title)}", *_blocks(block.blocks, depth + 1)]
+
+
+def _markdown_table(table: Table) -> str:
+    head = " | ".join(escaped(column.title) or " " for column in table.columns)
+    rule = " | ".join(ALIGNED[column.kind] for column in table.columns)
+    lines = [f"| {head} |", f"| {rule} |"]
+    lines += [f"| {' | '.join(escaped(cell) for cell in row)} |" for row in table.rows]
+    title = [escaped(table.title), ""] if table.title else []
+    return "\n".join([*title, *lines])

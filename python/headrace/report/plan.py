@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 
 from headrace.base import core
+from headrace.base.lazy import lazily
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
 from headrace.planner.market.durability import LEAST_TOLD, small_percent
-from headrace.report.series import fold_of
-from headrace.report.services.planned import service_blocks
+from headrace.report.services import service_blocks
 from headrace.report.simulation import DEMAND, clock_start
+from headrace.report.tables import fold_of
 from headrace.report.view import (
     Block,
     Card,
@@ -35,9 +36,10 @@ from headrace.report.view import (
 from headrace.report.words import goal_words, latency, number, percent, span, storage_words, usd
 from headrace.workload.points import with_totals
 
-if TYPE_CHECKING:
-    import altair as alt
+with lazily():
+    from headrace.report.charts import cost, over_time, style
 
+if TYPE_CHECKING:
     from headrace.planner import Choice
     from headrace.planner.result import EngineComparison, FamilyVerdict, Plan, Saving
     from headrace.simulation.demand import Simulation
@@ -679,7 +681,7 @@ def _small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[st
     yield Fold("Goals", [Items([*(f"{goal}: {goal.about.meaning}" for goal in plan.goals), title(plan)])])
     if workload is not None:
         described = f"IOPS and MiB/s of {workload.name} over time"
-        drawn = Chart(lambda: _drawn(workload), described)
+        drawn = Chart(lambda: over_time.workload(workload), described)
         figures = fold_of("", with_totals(workload.points), DEMAND, clock_start(workload)).blocks
         yield Fold("The demand", [Items(workload.describe().splitlines()[:5]), drawn, *figures])
     yield Fold("Why not the others", [Table(VERDICTS, verdict_rows(plan)[0])])
@@ -687,12 +689,6 @@ def _small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[st
         yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
     yield Fold("The arithmetic", [Code(plan.explain)])
     yield Fold("Caveats before buying", [Items([*plan.caveats, *_left_out(plan)])])
-
-
-def _drawn(workload: OpenWorkload) -> alt.VConcatChart:
-    from headrace.report.charts import over_time
-
-    return over_time.workload(workload)
 
 
 def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> Table:
@@ -736,8 +732,6 @@ def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> T
 def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
     """Yields the demand over its time, with the limits of today's storage and of the
     recommended."""
-    from headrace.report.charts import over_time, style
-
     if workload is None:
         return
     choices = (("recommended", plan.recommended, style.GOOD), ("today", plan.compared, style.WARN))
@@ -758,8 +752,6 @@ def _day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Bloc
 
 def _cost(plan: Plan) -> Iterator[Block]:
     """Yields the chart of cost against what is delivered, where there is something to draw."""
-    from headrace.report.charts import cost
-
     if plan.subject == "database":
         chart = cost.against_tps(plan)
         described = (
@@ -800,8 +792,6 @@ def _points(plan: Plan) -> list[dict]:
 
 
 def _balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
-    from headrace.report.charts import over_time
-
     if not runs or workload is None:
         return
     names = ", ".join(name for name, _ in runs)
@@ -814,8 +804,6 @@ def _balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
 
 
 def _bills(plan: Plan) -> Iterator[Block]:
-    from headrace.report.charts import cost
-
     services = [] if plan.services is None else [answer.best for answer in plan.services.answers]
     few = 4 if len(services) < 2 else 1
     shown = [plan.recommended, *plan.winners[:few], *plan.closest[:few], *services, plan.in_place, plan.compared]

@@ -10,7 +10,7 @@ import polars as pl
 
 from headrace.report.charts import predictions
 from headrace.report.html import write_page
-from headrace.report.series import fold_of
+from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Column, Fold, Items, Sentence, Table, View, drawn
 from headrace.report.words import latency, moment, number
 

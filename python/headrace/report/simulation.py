@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base import caps, core
+from headrace.base.lazy import lazily
 from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.report.charts.rows import on_clock, shortened
 from headrace.report.output import PAGE_FORMATS
-from headrace.report.series import fold_of
-from headrace.report.tables import SPARK_WIDTH, sparkline
+from headrace.report.tables import SPARK_WIDTH, fold_of, sparkline
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import clock, latency, number, percent, row_labels, span, storage_words
 from headrace.workload import ClosedWorkload
 from headrace.workload.points import with_totals
+
+with lazily():
+    from headrace.report import html
+    from headrace.report.charts import over_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -334,8 +338,6 @@ def document(
 
 def chart_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, title: str, most: int = 720) -> alt.VConcatChart:
     """Returns the run over time, in at most `most` points (the chart has room for 720)."""
-    from headrace.report.charts import over_time
-
     return over_time.simulation(
         shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload)
     )
@@ -391,11 +393,9 @@ def write_simulation(
     path: Path, run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Sequence[str]
 ) -> None:
     """Writes a run as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    from headrace.report.html import write_chart
-
     is_page = path.suffix.lower() in PAGE_FORMATS
     chart = None if is_page else chart_of(run, workload, title_of(run, workload))
-    write_chart(path, chart, lambda: view_of(run, workload, notes))
+    html.write_chart(path, chart, lambda: view_of(run, workload, notes))
 
 
 # --- a demand -------------------------------------------------------------------------------------
@@ -443,19 +443,14 @@ def _spread(points: pl.DataFrame, width: int) -> dict[str, list[float]]:
 def write_workload(path: Path, workload: OpenWorkload | ClosedWorkload) -> None:
     """Writes a workload as a chart or a page, by the ending of `path`. Raises InputError for a
     closed load, CouldNotRun."""
-    from headrace.report.charts import over_time
-    from headrace.report.html import write_chart
-
     if isinstance(workload, ClosedWorkload):
         rule, source = "a closed load has no shape to draw", "docs/reference/workload-file.md, Closed workloads"
         raise InputError(workload.name, rule, source, "Simulate it, and plot that.")
-    write_chart(path, over_time.workload(workload), lambda: demand_view(workload))
+    html.write_chart(path, over_time.workload(workload), lambda: demand_view(workload))
 
 
 def demand_view(workload: OpenWorkload) -> View:
     """Returns a demand as a view."""
-    from headrace.report.charts import over_time
-
     points, start = with_totals(workload.points), clock_start(workload)
     weight = points["duration_s"] / points["duration_s"].sum()
     figures = []

@@ -8,13 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.base.lazy import lazily
 from headrace.report.charts.rows import TABLE_ROWS
 from headrace.report.view import Block, Card, Chart, Column, Fold, Heading, Items, Sentence, Table, View, columns
 from headrace.report.words import number
 
-if TYPE_CHECKING:
-    import altair as alt
+with lazily():
+    from headrace.report import html
+    from headrace.report.charts import studies
 
+if TYPE_CHECKING:
     from headrace.studies.base import ChartData, StudyResult, Verdict
 
 BRIEF = ("what", "published", "ours", "measured", "unit", "within", "held")
@@ -70,7 +73,7 @@ def view_of(result: StudyResult) -> View:
     if result.on == "lab":
         words = "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
         blocks.append(Sentence(words))
-    blocks += [Chart(partial(_drawn, chart), chart.title) for chart in result.charts]
+    blocks += [Chart(partial(studies.study, chart), chart.title) for chart in result.charts]
     blocks += [Heading("Published and simulated" if result.on != "lab" else "Published, simulated and measured")]
     blocks.append(verdict_table(result))
     for table in result.tables:
@@ -91,12 +94,6 @@ def _points(chart: ChartData) -> Fold:
             rows.append((series.label, series.role, x if isinstance(x, str) else number(float(x), 4), number(y, 4)))
     titles = ("series", "kind", chart.x_title, chart.y_title)
     return Fold(f"{chart.title} as a table", [Table(columns(titles, number=titles[2:]), rows)])
-
-
-def _drawn(chart: ChartData) -> alt.TopLevelMixin:
-    from headrace.report.charts.studies import study
-
-    return study(chart)
 
 
 def cards(result: StudyResult) -> list[Card]:
@@ -124,6 +121,4 @@ def cards(result: StudyResult) -> list[Card]:
 
 def write_study(path: Path, result: StudyResult) -> None:
     """Writes a study as a page. Raises CouldNotRun."""
-    from headrace.report.html import write_page
-
-    write_page(path, view_of(result))
+    html.write_page(path, view_of(result))

@@ -1,5 +1,8 @@
-"""Tables on stdout. Wide enough not to cut anything when stdout is a file or a pipe; on a terminal
-nothing is broken that is to be copied."""
+"""Tables on stdout, and a time line as a table: what its chart shows, to be read.
+
+A table is wide enough not to cut anything when stdout is a file or a pipe; on a terminal nothing is
+broken that is to be copied.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+import polars as pl
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
 from headrace.report import view
+from headrace.report.charts.rows import clock_step_s
 from headrace.report.output import plain
-from headrace.report.words import glued
+from headrace.report.view import Fold, Table, columns
+from headrace.report.words import glued, number, row_labels, span, start_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
+    from rich.console import ConsoleOptions
+
+    from headrace.report.charts.builders import Part
+
 
 PROSE_WIDTH = 100  # characters; of sentences that nobody reads on a terminal, as wide as they are read well
 PIPE_WIDTH = 240  # characters; without a terminal there is nothing to wrap for
@@ -183,10 +192,10 @@ class TerminalTable:
             for index, width in widths.items()
         }
         lines = []
-        for number in range(max((len(part) for part in folded.values()), default=0)):
+        for row in range(max((len(part) for part in folded.values()), default=0)):
             line = ""
             for index, width in widths.items():
-                text = folded[index][number] if number < len(folded[index]) else ""
+                text = folded[index][row] if row < len(folded[index]) else ""
                 blank = " " * max(0, width - cell_len(text))
                 line += (blank + text if index in self.right else text + blank) + " " * GAP
             lines.append(line.rstrip(" "))
@@ -333,3 +342,30 @@ def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
     peaks = [max(values[edges[i] : edges[i + 1]]) for i in range(count)]
     top = max(peaks) or 1.0
     return "".join(SPARKS[min(7, int(8 * max(0.0, peak) / top))] for peak in peaks)
+
+
+def fold_of(title: str, rows: pl.DataFrame, panels: Sequence[tuple[str, Sequence[Part]]], start: object = None) -> Fold:
+    """Returns the panels of a chart as a folded table of at most 24 rows, each the means of a
+    stretch on the clock. `rows`: `t_s` and the columns that `panels` names; columns without a
+    figure are left out. `start`: the clock at 0 s, None without a clock."""
+    parts = [
+        (name, words if words.startswith(label) else f"{label}, {words}")
+        for words, panel in panels
+        for name, label, _ in panel
+        if name in rows.columns and rows[name].is_not_null().any()
+    ]
+    moment = start_of(start)
+    midnight = moment and moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    since_s = 0.0 if moment is None or midnight is None else (moment - midnight).total_seconds()
+    step_s = clock_step_s(since_s + float(rows["t_s"][0]), since_s + float(rows["t_s"][-1]))
+    short = rows.group_by(((pl.col("t_s") + since_s) / step_s).floor().alias("row"), maintain_order=True).agg(
+        pl.col("t_s").first(), pl.col([name for name, _ in parts]).cast(pl.Float64).mean()
+    )
+    labels = row_labels([float(t_s) for t_s in short["t_s"]], start)
+    cells = [
+        (next(labels), *("-" if row[name] is None else number(row[name], 4) for name, _ in parts))
+        for row in short.iter_rows(named=True)
+    ]
+    titles = ("time", *(words for _, words in parts))
+    when = f"{'Time of day' if start else 'Time since the start'}. Each row: the mean of {span(step_s)}."
+    return Fold(title, [Table(columns(titles, number=titles), cells, when)])

@@ -15,10 +15,13 @@ its notes in `texts/NAME.toml`, and a line in `_STUDIES`. Some also run for real
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from headrace.base.checks import did_you_mean
+from headrace.base.lazy import lazily
 from headrace.errors import InputError
 from headrace.studies import (
     choices,
@@ -33,6 +36,9 @@ from headrace.studies import (
 )
 from headrace.studies.base import Progress, Study, StudyResult, Verdict, study
 from headrace.studies.replication import replication_2016, services_2020
+
+with lazily():
+    from headrace.studies import measured
 
 __all__ = [
     "StudyResult",
@@ -108,7 +114,8 @@ def run_study(name: str, progress: Progress | None = None) -> StudyResult:
     if name in _LAB_ONLY:
         rule = "runs on the lab alone: the model has nothing to say about it"
         raise InputError(f"study {name}", rule, "headrace study", "Add --on lab.")
-    return _STUDIES[name].run(progress)
+    began = time.monotonic()
+    return replace(_STUDIES[name].run(progress), seconds=time.monotonic() - began)
 
 
 def run_on_lab(
@@ -129,10 +136,9 @@ def run_on_lab(
     if name not in _ON_LAB:
         rule = f"does not run on the lab; these do: {', '.join(_ON_LAB)}"
         raise InputError(f"study {name}", rule, "headrace study", "Leave --on lab out.")
-    from headrace.bench.drivers.benchmark import silent
-    from headrace.studies.measured import LabOptions, run_study
-
-    return run_study(_ON_LAB[name], LabOptions(**options), progress or silent, say or silent)
+    return measured.run_study(
+        _ON_LAB[name], measured.LabOptions(**options), progress or measured.silent, say or measured.silent
+    )
 
 
 def refuse_lab_options(given: dict[str, object]) -> None:

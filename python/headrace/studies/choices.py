@@ -8,7 +8,6 @@ article has eight questions and answers a ninth (the cheapest SSD); all nine are
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -293,7 +292,6 @@ QUESTIONS: tuple[tuple[str, str, Callable[[str], TypeAnswer]], ...] = (
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Asks every question on each day."""
-    started = time.monotonic()
     answers_of = {row["question"]: row for row in base.published("choices")}
     steps = base.StepProgress(len(QUESTIONS) * len(DAYS) + 1, progress)
     verdicts, rows = [], []
@@ -319,7 +317,7 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     steps.step()
     notes = base.texts("choices")
     table = base.StudyTable("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
-    return base.StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes, time.monotonic() - started)
+    return base.StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes)
 
 
 def _verdict(

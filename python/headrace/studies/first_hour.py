@@ -8,7 +8,6 @@ start they are alike.
 from __future__ import annotations
 
 import statistics
-import time
 from itertools import accumulate
 
 from headrace.simulation.database import Prediction
@@ -153,7 +152,6 @@ def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Predi
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Runs both engines on five volumes, cold and warm."""
-    started = time.monotonic()
     steps = base.StepProgress(2 * len(ENGINES), progress)
     verdicts, tables, charts, rows = [], [], [], []
     for engine in ENGINES:
@@ -172,4 +170,4 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     )
     tables.append(base.StudyTable("Second half of the hour", names, tuple(rows)))
     notes = base.texts("first_hour")
-    return base.StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes, time.monotonic() - started)
+    return base.StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes)

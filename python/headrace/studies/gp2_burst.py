@@ -3,8 +3,6 @@ volume says about both."""
 
 from __future__ import annotations
 
-import time
-
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
@@ -258,13 +256,10 @@ def _draw_charts(steps: base.StepProgress) -> tuple[base.ChartData, ...]:
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Repeats the fio run on several sizes, then drains and refills buckets from 8 to 1000 GiB."""
-    started = time.monotonic()
     steps = base.StepProgress(len(FIO_RUNS) + len(SIZES_GIB) + 1 + len(CURVE_SIZES_GIB), progress)
     fio_verdicts, fio_table = _run_fio(steps)
     verdicts, durations = _simulate_durations(steps)
     charts = _draw_charts(steps)
     size = device_gib()
     notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
-    return base.StudyResult(
-        STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started
-    )
+    return base.StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cache
@@ -333,7 +332,6 @@ def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[base.ChartData
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Identifies parameters from four cells, then simulates all 56, I/O by I/O."""
-    started = time.monotonic()
     steps = base.StepProgress(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
     rates = cells(steps)
     tables = (_tabulate_cells(rates), _list_identified(), _tabulate_lengths(rates, steps))
@@ -348,6 +346,4 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
         worst_reads=worst,
         bounds=len(BOUNDS),
     )
-    return base.StudyResult(
-        STUDY, tuple(_judge_cells(rates)), tables, _draw_charts(rates), notes, time.monotonic() - started
-    )
+    return base.StudyResult(STUDY, tuple(_judge_cells(rates)), tables, _draw_charts(rates), notes)

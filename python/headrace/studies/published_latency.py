@@ -9,7 +9,6 @@ some 100 ms.
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
@@ -191,7 +190,6 @@ def cap_iops(run: LatencyRun) -> float:
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Repeats every clean run and compares p50, p95, p99 and p99.9."""
-    started = time.monotonic()
     clean, skipped = measured_runs()
     steps = base.StepProgress(len(clean), progress)
 
@@ -206,9 +204,7 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
         compared = list(pool.map(compare_run, clean))
     tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))
     notes = base.texts("published_latency", compared=len(clean), skipped=len(skipped))
-    return base.StudyResult(
-        STUDY, _judge_runs(compared), tables, _draw_charts(compared), notes, time.monotonic() - started
-    )
+    return base.StudyResult(STUDY, _judge_runs(compared), tables, _draw_charts(compared), notes)
 
 
 def _shares(

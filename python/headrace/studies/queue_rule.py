@@ -13,7 +13,6 @@ their cap and the extra depth only waits.
 from __future__ import annotations
 
 import math
-import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -261,7 +260,6 @@ def _depth_chart(theirs: dict[str, base.Figure], steps: base.StepProgress) -> ba
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Judges depths, accounting, the whitepaper's MySQL load and the knees."""
-    started = time.monotonic()
     theirs = base.figures("queue_rule")
     steps = base.StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
     queue, depths = _measure_queue(theirs, steps)
@@ -269,4 +267,4 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     knees, knee_chart = _knees(theirs, steps)
     charts = (_depth_chart(theirs, steps), knee_chart)
     notes = base.texts("queue_rule")
-    return base.StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes, time.monotonic() - started)
+    return base.StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes)

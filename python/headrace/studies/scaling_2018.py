@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -296,7 +295,6 @@ def _draw_costs(runs: dict) -> list[base.ChartData]:
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Repeats the known runs, then both engines on every volume of the article."""
-    started = time.monotonic()
     steps = base.StepProgress(2 * len(ENGINES) + len(measured()), progress)
     verdicts, runs_table = _judge_runs(steps)
     runs = _predict_all(steps)
@@ -320,5 +318,4 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
         (runs_table, _tabulate_scaling(runs)),
         charts,
         notes,
-        time.monotonic() - started,
     )

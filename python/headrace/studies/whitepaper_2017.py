@@ -8,7 +8,6 @@ the text say it was one of the hundred (`_readings`).
 from __future__ import annotations
 
 import statistics
-import time
 from typing import TypedDict
 
 from headrace.base import core
@@ -275,7 +274,6 @@ def _draw_charts(hours: dict, alike: dict) -> tuple[base.ChartData, ...]:
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Runs table 4 on both volumes and in both readings, then the load of the second experiment on
     four storages."""
-    started = time.monotonic()
     steps = base.StepProgress(2 * len(VOLUMES) + len(REDO_GIB) + len(STORAGES), progress)
     verdicts, table, hours = _judge_servers(steps)
     redo_gib, by_redo = _choose_redo(steps)
@@ -300,5 +298,4 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
         (table, _tabulate_counts(), by_redo, alike_table),
         _draw_charts(hours, alike),
         notes,
-        time.monotonic() - started,
     )

@@ -17,7 +17,7 @@ from headrace.planner.settings import PlanSettings, refuse_without_services
 from headrace.report import databases
 from headrace.report import plan as plan_report
 from headrace.report import study as study_report
-from headrace.report.replication import predicted
+from headrace.report.replication import replicas
 from headrace.report.view import Block, Chart, Fold, Heading, View
 from headrace.report.words import UNIT, glued
 from headrace.simulation.database import predict
@@ -56,10 +56,10 @@ def start(abilities: Mapping[str, object], _: object) -> dict[str, object]:
             "unit": UNIT.pattern,
             "run": {"title": databases.DOES, "cards": to_plain((databases.RATE, databases.RESPONSE, databases.LIMIT))},
             "replica": {
-                "keeps_up": predicted.KEEPS_UP,
-                "falls_behind": predicted.FALLS_BEHIND,
-                "cards": to_plain((predicted.RATE, predicted.LAG)),
-                "not_applied": to_plain(predicted.NOT_APPLIED),
+                "keeps_up": replicas.KEEPS_UP,
+                "falls_behind": replicas.FALLS_BEHIND,
+                "cards": to_plain((replicas.RATE, replicas.LAG)),
+                "not_applied": to_plain(replicas.NOT_APPLIED),
             },
         },
         **abilities,

@@ -18,7 +18,7 @@ from headrace.errors import InputError
 from headrace.operate.fleet.advised import read_answers
 from headrace.operate.fleet.answer import VolumeAnswer, ranked
 from headrace.operate.fleet.inventory import read_inventory
-from headrace.planner.reading import restore_plan
+from headrace.planner.planning import restore_plan
 from headrace.planner.result import Plan
 from headrace.report import plan as plan_report
 from headrace.ui.answers import plain_view

@@ -12,7 +12,7 @@ from headrace.base.options import list_given
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.report.replication import members as member_words
-from headrace.report.replication import predicted
+from headrace.report.replication import replicas
 from headrace.servers.failover.cluster import cluster_of, source_in
 from headrace.servers.failover.planning.guarantee import guarantee_now
 from headrace.servers.failover.planning.members import Guarantee
@@ -103,12 +103,12 @@ def run_replica(memory: Workloads, ask: AskReplica) -> dict[str, object]:
     before, named = memory.spell(ask.workload)
     words = ["predict", named, "--storage", ask.storage, "--replica", ask.replica]
     words += [] if ask.workers is None else ["--workers", str(ask.workers)]
-    document = predicted.document(answer)
+    document = replicas.document(answer)
     document.pop("rows")
     return {
         "workload": describe_workload(load),
         "result": to_plain(document),
-        "view": plain_view(predicted.view_of(answer)),
+        "view": plain_view(replicas.view_of(answer)),
         "columns": columns_of(answer.rows, ROW_COLUMNS),
         "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
         "commands": [*before, spell_command([*words, *spell_settings(PredictionSettings, values)])],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from botocore.session import Session
 
-from headrace.api.access import keys, profile
+from headrace.api.access import keys
 from headrace.errors import InputError
 
 POLICY = '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}}'
@@ -83,15 +83,15 @@ def home(tmp_path, monkeypatch):
     monkeypatch.delenv("SUDO_UID", raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws/config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "aws/credentials"))
-    return profile.home()
+    return keys.aws_home()
 
 
-PARTS = profile.sections("LABKX", "secret+/=", "eu-west-1", "http://127.0.0.1:9465")
+PARTS = keys.profile_sections("LABKX", "secret+/=", "eu-west-1", "http://127.0.0.1:9465")
 
 
 def test_the_profile_is_what_the_aws_tools_read(home):
-    assert profile.write(home, PARTS, False) == [home.config, home.credentials]
-    assert profile.write(home, PARTS, False) == [], "it is as it has to be"
+    assert keys.write_profile(home, PARTS, False) == [home.config, home.credentials]
+    assert keys.write_profile(home, PARTS, False) == [], "it is as it has to be"
     assert mode(home.credentials) == 0o600 and mode(home.credentials.parent) == 0o700
     session = Session(profile="headrace")
     credentials = session.get_credentials()
@@ -114,8 +114,8 @@ def test_everything_else_in_the_files_stays(home):
         section, settings = PARTS["config"]
         before = random_file(chance, section)
         text = "\n".join(before) + chance.choice(["", "\n", "\n\n"]) if before else ""
-        after = profile.merged(text, section, settings, "config", False)
-        assert profile.merged(after, section, settings, "config", False) == after
+        after = keys.merged(text, section, settings, "config", False)
+        assert keys.merged(after, section, settings, "config", False) == after
         rows = after.splitlines()
         at = rows.index("[profile headrace]")
         rest = rows[:at] + rows[at + 1 + len(settings) :]
@@ -123,9 +123,9 @@ def test_everything_else_in_the_files_stays(home):
         # Replaced by force, and what stands around it stays as well.
         other = {"region": "us-east-1", "endpoint_url": "http://127.0.0.1:1"}
         with pytest.raises(InputError) as raised:
-            profile.merged(after, section, other, "config", False)
+            keys.merged(after, section, other, "config", False)
         assert raised.value.value == f"config:{at + 1}:1" and "--force" in raised.value.hint
-        forced = profile.merged(after, section, other, "config", True).splitlines()
+        forced = keys.merged(after, section, other, "config", True).splitlines()
         assert [row for row in forced if row] == [
             row.replace("eu-west-1", "us-east-1").replace(":9465", ":1") if at < number <= at + 2 else row
             for number, row in enumerate(rows)
@@ -145,7 +145,7 @@ def test_a_wrong_profile_file_is_named_with_its_line_and_stays(home, text, place
     home.config.parent.mkdir()
     home.config.write_text(text)
     with pytest.raises(InputError) as raised:
-        profile.write(home, PARTS, True)
+        keys.write_profile(home, PARTS, True)
     assert raised.value.value == f"{home.config}{place}" and rule in raised.value.rule
     assert home.config.read_text() == text and not home.credentials.exists()
 
@@ -156,9 +156,9 @@ def test_a_link_stays_a_link_and_a_mode_stays_a_mode(home, tmp_path):
     os.chmod(real, 0o640)
     home.config.parent.mkdir()
     home.config.symlink_to(real)
-    profile.write(home, PARTS, False)
+    keys.write_profile(home, PARTS, False)
     assert home.config.is_symlink() and mode(real) == 0o640 and real.read_text().startswith("[default]\nregion = x\n")
     home.credentials.write_bytes(b"[x]\n\xff = 1\n")
     with pytest.raises(InputError) as raised:
-        profile.write(home, PARTS, True)
+        keys.write_profile(home, PARTS, True)
     assert raised.value.value == f"{home.credentials}:2:1"

@@ -13,8 +13,7 @@ import pytest
 from places import ROOT
 
 from headrace.api.access.evaluation import IamVerdict, evaluate, lowered
-from headrace.api.access.policies import read_policy
-from headrace.api.access.positions import parse
+from headrace.api.access.policies import parse, read_policy
 from headrace.errors import InputError
 
 # Documents that are drawn; each is asked some ten questions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from headrace.api.access.conditions import like
+from headrace.api.access.policies import like
 from headrace.api.ec2.filters import _matches
 
 

@@ -158,7 +158,7 @@ def test_tools_that_are_missing_are_notes_of_the_doctor(monkeypatch, tmp_path, c
 def test_shell_completion_offers_runs(runs):
     import types
 
-    from headrace.cli.bench.common import complete_run
+    from headrace.cli.bench.bench import complete_run
 
     assert complete_run(types.SimpleNamespace(params={"store": None}), "lat") == ["latest"]
     assert complete_run(types.SimpleNamespace(params={"store": None}), runs[0].id[:10])

@@ -18,7 +18,7 @@ from headrace.bench.store.query import export, query
 from headrace.bench.store.store import Store, default_store
 from headrace.bench.target import Target
 from headrace.calibration.runs import load_run
-from headrace.cli.bench.run import too_short_to_calibrate
+from headrace.cli.bench.bench import too_short_to_calibrate
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address, Secret
 from headrace.observe.live.samples import Samples

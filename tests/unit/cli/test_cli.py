@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import os
@@ -16,11 +17,13 @@ from places import DATA, ROOT
 
 from headrace import workload
 from headrace.cli import main as cli
-from headrace.cli.app import COMMANDS
-from headrace.cli.reference import commands, reference
-from headrace.cli.reference import main as reference_main
+from headrace.cli.app import COMMANDS, commands
 
 REPOSITORY = ROOT
+_spec = importlib.util.spec_from_file_location("command_pages", ROOT / "packaging/command_pages.py")
+command_pages = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(command_pages)
+
 HEADRACE = [sys.executable, "-c", "from headrace.cli.main import run; run()"]
 
 
@@ -37,7 +40,7 @@ def day(tmp_path) -> str:
 
 def test_every_command_has_help_and_stands_in_the_reference(call):
     document = (REPOSITORY / "docs/reference/cli.md").read_text()
-    assert document == reference(), "run python -m headrace.cli.reference docs/reference/cli.md"
+    assert document == command_pages.reference(), "run python packaging/command_pages.py docs/reference/cli.md"
     for name, _ in commands():
         code, out, err = call(*name.split()[1:], "--help")
         assert code == 0 and "Usage:" in out and not err, name
@@ -59,16 +62,16 @@ def test_lines_of_the_help_are_whole_sentences(call):
 
 def test_the_reference_check_finds_drift(tmp_path, capsys):
     path = tmp_path / "cli.md"
-    assert reference_main([str(path)]) == 0
-    assert reference_main(["--check", str(path)]) == 0
+    assert command_pages.main([str(path)]) == 0
+    assert command_pages.main(["--check", str(path)]) == 0
     path.write_text(path.read_text() + "more\n")
-    assert reference_main(["--check", str(path)]) == 1
-    assert reference_main([]) == 2
+    assert command_pages.main(["--check", str(path)]) == 1
+    assert command_pages.main([]) == 2
 
 
 def test_examples_of_the_help_are_commands_that_exist():
     names = {name for name, _ in commands()}
-    examples = re.findall(r"^headrace .+$", reference(), flags=re.MULTILINE)
+    examples = re.findall(r"^headrace .+$", command_pages.reference(), flags=re.MULTILINE)
     assert len(examples) > 12
     for example in examples:
         words = example.split()

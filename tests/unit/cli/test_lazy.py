@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import ModuleType
 
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
 
 
 def test_other_threads_import_as_usual_meanwhile():

@@ -27,7 +27,7 @@ SETTINGS = {"plan": PlanSettings, "simulate": SimulationSettings, "predict": Pre
 PLACES = {
     "plan": ("cli/model/plan.py", "cli/model/replica.py", "planner/*.py"),
     "simulate": ("cli/model/simulate.py", "simulation/demand.py", "simulation/settings.py"),
-    "predict": ("cli/model/predict.py", "cli/model/services.py", "simulation/database.py", "simulation/settings.py"),
+    "predict": ("cli/model/predict.py", "simulation/database.py", "simulation/settings.py"),
 }
 # Classes that take over what a user gives. A result may have a field of the same name: it says for what it holds.
 OF_OPTIONS = ("Settings", "Options", "Arguments", "Goal")

@@ -9,7 +9,7 @@ from planner_cases import NO_ARRAYS, shop, steady
 
 from headrace.errors import InputError
 from headrace.planner import Plan, plan
-from headrace.planner.reading import restore_plan
+from headrace.planner.planning import restore_plan
 from headrace.report.plan import view_of
 
 QUICK = {"instances": ["r7g.2xlarge"], "draws": 4}

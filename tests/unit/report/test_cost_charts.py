@@ -141,7 +141,7 @@ def test_a_recommended_choice_beside_the_lines_is_a_point_too():
 
 
 def test_a_comparison_has_a_row_for_each_service_and_no_empty_legend():
-    from headrace.report.charts import services
+    from headrace.report.charts import predictions as services
 
     def outcome(name, usd, items):
         rates = {"tps": 10.0, "tps_low": 5.0, "tps_high": 20.0, "refusal": None}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from headrace.report import html, markdown, tables, view
+from headrace.report import html, tables, view
+from headrace.report import html as markdown
 from headrace.report.output import plain
 from headrace.report.words import storage_words
 

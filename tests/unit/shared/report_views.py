@@ -23,14 +23,14 @@ from headrace.operate.forecast.answer import forecast
 from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.report import benchmarks, databases, plan, simulation, study
 from headrace.report import proof as proof_report
+from headrace.report import services as services_words
 from headrace.report.charts import runs as run_charts
-from headrace.report.fleet import chart as fleet_chart
+from headrace.report.fleet import page as fleet_chart
 from headrace.report.fleet import words as fleet_words
 from headrace.report.operate import doctor as doctor_report
 from headrace.report.operate import forecast as forecast_report
 from headrace.report.operate import forecast_charts
-from headrace.report.replication import measured, predicted
-from headrace.report.services import words as services_words
+from headrace.report.replication import measured, replicas
 from headrace.report.view import View
 from headrace.servers.topology.lag.record import SCHEMA as LAG_COLUMNS
 from headrace.simulation.services import compare as compare_services
@@ -55,7 +55,7 @@ def prediction(folder: Path) -> View:
 
 def replica(folder: Path) -> View:
     run = headrace.predict_replica(DATABASE, "gp3:500:6000", headrace.Replica("gp3:100"), seconds=60, draws=2)
-    return predicted.view_of(run)
+    return replicas.view_of(run)
 
 
 def compared_run(folder: Path) -> View:

@@ -13,7 +13,7 @@ from headrace import InputError
 from headrace.base import core
 from headrace.base.units import Z80
 from headrace.cli import main as cli
-from headrace.report.charts.services import side_by_side
+from headrace.report.charts.predictions import side_by_side
 from headrace.simulation.services import SECONDS_A_MONTH, UNSEEN_AURORA, UNSEEN_AURORA_FAR, compare
 
 SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=64)

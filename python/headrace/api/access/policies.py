@@ -1,15 +1,306 @@
-"""Reads IAM policy documents, and names their faults with line and column."""
+"""Reads IAM policy documents and names their faults with line and column; implements the operators
+of a policy's Condition by AWS's rules (IAM guide, "IAM JSON policy elements: Condition
+operators")."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from json import JSONDecodeError
+from json.decoder import scanstring  # pyright: ignore[reportAttributeAccessIssue]
+from typing import Any
 
-from headrace.api.access import conditions
-from headrace.api.access.conditions import Condition
-from headrace.api.access.positions import Misplaced, Node, parse
+from headrace.api.wildcards import compiled
 from headrace.errors import InputError
+
+# Nesting of a document: a policy has seven levels. A guess with room.
+MAX_DEPTH = 32
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value of a JSON document and where it begins. An object is a tuple of pairs of key and
+    value, so that a repeated key is seen.
+    """
+
+    value: Any
+    line: int
+    column: int
+
+    @property
+    def is_object(self) -> bool:
+        """True when the value is an object."""
+        return isinstance(self.value, tuple)
+
+
+class Misplaced(Exception):
+    """A fault of a document, with its place."""
+
+    def __init__(self, line: int, column: int, rule: str) -> None:
+        super().__init__(rule)
+        self.line, self.column, self.rule = line, column, rule
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def wrong(self, rule: str, at: int | None = None) -> Misplaced:
+        where = self.at if at is None else at
+        before = self.text[:where]
+        return Misplaced(before.count("\n") + 1, where - (before.rfind("\n") + 1) + 1, rule)
+
+    def skip(self) -> str:
+        match = _SPACE.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return self.text[self.at : self.at + 1]
+
+    def string(self) -> str:
+        begun = self.at
+        try:
+            string, self.at = scanstring(self.text, begun + 1, True)
+        except JSONDecodeError as error:
+            raise self.wrong(f"this is not a JSON text: {error.msg}", error.pos) from None
+        return string
+
+    def node(self, depth: int = 0) -> Node:
+        first, begun = self.skip(), self.at
+        if depth > MAX_DEPTH:
+            raise self.wrong(f"a document has at most {MAX_DEPTH} levels")
+        place = self.wrong("")
+        if first == '"':
+            value: object = self.string()
+        elif first == "{":
+            value = tuple(self.pairs(depth))
+        elif first == "[":
+            value = self.items(depth)
+        else:
+            value = self.word(begun)
+        return Node(value, place.line, place.column)
+
+    def word(self, begun: int) -> str | float | None:
+        for word, value in _WORDS.items():
+            if self.text.startswith(word, begun):
+                self.at = begun + len(word)
+                return value
+        match = _NUMBER.match(self.text, begun)
+        if match is None:
+            raise self.wrong("a value is expected here: text, a number, true, false, null, a list or an object")
+        self.at = match.end()
+        text = match[0]
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+    def items(self, depth: int) -> list[Node]:
+        nodes: list[Node] = []
+        self.at += 1
+        if self.skip() == "]":
+            self.at += 1
+            return nodes
+        while True:
+            nodes.append(self.node(depth + 1))
+            if self.follows("]"):
+                return nodes
+
+    def pairs(self, depth: int) -> list[tuple[Node, Node]]:
+        members: list[tuple[Node, Node]] = []
+        self.at += 1
+        if self.skip() == "}":
+            self.at += 1
+            return members
+        while True:
+            if self.skip() != '"':
+                raise self.wrong('a name in double quotes is expected here, like "Effect"')
+            key = self.node(depth + 1)
+            if self.skip() != ":":
+                raise self.wrong("a colon is expected here")
+            self.at += 1
+            members.append((key, self.node(depth + 1)))
+            if self.follows("}"):
+                return members
+
+    def follows(self, end: str) -> bool:
+        sign = self.skip()
+        if sign not in (",", end) or not sign:
+            raise self.wrong(f"a comma or {end} is expected here")
+        self.at += 1
+        return sign == end
+
+
+def parse(text: str) -> Node:
+    """Returns the single value of a JSON document. Raises Misplaced."""
+    scanner = _Scanner(text)
+    root = scanner.node()
+    if scanner.skip():
+        raise scanner.wrong("the document ends before this")
+    return root
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+
+# Patterns that are kept compiled. A guess with room: a policy has some ten.
+PATTERNS = 1024
+FOR_ALL, FOR_ANY = "ForAllValues", "ForAnyValue"
+
+Holds = Callable[[str, str], bool]
+# Values that conditions are compared with, by the names of their keys.
+Context = Mapping[str, str | list[str]]
+
+# The value of a variable is literal, even if it has wildcards: they are written as characters
+# that no text has (halves of surrogate pairs) until the pattern is read.
+_LITERAL = {"*": "\udc2a", "?": "\udc3f", ":": "\udc3a"}
+_MARKED = str.maketrans(_LITERAL)
+_PLAIN = str.maketrans({mark: character for character, mark in _LITERAL.items()})
+
+
+def literal(text: str) -> str:
+    """Returns a text in which no character is special in a pattern."""
+    return text.translate(_MARKED)
+
+
+@lru_cache(maxsize=PATTERNS)
+def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
+    def part(between: str) -> str:
+        return ".".join(re.escape(piece.translate(_PLAIN)) for piece in between.split("?"))
+
+    return compiled([part(between) for between in text.split("*")], ignore_case)
+
+
+def like(pattern: str, value: str, ignore_case: bool = False) -> bool:
+    """True when a value matches a pattern with `*` and `?`."""
+    return _pattern(pattern, ignore_case).fullmatch(value) is not None
+
+
+def arn_like(pattern: str, value: str) -> bool:
+    """True when an ARN matches: each of its six parts, with wildcards that stay within their
+    part."""
+    expected, given = pattern.split(":", 5), value.split(":", 5)
+    return len(expected) == len(given) == 6 and all(like(*pair) for pair in zip(expected, given, strict=True))
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if number == number else None
+
+
+def _date(text: str) -> float | None:
+    if re.fullmatch(r"-?\d{1,12}(\.\d{1,9})?", text, re.ASCII):
+        return float(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _compare_by(read: Callable[[str], float | None], compare: Callable[[float, float], bool]) -> Holds:
+    def holds(expected: str, given: str) -> bool:
+        given_value, expected_value = read(given), read(expected)
+        return given_value is not None and expected_value is not None and compare(given_value, expected_value)
+
+    return holds
+
+
+def _within(network: str, given: str) -> bool:
+    try:
+        return ipaddress.ip_address(given) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def _orders(name: str, read: Callable[[str], float | None]) -> dict[str, Holds]:
+    return {
+        f"{name}Equals": _compare_by(read, lambda a, b: a == b),
+        f"{name}LessThan": _compare_by(read, lambda a, b: a < b),
+        f"{name}LessThanEquals": _compare_by(read, lambda a, b: a <= b),
+        f"{name}GreaterThan": _compare_by(read, lambda a, b: a > b),
+        f"{name}GreaterThanEquals": _compare_by(read, lambda a, b: a >= b),
+    }
+
+
+# operator -> whether a value that is given meets a value of the policy: holds(expected, given).
+POSITIVE: dict[str, Holds] = {
+    "StringEquals": lambda expected, given: expected == given,
+    "StringEqualsIgnoreCase": lambda expected, given: expected.casefold() == given.casefold(),
+    "StringLike": like,
+    **_orders("Numeric", _number),
+    **_orders("Date", _date),
+    "Bool": lambda expected, given: expected.lower() == given.lower(),
+    "BinaryEquals": lambda expected, given: expected == given,
+    "IpAddress": _within,
+    "ArnEquals": arn_like,
+    "ArnLike": arn_like,
+}
+# operator -> the one that it is the opposite of.
+NEGATIVE = {
+    "StringNotEquals": "StringEquals",
+    "StringNotEqualsIgnoreCase": "StringEqualsIgnoreCase",
+    "StringNotLike": "StringLike",
+    "NumericNotEquals": "NumericEquals",
+    "DateNotEquals": "DateEquals",
+    "NotIpAddress": "IpAddress",
+    "ArnNotEquals": "ArnEquals",
+    "ArnNotLike": "ArnLike",
+}
+NULL = "Null"
+# Operators whose values are patterns.
+PATTERNED = ("StringLike", "ArnEquals", "ArnLike")
+# Readers of values that must have a form: prefix of the operator -> reader.
+READABLE: dict[str, Callable[[str], object]] = {"Numeric": _number, "Date": _date}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`OPERATOR: {KEY: VALUES}` of a Condition block. `operator` without its prefix and suffix."""
+
+    operator: str
+    key: str
+    values: tuple[str, ...]
+    over: str = ""
+    if_exists: bool = False
+
+    def met(self, context: Context, variables: Callable[[str], str | None]) -> bool:
+        """True when the condition holds. Names of the context are lower case; `variables` replaces
+        the variables of a policy, and returns None if a variable has no value."""
+        given = context.get(self.key.lower())
+        if self.operator == NULL:
+            return any((given is None) == (value.lower() == "true") for value in self.values)
+        if given is None and self.if_exists:
+            return True
+        values = tuple(filled for value in self.values if (filled := variables(value)) is not None)
+        negative = self.operator in NEGATIVE
+        operator = NEGATIVE.get(self.operator, self.operator)
+        holds = POSITIVE[operator]
+        if operator not in PATTERNED:
+            values = tuple(value.translate(_PLAIN) for value in values)
+
+        def value_meets(value: str) -> bool:
+            return negative != any(holds(expected, value) for expected in values)
+
+        if self.over:
+            many: Sequence[str] = () if given is None else [given] if isinstance(given, str) else given
+            return all(map(value_meets, many)) if self.over == FOR_ALL else any(map(value_meets, many))
+        if given is None:
+            return negative
+        if isinstance(given, str):
+            return value_meets(given)
+        # A key with several values and no ForAllValues or ForAnyValue: one of them is enough for a
+        # match, and a negated operator wants that none does.
+        return all(map(value_meets, given)) if negative else any(map(value_meets, given))
+
+
+# --- policies -------------------------------------------------------------------------------------
+
 
 SOURCE = "IAM guide, IAM JSON policy elements reference"
 # Characters of a policy: IAM's limit for a managed policy (IAM guide, IAM and AWS STS quotas).
@@ -131,10 +422,10 @@ def _conditions(block: Node) -> Iterator[Condition]:
         text = operator_node.value
         over, colon, rest = text.partition(":")
         operator = (rest if colon else text).removesuffix("IfExists")
-        is_operator = operator in conditions.POSITIVE or operator in conditions.NEGATIVE or operator == conditions.NULL
-        if not is_operator or (colon and over not in (conditions.FOR_ALL, conditions.FOR_ANY)):
+        is_operator = operator in POSITIVE or operator in NEGATIVE or operator == NULL
+        if not is_operator or (colon and over not in (FOR_ALL, FOR_ANY)):
             raise _wrong(operator_node, f"{text[:60]!r} is not an operator of conditions, like StringEquals")
-        if operator == conditions.NULL and (colon or text.endswith("IfExists")):
+        if operator == NULL and (colon or text.endswith("IfExists")):
             raise _wrong(operator_node, "Null has neither ForAllValues, ForAnyValue nor IfExists")
         for key, values in _pairs(keys, text):
             if not _KEY.fullmatch(key.value):
@@ -165,9 +456,9 @@ def _value(node: Node, operator: str) -> str:
         value = str(value)
     if not isinstance(value, str):
         raise _wrong(node, "a value of a condition is text, a number, true or false")
-    if operator in ("Bool", conditions.NULL) and value.lower() not in ("true", "false") and "${" not in value:
+    if operator in ("Bool", NULL) and value.lower() not in ("true", "false") and "${" not in value:
         raise _wrong(node, f"a value of {operator} is true or false")
-    for prefix, read in conditions.READABLE.items():
+    for prefix, read in READABLE.items():
         if operator.startswith(prefix) and "${" not in value and read(value) is None:
             raise _wrong(node, f"a value of {operator} is a {'number' if prefix == 'Numeric' else 'date'}")
     return value

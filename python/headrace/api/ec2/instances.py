@@ -1,4 +1,5 @@
-"""Serves this machine as an instance, and its zone and region."""
+"""Serves the account, this machine as an instance, its zone and region, and the catalog's facts of
+instance types."""
 
 from __future__ import annotations
 
@@ -9,10 +10,68 @@ from pathlib import Path
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
-from headrace.api.ec2.instance_types import widest_type
-from headrace.api.ec2.shown import MANAGED, device_name, moment, tag_list
+from headrace.api.ec2.shown import device_name, moment, tag_list
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
+from headrace.base import core
+
+# The page of DescribeImages (EC2 API reference: 1 to 1,000).
+IMAGES_PAGE = (1, 1000)
+
+
+@serves("ec2", "DescribeImages")
+def describe_images(request: ApiRequest) -> Members:
+    """Lists no image: the lab's instance is this machine, and no snapshot belongs to an AMI."""
+    ids = list(dict.fromkeys(request.params.get("ImageIds") or ()))
+    for image_id in ids:
+        if not re.fullmatch(r"ami-[0-9a-f]{8}([0-9a-f]{9})?", image_id, re.ASCII):
+            raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id[:100]}" (expecting "ami-...")')
+    if ids:
+        plural, verb = ("s", "do") if len(ids) > 1 else ("", "does")
+        raise AwsError("InvalidAMIID.NotFound", f"The image id{plural} '[{', '.join(ids)}]' {verb} not exist")
+    size = paging.size(request.params, *IMAGES_PAGE)
+    none: list[Members] = filtered(request, [], {}, lambda image: image["Tags"])
+    images, token = paging.page_for(request, none, lambda image: image["ImageId"], size)
+    return {"Images": images, "NextToken": token}
+
+
+# Attributes of an account (EC2 API reference, DescribeAccountAttributes), as they are of a lab: one
+# instance, and no network of its own.
+_ACCOUNT_ATTRIBUTES = {
+    "default-vpc": "none",
+    "max-elastic-ips": "0",
+    "max-instances": "1",
+    "supported-platforms": "VPC",
+    "vpc-max-elastic-ips": "0",
+    "vpc-max-security-groups-per-interface": "0",
+}
+
+
+@serves("ec2", "DescribeAccountAttributes")
+def describe_account_attributes(request: ApiRequest) -> Members:
+    """Lists the limits of the lab's account."""
+    # The model has two names that can be asked for.
+    names = request.params.get("AttributeNames") or list(_ACCOUNT_ATTRIBUTES)
+    return {
+        "AccountAttributes": [
+            {"AttributeName": name, "AttributeValues": [{"AttributeValue": _ACCOUNT_ATTRIBUTES[name]}]}
+            for name in dict.fromkeys(names)
+        ]
+    }
+
+
+@serves("ec2", "GetSnapshotBlockPublicAccessState")
+def get_snapshot_block_public_access_state(request: ApiRequest) -> Members:
+    """Answers that public sharing is blocked: the lab refuses to make a snapshot public."""
+    return {"State": "block-all-sharing", "ManagedBy": "account"}
+
+
+@serves("ec2", "GetEbsEncryptionByDefault")
+def get_ebs_encryption_by_default(request: ApiRequest) -> Members:
+    """Tells whether new volumes are encrypted by default."""
+    on = request.lab.encryption_defaults()["by_default"]
+    return {"EbsEncryptionByDefault": on, "SseType": "sse-kms" if on else "none"}
+
 
 # The page of DescribeInstances and DescribeInstanceStatus (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
@@ -97,12 +156,7 @@ def _refuse_paged_ids(request: ApiRequest) -> int | None:
     return size
 
 
-@serves(
-    "ec2",
-    "DescribeInstances",
-    handled="InstanceIds DryRun Filters NextToken MaxResults",
-    without_effect={"IncludeManagedResources": MANAGED},
-)
+@serves("ec2", "DescribeInstances")
 def describe_instances(request: ApiRequest) -> Members:
     """Describes this machine, if ids and filters include it."""
     size = _refuse_paged_ids(request)
@@ -121,12 +175,7 @@ def describe_instances(request: ApiRequest) -> Members:
     return {"Reservations": reservations, "NextToken": token}
 
 
-@serves(
-    "ec2",
-    "DescribeInstanceStatus",
-    handled="InstanceIds MaxResults NextToken DryRun Filters",
-    without_effect={"IncludeManagedResources": MANAGED, "IncludeAllInstances": "the one instance is always running"},
-)
+@serves("ec2", "DescribeInstanceStatus")
 def describe_instance_status(request: ApiRequest) -> Members:
     """Tells that this machine runs, and whether its volumes can be reached."""
     size = _refuse_paged_ids(request)
@@ -164,7 +213,7 @@ _ATTRIBUTES = {
 }
 
 
-@serves("ec2", "DescribeInstanceAttribute", handled="DryRun InstanceId Attribute")
+@serves("ec2", "DescribeInstanceAttribute")
 def describe_instance_attribute(request: ApiRequest) -> Members:
     """Returns one attribute of this machine as an instance."""
     (machine,) = find_instances(request, [request.params["InstanceId"]])
@@ -177,12 +226,7 @@ def describe_instance_attribute(request: ApiRequest) -> Members:
     return {"InstanceId": machine["InstanceId"], name: value}
 
 
-@serves(
-    "ec2",
-    "DescribeAvailabilityZones",
-    handled="ZoneNames ZoneIds DryRun Filters",
-    without_effect={"AllAvailabilityZones": "the lab has one zone"},
-)
+@serves("ec2", "DescribeAvailabilityZones")
 def describe_availability_zones(request: ApiRequest) -> Members:
     """Describes the lab's one zone."""
     status = request.lab.status()
@@ -204,12 +248,7 @@ def describe_availability_zones(request: ApiRequest) -> Members:
     return {"AvailabilityZones": filtered(request, [zone])}
 
 
-@serves(
-    "ec2",
-    "DescribeRegions",
-    handled="RegionNames DryRun Filters",
-    without_effect={"AllRegions": "the lab has one region"},
-)
+@serves("ec2", "DescribeRegions")
 def describe_regions(request: ApiRequest) -> Members:
     """Describes the lab's one region."""
     region = {
@@ -221,3 +260,101 @@ def describe_regions(request: ApiRequest) -> Members:
         if name != request.region:
             raise AwsError("InvalidParameterValue", f"Invalid region name: {name[:100]}")
     return {"Regions": filtered(request, [region])}
+
+
+# --- instance types -------------------------------------------------------------------------------
+
+
+# The page of DescribeInstanceTypes (EC2 API reference: 5 to 100), and types of one request.
+PAGE_OF_TYPES = (5, 100)
+
+
+def _ebs(facts: core.Instance) -> Members:
+    """Returns EBS's limits of a type: EC2 counts MB/s in millions of bytes, and Mbps in millions of
+    bits."""
+    info: Members = {
+        "EbsOptimizedSupport": "default",
+        "EncryptionSupport": "supported",
+        "NvmeSupport": "required" if facts["nitro"] else "unsupported",
+        "MaximumEbsAttachments": facts["max_ebs_attachments"],
+        "AttachmentLimitType": "shared" if facts["attachments_shared"] else "dedicated",
+    }
+    if facts["baseline_bytes_s"] and facts["max_bytes_s"]:
+        info["EbsOptimizedInfo"] = {
+            "BaselineBandwidthInMbps": facts["baseline_bytes_s"] * 8 // 10**6,
+            "BaselineThroughputInMBps": facts["baseline_bytes_s"] / 10**6,
+            "BaselineIops": facts["baseline_iops"],
+            "MaximumBandwidthInMbps": facts["max_bytes_s"] * 8 // 10**6,
+            "MaximumThroughputInMBps": facts["max_bytes_s"] / 10**6,
+            "MaximumIops": facts["max_iops"],
+        }
+    return info
+
+
+def _shown(facts: core.Instance) -> Members:
+    stored = facts["instance_store_gb"] or 0
+    return {
+        "InstanceType": facts["instance_type"],
+        "CurrentGeneration": facts["current_generation"],
+        "BareMetal": ".metal" in facts["instance_type"],
+        "Hypervisor": "nitro" if facts["nitro"] else "xen",
+        "ProcessorInfo": {"SupportedArchitectures": [facts["arch"]] if facts["arch"] else []},
+        "VCpuInfo": {"DefaultVCpus": facts["vcpus"]},
+        "MemoryInfo": {"SizeInMiB": facts["memory_mib"]},
+        "InstanceStorageSupported": stored > 0,
+        "InstanceStorageInfo": {"TotalSizeInGB": stored} if stored else None,
+        "EbsInfo": _ebs(facts),
+        "SupportedRootDeviceTypes": ["ebs"],
+        "SupportedVirtualizationTypes": ["hvm"],
+    }
+
+
+@cache
+def _types(as_of: str) -> dict[str, Members]:
+    """Returns all types of a day, by name."""
+    return {facts["instance_type"]: _shown(facts) for facts in core.instances(as_of)}
+
+
+@cache
+def widest_type(as_of: str) -> str:
+    """Returns the x86 instance type of the Nitro System with the highest EBS limits of a day: IOPS,
+    then bytes a second, then the first by name. Bare metal is left out. A day before the Nitro
+    System gives a type of any kind.
+    """
+    every = core.instances(as_of)
+    usual = [
+        candidate
+        for candidate in every
+        if candidate["nitro"] and candidate["arch"] == "x86_64" and ".metal" not in candidate["instance_type"]
+    ]
+    limited = [
+        candidate for candidate in usual if candidate["baseline_iops"] and candidate["baseline_bytes_s"]
+    ] or every
+    return min(
+        limited,
+        key=lambda candidate: (
+            -(candidate["baseline_iops"] or 0),
+            -(candidate["baseline_bytes_s"] or 0),
+            candidate["instance_type"],
+        ),
+    )["instance_type"]
+
+
+@serves("ec2", "DescribeInstanceTypes")
+def describe_instance_types(request: ApiRequest) -> Members:
+    """Lists instance types of the day whose limits the lab has."""
+    names, size = request.params.get("InstanceTypes"), paging.size(request.params, *PAGE_OF_TYPES)
+    if names and size is not None:
+        raise AwsError(
+            "InvalidParameterCombination", "The parameter instanceTypes cannot be used with the parameter maxResults"
+        )
+    types = _types(request.lab.status()["as_of"])
+    unknown = [name for name in names or () if name not in types]
+    if unknown:
+        raise AwsError(
+            "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)[:500]}]"
+        )
+    rows = [types[name] for name in sorted(set(names) if names else types)]
+    matching = filtered(request, rows)
+    shown, token = paging.page_for(request, matching, lambda row: row["InstanceType"], size or PAGE_OF_TYPES[1])
+    return {"InstanceTypes": shown, "NextToken": token}

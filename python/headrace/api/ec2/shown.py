@@ -16,7 +16,6 @@ from headrace.lab.calls import Attachment, AttachmentFacts, LabStatus, LabVolume
 
 # EC2's id for the volume of a copy, and of a snapshot that was put block by block.
 NO_VOLUME = "vol-ffffffff"
-MANAGED = "the lab has no resources that other services of AWS manage"
 # Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
 WITH_IOPS = ("gp2", "gp3", "io1", "io2")
 WITH_THROUGHPUT = ("gp3",)

@@ -81,7 +81,7 @@ def _permissions(request: ApiRequest) -> Iterator[Permission]:
         yield Permission(f"ec2:{request.operation}", request.arn(kind, resource_id), context)
 
 
-@serves("ec2", "CreateTags", handled="Resources Tags DryRun", needs=_permissions)
+@serves("ec2", "CreateTags", needs=_permissions)
 def create_tags(request: ApiRequest) -> Members:
     """Adds or overwrites tags: of all resources, or of none."""
     tags = _pairs(request.params["Tags"])
@@ -91,7 +91,7 @@ def create_tags(request: ApiRequest) -> Members:
     return {}
 
 
-@serves("ec2", "DeleteTags", handled="Resources Tags DryRun", needs=_permissions)
+@serves("ec2", "DeleteTags", needs=_permissions)
 def delete_tags(request: ApiRequest) -> Members:
     """Removes tags: by key; by key and value; all of them where none is named."""
     ids, tags = _resources(request), request.params.get("Tags")
@@ -110,7 +110,7 @@ def delete_tags(request: ApiRequest) -> Members:
     return {}
 
 
-@serves("ec2", "DescribeTags", handled="Filters MaxResults NextToken DryRun")
+@serves("ec2", "DescribeTags")
 def describe_tags(request: ApiRequest) -> Members:
     """Lists every tag of every resource."""
     rows = [

@@ -19,7 +19,6 @@ from headrace.api.ec2.permissions import (
     volume_named,
 )
 from headrace.api.ec2.shown import (
-    MANAGED,
     Volume,
     attachment_of,
     device_name,
@@ -37,7 +36,6 @@ from headrace.lab.calls import LONG_CALL_S, Attachment, AttachmentFacts, LabVolu
 
 # The page of DescribeVolumes and DescribeVolumeStatus (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
-OUTPOST = "the lab has no Outposts"
 
 _FILTERS = {
     "attachment.attach-time": lambda volume: _attached(volume, lambda attachment: moment(attachment["attached_at"])),
@@ -90,12 +88,7 @@ def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[Sequen
     return paging.page_for(request, matching, lambda volume: volume["id"], size)
 
 
-@serves(
-    "ec2",
-    "DescribeVolumes",
-    handled="VolumeIds Filters MaxResults NextToken DryRun",
-    without_effect={"IncludeManagedResources": MANAGED},
-)
+@serves("ec2", "DescribeVolumes")
 def describe_volumes(request: ApiRequest) -> Members:
     """Describes all volumes, those named, or those that filters match."""
     volumes, token = selected(request)
@@ -148,13 +141,7 @@ def _creation(request: ApiRequest) -> Members:
     return arguments(request) | {"tags": tags_of(request.params.get("TagSpecifications"), "volume") or None}
 
 
-@serves(
-    "ec2",
-    "CreateVolume",
-    handled="DryRun TagSpecifications ClientToken",
-    refused={"OutpostArn": OUTPOST, "Operator": MANAGED},
-    needs=_creating,
-)
+@serves("ec2", "CreateVolume", needs=_creating)
 def create_volume(request: ApiRequest) -> Members:
     """Makes a volume, empty or from a snapshot."""
     params = request.params
@@ -186,21 +173,21 @@ def _copying(request: ApiRequest) -> Iterator[Permission]:
     yield from tagging(request, resource, tags)
 
 
-@serves("ec2", "CopyVolumes", handled="SourceVolumeId DryRun TagSpecifications ClientToken", needs=_copying)
+@serves("ec2", "CopyVolumes", needs=_copying)
 def copy_volumes(request: ApiRequest) -> Members:
     """Makes a copy of a volume as it is now."""
     source = volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
     return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **_creation(request)))]}
 
 
-@serves("ec2", "DeleteVolume", handled="VolumeId DryRun", needs=volume_named)
+@serves("ec2", "DeleteVolume", needs=volume_named)
 def delete_volume(request: ApiRequest) -> Members:
     """Deletes an available volume."""
     request.change("volume.delete", LONG_CALL_S, volume=volume_id(request.params["VolumeId"]))
     return {}
 
 
-@serves("ec2", "AttachVolume", handled="Device InstanceId VolumeId DryRun EbsCardIndex", needs=volume_and_instance)
+@serves("ec2", "AttachVolume", needs=volume_and_instance)
 def attach_volume(request: ApiRequest) -> Members:
     """Makes a block device of a volume."""
     params = request.params
@@ -217,7 +204,7 @@ def attach_volume(request: ApiRequest) -> Members:
     return {**attachment_of(volume, volume["attachment"]), "State": "attaching"}
 
 
-@serves("ec2", "DetachVolume", handled="Device Force InstanceId VolumeId DryRun", needs=volume_and_instance)
+@serves("ec2", "DetachVolume", needs=volume_and_instance)
 def detach_volume(request: ApiRequest) -> Members:
     """Takes the device away; `busy` while it is mounted."""
     params = request.params
@@ -287,12 +274,7 @@ def status_of(volume: LabVolume) -> Members:
     return row
 
 
-@serves(
-    "ec2",
-    "DescribeVolumeStatus",
-    handled="MaxResults NextToken VolumeIds DryRun Filters",
-    without_effect={"IncludeManagedResources": MANAGED},
-)
+@serves("ec2", "DescribeVolumeStatus")
 def describe_volume_status(request: ApiRequest) -> Members:
     """Tells whether volumes work, and how far they are initialized."""
     ids = request.params.get("VolumeIds")
@@ -309,7 +291,7 @@ def describe_volume_status(request: ApiRequest) -> Members:
     return {"VolumeStatuses": statuses, "NextToken": token}
 
 
-@serves("ec2", "DescribeVolumeAttribute", handled="Attribute VolumeId DryRun", needs=volume_named)
+@serves("ec2", "DescribeVolumeAttribute", needs=volume_named)
 def describe_volume_attribute(request: ApiRequest) -> Members:
     """Returns one attribute of a volume."""
     volume = request.lab.describe(volume_id(request.params["VolumeId"]))
@@ -318,7 +300,7 @@ def describe_volume_attribute(request: ApiRequest) -> Members:
     return {"VolumeId": volume["id"], "ProductCodes": []}
 
 
-@serves("ec2", "ModifyVolumeAttribute", handled="AutoEnableIO VolumeId DryRun", needs=volume_named)
+@serves("ec2", "ModifyVolumeAttribute", needs=volume_named)
 def modify_volume_attribute(request: ApiRequest) -> Members:
     """Sets AutoEnableIO."""
     enabled = (request.params.get("AutoEnableIO") or {}).get("Value")
@@ -328,7 +310,7 @@ def modify_volume_attribute(request: ApiRequest) -> Members:
     return {}
 
 
-@serves("ec2", "EnableVolumeIO", handled="DryRun VolumeId", needs=volume_named)
+@serves("ec2", "EnableVolumeIO", needs=volume_named)
 def enable_volume_io(request: ApiRequest) -> Members:
     """Lets I/O go on after a check that failed. The lab never stops it by itself."""
     request.lab.describe(volume_id(request.params["VolumeId"]))
@@ -339,7 +321,7 @@ def enable_volume_io(request: ApiRequest) -> Members:
 MODIFICATIONS_PAGE = (1, 500)
 
 
-@serves("ec2", "ModifyVolume", handled="VolumeId MultiAttachEnabled DryRun", needs=volume_named)
+@serves("ec2", "ModifyVolume", needs=volume_named)
 def modify_volume(request: ApiRequest) -> Members:
     """Changes a volume, in use or not."""
     params = request.params
@@ -349,12 +331,7 @@ def modify_volume(request: ApiRequest) -> Members:
     return {"VolumeModification": modification_of(changed)}
 
 
-@serves(
-    "ec2",
-    "DescribeVolumesModifications",
-    handled="DryRun VolumeIds Filters NextToken MaxResults",
-    without_effect={"IncludeManagedResources": MANAGED},
-)
+@serves("ec2", "DescribeVolumesModifications")
 def describe_volumes_modifications(request: ApiRequest) -> Members:
     """Describes the last modification of each volume."""
     ids, size = request.params.get("VolumeIds"), paging.size(request.params, *MODIFICATIONS_PAGE)

@@ -1,4 +1,5 @@
-"""Runs the worker: HTTP on the loopback, without rights."""
+"""Runs the worker, HTTP on the loopback without rights, and leads a request from HTTP to its
+handler and back."""
 
 from __future__ import annotations
 
@@ -11,17 +12,150 @@ import resource
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+import traceback
+import uuid
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 
-from headrace.api.access.keys import KeyPair, of_message
-from headrace.api.handling import load
-from headrace.api.protocol.shapes import SERVICES, refused_operations, service
+from headrace.api.access.evaluation import authorise
+from headrace.api.access.keys import ACCOUNT, KeyPair, of_message
+from headrace.api.access.signature import WRONG, BadSignature, Claim, claim_of, verify
+from headrace.api.cache import LabCache
+from headrace.api.errors import AwsError, dry_run, from_lab
+from headrace.api.handling import ApiRequest, Caller, load
+from headrace.api.protocol import unserved
+from headrace.api.protocol.shapes import SERVICES, Operation, refused_operations, service
+from headrace.api.protocol.wire import Answer, Format, Incoming, identify
 from headrace.api.server.connection import HttpServer
-from headrace.api.server.dispatch import Endpoint
 from headrace.api.server.labs import Broker, HandedLab, LabPool
 from headrace.errors import HeadraceError
 from headrace.lab.exporter import drop_rights
 from headrace.lab.place import Place
+
+# A body after it was unpacked. CloudWatch takes 1 MB for PutMetricData (CloudWatch service quotas);
+# no other call comes near.
+MAX_UNPACKED_BYTES = 1 << 20
+# Signed for this region by clients that know STS as a global service (AWS STS regions guide).
+STS_GLOBAL = "us-east-1"
+
+
+def _unpack(body: bytes, encoding: str) -> bytes:
+    """Decodes a body by its Content-Encoding. Raises AwsError."""
+    if encoding == "gzip":
+        unpacking = zlib.decompressobj(wbits=31)
+        try:
+            unpacked = unpacking.decompress(body, MAX_UNPACKED_BYTES + 1)
+        except zlib.error:
+            raise AwsError("SerializationException", "The body is not what Content-Encoding says: gzip") from None
+        if len(unpacked) > MAX_UNPACKED_BYTES:
+            raise AwsError("RequestEntityTooLarge", f"A body has at most {MAX_UNPACKED_BYTES:,} bytes", 413)
+        if not unpacking.eof or unpacking.unused_data:
+            raise AwsError("SerializationException", "The body is not what Content-Encoding says: gzip")
+        return unpacked
+    raise AwsError("SerializationException", f"Content-Encoding {encoding[:40]} is not supported; gzip is")
+
+
+class Endpoint:
+    """Answers requests. `keys` are replaced as a whole when they change; threads may share it."""
+
+    def __init__(
+        self,
+        labs: LabPool,
+        keys: Mapping[str, KeyPair],
+        region: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.keys = keys
+        self._labs = labs
+        self._region = region
+        self._now = now
+        self._served = load()
+        self._cache = LabCache()
+
+    def __call__(self, incoming: Incoming) -> Answer:
+        """Returns the answer to a request of HTTP. Never raises."""
+        request_id = str(uuid.uuid4())
+        spoken: Format | None = None
+        try:
+            claim, refused = _claimed(incoming)
+            if claim is None:
+                spoken = identify(incoming.head(), "")
+                raise refused.as_aws(spoken.service.name)
+            if not unserved.is_served(claim.service):
+                answer = unserved.refusal(incoming, claim.service, request_id)
+                answer.headers.append(("x-amzn-RequestId", request_id))
+                return answer
+            # The signature first: a body is read for callers whose key exists.
+            spoken = identify(incoming.head(), claim.service)
+            keys = self.keys
+            self._verify(claim, incoming, spoken, keys)
+            encoding = incoming.headers.get("content-encoding", "").strip().lower()
+            if encoding not in ("", "identity"):
+                incoming = replace(incoming, body=_unpack(incoming.body, encoding))
+            spoken = identify(incoming, claim.service)
+            operation = spoken.operation()
+            answer = self._handled(spoken, operation, keys[claim.access_key], request_id)
+        except AwsError as error:
+            answer = spoken.error(error, request_id) if spoken else _plain(error)
+        except Exception:
+            # A defect of this program: the log has it, and the answer differs from a caller's
+            # mistake.
+            print(f"api: request {request_id}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+            error = AwsError(
+                "InternalError", f"The lab's endpoint has a defect; its log says more at {request_id}.", 500
+            )
+            answer = spoken.error(error, request_id) if spoken else _plain(error)
+        answer.headers.append(("x-amzn-RequestId", request_id))
+        return answer
+
+    def _verify(self, claim: Claim, incoming: Incoming, spoken: Format, keys: Mapping[str, KeyPair]) -> None:
+        name = spoken.service.name
+        try:
+            operation = spoken.service.operations.get(spoken.action)
+            unsigned = operation is not None and operation.unsigned_body
+            verify(claim, incoming, lambda key: keys[key].secret if key in keys else None, self._now(), unsigned)
+            if claim.service != spoken.service.signing_name:
+                rule = f"Credential should be scoped to correct service: '{spoken.service.signing_name}'."
+                raise BadSignature(WRONG, rule)
+            if claim.region != self._region and (name, claim.region) != ("sts", STS_GLOBAL):
+                raise BadSignature(
+                    WRONG, f"Credential should be scoped to a valid region: this lab's is '{self._region}'."
+                )
+        except BadSignature as refused:
+            raise refused.as_aws(name) from None
+
+    def _handled(self, spoken: Format, operation: Operation, pair: KeyPair, request_id: str) -> Answer:
+        service = spoken.service.name
+        params = spoken.read(operation)
+        served = self._served.get((service, operation.name))
+        if served is None:
+            raise AwsError("UnsupportedOperation", f"The operation {operation.name} is not supported by this lab.")
+        served.refuse(params)
+        caller = Caller(pair.access_key, ACCOUNT, pair.user)
+        with self._labs.lab() as lab:
+            request = ApiRequest(service, operation.name, params, lab, caller, self._region, request_id, self._cache)
+            try:
+                authorise(served, request, pair)
+                result = served.handler(request)
+            except HeadraceError as error:
+                raise from_lab(error, service) from None
+        if request.dry_run:
+            raise dry_run(service)
+        return spoken.answer(operation, result, request_id)
+
+
+def _claimed(incoming: Incoming) -> tuple[Claim | None, BadSignature]:
+    try:
+        return claim_of(incoming), BadSignature(WRONG)
+    except BadSignature as refused:
+        return None, refused
+
+
+def _plain(error: AwsError) -> Answer:
+    return Answer(error.status or 400, f"{error}\n".encode(), [("Content-Type", "text/plain; charset=utf-8")])
+
 
 # Messages of the supervisor: a letter and text; a descriptor comes with K and F.
 KEYS, CONNECTION, FAILED = b"K", b"F", b"E"

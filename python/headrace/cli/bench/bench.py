@@ -1,54 +1,427 @@
-"""`headrace bench`: run benchmarks, look at what was measured, compare, export."""
+"""`headrace bench`: standard benchmarks run, kept, compared and exported."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.cli.bench import run as bench_run
-from headrace.cli.bench.common import RUN_HELP, StorePlace, complete_run, show_run
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
+from headrace.base.signals import ends_as_interrupts
+from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
+    Engine,
+    LabPlace,
+    NameOption,
     Output,
     OutputOption,
     PageOrChartOption,
+    PasswordOptions,
     ReportOption,
     YesOption,
     choice,
     flag,
+    instance_option,
     option,
     storage_option,
 )
-from headrace.cli.output import confirm, print_answer, print_csv, print_frame, say, table
+from headrace.cli.output import (
+    Ticker,
+    confirm,
+    pairs,
+    print_answer,
+    print_csv,
+    print_frame,
+    print_json,
+    progress,
+    say,
+    show,
+    table,
+)
+from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path
 
 if TYPE_CHECKING:
-    from headrace.bench import RunRecord
+    from headrace.bench import Benchmark, RunRecord, Second, Store, Target
 
 with lazily():
-    from headrace import bench
+    from headrace import bench, servers
+    from headrace import lab as lab_client
+    from headrace.base import settings
     from headrace.bench.store import query
+    from headrace.calibration.runs import model
     from headrace.report import benchmarks, view
 
-EPILOG = """\b
-Examples:
-  headrace bench run sysbench-oltp --server db --rows 1000000 --threads 32 --seconds 600
-  headrace bench list
-  headrace bench list latest --report run.html
-  headrace bench compare latest~1 latest --report difference.html
-  headrace bench export --what series --to series.parquet
-  headrace bench export --sql "SELECT storage, avg(tps) FROM runs GROUP BY storage"
 
-Exit codes: 0 fine, 2 bad input or runs that are not alike, 3 could not run or broke off, 130 interrupted."""
+def complete_run(context: typer.Context, incomplete: str) -> list[str]:
+    """Returns ids of runs for the shell, the newest first: the names of their folders, because the
+    store itself takes half a second to import."""
+    try:
+        ids = sorted(os.listdir(context.params.get("store") or settings.folder("HEADRACE_RUNS")), reverse=True)
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        ids = []
+    return [name for name in ["latest", *ids] if name.startswith(incomplete) and not name.startswith(".")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorePlace:
+    """The store of the runs that a command uses."""
+
+    store: Annotated[
+        Path | None,
+        option("DIR", "Store of the runs. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False),
+    ] = None
+
+    def open_store(self) -> Store:
+        """Returns the store. Raises InputError."""
+        return bench.Store(self.store)
+
+
+RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the one before)."
+
+
+def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
+    """Prints a run, and writes its page where a file is named."""
+    if report is not None:
+        benchmarks.write_run(report, record)
+        say(f"report written to {report}")
+    if output == "json":
+        return print_json(record.document | {"folder": record.folder, "run_toml": record.run_toml})
+    if output == "csv":
+        row = {"run": record.id, "state": record.state, **record.summary}
+        return print_csv([row], tuple(row))
+    show(pairs(benchmarks.setup_rows(record)), "", pairs(benchmarks.figure_rows(record)), "")
+    for text in record.findings:
+        say(f"note: {text}")
+    long_enough = record.document["load"]["warmup_s"] + record.document["load"]["seconds"] >= model.LEAST_SECONDS
+    usable = record.run_toml is not None and long_enough and record.document["state"] == "complete"
+    more = f"; calibrate from it: headrace calibrate {record.run_toml}" if usable else ""
+    say(f"kept as {record.id} in {record.folder.parent}{more}")
+
+
+# --- headrace bench run ---------------------------------------------------------------------------
+
+
+RUN_EPILOG = read_epilog("bench-run")
+
+DEFAULT_DATABASE = "headrace_bench"
+ADDRESS = (
+    "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
+)
+VOLUME = "Lab volume whose own figures are recorded too. Repeatable. Those of a lab server are added."
+SOURCE = "docs/reference/bench.md, sysbench-oltp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredOptions:
+    """Facts of the measured storage that cannot be read from the machine."""
+
+    storage: Annotated[
+        str | None,
+        storage_option("Storage of the server, like gp3:500:6000; that of a lab server is read from the lab."),
+    ] = None
+    device: Annotated[
+        list[str] | None,
+        option("D", "Block device whose counters are recorded. Repeatable. Default: that of the data."),
+    ] = None
+    volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
+    instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The server of a benchmark, and its engine."""
+
+    address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
+    server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
+    log_storage: Annotated[str | None, storage_option("Storage of redo and binary log, where they have their own.")] = (
+        None
+    )
+    engine: Annotated[Engine | None, choice("Engine of the test tables. Default: the server's default engine.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(StorePlace):
+    """Options of every run."""
+
+    threads: Annotated[int, option("N", "Clients, each with one transaction or request under way.", min=1)] = 16
+    seconds: Annotated[int, option("S", "Seconds to measure.", min=2)] = 60
+    warmup: Annotated[int, option("S", "Seconds before that, which do not count.", min=0)] = 0
+    seed: Annotated[int, option("N", "Seed for the random numbers.", min=1)] = 1
+    name: NameOption = None
+    fresh: Annotated[bool, flag("--fresh", "Drop existing test data and make them anew.")] = False
+    cleanup: Annotated[bool, flag("--cleanup", "Remove the test data afterwards.")] = False
+    prepare_only: Annotated[bool, flag("--prepare-only", "Make the data, and run nothing.")] = False
+    report: PageOrChartOption = None
+    output: OutputOption = "table"
+
+    def carry_out(self, benchmark: Benchmark, target: Target) -> None:
+        """Prepares, runs, shows and cleans up. Raises as `bench.run`; figures measured before the
+        error are shown first."""
+        check_chart_path(self.report)
+        # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left running.
+        with ends_as_interrupts():
+            self._carry_out(benchmark, target)
+
+    def _carry_out(self, benchmark: Benchmark, target: Target) -> None:
+        is_new = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
+        if self.prepare_only:
+            say("prepared" if is_new else "was prepared before")
+            return
+        if warning := too_short_to_calibrate(benchmark, self.warmup + self.seconds):
+            say(f"note: {warning}")
+        given = {"seconds": self.seconds, "warmup_s": self.warmup, "threads": self.threads, "seed": self.seed}
+        destination = {"store": self.store, "name": self.name}
+        try:
+            try:
+                with progress("") as bar:
+                    hooks = {"progress": bar, "on_second": lambda second: _tell(bar, second)}
+                    record = bench.run(benchmark, target, **given, **destination, **hooks)
+            except bench.BrokenRun as broken:
+                show_run(broken.record, self.output, self.report)
+                raise
+            except bench.InterruptedRun as stopped:
+                show_run(stopped.record, self.output, self.report)
+                hint = f"The measured values are kept: run {stopped.record.id}."
+                raise CouldNotRun("the run", "was interrupted", "", hint, INTERRUPTED) from None
+            show_run(record, self.output, self.report)
+        finally:
+            if self.cleanup:
+                bench.cleanup(benchmark, target)
+
+
+def too_short_to_calibrate(benchmark: Benchmark, all_s: float) -> str | None:
+    """Returns the warning for a run that is too short to be calibrated; None where it is long
+    enough, or where nothing is calibrated from this benchmark."""
+    if all_s >= model.LEAST_SECONDS or benchmark.described() is None:
+        return None
+    return f"{all_s:,.0f} s are too short for headrace calibrate, which takes {model.LEAST_SECONDS:.0f} s or more (--seconds)"
+
+
+FolderOption = Annotated[
+    Path, option("PATH", "A folder on the volume that is measured; for fio also a block device.", readable=False)
+]
+
+
+run_app = CommandGroup(
+    "Run a benchmark and keep what was measured.", RUN_EPILOG, shares=(RunOptions, MeasuredOptions, ServerOptions)
+)
+
+
+# Fields of a dataclass stand in the order of its bases, the last one first.
+@dataclass(frozen=True, kw_only=True)
+class FileRun(LabPlace, RunOptions, MeasuredOptions):
+    """A run on files, or on a device."""
+
+    def run(self, benchmark: Benchmark, folder: Path) -> None:
+        """Raises InputError, and as `carry_out`."""
+        lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
+        more = {
+            "storage": self.storage,
+            "devices": self.device or (),
+            "volumes": self.volume or (),
+            "instance": self.instance,
+        }
+        self.carry_out(benchmark, bench.file_target(folder, lab=lab, **more))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FioRun(FileRun):
+    """A run of fio, whose clients have requests of their own under way."""
+
+    threads: Annotated[int, option("N", "Clients, each with --iodepth requests under way.", min=1)] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOptions):
+    """A run on a server."""
+
+    def run(self, benchmark: Benchmark) -> None:
+        """Raises InputError and CouldNotRun, and as `carry_out`."""
+        if (self.address is None) == (self.server is None):
+            rule = "name one: an address, or a server of the lab"
+            hint = "For example mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock, or --server db."
+            raise InputError(
+                "address and --server" if self.address else "no server", rule, "headrace bench run --help", hint
+            )
+        self.carry_out(benchmark, self._at_address() if self.address else self._in_lab())
+
+    def _at_address(self) -> Target:
+        lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
+        address = self.read_address(str(self.address))
+        on = {
+            "storage": self.storage,
+            "log_storage": self.log_storage,
+            "devices": self.device or (),
+            "volumes": self.volume or (),
+        }
+        address = address if address.database else address.with_database(DEFAULT_DATABASE)
+        return bench.server_target(address, lab=lab, instance=self.instance, engine=self.engine, **on)
+
+    def _in_lab(self) -> Target:
+        with self.open() as lab:
+            server = servers.find(lab, str(self.server))
+            status, place = lab.status(), lab.place
+        if server.state != "running":
+            hint = f"Start it: headrace mysql up {self.server}{place.flags()}"
+            raise CouldNotRun(f"server {self.server}", f"is {server.state}", "", hint)
+        return bench.server_target(
+            server.address(DEFAULT_DATABASE),
+            storage=self.storage or server.storage,
+            log_storage=self.log_storage or server.log_storage,
+            devices=self.device or server.volumes.devices,
+            lab=place,
+            volumes=self.volume or server.volumes.ids,
+            instance=self.instance or status.get("instance_type"),
+            as_of=status.get("as_of"),
+            engine=self.engine or server.engine,
+        )
+
+
+def _tell(bar: Ticker, second: Second) -> None:
+    """Shows the last second next to the bar."""
+    parts = ["warming up" if second.phase == "warmup" else "measuring"]
+    parts += [f"{second.tps:,.0f}/s"] if second.tps is not None else []
+    parts += [f"p95 {second.p95_ms:,.1f} ms"] if second.p95_ms is not None else []
+    bar.describe(", ".join(parts))
+
+
+def _parse_pairs(texts: list[str] | None) -> dict[str, str]:
+    """Reads KEY=VALUE each. Raises InputError."""
+    pairs: dict[str, str] = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InputError(
+                text[:60],
+                "must be KEY=VALUE",
+                "headrace bench run sysbench-oltp --help",
+                "For example point_selects=5.",
+            )
+        pairs[key.strip().replace("-", "_")] = value.strip()
+    return pairs
+
+
+def _parse_typed(texts: list[str] | None) -> dict[str, int | bool]:
+    """Reads options of sysbench's scripts: on and off, or whole numbers. Raises InputError."""
+    options: dict[str, int | bool] = {}
+    for key, value in _parse_pairs(texts).items():
+        if value in ("on", "off"):
+            options[key] = value == "on"
+        elif value.isascii() and value.isdigit() and len(value) < 12:
+            options[key] = int(value)
+        else:
+            raise InputError(f"{key}={value[:40]}", "must be on, off or a whole number", SOURCE)
+    return options
+
+
+def _parse_numbers(texts: list[str] | None) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for key, value in _parse_pairs(texts).items():
+        try:
+            numbers[key] = float(value)
+        except ValueError:
+            raise InputError(f"{key}={value[:40]}", "must be a number", SOURCE) from None
+    return numbers
+
+
+@run_app.command("sysbench-oltp")
+def sysbench_oltp(
+    on: ServerRun,
+    script: Annotated[
+        str, option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")
+    ] = "oltp_read_write",
+    tables: Annotated[int, option("N", "Number of tables.", min=1)] = 8,
+    rows: Annotated[int, option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)] = 100_000,
+    distribution: Annotated[
+        Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Distribution of the picked rows.")
+    ] = "special",
+    parameter: Annotated[
+        list[str] | None,
+        option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable."),
+    ] = None,
+    option_: Annotated[
+        list[str] | None,
+        option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option"),
+    ] = None,
+) -> None:
+    """Run sysbench's OLTP scripts on a server."""
+    on.run(bench.SysbenchOltp(script, tables, rows, distribution, _parse_numbers(parameter), _parse_typed(option_)))
+
+
+@run_app.command()
+def tpcc(
+    on: ServerRun,
+    warehouses: Annotated[int, option("N", "Warehouses, some 0.1 GiB each in InnoDB.", min=1)] = 10,
+    items: Annotated[int, option("N", "Items. Fewer make a trial, not TPC-C.")] = 100_000,
+    customers: Annotated[int, option("N", "Customers of a district. Fewer make a trial, not TPC-C.")] = 3_000,
+) -> None:
+    """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked
+    afterwards. No keying and think times."""
+    on.run(bench.Tpcc(warehouses, items, customers))
+
+
+@run_app.command()
+def mysqlslap(
+    on: ServerRun,
+    load: Annotated[str, option("KIND", "mixed, read (scans), key, update or write.")] = "mixed",
+    rows: Annotated[int, option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
+) -> None:
+    """Run mysqlslap on a server: many clients with the same statements. It tells no latencies."""
+    on.run(bench.Mysqlslap(load, rows))
+
+
+@run_app.command("sysbench-fileio")
+def sysbench_fileio(
+    *,
+    on: FileRun,
+    folder: FolderOption,
+    mode: Annotated[str, option("MODE", "seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw.")] = "rndrw",
+    size_gib: Annotated[float, option("GIB", "Size of all files together.")] = 1.0,
+    files: Annotated[int, option("N", "Number of files.")] = 16,
+    block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
+    io_mode: Annotated[str, option("MODE", "sync, async or mmap.")] = "sync",
+    flags: Annotated[str, option("F,F", "Flags of open: direct, dsync, sync; `none`.")] = "direct",
+    fsync_every: Annotated[int, option("N", "fsync after every N requests; 0: never.")] = 0,
+    fsync_all: Annotated[bool, flag("--fsync-all", "fsync after each write.")] = False,
+) -> None:
+    """Run sysbench's reads and writes of files in a folder."""
+    chosen = () if flags in ("", "none") else tuple(flag.strip() for flag in flags.split(","))
+    on.run(bench.SysbenchFileio(mode, size_gib, files, block_kib, io_mode, chosen, fsync_every, fsync_all), folder)
+
+
+@run_app.command()
+def fio(
+    *,
+    on: FioRun,
+    folder: FolderOption,
+    rw: Annotated[str, option("PATTERN", "read, write, randread, randwrite, rw or randrw.")] = "randread",
+    block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
+    iodepth: Annotated[int, option("N", "Requests under way of each client.")] = 1,
+    size_gib: Annotated[float, option("GIB", "Size of the file, or of the part of the device.")] = 1.0,
+    read_percent: Annotated[int, option("PERCENT", "Share of reads in mixed patterns.")] = 50,
+    ioengine: Annotated[str, option("NAME", "libaio, io_uring, psync or sync.")] = "libaio",
+    direct: Annotated[bool, flag("--direct/--buffered", "Past the page cache, or through it.")] = True,
+    fdatasync: Annotated[int, option("N", "fdatasync after every N writes; 0: never.")] = 0,
+    overwrite: Annotated[bool, flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
+) -> None:
+    """Run fio on a file in a folder, or on a block device."""
+    on.run(bench.FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite), folder)
+
+
+# --- headrace bench -------------------------------------------------------------------------------
+
+
+EPILOG = read_epilog("bench")
 
 app = CommandGroup("Run standard benchmarks; list, compare and export what was measured.", EPILOG, shares=(StorePlace,))
-app.add_typer(bench_run.app, name="run", short_help="Run a benchmark and keep what was measured.")
+app.add_typer(run_app, name="run", short_help="Run a benchmark and keep what was measured.")
 
 LIST_CSV = (
     "run", "state", "benchmark", "threads", "storage", "seconds", "tps", "qps", "p50_ms", "p95_ms", "p99_ms", "read_iops", "write_iops",

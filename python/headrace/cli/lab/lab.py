@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText
 from headrace.cli.lab import keys as key_commands
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
-from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -26,13 +26,14 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import confirm, pairs, print_answer, progress, say, table
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.lab.place import API_PORT, METRICS_PORT
 from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
 
 with lazily():
     from headrace import lab as lab_client
-    from headrace.api.access import keys, profile
+    from headrace.api.access import keys
     from headrace.api.server import startup
     from headrace.base import machine
     from headrace.bench.comparison import conformance
@@ -44,17 +45,7 @@ with lazily():
 if TYPE_CHECKING:
     from headrace.lab.calls import LabStatus
 
-EPILOG = """\b
-Examples:
-  headrace lab doctor                               check this machine for a lab
-  sudo $(command -v headrace) lab up --instance m5.2xlarge        all volumes share its EBS limits
-  headrace lab status
-  sudo $(command -v headrace) lab init                            then: aws --profile headrace ec2 describe-volumes
-  sudo $(command -v headrace) lab down
-
-HEADRACE_LAB names the lab of every command: a data directory, or a socket that ends in .sock. A lab that is down
-stands still: neither credits nor modifications move, and volumes that were attached have their devices again after
-the next `lab up`."""
+EPILOG = read_epilog("lab")
 
 app = CommandGroup("Run block devices on this machine that perform like EBS volumes. Needs Linux and root.", EPILOG)
 
@@ -268,18 +259,18 @@ def init(
     say(f"{'made' if is_new else 'kept'} the key pair {pair.access_key} in {keys.folder_of(folder)}")
     endpoint = startup.find(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{api_port}", REGION)
-    parts = profile.sections(pair.access_key, pair.secret, region, url)
+    parts = keys.profile_sections(pair.access_key, pair.secret, region, url)
     if no_profile:
-        where = profile.home()
+        where = keys.aws_home()
         for kind, path in (("config", where.config), ("credentials", where.credentials)):
             say(f"for {path}:")
-            print("\n".join([*profile.lines(*parts[kind]), ""]))
+            print("\n".join([*keys.profile_lines(*parts[kind]), ""]))
         return
-    for path in profile.write(profile.home(), parts, force) or [None]:
-        say(f"wrote the profile {profile.NAME} to {path}" if path else f"the profile {profile.NAME} is as it has to be")
+    for path in keys.write_profile(keys.aws_home(), parts, force) or [None]:
+        say(f"wrote the profile {keys.PROFILE} to {path}" if path else f"the profile {keys.PROFILE} is as it has to be")
     if endpoint is None:
         say("the lab has no endpoint yet: sudo $(command -v headrace) lab up")
-    say(f"try: aws --profile {profile.NAME} ec2 describe-volumes")
+    say(f"try: aws --profile {keys.PROFILE} ec2 describe-volumes")
 
 
 @app.command()

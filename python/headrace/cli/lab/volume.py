@@ -1,16 +1,22 @@
-"""`headrace volume`: make, attach, change and delete the volumes of a lab."""
+"""`headrace volume`: make, attach, change and delete the volumes of a lab; what they have left,
+what they do, and what goes wrong with them on purpose."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import typer
 
+from headrace.base import caps
 from headrace.base.checks import read_percent
+from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText, list_given
+from headrace.base.units import in_percent
 from headrace.cli import INTERRUPTED
-from headrace.cli.lab import faults, metrics
 from headrace.cli.lab.common import (
     VOLUME_CSV,
     number,
@@ -20,10 +26,10 @@ from headrace.cli.lab.common import (
     volume_csv,
     volumes_table,
 )
-from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
+    MemberOption,
     Output,
     OutputOption,
     VolumeArgument,
@@ -34,32 +40,287 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import confirm, pairs, print_answer, progress, say, table
+from headrace.cli.output import confirm, pairs, print_answer, print_frame, progress, say, show, table
+from headrace.cli.sharing import read_epilog
+from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
-from headrace.lab.changes import ModificationSettings
+from headrace.lab.changes import FaultSettings, ModificationSettings
 
 if TYPE_CHECKING:
-    from headrace.lab.calls import Attachment, LabVolume, Member
+    from headrace.lab.calls import Attachment, Fault, LabVolume, Member
     from headrace.report.view import Table
 
 with lazily():
     from headrace.base import storage as base_storage
-    from headrace.lab import waiting
+    from headrace.lab import balances, waiting
+    from headrace.lab import metrics as lab_metrics
     from headrace.lab.devices import initializing
+    from headrace.observe.live import nvme
     from headrace.servers import record
     from headrace.servers import volumes as servers_volumes
 
-EPILOG = """\b
-Examples:
-  headrace volume create gp2:500 --name db --start-balance 5%
-  headrace volume attach db                         then: mkfs.xfs and mount the device it prints
-  headrace watch lab:db
-  headrace volume modify db --type gp3 --iops 6000 --wait
-  headrace volume create gp3:500 --copy-of db --name copy
-  headrace volume detach db && headrace volume delete db
 
-A volume is named by its id or its unique name. The lab must be up: headrace lab up."""
+# --- faults ---------------------------------------------------------------------------------------
+
+
+FAULT_EPILOG = read_epilog("volume-fault")
+
+MEMBER_KINDS = ("fail", "slow", "restore", "replace")
+Kind = Literal["pause", "latency", "error", "degraded", "power-cut", "fail", "slow", "restore", "replace"]
+KINDS = (
+    "pause, latency, error, degraded, power-cut; of a member: fail, slow, restore, replace. Default: list the faults."
+)
+SOURCE = "headrace volume fault --help"
+
+
+def fault(
+    *,
+    volume: VolumeArgument,
+    kind: Annotated[Kind | None, typer.Argument(metavar="[KIND]", help=KINDS)] = None,
+    place: LabPlace,
+    settings: FaultSettings,
+    mib_s: Annotated[
+        int | None, option("MIB_S", "replace: the most the rebuild may use. Default: what members give.", min=1)
+    ] = None,
+    clear: Annotated[
+        str | None, option("ID|all", "End the fault of this id; all: every fault, degraded times too.")
+    ] = None,
+    yes: YesOption = False,
+    output: OutputOption = "table",
+) -> None:
+    """Let a device fail for a while: it does not answer, answers late, with errors or slowly; or
+    the power goes, or a member of an array fails. Without a kind: list the faults that are to come
+    or last."""
+    if kind is None and (mib_s is not None or any(list_given(settings))):
+        raise InputError(volume, "has settings of a fault, and no kind of it", SOURCE, "For example pause.")
+    if kind is not None and clear is not None:
+        raise InputError(f"{kind} and --clear", "begin a fault and end one", SOURCE, "Give one of them.")
+    if mib_s is not None and kind != "replace":
+        raise InputError(f"--mib-s with {kind}", "belongs to replace alone", SOURCE, "Leave it out.")
+    if kind in MEMBER_KINDS:
+        return _change_member(place, volume, str(kind), settings, mib_s, yes)
+    with place.open() as lab:
+        if clear is not None:
+            cleared, every = lab.clear_fault(volume, None if clear == "all" else clear), clear == "all"
+            more = ", and every degraded time" if every else ""
+            say(f"{volume}: {cleared} fault{'s' * (cleared != 1)} cleared{more}")
+        elif kind is None:
+            faults = lab.faults(volume)
+            print_answer(faults, output, [dict(fault) for fault in faults], FAULT_CSV, lambda: (_table(faults),))
+        else:
+            started = settings.begin(lab, volume, kind)
+            print_answer(started, output, [dict(started)], FAULT_CSV, lambda: (_table([started]),))
+
+
+def _change_member(
+    place: LabPlace, volume: str, kind: str, settings: FaultSettings, mib_s: int | None, yes: bool
+) -> None:
+    """Fails, slows down, restores or replaces a member of an array. Raises InputError."""
+    caps_percent, index = settings.caps_percent, settings.member
+    if index is None:
+        raise InputError(kind, "is of one member of an array", SOURCE, "Name it: --member N, counted from 0.")
+    fitting = ("member", "caps", "extra_ms") if kind == "slow" else ("member",)
+    for setting in list_given(settings):
+        if setting.name not in fitting:
+            raise InputError(f"{setting.flag} with {kind}", "is not a setting of it", SOURCE, "Leave it out.")
+    if kind == "slow" and caps_percent is None and settings.extra_ms is None:
+        raise InputError("slow", "needs --caps, --extra-ms or both", SOURCE, "For example --caps 20%.")
+    with place.open() as lab:
+        if kind == "fail":
+            _fail(lab, volume, index, yes)
+        elif kind == "slow":
+            lab.slow_member(volume, index, caps_percent, settings.extra_ms)
+        elif kind == "restore":
+            lab.restore_member(volume, index)
+        else:
+            lab.replace_member(volume, index, mib_s)
+    done = {"fail": "failed", "slow": "slow", "restore": "restored", "replace": "replaced, rebuilding"}
+    say(f"{volume}: member {index} {done[kind]}")
+
+
+def _fail(lab: Lab, volume: str, index: int, yes: bool) -> None:
+    """Fails a member. Asks where data would be lost with it; says where the next one would lose
+    some."""
+    members = lab.describe(volume)["members"]
+    if index < len(members) and members[index]["last_copy"]:
+        gone = ", ".join(str(member["index"]) for member in members if member["state"] in ("failed", "rebuilding"))
+        question = f"Fail member {index} of {volume}? It has the last copy of data that was on member {gone} too."
+        what = f"has the last copy of data that was on member {gone} too: they would be lost for good"
+        confirm(yes, question, f"{volume}: member {index}", what, f"Replace member {gone} first, or add --yes.")
+    after = lab.fail_member(volume, index)
+    if alone := [str(member["index"]) for member in after["members"] if member["last_copy"]]:
+        say(
+            f"note: data are on member {', '.join(alone)} alone now: headrace volume fault {volume} replace --member {index}"
+        )
+
+
+FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
+
+
+def _table(rows: Sequence[Fault]) -> Table:
+    cells = [
+        (row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed"))
+        for row in rows
+    ]
+    return table(("fault", "kind", "starts", "ends", "seed"), cells)
+
+
+# --- balance, metrics, record ---------------------------------------------------------------------
+
+
+def balance(
+    volume: VolumeArgument,
+    place: LabPlace,
+    set_to: Annotated[str | None, option("PERCENT", "Set it, like 5%.", "--set")] = None,
+    member: MemberOption = None,
+    save: Annotated[Path | None, option("FILE", "Write the balances to a file."), WRITES_FILE] = None,
+    load: Annotated[Path | None, option("FILE", "Set them to what was saved.")] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show, set, save or bring back credit balances."""
+    target_percent = read_percent(set_to, "--set")
+    if sum(given is not None for given in (set_to, save, load)) > 1:
+        raise InputError(
+            "--set, --save, --load", "only one of them", "headrace volume balance --help", "Run the command twice."
+        )
+    if member is not None and set_to is None:
+        raise InputError(
+            "--member", "belongs to --set", "headrace volume balance --help", "Every member is shown anyway."
+        )
+    saved = None if load is None else balances.load(load)
+    with place.open() as lab:
+        if target_percent is not None:
+            lab.set_balance(volume, target_percent, member)
+        if saved is not None:
+            lab.restore_balance(volume, saved)
+        now = lab.balance(volume)
+    if save is not None:
+        balances.save(now, save)
+        say(f"{volume}: balances saved in {save}")
+    rows = [{"member": index} | dict(credits or {}) for index, credits in enumerate(now["members"])]
+    print_answer(now, output, rows, ("member", "credits", "capacity", "percent"), lambda: _balance_parts(now))
+
+
+def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
+    rows = [
+        (index, "-", "-", "no credits")
+        if credits is None
+        else (
+            index,
+            number(float(credits["credits"]), 0),
+            number(float(credits["capacity"]), 0),
+            percent_cell(credits["percent"]),
+        )
+        for index, credits in enumerate(answer["members"])
+    ]
+    parts: list[object] = [table(("member", "credits", "of", "balance"), rows, right=("credits", "of", "balance"))]
+    instance = answer.get("instance")
+    if instance:
+        parts += [
+            "",
+            f"instance: IOPS {percent_cell(instance['iops_percent'])}, bytes {percent_cell(instance['bytes_percent'])}",
+        ]
+    return parts
+
+
+def metrics(
+    *,
+    volume: VolumeArgument,
+    place: LabPlace,
+    minutes: Annotated[int | None, option("N", "The last N minutes, a row each.", min=1)] = None,
+    seconds: Annotated[int | None, option("N", "The last N seconds, a row each. Default: 60.", min=1)] = None,
+    resolution: Annotated[
+        Literal["second", "minute"] | None, choice("Rows of seconds (an hour is kept) or of minutes (15 days).")
+    ] = None,
+    member: MemberOption = None,
+    nvme_page: Annotated[
+        bool, flag("--nvme", "The NVMe statistics page of the attached device instead: counters, latencies in bins.")
+    ] = False,
+    binary: Annotated[bool, flag("--binary", "With --nvme: write the 4,096 bytes of the page to stdout.")] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Print what a volume did: csv and json have every column, the table what a person reads."""
+    if nvme_page or binary:
+        if not nvme_page or (minutes, seconds, resolution) != (None, None, None):
+            rule = "counts from the attachment on, and --binary is a form of it"
+            raise InputError("--nvme", rule, "headrace volume metrics --help", "Give --nvme without a time.")
+        return _print_nvme(place, volume, member, binary, output)
+    unit, rows = lab_metrics.stretch(seconds, minutes, resolution)
+    with place.open() as lab:
+        answer = lab.metrics(volume, unit, last=rows, member=member)
+    if output == "table":
+        cells = [rate_cells(t_s, row) for t_s, row in lab_metrics.volume_rows(answer).items()]
+        show(table(RATE_COLUMNS, cells, right=RATE_COLUMNS[1:]))
+    else:
+        print_frame(lab_metrics.frame(answer), output)
+
+
+def _print_nvme(place: LabPlace, volume: str, member: int | None, binary: bool, output: Output) -> None:
+    """Prints the NVMe statistics page of an attached volume. Raises InputError for bytes on a
+    terminal."""
+    if binary and sys.stdout.isatty():
+        hint = "Write `> page.bin` behind it, or a pipe."
+        raise InputError("--binary", "does not write to a terminal", "headrace volume metrics --help", hint)
+    with place.open() as lab:
+        page = bytes.fromhex(lab.nvme_statistics(volume, member)["page_hex"])
+    if binary:
+        sys.stdout.buffer.write(page)
+        return
+    statistics = nvme.read_page(page)
+    columns = ("field", "from_us", "until_us", "value")
+    listed = statistics.rows()
+    cells = [
+        [value if isinstance(value, str) else "" if value is None else number(value, 0) for value in row.values()]
+        for row in listed
+    ]
+    print_answer(statistics.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])
+
+
+RATE_COLUMNS = (
+    "time (UTC)", "read IOPS", "write IOPS", "read MiB/s", "write MiB/s", "queue", "read p50 ms", "p99 ms", "write p50 ms", "p99 ms ",
+    "at limit", "balance"
+)  # fmt: skip
+
+
+def rate_cells(t_s: int, row: Mapping[str, float | None]) -> list[str]:
+    """Returns the cells of RATE_COLUMNS: of a row that begins at `t_s` (s since 1970), I/O p50 and
+    p99 in ms, and the share of the time in which more was asked than the tightest limit gives."""
+    at = datetime.fromtimestamp(t_s, UTC)
+    counts = [number(round(row[name] or 0.0)) for name in ("read_iops", "write_iops")]
+    sizes = [f"{row[name] or 0.0:,.1f}" for name in ("read_mib_s", "write_mib_s", "queue")]
+    latencies = [row[f"{way}_{share}_ms"] for way in ("read", "write") for share in ("p50", "p99")]
+    waits = ["-" if value is None else f"{value:,.2f}" for value in latencies]
+    shares = [in_percent(max(row[name] or 0.0 for name in caps.OVER.values())), percent_cell(row["balance_percent"])]
+    return [f"{at:%m-%d %H:%M:%S}", *counts, *sizes, *waits, *shares]
+
+
+def record_decisions(
+    volume: VolumeArgument,
+    do: Annotated[Literal["start", "stop"], typer.Argument(metavar="start|stop", help="Begin or end the record.")],
+    place: LabPlace,
+    to: Annotated[
+        Path | None, option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o"), WRITES_FILE
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Write every decision of the model to a file, for headrace replay."""
+    if do == "stop" and to is not None:
+        hint = "Leave it out: stop says where it was written."
+        raise InputError("--to", "belongs to start", "headrace volume record --help", hint)
+    with place.open() as lab:
+        answer: Any = (
+            lab.record(volume, None if to is None else to.absolute()) if do == "start" else lab.record_stop(volume)
+        )
+    requests = "" if do == "start" else f", {answer['requests']:,} requests"
+    text = f"{'recording to' if do == 'start' else 'recorded in'} {answer['path']}{requests}"
+    print_answer(answer, output, [dict(answer)], ("path", "requests"), lambda: (text,))
+
+
+# --- volumes --------------------------------------------------------------------------------------
+
+
+EPILOG = read_epilog("volume")
 
 app = CommandGroup(
     "Create, attach, modify and fail volumes of the lab: block devices that perform like gp2, gp3, io1, io2, st1, sc1 and arrays.",
@@ -315,10 +576,10 @@ def initialize(
     say(f"{volume}: {number(done)} blocks of 512 KiB loaded")
 
 
-app.command("balance")(metrics.balance)
-app.command("metrics")(metrics.metrics)
-app.command("record")(metrics.record)
-app.command("fault", epilog=faults.EPILOG)(faults.fault)
+app.command("balance")(balance)
+app.command("metrics")(metrics)
+app.command("record")(record_decisions)
+app.command("fault", epilog=FAULT_EPILOG)(fault)
 
 
 def _warn(volume: LabVolume) -> None:

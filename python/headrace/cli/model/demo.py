@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.base.files import check_output
+from headrace.base.lazy import lazily
 from headrace.base.options import Region
-from headrace.cli.lazy import lazily
 from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_report
 from headrace.cli.model.prove import carry_out, present
 from headrace.cli.options import choice, flag, option
 from headrace.cli.output import say, show
+from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import FORCE_HELP, WRITES_PAGE
 from headrace.planner.settings import PlanSettings
 from headrace.report.output import PAGE_FORMATS, check_chart_path
@@ -27,13 +28,7 @@ with lazily():
     from headrace.calibration import from_runs
     from headrace.report import databases
 
-EPILOG = """\b
-The example is sysbench's read-write benchmark on InnoDB: 72 GiB of data with 16 clients, a buffer pool of 18 GiB and,
-today, a gp2 volume of 1,000 GiB. The goal is 200 transactions a second, about twice what today's volume gives.
-
-The proof runs the recommended volume, the runner-up and today's on block devices of this machine that perform like
-them, with a real MariaDB server, and compares what is measured with what was predicted. It needs Linux, root, /dev/fuse
-and the extras `lab` and `calibrate`, and takes about two minutes. Without them the demo ends with the page."""
+EPILOG = read_epilog("demo")
 
 GOALS = ("tps>=200",)
 CURRENT = "gp2:1000"  # 3 IOPS per GiB: 3,000 IOPS

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.base.options import list_given
 from headrace.cli.inputs import read_database, read_workload
-from headrace.cli.lazy import lazily
 from headrace.cli.model.replica import plan_for_replica
 from headrace.cli.options import (
     Output,
@@ -23,6 +23,7 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.planner.settings import PlanSettings, ReplicaGoal, refuse_without_services
 from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
@@ -42,38 +43,7 @@ with lazily():
     from headrace.report import plan as plan_report
     from headrace.workload import server_settings
 
-EPILOG = """\b
-Examples:
-  headrace plan mysql.toml                                      p99 <= 20 ms, nothing throttled, 20 % head-room, 25 % free space
-  headrace plan mysql.toml --compare gp2:1200 --report plan.html
-  headrace plan mysql.toml --goal 'p99_ms<=10' --months 12 --free-percent 30 --region eu-west-1
-  headrace plan mysql.toml --instances 'r6i.*,m6i.xlarge' --compare r6i.2xlarge/gp3:500:6000
-  headrace plan mysql.toml --as-of 2018-08-15 --exclude st1,sc1 --output json
-  headrace plan shop.toml --goal 'tps>=300' --goal 'p95_ms<=50' --compare m5.2xlarge/gp2:1200,log=gp3:20
-  headrace plan innodb.toml --against myrocks.toml --goal 'tps>=300' --instances 'r6i.*'
-  headrace plan shop.toml --goal 'tps>=300' --on ec2,rds,aurora      your own server, RDS and Aurora side by side
-  headrace plan shop.toml --replica-lag-s 1 --compare r6i.xlarge/gp3:500:6000        the cheapest replica that keeps up
-
-Goals are METRIC<=NUMBER or METRIC>=NUMBER. Metrics of a demand: p99_ms (I/O p99 of the worst five minutes),
-overall_p99_ms (I/O p99 of the whole recording), throttled_min, headroom_percent, longest_wait_s,
-lowest_balance_percent, durability_afr_percent, cost_usd_month and others; an unknown one lists them all. The defaults
-p99_ms<=20, throttled_min<=0 and headroom_percent>=20 stay unless their own metric is given. Metrics of a database
-(a workload that `headrace calibrate` wrote, or sysbench-tpcc:...): tps, p50_ms, p95_ms and p99_ms (response times),
-tps_p5, backlog_s and others. Each goal of a database is met with a probability; what counts is the worst hour of a warm day.
-
-Recommended is what a DBA would sign: durable volumes, the instance family of today, one volume unless more save at
-least 20 % and 20 USD a month. The cheapest that meets every goal is shown too, with the reason for the difference.
-Credits are judged in the settled day: the recording repeated until they come back.
-
---on compares services. A class of RDS and Aurora is db. and the instance's name. RDS lays out its volumes itself and
-sells gp3 in two steps: the search finds which side of 400 GiB is cheaper. Aurora is billed at the rate the goals ask for.
-A class without a price in the tables is left out and named. Services are ranked by their bill alone, whatever a failover
-takes and a lost zone costs: --goal zone-loss (nothing is lost with a zone) and --goal failover_s<=120 ask for it.
-
-Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], on an instance INSTANCE/STORAGE, with a log volume
-STORAGE,log=STORAGE; + joins unlike members of one array.
-
-Exit code 1 when nothing meets the goals: then the closest are shown, with what they miss."""
+EPILOG = read_epilog("plan")
 
 
 def plan(

@@ -1,24 +1,28 @@
-"""`headrace predict`: a database in transactions on a storage."""
+"""`headrace predict`: a database on a storage, on services side by side, or with a replica behind
+it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from headrace.base.options import StorageText
+import typer
+
+from headrace.base.lazy import lazily
+from headrace.base.options import Region, StorageText
 from headrace.cli.inputs import read_database
-from headrace.cli.lazy import lazily
 from headrace.cli.model.replica import ReplicaOptions, print_replica
-from headrace.cli.model.services import ServiceSettings, print_services, refuse_alone
 from headrace.cli.options import (
     DatabaseArgument,
     Output,
     OutputOption,
     PageOrChartOption,
     SetOption,
+    option,
 )
-from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.output import data, print_csv, print_json, progress, say, show
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
 from headrace.simulation.settings import PredictionSettings
@@ -29,22 +33,105 @@ if TYPE_CHECKING:
 with lazily():
     from headrace.base import storage as base_storage
     from headrace.report import databases
+    from headrace.report import services as service_report
     from headrace.simulation import database
+    from headrace.simulation import services as simulation_services
     from headrace.workload import server_settings
 
-EPILOG = """\b
-Examples:
-  headrace predict shop.toml --storage gp3:500:6000
-  headrace predict shop.toml --storage io1:1024:5000 --cache-gib 27 --threads 32 --start warm --output csv
-  headrace predict sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 --storage gp2:1200 --report run.html
-  headrace predict shop.toml --storage gp3:500 --set innodb_io_capacity=2000 --set sync_binlog=0
-  headrace predict shop.toml --storage gp3:500 --on ec2,rds,aurora --instance r6g.2xlarge      services side by side
-  headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500:3000 --workers 4 --report lag.html
-  headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500 --replica-version mariadb-10.11 --semi-sync 0.5
 
-A row per second: transactions a second, percentiles of response times, IOPS, MiB/s, balances, the bottleneck,
-dirty and cached share. The table shows them shortened; csv and json have every row. A demand of I/Os is run by
-`headrace simulate`. Exit code 1: with --on, none of the services is possible."""
+SERVICES_HELP = "headrace predict --help"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSettings:
+    """Options of a comparison of services; without --on they have no effect."""
+
+    on: Annotated[
+        str | None,
+        option(
+            "SERVICES",
+            "Compare services: ec2, rds, aurora, or one deployment such as rds:multi-az. Needs --instance; --storage is that of EC2 and RDS.",
+        ),
+    ] = None
+    region: Region = "us-east-1"
+    readers: Annotated[int, option("N", "With --on: readers of an Aurora cluster, its writer not counted.")] = 1
+    busy_percent: Annotated[
+        float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")
+    ] = 100.0
+
+
+def refuse_alone(services: ServiceSettings) -> None:
+    """Raises InputError: options that mean something with --on alone."""
+    plain = ServiceSettings()
+    for name in ("region", "readers", "busy_percent"):
+        if getattr(services, name) != getattr(plain, name):
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(flag, "is an option of --on", SERVICES_HELP, "Add --on ec2,rds,aurora, or leave it out.")
+
+
+def print_services(
+    workload: TransactionWorkload,
+    storage: str,
+    settings: Any,
+    services: ServiceSettings,
+    output: Output,
+    report: Path | None,
+) -> None:
+    """Compares and prints. `settings`: the `RunSettings` of `predict`."""
+    if settings.instance is None:
+        raise InputError(
+            "--on",
+            "needs --instance: a class is an instance type",
+            SERVICES_HELP,
+            "For example --instance r6g.2xlarge.",
+        )
+    for name in ("log_storage", "start_balance_percent"):
+        if getattr(settings, name) is not None:
+            flag = f"--{name.removesuffix('_percent').replace('_', '-')}"
+            raise InputError(
+                flag, "means nothing with --on: services lay out their storage", SERVICES_HELP, "Leave it out."
+            )
+    if settings.vcpus is not None:
+        raise InputError("--vcpus", "means nothing with --on: a class has its own", SERVICES_HELP, "Leave it out.")
+    if settings.form != "interval":
+        raise InputError("--form events", "is not there with --on", SERVICES_HELP, "Leave it out.")
+    given: dict[str, Any] = {
+        name: getattr(settings, name)
+        for name in ("instance", "as_of", "cache_gib", "threads", "arrivals_tps", "seed", "growth")
+    }
+    seconds = simulation_services.SECONDS if settings.seconds is None else settings.seconds
+    if float(seconds).is_integer():
+        seconds = int(seconds)
+    comparison = simulation_services.compare(
+        workload,
+        storage,
+        on=[name for name in (services.on or "").split(",") if name.strip()],
+        region=services.region,
+        readers=services.readers,
+        busy_percent=services.busy_percent,
+        seconds=seconds,  # pyright: ignore[reportArgumentType] (checked there: a whole number)
+        start=settings.start or "warm",
+        **given,
+    )
+    possible = any(outcome.refusal is None for outcome in comparison.outcomes)
+    if report is not None and possible:
+        service_report.write_comparison(report, comparison)
+        say(f"chart written to {report}")
+    if output == "json":
+        print_json(service_report.document(comparison))
+    elif output == "csv":
+        print_csv(service_report.csv_rows(comparison), service_report.CSV)
+    else:
+        show(service_report.view_of(comparison))
+    if not possible:
+        asked = ", ".join(outcome.deployment for outcome in comparison.outcomes)
+        say(f"none of {asked} is possible with {settings.instance} and {storage}: nothing was predicted")
+        if report is not None:
+            say(f"{report} was not written: there is nothing to show")
+        raise typer.Exit(1)
+
+
+EPILOG = read_epilog("predict")
 
 
 def predict(

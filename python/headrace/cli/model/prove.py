@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.cli.inputs import read_database
-from headrace.cli.lazy import lazily
 from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
 
@@ -21,18 +22,7 @@ with lazily():
     from headrace import experiment
     from headrace.report import proof as proof_report
 
-EPILOG = """\b
-Examples:
-  headrace plan shop.toml --goal 'tps>=300' --compare gp2:1200 --output json > plan.json
-  headrace prove plan.json --workload shop.toml --minutes 15 --report proof.html
-  headrace prove shop.toml --storage gp3:500:6000 --storage io1:500:3000 --compare gp2:1200
-  headrace prove --show PROOF_FOLDER --report proof.html
-
-Needs root, /dev/fuse, MariaDB and sysbench: `headrace lab doctor` and `headrace mysql status` tell what is missing.
-Data set, cache, IOPS, MiB/s and clients are scaled to what the machine holds. Predictions are stored before anything
-but the calibration is run. Ctrl-C keeps what was measured (exit code 130).
-
-Exit code 1 when a configuration is not as predicted."""
+EPILOG = read_epilog("prove")
 
 SOURCE = "headrace prove --help"
 

@@ -7,20 +7,16 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
 from headrace.cli.options import TableOrJsonOption
 from headrace.cli.output import print_json, progress, show
+from headrace.cli.sharing import read_epilog
 
 with lazily():
     from headrace.report import simulation
     from headrace.simulation import replay as simulation_replay
 
-EPILOG = """\b
-Examples:
-  headrace volume record db start --to db.rec
-  headrace volume record db stop; headrace replay db.rec
-
-Exit code 1 when a decision differs from the recorded one."""
+EPILOG = read_epilog("replay")
 
 
 def replay(

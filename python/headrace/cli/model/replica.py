@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 with lazily():
     from headrace.base import storage as base_storage
     from headrace.planner import replica as planner_replica
-    from headrace.report.replication import planned, predicted
+    from headrace.report.replication import replicas
     from headrace.simulation import replica as simulation_replica
 
 HELP = "headrace predict --help"
@@ -151,14 +151,14 @@ def plan_for_replica(
     with progress("planning") as tick:
         answer = planner_replica.plan_replica(workload, **{**vars(settings), **vars(goal), "progress": tick})
     if report is not None and answer.prediction is not None:
-        predicted.write_page(report, answer.prediction)
+        replicas.write_page(report, answer.prediction)
         say(f"report written to {report}")
     if output == "json":
         print_json(answer.to_dict())
     elif output == "csv":
-        data(as_csv(planned.frame_of(answer)))
+        data(as_csv(replicas.frame_of(answer)))
     else:
-        show(*planned.in_words(answer), "", planned.table_of(answer))
+        show(*replicas.plan_in_words(answer), "", replicas.plan_table(answer))
     return answer.chosen is not None
 
 
@@ -193,13 +193,13 @@ def print_replica(
         **given,
     )
     if report is not None:
-        predicted.write_page(report, prediction)
+        replicas.write_page(report, prediction)
         say(f"chart written to {report}")
     if output == "json":
-        print_json(predicted.document(prediction))
+        print_json(replicas.document(prediction))
     elif output == "csv":
         for text in prediction.warnings:
             say(f"warning: {text}")
         data(as_csv(prediction.rows))
     else:
-        show(*predicted.in_words(prediction), "", predicted.table_of(prediction))
+        show(*replicas.in_words(prediction), "", replicas.table_of(prediction))

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.base.checks import check_number
+from headrace.base.lazy import lazily
 from headrace.base.options import StorageText
 from headrace.base.units import GIB, MIB
 from headrace.cli.inputs import read_demand
-from headrace.cli.lazy import lazily
 from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, flag, option
 from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
 from headrace.simulation.settings import SimulationSettings
@@ -28,17 +29,7 @@ with lazily():
     from headrace.simulation import demand, notation
     from headrace.workload import points
 
-EPILOG = """\b
-Examples:
-  headrace simulate fio:rw=randread,bs=16k,iodepth=10 --storage gp2:500 --seconds 3600 --output csv
-  headrace simulate mysql.toml --storage gp2:500 --instance m5.large --report day.html
-  headrace simulate demo:day --storage raid10:4xgp3:200 --degrade 0:36000:600:50:20
-  headrace simulate demo:day --storage gp3:200 --modify gp3:200:6000@30..7200
-
-A row per interval: demand, delivered IOPS and MiB/s, queue, balances, the limit waited for, I/O latency. The table
-shows them shortened; csv and json have every row. Times are seconds from the start of the workload. Limits waited
-for: volume-iops, volume-throughput, volume-credits (gone), instance-iops, instance-throughput, instance-credits
-(gone), first-touch, degraded, clients. A database in transactions is run by `headrace predict`."""
+EPILOG = read_epilog("simulate")
 
 # fio on a gp2 volume of a Xen instance gave 3,061 to 3,075 IOPS where 3,000 are nominal (published
 # run of 2018): 2.5 % more, in thousandths.

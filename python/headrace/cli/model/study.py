@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
 from headrace.cli.options import ReportOption, TableOrJsonOption, choice, flag, option
 from headrace.cli.output import Ticker, print_json, progress, say, show, table
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path
 
@@ -23,13 +24,7 @@ with lazily():
     from headrace.report import study as study_report
     from headrace.report import words
 
-EPILOG = """\b
-Examples:
-  headrace study                                     which there are
-  headrace study gp2-burst --report gp2-burst.html
-  sudo $(command -v headrace) study iops-900-vs-3000 --on lab --report iops.html
-  sudo $(command -v headrace) study raid-2009 --on lab --quick
-  sudo $(command -v headrace) study scaling-2018 --on lab --minutes 30 --resume      cells measured before are not measured again"""
+EPILOG = read_epilog("study")
 
 
 def complete_study(incomplete: str) -> list[str]:

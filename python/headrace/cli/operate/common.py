@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText, InstanceType
-from headrace.cli.lazy import lazily
 from headrace.cli.options import LabPlace, PasswordOptions, option, storage_option
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.base.options import Region
 from headrace.cli.app import show_error
 from headrace.cli.inputs import RecordingOptions, read_database
-from headrace.cli.lazy import lazily
 from headrace.cli.operate.common import TodayOptions
 from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option
 from headrace.cli.output import progress, say, show, table
+from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
 from headrace.report.output import PAGE_FORMATS, as_json, check_chart_path, plain
@@ -35,22 +36,7 @@ with lazily():
     from headrace.report import html, tables
     from headrace.report.operate import doctor as operate_doctor
 
-EPILOG = """\b
-Examples:
-  headrace doctor lab:db-data                               a volume of the lab, and the server on it
-  headrace doctor mysql://monitor@db1/ --storage gp2:500     a server; its volumes, where they are on this machine
-  headrace doctor iostat.txt --storage gp2:500               a recording alone: why was it slow at 10:00
-  iostat -x 10 30 | headrace doctor - --interval 10
-  headrace doctor aws:vol-0123456789abcdef0                  the last 14 days of CloudWatch
-  headrace doctor 'prometheus:http://prom:9090?instance=db1:9100' --last 2d --device nvme1n1 --storage gp3:500
-  headrace doctor mysql://monitor@db1/ --record now.jsonl.gz; headrace doctor now.jsonl.gz
-  headrace doctor lab:db-data --output nagios
-
-Verdicts: binds, touched (a limit is met and not felt), degraded (EBS's own trouble), will bind, misconfigured,
-not storage (locks, processors, the network, a cold cache, a backup), fine, cannot tell.
-
-Exit codes: 0 fine, not storage or touched, 1 findings, 2 usage, 3 cannot tell; of --output nagios 0 OK, 1 warning,
-2 critical, 3 unknown."""
+EPILOG = read_epilog("doctor")
 TARGET = (
     "lab:VOLUME, mysql://USER@HOST, aws:vol-..., aws:db-NAME (RDS), prometheus:URL, a captured folder, or a file of iostat, sar, "
     "vmstat, CloudWatch, Prometheus or --record; - is standard input."

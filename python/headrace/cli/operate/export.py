@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 import typer
 
 from headrace.base.files import write_whole
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
 from headrace.cli.operate.common import TargetsArgument, TodayOptions
 from headrace.cli.options import CommandGroup, LabPlace, PasswordOptions, option
 from headrace.cli.output import data, say
+from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 
 with lazily():
@@ -25,15 +26,7 @@ with lazily():
     from headrace.operate.exports import serving
     from headrace.operate.watching import light
 
-EPILOG = """\b
-Examples:
-  headrace export prometheus lab:db                          http://127.0.0.1:9481/metrics, until Ctrl-C
-  headrace export prometheus mysql://watcher@db1 --defaults-file ~/.my.cnf
-  headrace export otlp lab:db --endpoint http://127.0.0.1:4318/v1/metrics
-  headrace export template grafana --to headrace.json        import it in Grafana: Dashboards, New, Import
-  headrace export template alerts --to headrace.rules.yml    rule_files of Prometheus 2.42 and newer
-
-Names are those of the EBS CSI driver (aws_ebs_csi_*) where they mean the same. docs/guide/exports.md has all of them."""
+EPILOG = read_epilog("export")
 
 app = CommandGroup("Export what is watched to Prometheus, OpenTelemetry and Grafana.", EPILOG)
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.base.files import OWN_FILE, detect
+from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText, InstanceType, Seed
 from headrace.cli.inputs import RecordingOptions, read_demand
-from headrace.cli.lazy import lazily
 from headrace.cli.options import PageOrChartOption, TableOrJsonOption, flag, option, storage_option
 from headrace.cli.output import print_json, progress, say, show, table
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import check_chart_path
 
@@ -33,20 +34,7 @@ with lazily():
     from headrace.operate.forecast import space as forecast_space
     from headrace.report.operate import forecast as operate_forecast
 
-EPILOG = """\b
-Examples:
-  headrace forecast cloudwatch-30-days.json --storage gp2:400
-  headrace forecast iostat.txt --storage gp2:400 --instance m5.large --hours 24 --report credits.html
-  headrace forecast aws:vol-0123456789abcdef0                 the last 14 days of CloudWatch
-  headrace forecast aws:db-shop                               the same of an RDS instance
-  headrace forecast 'prometheus:http://prom:9090?instance=db1:9100' --last 4w --device nvme1n1 --storage gp2:400
-  zcat month.txt.gz | headrace forecast - --interval 60 --clock-start 2026-10-24T00:00 --storage gp2:400
-  headrace forecast month.toml --storage gp3:500 --space used.csv
-  headrace forecast month.toml --storage gp2:400 --score      how the forecasts made before have held
-
-The next days are made of days like those recorded, and each is simulated on the storage. A recording needs 3 whole
-days for credits, 14 for growth; used space (a CSV with time and used_bytes or used_gib) needs 7. Forecasts of
-recordings with a date are kept in $HEADRACE_FORECASTS. Exit code 1: something runs out soon. docs/guide/forecast.md."""
+EPILOG = read_epilog("forecast")
 
 
 def forecast(

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.cli.inputs import RecordingOptions
-from headrace.cli.lazy import lazily
 from headrace.cli.operate.common import TargetArgument, TodayOptions
 from headrace.cli.options import LabPlace, PasswordOptions, choice, flag, option
 from headrace.cli.output import data, say
+from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
@@ -33,21 +34,7 @@ with lazily():
     from headrace.operate.watching import light, loop, opening, terminal
     from headrace.operate.watching import screen as watching_screen
 
-EPILOG = """\b
-Examples:
-  headrace watch lab:db                            the volume `db` of the lab, and the server on it
-  headrace watch mysql://watcher@db1 -p            a server and the volumes under it
-  headrace watch aws:vol-0123456789abcdef0         from CloudWatch, a minute at a time
-  headrace watch capture/                          what was captured, with the arrows
-  headrace watch lab:db --once                     one screen as text
-  headrace watch lab:db --output jsonl | jq .verdict
-  headrace watch lab:db --once --output nagios     for a monitoring system
-  headrace watch lab:db --alarm --command '/usr/local/bin/page --loud'
-
-Keys: q ends, space freezes, left and right go back and forth by 10 s and up and down by 5 min in the last hour, d shows
-the difference against an hour ago, j writes the moment as JSON. With --once a recording ends with exit code 1 where
-something binds, and 3 where nothing can be told. With --output nagios the exit codes are those of its plugins: 0 fine,
-1 warning, 2 critical, 3 unknown."""
+EPILOG = read_epilog("watch")
 
 WatchOutput = Literal["table", "jsonl", "nagios"]
 # A verdict takes some seconds of figures; the lab and files have them from before. Ours.

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText
 from headrace.cli.inputs import read_database
-from headrace.cli.lazy import lazily
 from headrace.cli.options import Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, note, print_frame, print_json, say, show, table
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,20 +25,7 @@ with lazily():
     from headrace.advice import host as advice_host
     from headrace.report import tables
 
-EPILOG = """\b
-Examples:
-  headrace advise --storage gp3:500:6000 --memory-gib 32 --vcpus 8 --server-version 8.4
-  headrace advise --config /etc/mysql/my.cnf --server-version 10.11.19 --storage gp2:1000 --memory-gib 32 --output diff
-  headrace advise mysql://watcher@db.example/ --storage io1:1000:10000 --instance r6i.2xlarge --workload shop.toml
-  headrace advise --host --storage gp3:500:6000:250                    this machine: scheduler, barriers, swapping, RPS and more
-  headrace advise --host --root db7.tar.gz --output sysctl             another one, captured; a file to install
-  headrace advise --storage gp2:500 --memory-gib 16 --flavor mariadb --server-version 11.8.6 --output cnf > headrace.cnf
-
-\b
-Values in brackets stand as comments in cnf and diff: they can lose data or performance, or need a folder, a rollout, a decision.
-A live server's password comes from HEADRACE_MYSQL_PASSWORD, [client] of --defaults-file, or --ask-password; any account may
-ask for its variables.
-Every parameter with rule, source and risk: docs/reference/advice.md."""
+EPILOG = read_epilog("advise")
 
 # Characters: in a narrower terminal the table leaves out sources and what cannot be estimated. A
 # guess from how wide the table is with them.

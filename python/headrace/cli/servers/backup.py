@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.base.signals import set_handler, undisturbed
 from headrace.cli import INTERRUPTED
-from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -29,6 +29,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import confirm, print_answer, print_facts, print_rows, progress, say, table
+from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -55,14 +56,7 @@ with lazily():
     from headrace.servers.copies import pipeline
     from headrace.servers.copies import source as backup_source
 
-EPILOG = """\b
-Examples:
-  sudo $(command -v headrace) backup run shop --to file:///backup                        a physical copy, packed, with its position
-  headrace backup run mysql://dump@db.example/ --method logical --to s3://backups/shop?region=eu-west-1
-  sudo $(command -v headrace) backup list --in file:///backup                            what there is, and what is not proved
-  sudo $(command -v headrace) backup restore 20261122T215000Z-shop-3fa2 --in file:///backup --as shop2 --storage gp3:100
-
-A target is file:///FOLDER or s3://BUCKET/PREFIX?region=REGION. The guide: docs/guide/backups.md"""
+EPILOG = read_epilog("backup")
 
 Method = Literal["physical", "logical", "snapshot"]
 Pack = Literal["zstd", "none"]

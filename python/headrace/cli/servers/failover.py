@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.base.files import read_bytes
+from headrace.base.lazy import lazily
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.cli import INTERRUPTED
-from headrace.cli.lazy import lazily
 from headrace.cli.options import CommandGroup, LabPlace, Output, OutputOption, YesOption, choice, flag, option
 from headrace.cli.output import confirm, pairs, print_answer, say, table
 from headrace.cli.servers.mysql import complete_server
+from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
@@ -39,20 +40,7 @@ with lazily():
     from headrace.servers.failover.planning import guarantee as planning_guarantee
     from headrace.servers.failover.planning import members, progress, semisync
 
-EPILOG = """\b
-Examples:
-  sudo $(command -v headrace) failover status                       which guarantee holds now, and every trap of semi-sync
-  sudo $(command -v headrace) failover watch --clients /run/shop/source.json
-  sudo $(command -v headrace) failover status --acknowledge         you have looked at a failover: watch may act again at once
-  sudo $(command -v headrace) failover run --dry-run                the source is dead: every step, and the end
-  sudo $(command -v headrace) failover run
-  sudo $(command -v headrace) failover run --rescue                 read what no replica received from the dead source's volume
-  sudo $(command -v headrace) failover switchover --to r2           by plan: the writes stop for less than a second
-  sudo $(command -v headrace) failover rejoin db                    the old source comes back as a replica
-  headrace failover status mysql://ops@db1:3306 mysql://ops@db2:3306
-
-A failover that was cut off goes on when the same command is given again. docs/guide/failover.md says what each
-guarantee means and what to do at a refusal."""
+EPILOG = read_epilog("failover")
 
 Alone = Literal["serve", "refuse"]
 Errant = Literal["refuse", "inject", "leave"]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.cli import INTERRUPTED
-from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     Engine,
@@ -28,6 +28,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import confirm, pairs, print_answer, print_rows, progress, say, table
+from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -41,18 +42,7 @@ with lazily():
     from headrace.servers.topology import ending as topology_ending
     from headrace.servers.topology import group as topology_group
 
-EPILOG = """\b
-Examples:
-  sudo $(command -v headrace) mysql up --storage gp3:100:6000 --memory-gib 2    MariaDB, InnoDB, its own defaults but for the cache
-  sudo $(command -v headrace) mysql up shop --flavor mysql --storage io2:100:10000 --log-storage gp3:20 --config tuned --memory-gib 4
-  sudo $(command -v headrace) mysql up g --flavor mysql --group 3 --storage gp3:20     group replication: g-1, g-2, g-3
-  sudo $(command -v headrace) mysql cli shop                                    the client, logged in
-  sudo $(command -v headrace) mysql down shop                                   it ends, its data stay; `up shop` starts it again
-  sudo $(command -v headrace) mysql down shop --mount                           its disk is full: delete files there
-  sudo $(command -v headrace) mysql destroy shop
-
-The lab must be up: sudo $(command -v headrace) lab up. After a crash of the server, the lab or the machine: `mysql status` says what
-is wrong, `mysql up NAME` brings it back."""
+EPILOG = read_epilog("mysql")
 
 app = CommandGroup(
     "Run real servers on volumes of the lab: MariaDB and MySQL, InnoDB and MyRocks. Needs Linux and root.", EPILOG

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -25,6 +25,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import data, print_answer, print_json, progress, say, table
 from headrace.cli.servers.mysql import complete_server
+from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
 
@@ -41,20 +42,7 @@ with lazily():
     from headrace.servers.topology.lag import metrics
     from headrace.servers.topology.lag import record as lag_record
 
-EPILOG = """\b
-Examples:
-  sudo $(command -v headrace) mysql up db --storage gp3:20 --memory-gib 1
-  sudo $(command -v headrace) replica up r1 --of db --prepare-source          restarts db once: it gets a port, a binary log, GTIDs
-  sudo $(command -v headrace) replica up r2 --of r1 --workers 4               a chain
-  sudo $(command -v headrace) replica up late --of db --delay 3600            an hour behind on purpose
-  sudo $(command -v headrace) replica up shop --of db --filter replicate-do-db=shop
-  sudo $(command -v headrace) replica status                                  who follows whom, and what is wrong; exit code 1 if so
-  sudo $(command -v headrace) replica lag --seconds 60 --report lag.html      four clocks, backlog, applier, CPU, device: one page
-  sudo $(command -v headrace) replica lag --prometheus 9105
-  headrace replica lag --server mysql://watcher@db1 --server mysql://watcher@db2
-  sudo $(command -v headrace) mysql down r1                                   it follows on at its next start; --channel ends a channel
-
-docs/guide/replicas.md says which seed copies what, and what each setting costs and can lose."""
+EPILOG = read_epilog("replica")
 
 app = CommandGroup("Make replicas of servers of the lab, and see how far they are behind.", EPILOG)
 

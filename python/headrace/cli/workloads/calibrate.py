@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.lazy import lazily
+from headrace.base.lazy import lazily
 from headrace.cli.options import NameOption, TableOrJsonOption, flag, option
 from headrace.cli.output import print_json, progress, say, show
+from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import Writes
 from headrace.errors import InputError
 
@@ -26,20 +27,9 @@ with lazily():
     from headrace.calibration import runs as calibration_runs
     from headrace.calibration.runs import replica as runs_replica
     from headrace.report import databases
-    from headrace.report.replication import calibrated
+    from headrace.report.replication import replicas as calibrated
 
-EPILOG = """\b
-Examples:
-  headrace calibrate run.toml --to shop.toml
-  headrace calibrate io1-5000.toml io1-20000.toml gp2.toml --to shop.toml
-  headrace calibrate --check *.toml          how well runs predict a run they do not include
-  headrace calibrate --of shop.toml --replica replica.toml --to shop.toml
-  headrace calibrate --of shop.toml --binary-log binlog.000042 --to shop.toml
-
-A RUN.toml names the engine, storage, day, instance, cache, clients, data, start (cold or warm) and the measured files:
-sysbench output or CSV, and where there are any iostat -x, vmstat, SHOW GLOBAL STATUS. See
-docs/reference/run-description.md. A REPLICA.toml describes a stretch in which a replica was behind, so that it applied
-as fast as it could: docs/guide/calibrate-a-replica.md."""
+EPILOG = read_epilog("calibrate")
 
 SOURCE = "headrace calibrate --help"
 FORCE = "Overwrite a file that exists, and write a workload that misses its own runs."

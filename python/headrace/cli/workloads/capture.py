@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText
 from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
-from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     Engine,
     ForceOption,
@@ -25,6 +25,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import print_json, progress, say, show
+from headrace.cli.sharing import read_epilog
 from headrace.cli.workloads.calibrate import end_where_missed, keep
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -39,17 +40,7 @@ with lazily():
     from headrace.calibration import from_runs, runs
     from headrace.observe.live import host, record
 
-EPILOG = """\b
-Examples:
-  headrace workload capture mysql://headrace@db.example/ --seconds 3600 --storage gp3:500:6000 --to monday
-  headrace workload capture 'mysql://headrace@/?socket=/run/mysqld/mysqld.sock' --seconds 600 --storage gp2:1000 \\
-      --device nvme1n1 --to monday --workload shop.toml
-
-\b
-The account needs: GRANT PROCESS ON *.* (size of the data; or give --size-gib) and, for response times,
-GRANT SELECT ON performance_schema.*
-Its password comes from HEADRACE_MYSQL_PASSWORD, [client] of --defaults-file, or --ask-password; never from the address.
-One connection, SHOW GLOBAL STATUS once a second. Ctrl-C keeps what was sampled. See docs/reference/capture.md."""
+EPILOG = read_epilog("capture")
 
 ADDRESS = "mysql://USER@HOST[:PORT]/ or mysql://USER@/?socket=PATH; also ?ssl-mode=..&ssl-ca=.."
 DEVICE = "Block device of those volumes on this machine; again for each. Default: that of the data directory."

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from headrace.base.lazy import lazily
 from headrace.base.options import Seed
 from headrace.cli.inputs import read_database
-from headrace.cli.lazy import lazily
 from headrace.cli.options import OutputOption, PageOrChartOption
 from headrace.cli.output import data, print_json, say, show
+from headrace.cli.sharing import read_epilog
 from headrace.report.output import as_csv, check_chart_path
 
 with lazily():
@@ -20,10 +21,7 @@ with lazily():
     from headrace.calibration import runs, score
     from headrace.report import databases
 
-EPILOG = """\b
-Examples:
-  headrace compare-run run.toml shop.toml
-  headrace compare-run run.toml shop.toml --report run.html"""
+EPILOG = read_epilog("compare-run")
 
 
 def compare_run(

@@ -12,9 +12,9 @@ import typer
 
 from headrace.base.checks import check_number
 from headrace.base.files import check_output
+from headrace.base.lazy import lazily
 from headrace.base.options import Growth
 from headrace.cli.inputs import RecordingOptions, read_workload
-from headrace.cli.lazy import lazily
 from headrace.cli.options import (
     CommandGroup,
     ForceOption,
@@ -29,6 +29,7 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.sharing import read_epilog
 from headrace.cli.workloads import capture
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import HeadraceError, InputError
@@ -47,18 +48,7 @@ with lazily():
     from headrace.observe import formats
     from headrace.report import databases, simulation
 
-EPILOG = """\b
-Examples:
-  headrace workload new --reads-per-s 900 --writes-per-s 400 --size-gib 300 --to shop.toml
-  headrace workload new                                  (asks, on a terminal)
-  iostat -xt 60 > iostat.txt;  headrace workload import iostat.txt --to shop.toml
-  ssh db1 iostat -x 10 360 | headrace workload import - --interval 10 --device /dev/nvme1n1 --to shop.toml
-  headrace workload import 'prometheus:http://prom:9090?instance=db1:9100' --last 7d --device nvme1n1 --to shop.toml
-  headrace workload import aws:vol-0123456789abcdef0 --to shop.toml        (aws:db-NAME: an RDS instance)
-  headrace workload capture mysql://headrace@db.example/ --seconds 3600 --storage gp3:500 --to monday
-  headrace workload show shop.toml --report shop.svg
-
-Files are TOML: docs/reference/workload-file.md."""
+EPILOG = read_epilog("workload")
 
 app = CommandGroup("Make, import, capture and show what a database demands of its storage.", EPILOG)
 app.command("capture", epilog=capture.EPILOG)(capture.capture)

@@ -1,5 +1,10 @@
-"""Computes the probability of losing the data: published failure rates through the layout, and
-through the copies that a service keeps (copies.csv)."""
+"""Computes the probability of losing the data, and what the loss of a server or its zone costs.
+
+Durability: published failure rates through the layout, and through the copies that a service keeps
+(copies.csv). Survival: the time that a failover takes, and the data that are lost with a zone
+(data/managed: figures of each service, with source and date). Rules of services that a database
+there meets, in words.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from functools import cache
 
 from headrace.base import core
 from headrace.base.packaged import read_rows
-from headrace.planner.candidates import Candidate, Directory, Family
+from headrace.planner.candidates import AURORA, Candidate, Directory, Family
 
 # Percent; below it nothing but independent failures is reckoned with, so that more digits would
 # claim what nobody knows (chosen by eye).
@@ -152,3 +157,70 @@ def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
     lost with either."""
     published = [part for part in parts if part is not None]
     return 100 * (1 - math.prod(1 - part / 100 for part in published)) if published else None
+
+
+# Metrics of goals.
+SURVIVAL = ("failover_s", "lost_with_zone_s")
+
+
+def option_of(service: str, readers: int) -> str | None:
+    """Says what the rules of a service tell apart: an Aurora cluster with a reader, or without."""
+    if not service.startswith(AURORA):
+        return None
+    return "reader" if readers else "no-reader"
+
+
+def survival_of(service: str, as_of: str, readers: int) -> dict[str, float]:
+    """Returns two times, s. `failover_s`: until the database is back after its server is lost, at
+    the most; `lost_with_zone_s`: seconds of commits that are lost with an availability zone. NaN:
+    not known, or without a bound, as for a single server of EC2, whose volumes are gone with their
+    zone."""
+    option = option_of(service, readers)
+    figures = {}
+    for name, key, rule_option in zip(SURVIVAL, ("rto_high", "rpo_zone"), (option, None), strict=True):
+        rule = core.managed_rule(service, key, as_of, rule_option)
+        figures[name] = float(rule["value"]) if rule is not None and rule["value"] else math.nan
+    return figures
+
+
+# Rules of a service that growing storage meets, with how each is said. Figures and
+# sources are those of data/managed/rules.csv.
+STORAGE_RULES = {
+    "modification_cooldown": "storage can be changed again after {value} {unit}, or when it is optimized, whichever is later",
+    "autoscaling_free": "autoscaling adds storage where {value} {unit} or less stays free for five minutes",
+    "autoscaling_step": "a step of it adds {value} {unit}, 10 GiB or the growth of seven hours, whichever is most",
+    "storage_full_large": "with {value} {unit} or less free of 100 GiB and more RDS stops the server",
+    "switch_to_io_optimized": "it can be switched to I/O-Optimized once in {value} {unit}, and back at any time",
+}
+
+
+# Option without which a rule does not hold: a cluster's storage does not grow by itself
+# (data/managed/cannot.csv).
+NO_AUTOSCALING = "rds:multi-az-cluster"
+
+
+def storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
+    """Says what the storage of a deployment lives by, in words with sources."""
+    sentences = []
+    for key, words in STORAGE_RULES.items():
+        if deployment == NO_AUTOSCALING and key.startswith("autoscaling"):
+            continue
+        rule = core.managed_rule(deployment, key, as_of)
+        if rule is not None:
+            doubt = "" if rule["confirmed"] else ", not confirmed"
+            text = words.format(value=rule["value"], unit=rule["unit"])
+            sentences.append(f"{text} ({rule['source']}, {rule['first_seen']}{doubt})")
+    copies = copies_of(deployment)
+    if copies is not None:
+        sentences.append(f"the annual chance of losing the data is that of {copies.words}")
+    return tuple(sentences)
+
+
+def managed_caveats(deployment: str) -> list[str]:
+    """Says what to know of a choice at a service."""
+    caveats = [f"{deployment} cannot {limit['what']}: {limit['detail']}." for limit in core.service_limits(deployment)]
+    if deployment.startswith("aurora"):
+        caveats.insert(
+            0, "The latency of Aurora's storage cannot be looked into: its interval is wide for that reason."
+        )
+    return caveats

@@ -13,7 +13,7 @@ import polars as pl
 from headrace.report.charts import style
 from headrace.report.charts.builders import SHORT, Drawing, colour_of, decades, lowest_and_highest
 from headrace.report.charts.over_time import ms_axis
-from headrace.report.charts.services import KINDS, kind_of
+from headrace.report.charts.predictions import KINDS, kind_of
 from headrace.report.words import number, usd
 
 if TYPE_CHECKING:

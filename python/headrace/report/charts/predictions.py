@@ -1,10 +1,10 @@
-"""Databases and lab volumes, predicted and measured: over time, as densities, as bars with their
-intervals."""
+"""Databases, replicas, services and lab volumes, predicted and measured: over time, as densities,
+as bars with their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from headrace.calibration.score import ComparedRun
     from headrace.experiment.proof import Proof
     from headrace.simulation.database import Prediction
+    from headrace.simulation.replica import ReplicaOutcome, ReplicaPrediction
+    from headrace.simulation.services import ServiceComparison
+
 
 DENSITY_HEIGHT, PROOF_HEIGHT = 150, 90  # px
 # Predicted figures are simulated ones.
@@ -178,3 +181,129 @@ def conformance(findings: Sequence) -> alt.FacetChart:
     rows_of_volumes = alt.Row("volume:N", title=None, sort=None)
     facets = drawn.properties(width=style.WIDTH - 200).facet(row=rows_of_volumes, spacing=6)
     return style.configured(facets.resolve_scale(y="independent"))
+
+
+HEIGHT = 100  # px
+SOURCE_COLOUR, REPLICA_COLOUR = style.QUIET, style.SIMULATED
+
+
+def lag(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
+    """Draws lag, backlog, rates and I/Os on one time line; the time after the load is shaded, the
+    most lag is marked."""
+    rows = run.rows
+    length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
+    time = TimeAxis(None, rows["t_s"][-1] + length)
+    frame = time.add(thinned(rows.with_columns(pl.lit(length).alias("duration_s"))))
+    summary = run.summary
+    panels = [
+        ("lag (s)", [("lag_s", "lag", REPLICA_COLOUR)]),
+        ("transactions waiting", [("backlog", "backlog", REPLICA_COLOUR)]),
+        (
+            "transactions a second",
+            [("source_tps", "source", SOURCE_COLOUR), ("applied_tps", "applied", REPLICA_COLOUR)],
+        ),
+        ("replica's I/Os a second", [("iops", "I/Os", REPLICA_COLOUR)]),
+    ]
+    if rows["balance_percent"].is_not_null().any():
+        panels.append(("credits (%)", [("balance_percent", "balance", REPLICA_COLOUR)]))
+    moments = time.add(
+        pl.DataFrame(
+            {
+                "t_s": [summary["load_s"], summary["peak_at_s"]],
+                "duration_s": [0.0, 0.0],
+                "lag_s": [0.0, summary["peak_lag_s"]],
+            }
+        )
+    )
+    end = frame["until"].to_list()[-1]
+    drained = moments[:1].select("at", pl.lit(end).alias("until"))
+    shaded = rows["t_s"][-1] > summary["load_s"]
+    drawn: list[Drawing] = []
+    for index, (name, parts) in enumerate(panels):
+        x = time.x(index == len(panels) - 1)
+        layers: list = [lines(frame, x, name, parts, height=HEIGHT)]
+        if shaded:
+            layers.insert(0, shade(drained, x, HEIGHT))
+        if index == 0:
+            peak = alt.Chart(moments[1:].with_columns(pl.lit(_peak(summary)).alias("text")))
+            at = {"x": x, "y": alt.Y("lag_s:Q")}
+            layers.append(peak.mark_point(color=style.WARN, filled=True, size=60).encode(**at))
+            # At the bottom, since above stand the names of the lines.
+            late = summary["peak_at_s"] > rows["t_s"][-1] / 2
+            text = peak.mark_text(align="right" if late else "left", dx=-8 if late else 8, baseline="bottom")
+            layers.append(text.encode(text="text", x=x, y=alt.value(HEIGHT - 6)))
+        drawn.append(alt.layer(*layers))
+    return stacked(drawn, title, "Shaded: after the load has stopped." if shaded else "")
+
+
+def _peak(summary: ReplicaOutcome) -> str:
+    after = " after the load has stopped" if summary["peak_at_s"] > summary["load_s"] else ""
+    return f"most: {summary['peak_lag_s']:,.3g} s{after}"
+
+
+# Parts of a bill, each with a colour and a name in the legend.
+KINDS = ("server", "storage", "IOPS and MiB/s", "I/O requests", "snapshots")
+
+
+def side_by_side(comparison: ServiceComparison, title: str) -> alt.VConcatChart:
+    """Draws rates and bills; both panels share the deployments, in the order of the services."""
+    order = [outcome.deployment for outcome in comparison.outcomes if outcome.refusal is None]
+    return style.configured(
+        alt.vconcat(_rates(comparison, order), _bills(comparison, order), spacing=24).properties(title=title)
+    )
+
+
+def _rates(comparison: ServiceComparison, order: list[str]):
+    rows = [
+        {"service": outcome.deployment, "tps": outcome.tps, "low": outcome.tps_low, "high": outcome.tps_high}
+        for outcome in comparison.outcomes
+        if outcome.refusal is None
+    ]
+    schema = {"service": pl.String, "tps": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+    base = alt.Chart(pl.DataFrame(rows, schema=schema)).encode(y=alt.Y("service:N", sort=order, title=None))
+    title = "transactions a second, simulated, with 80 % interval"
+    axis = alt.Axis(labelExpr=SHORT, labelFlush=False, tickCount=8)
+    x = alt.X("low:Q", title=title, scale=alt.Scale(zero=True), axis=axis)
+    interval = base.mark_rule(strokeWidth=3, opacity=0.45, color=style.SIMULATED).encode(x=x, x2="high:Q")
+    point = base.mark_point(filled=True, size=90, opacity=1, color=style.SIMULATED).encode(x="tps:Q")
+    return alt.layer(interval, point).properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
+
+
+def _bills(comparison: ServiceComparison, order: list[str]) -> alt.Chart:
+    rows = [
+        {"service": outcome.deployment, "part": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": item["usd"]}
+        for outcome in comparison.outcomes
+        if outcome.refusal is None and outcome.bill.usd_month is not None
+        for item in outcome.bill.items
+    ]
+    schema = {"service": pl.String, "part": pl.String, "place": pl.Int64, "usd": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema)
+    hues = {kind: hue for kind, hue in zip(KINDS, style.PARTS, strict=True) if kind in set(frame["part"])}
+    colours = alt.Scale(domain=list(hues), range=list(hues.values()))
+    return (
+        alt.Chart(frame.group_by("service", "part", "place", maintain_order=True).agg(pl.col("usd").sum()))
+        .mark_bar()
+        .encode(
+            y=alt.Y("service:N", sort=order, scale=alt.Scale(domain=order), title=None),
+            x=alt.X(
+                "usd:Q",
+                title="USD a month; no bar: no price known",
+                axis=alt.Axis(labelExpr=SHORT, labelFlush=False, tickCount=8),
+            ),
+            color=alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom")),
+            order=alt.Order("place:Q"),
+        )
+        .properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
+    )
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """Returns the kind (KINDS) of an item of a bill."""
+    name = item["item"]
+    if item.get("part") in ("instance", "snapshots"):
+        return KINDS[0 if item["part"] == "instance" else 4]
+    if item["unit"] == "h":
+        return KINDS[0]
+    if "I/O" in name:
+        return KINDS[3]
+    return KINDS[2] if "IOPS" in name or "throughput" in name else KINDS[1]

@@ -14,7 +14,7 @@ from headrace.base import caps
 from headrace.base.units import DAY_S
 from headrace.report.charts import style
 from headrace.report.charts.builders import Part, TimeAxis, linear, lines, shade, stacked
-from headrace.report.series import fold_of
+from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Mark, Sentence, Table, View, columns
 from headrace.report.words import number, percent
 

@@ -24,7 +24,7 @@ from headrace.operate.fleet.batch import answer_batch
 from headrace.operate.fleet.inventory import inventory_json
 from headrace.operate.fleet.points import write_points
 from headrace.report.fleet import words
-from headrace.report.fleet.chart import savings_against_risk
+from headrace.report.fleet.page import savings_against_risk
 from seeded_fleet import SeededFleet, seeded_fleet
 
 QUICK = FleetSettings(fortnights=0)

@@ -93,6 +93,6 @@ def test_a_standby_in_another_zone_is_a_second_copy():
 
 
 def shown(result) -> list[str]:
-    from headrace.report.services.planned import rule_lines
+    from headrace.report.services import rule_lines
 
     return rule_lines(result.services)

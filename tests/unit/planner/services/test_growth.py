@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from headrace import InputError
-from headrace.planner.market.growth import storage_growth
+from headrace.planner.market.answer import storage_growth
 
 
 def reference(

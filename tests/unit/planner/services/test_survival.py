@@ -8,7 +8,7 @@ import pytest
 
 import headrace
 from headrace.planner.goals import Goal
-from headrace.planner.market.survival import survival_of
+from headrace.planner.market.durability import survival_of
 
 ASKED = {"on": "ec2,rds,aurora", "instances": ["r7g.xlarge", "r7g.2xlarge"], "draws": 2}
 
@@ -25,11 +25,11 @@ def by_bill(shop):
 
 def test_the_recommended_is_in_the_table_and_in_the_bill(by_bill):
     recommended = by_bill.recommended
-    rows = {answer.deployment: answer for answer in by_bill.services.answers}
+    planned_rows = {answer.deployment: answer for answer in by_bill.services.answers}
     assert recommended.service == "ec2"
-    assert rows["ec2"].best.storage == recommended.storage
-    assert rows["ec2"].best.cost_usd_month == recommended.cost_usd_month
-    assert sum(item["usd"] for item in rows["ec2"].best.items) == pytest.approx(recommended.cost_usd_month)
+    assert planned_rows["ec2"].best.storage == recommended.storage
+    assert planned_rows["ec2"].best.cost_usd_month == recommended.cost_usd_month
+    assert sum(item["usd"] for item in planned_rows["ec2"].best.items) == pytest.approx(recommended.cost_usd_month)
 
 
 def test_no_price_is_not_impossible(by_bill):
@@ -40,9 +40,9 @@ def test_no_price_is_not_impossible(by_bill):
 
 
 def test_aurora_says_that_a_reader_is_in_its_bill(by_bill):
-    from headrace.report.services.planned import rows
+    from headrace.report.services import planned_rows
 
-    cells = {row[0]: row[1] for row in rows(by_bill.services)}
+    cells = {row[0]: row[1] for row in planned_rows(by_bill.services)}
     assert "with 1 reader" in cells["aurora:standard"] and "reader" not in cells["rds:multi-az"]
 
 

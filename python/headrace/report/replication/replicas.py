@@ -1,0 +1,391 @@
+"""Replicas in words, tables and pages: the lag that is predicted, the cheapest replica that keeps up,
+the parameters of an applier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from headrace.base.lazy import lazily
+from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
+from headrace.report.output import PAGE_FORMATS
+from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
+from headrace.report.words import number, percent, row_labels, span, storage_words
+from headrace.workload.replica.parameters import ReplicaParameters
+
+with lazily():
+    from headrace.report import html
+    from headrace.report.charts import predictions
+
+if TYPE_CHECKING:
+    from headrace.base import core
+    from headrace.planner.replica import ReplicaPlan
+    from headrace.simulation.replica import ReplicaOutcome, ReplicaPrediction
+    from headrace.workload import TransactionWorkload
+
+
+SCHEMA = "headrace-replica-prediction/1"
+# Bottlenecks of an applier in words; the keys are the core's.
+BINDINGS = {
+    "none": "nothing: it keeps up",
+    "reads": "reads of pages that are not in its cache",
+    "page-writes": "writes of dirty pages that make room for reads",
+    "flushes": "flushes of its redo and binary log",
+    "processor": "the processor time of a transaction in one thread",
+    "dependencies": "transactions that may not be applied at once",
+    "workers": "the number of workers",
+    "iops": "its volumes' I/Os a second",
+    "bytes": "its volumes' MiB/s",
+    "cores": "all of its processors",
+    "receive": "the receive thread's flushes of the relay log",
+    "large-transaction": "a transaction that nothing passes",
+}
+# Changes that lift a bottleneck, by the same keys.
+REMEDIES = {
+    "reads": "a larger cache, a volume with shorter latency, or more workers; more IOPS do not shorten a read",
+    "page-writes": "a larger cache, or more free pages kept ready (innodb_lru_scan_depth)",
+    "processor": "more workers, or faster processors; more of them alone do not help one thread",
+    "dependencies": "WRITESET, MariaDB's optimistic mode, or more clients committing at once on the source",
+    "workers": "more workers",
+    "iops": "more IOPS, or a larger cache",
+    "bytes": "more throughput",
+    "cores": "more virtual CPUs, or fewer workers",
+    "receive": "sync_relay_log above 1 if a loss of power may lose acknowledged transactions; a relay log volume of its own",
+}
+# Limits, of which there could be more; the others are costs, of which there could be less.
+LIMITS = ("dependencies", "workers", "iops", "bytes", "cores")
+# The headline and the cards, filled in below and, while a slider of the page moves, in the browser
+# (ui/static/replicas.js).
+KEEPS_UP = "A replica on {storage} keeps up: at most {peak_lag} behind"
+FALLS_BEHIND = "A replica on {storage} falls behind after {onset}, by up to {peak_lag}"
+RATE = Card("The applier can do", "{applier_tps} tps", "The source does {source_tps} tps.")
+LAG = Card("Most lag", "{peak_lag}", "Applied {catch_up} after the load.")
+NOT_APPLIED = Card("Most lag", "{peak_lag}", "It is not applied within this run.")
+CHANCE = Card(
+    "Chance that it keeps up",
+    "{keeps_up}",
+    "Share of the databases and appliers within the calibration's doubt that keep up.",
+)
+LIKELY = 0.8  # a chance to keep up from which on a replica is a good one (chosen; as the planner's default)
+# A share below this is not told.
+LEAST_SHARE = 0.02
+
+
+def in_words(run: ReplicaPrediction) -> list[str]:
+    """Says what happened, a sentence a line."""
+    summary, settings = run.summary, run.settings
+    low, high = summary["low"], summary["high"]
+    lines = [_setup(run, settings)]
+    lines += [f"WARNING: {text}" for text in run.warnings]
+    rate = f"{number(summary['applier_tps'], 4)} tps" + _interval(low, high, "applier_tps", " tps")
+    lines.append(
+        f"Source: {number(summary['source_tps'], 4)} tps over {span(summary['load_s'])}. The applier can do {rate}."
+    )
+    if summary["onset_s"] is None:
+        lines.append(f"It keeps up: at most {seconds(summary['peak_lag_s'])} behind.")
+    else:
+        ends = f"{seconds(summary['lag_at_load_end_s'])}{_interval(low, high, 'lag_at_load_end_s', ' s')} when the load ends"
+        lines.append(f"It falls behind from {span(summary['onset_s'])} on: {ends}.")
+        peak = f"{seconds(summary['peak_lag_s'])}{_interval(low, high, 'peak_lag_s', ' s')} at {span(summary['peak_at_s'])}"
+        after = ", after the load has stopped" if summary["peak_at_s"] > summary["load_s"] else ""
+        lines.append(f"Most lag: {peak}{after}.")
+        caught = summary["catch_up_s"]
+        backlog = f"{summary['backlog_at_load_end']:,.0f} transactions waiting when the load ends"
+        done = "are not applied within this run" if caught is None else f"are applied {span(caught)} later"
+        lines.append(f"{backlog} {done}.")
+    lines.append(verdict(summary, settings))
+    if summary["keeps_up"] is not None:
+        lines.append(f"Chance that it keeps up: {percent(summary['keeps_up'])}.")
+    if summary["semi_sync"] is not None:
+        lines.append(semi_sync_in_words(summary["semi_sync"], settings))
+    return lines
+
+
+def _setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> str:
+    replica = run.replica
+    places = [replica.storage]
+    places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
+    places += [f"relay log on {replica.relay_storage}"] if replica.relay_storage else []
+    server = server_in_words(replica.release, settings, settings["workers"] or 0)
+    return f"Replica on {', '.join(places)}: {server}, cache {number(run.cache_gib)} GiB; source on {run.source['storage']}; limits of {run.as_of}."
+
+
+def server_in_words(release: str, settings: core.ReplicaSettings, workers: int | None) -> str:
+    """Names version, mode, workers (None: they are to be chosen), order and what a commit
+    flushes."""
+    few = settings["mode"] == "single" or (workers is not None and workers < 2)
+    threads = "one thread" if few else "workers as below" if workers is None else f"{workers} workers"
+    order = "" if settings["preserve_order"] else ", order of commits not kept"
+    binlog = f"binary log, sync_binlog {settings['sync_binlog']}" if settings["log_bin"] else "no binary log"
+    return f"{release}, {settings['mode']}, {threads}{order}, flush_log {settings['flush_log_at_trx_commit']}, {binlog}"
+
+
+def _remedy(binding: str, settings: core.ReplicaSettings) -> str:
+    """Returns the remedy for what binds: nothing that these settings have already."""
+    if binding != "flushes":
+        return REMEDIES[binding]
+    parts = []
+    if settings["log_bin"]:
+        parts.append("no binary log on the replica (it could not take over then)")
+        parts += ["sync_binlog = 0"] if settings["sync_binlog"] else []
+    if settings["flush_log_at_trx_commit"] == 1:
+        parts.append("innodb_flush_log_at_trx_commit = 2 (a crash of its host loses up to a second of what it applied)")
+    parts += [] if settings["mode"] == "single" else ["more workers that share a flush"]
+    return "; ".join([*parts, "a volume with shorter latency"])
+
+
+def verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) -> str:
+    """Says what holds the applier back, with shares, and what would change it."""
+    shares = sorted(((share, name) for name, share in summary["shares"].items() if share >= LEAST_SHARE), reverse=True)
+    parts = ", ".join(f"{name} {percent(share)}" for share, name in shares)
+    binding = summary["binding"]
+    text = f"Shares of the cost of a transaction: {parts}."
+    if summary["dependency_lever"] >= LEAST_SHARE or summary["worker_lever"] >= LEAST_SHARE:
+        more = {name: summary["if_halved"][name] for name in ("dependencies", "workers")}
+        text += (
+            f" {number(summary['width'], 3)} transactions are applied at once; twice as many allowed: "
+            f"x {more['dependencies']:.2f}; twice the workers: x {more['workers']:.2f}."
+        )
+    if binding in summary["if_halved"]:
+        half = "twice as much" if binding in LIMITS else "half of that"
+        text += f" Binding: {BINDINGS[binding]}; {half} gives x {summary['if_halved'][binding]:.2f}: {_remedy(binding, settings)}."
+    return text
+
+
+def semi_sync_in_words(price: core.SemiSyncPrice, settings: core.ReplicaSettings) -> str:
+    """Says what semi-sync costs the source."""
+    text = f"Semi-sync adds {number(price['added_ms'], 3)} ms to a commit"
+    if price["relay_ms"] > 0.01:
+        text += f", {number(price['relay_ms'], 3)} ms of it flushes of the relay log (sync_relay_log = {settings['sync_relay_log']:,})"
+        text += f"; no more than {number(price['most_tps'], 3)} tps in all, since these flushes are not shared"
+    return text + "."
+
+
+def seconds(value: float) -> str:
+    """Returns a lag: 0.012 s, 3.7 s, 2 h."""
+    return span(value) if value >= 120 else f"{number(value, 3)} s"
+
+
+def _interval(low: dict[str, float | None] | None, high: dict[str, float | None] | None, name: str, unit: str) -> str:
+    if low is None or high is None:
+        return ""
+    most = high[name]
+    upper = "beyond this run" if most is None else f"{number(most, 3)}{unit}"
+    return f" (80 % interval {number(low[name] or 0.0, 3)} to {upper})"
+
+
+def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
+    """Returns the rows as a table, means over stretches on the clock."""
+    rows = run.rows
+    length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
+    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + length, most)
+    short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
+        pl.col("t_s").first(),
+        pl.col("source_tps", "applied_tps", "iops", "mib_s").mean(),
+        pl.col("lag_s", "backlog").last(),
+        pl.col("balance_percent").min(),
+        pl.col("binding").mode().first(),
+    )
+    labels = row_labels(short["t_s"].to_list())
+    cells = []
+    for row in short.iter_rows(named=True):
+        balance = "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %"
+        figures = (
+            number(row["source_tps"], 4),
+            number(row["applied_tps"], 4),
+            f"{row['backlog']:,.0f}",
+            seconds(row["lag_s"]),
+        )
+        device = (number(row["iops"], 4), number(row["mib_s"]), balance)
+        cells.append((next(labels), *figures, *device, row["binding"]))
+    titles = ("time", "source tps", "applied tps", "backlog", "lag", "IOPS", "MiB/s", "balance", "held back by")
+    when = f"Time since the start. Each row: {span(step_s)}; backlog and lag at its end."
+    heads = columns(titles, number=titles[:-1], key=titles[-1:], drop=("MiB/s", "balance"))
+    return Table(heads, cells, when)
+
+
+def document(run: ReplicaPrediction) -> dict[str, object]:
+    """Returns everything, for JSON."""
+    replica = {name: value for name, value in vars(run.replica).items() if value is not None}
+    return {
+        "schema": SCHEMA,
+        "workload": run.workload.name,
+        "storage": run.source["storage"],
+        "replica": replica | {"settings": run.settings, "cache_gib": run.cache_gib},
+        "as_of": run.as_of,
+        "seed": run.source["seed"],
+        "summary": {name: value for name, value in run.summary.items() if name != "drawn"},
+        "warnings": list(run.warnings),
+        "caveats": list(run.workload.caveats),
+        "rows": run.rows,
+    }
+
+
+def view_of(run: ReplicaPrediction) -> View:
+    """Returns the prediction as a view."""
+    described = f"{title_of(run)} over time: lag, backlog, transactions of source and replica, I/Os"
+    blocks: list[Block] = [Sentence(text, "warn") for text in run.warnings]
+    blocks.append(Chart(lambda: predictions.lag(run, title_of(run)), described))
+    blocks.append(Sentence(verdict(run.summary, run.settings)))
+    blocks.append(Fold("The run as a table", [table_of(run)]))
+    lines = [line for line in in_words(run) if not line.startswith("WARNING: ")]
+    blocks.append(Fold("The run in words", [Items(lines)]))
+    where = f"{run.workload.name}, source on {run.source['storage']}; limits of {run.as_of}"
+    return View(headline(run), where, list(_cards(run.summary)), blocks)
+
+
+def title_of(run: ReplicaPrediction) -> str:
+    """Names the workload and the replica's storage."""
+    return f"{run.workload.name}: a replica on {run.replica.storage}"
+
+
+def headline(run: ReplicaPrediction) -> str:
+    """Says in a sentence whether the replica keeps up."""
+    sentence = KEEPS_UP if run.summary["onset_s"] is None else FALLS_BEHIND
+    return sentence.format(storage=storage_words(run.replica.storage), **_figures(run.summary))
+
+
+def _figures(summary: ReplicaOutcome) -> dict[str, str]:
+    """Returns the figures of headline and cards as texts."""
+    return {
+        "applier_tps": number(summary["applier_tps"], 4),
+        "source_tps": number(summary["source_tps"], 4),
+        "peak_lag": seconds(summary["peak_lag_s"]),
+        "onset": span(summary["onset_s"]),
+        "catch_up": span(summary["catch_up_s"]),
+        "keeps_up": percent(summary["keeps_up"]),
+    }
+
+
+def _cards(summary: ReplicaOutcome) -> Iterator[Card]:
+    """Yields the rate, the lag, and the chance that it keeps up."""
+    figures, mark = _figures(summary), "good" if summary["onset_s"] is None else "warn"
+    yield RATE.filled(figures, mark)
+    yield (NOT_APPLIED if summary["catch_up_s"] is None else LAG).filled(figures, mark)
+    if (chance := summary["keeps_up"]) is not None:
+        yield CHANCE.filled(figures, "good" if chance >= LIKELY else "warn")
+
+
+def write_page(path: Path, run: ReplicaPrediction) -> None:
+    """Writes the prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
+    view = view_of(run)
+    html.write_chart(
+        path, None if path.suffix.lower() in PAGE_FORMATS else predictions.lag(run, title_of(run)), lambda: view
+    )
+
+
+# --- the cheapest that keeps up -------------------------------------------------------------------
+
+
+# Rows shown: the chosen one and the dearest of those that cost less (a screen).
+SHOWN = 12
+
+
+def plan_in_words(plan: ReplicaPlan) -> list[str]:
+    """Returns the answer, a sentence a line."""
+    source = f"source on {plan.source} at {number(plan.source_tps, 4)} tps"
+    lines = [
+        f"Goal: lag at most {seconds(plan.lag_s)} with probability {percent(plan.probability)}; {source}.",
+        f"Judged over {number(plan.hours)} h of this load with every burst of the replica spent: the baselines of its "
+        "volumes and of its instance.",
+        f"The replica: {server_in_words(plan.release, plan.settings, None)}.",
+        _room(plan),
+    ]
+    lines += [f"WARNING: {text}" for text in plan.warnings]
+    if plan.chosen is None or plan.prediction is None:
+        rate = max((choice.applier_tps for choice in plan.looked_at), default=0.0)
+        lines.append(f"None of {len(plan.looked_at)} replicas holds; the fastest applies {number(rate, 4)} tps.")
+        if plan.looked_at:
+            fastest = max(plan.looked_at, key=lambda choice: choice.applier_tps)
+            lines.append(
+                f"It is held back by {BINDINGS[fastest.binding]}. Name other --instances, or less lag on fewer writes."
+            )
+        return lines
+    choice = plan.chosen
+    relay = f", relay log on {choice.relay_storage}" if choice.relay_storage else ""
+    lines.append(
+        f"Cheapest: {choice.instance}/{choice.storage}{relay}, cache {number(choice.cache_gib)} GiB, {choice.workers or 'no'} workers: "
+        f"{choice.usd_month:,.2f} USD a month in {plan.region}, prices of {plan.as_of}."
+    )
+    applies = f"It applies {number(choice.applier_tps, 4)} tps; most lag {seconds(choice.peak_lag_s)}"
+    lines.append(f"{applies}; the chance that it holds is {percent(choice.probability or 0.0)}.")
+    lines.append(verdict(plan.prediction.summary, plan.settings))
+    cheaper = [
+        (candidate, chance) for candidate in plan.looked_at[:-1] if (chance := candidate.probability) is not None
+    ]
+    if cheaper:
+        last, chance = cheaper[-1]
+        lines.append(
+            f"The next cheaper that keeps up on average, {last.instance}/{last.storage} at {last.usd_month:,.2f} USD, "
+            f"holds in {percent(chance)}."
+        )
+    return lines
+
+
+def _room(plan: ReplicaPlan) -> str:
+    logged = plan.logged
+    logs = f"{logged.redo_gib:,} of redo log"
+    if logged.days:
+        logs += (
+            f", {logged.binlog_gib:,} of binary logs ({number(logged.days)} {'day' if logged.days == 1 else 'days'})"
+        )
+    return (
+        f"The replica's data volume holds {plan.needed_gib:,} GiB: {number(plan.data_gib)} of data, {logs}, and "
+        f"{number(plan.free_percent)} % free."
+    )
+
+
+def plan_table(plan: ReplicaPlan):
+    """Returns the last candidates by price: the dearest of the cheaper ones, and the chosen one."""
+    cells = []
+    for choice in plan.looked_at[-SHOWN:]:
+        figures = (
+            f"{choice.usd_month:,.2f}",
+            number(choice.cache_gib),
+            str(choice.workers),
+            number(choice.applier_tps, 4),
+        )
+        holds = "" if choice.probability is None else percent(choice.probability)
+        place = choice.storage + (f" + relay {choice.relay_storage}" if choice.relay_storage else "")
+        cells.append((choice.instance, place, *figures, seconds(choice.peak_lag_s), holds, choice.binding))
+    titles = (
+        "instance",
+        "storage",
+        "USD/month",
+        "cache GiB",
+        "workers",
+        "applies tps",
+        "most lag",
+        "holds",
+        "held back by",
+    )
+    title = f"The last {len(cells)} of {len(plan.looked_at)} looked at, by price."
+    heads = columns(titles, number=titles[2:8], key=(*titles[:2], titles[8]))
+    return Table(heads, cells, title)
+
+
+def frame_of(plan: ReplicaPlan) -> pl.DataFrame:
+    """Returns all candidates, for CSV."""
+    return pl.DataFrame([choice.to_dict() | {"chosen": choice is plan.chosen} for choice in plan.looked_at])
+
+
+# --- an applier that was calibrated ---------------------------------------------------------------
+
+
+APPLIER = columns(("parameter of the applier", "value", "known to", "from"), number=("value", "known to"))
+
+
+def applier_table(workload: TransactionWorkload) -> Table:
+    """Returns the parameters that were identified; all others are derived from the source's run."""
+    replica = workload.replica or ReplicaParameters()
+    rows = []
+    for name, value in replica.values.items():
+        spread = replica.spread.get(name)
+        spread_text = "" if spread is None else f"+-{percent(spread)}"
+        rows.append((name, number(value), spread_text, replica.origin.get(name, "")))
+    if replica.written is not None:
+        rows.append(("written", ", ".join(number(share) for share in replica.written), "", "pages read by the replica"))
+    return Table(APPLIER, rows)

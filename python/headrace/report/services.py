@@ -1,0 +1,460 @@
+"""Services in sentences, tables and rows for CSV: a database on EC2, RDS and Aurora side by side,
+and the part of a plan about services: each deployment's best, the bills, when I/O-Optimized pays,
+rules, and the comparison of then and now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.base import caps
+from headrace.base.lazy import lazily
+from headrace.planner.market.durability import small_percent
+from headrace.report.databases import clients
+from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, columns
+from headrace.report.words import latency, number, percent, span, usd
+
+with lazily():
+    from headrace.report import html
+    from headrace.report.charts import predictions
+
+if TYPE_CHECKING:
+    from headrace.planner.result import ServiceAnswer, ServicesPart
+    from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
+
+
+SCHEMA = "headrace-services/1"
+COLUMNS = columns(
+    (
+        "service",
+        "tps",
+        "80 %",
+        "p95 ms",
+        "limited by",
+        "reader's lag",
+        "failover",
+        "lost with instance",
+        "lost with zone",
+        "USD/month",
+    ),
+    number=("tps", "80 %", "p95 ms", "USD/month"),
+    key=("service", "limited by", "reader's lag", "failover", "lost with instance", "lost with zone"),
+)
+ITEMS = columns(
+    ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
+    number=("quantity", "USD per unit", "USD"),
+)
+SERVICES = {"ec2": "EC2", "rds": "RDS", "aurora": "Aurora"}
+# Options as AWS writes them.
+OPTIONS = {
+    "single-az": "Single-AZ", "multi-az": "Multi-AZ", "multi-az-cluster": "Multi-AZ cluster", "standard": "Standard",
+    "io-optimized": "I/O-Optimized",
+}  # fmt: skip
+BRIEF = ("service", "tps", "failover", "lost with zone", "USD/month")
+UNKNOWN, GUESS = "not known", "guess"
+NO_PRICE = "no price"
+
+
+def head(comparison: ServiceComparison) -> list[str]:
+    """Repeats the question: workload, instance, storage, cache and day."""
+    load = clients(comparison.threads) if comparison.threads else "open load"
+    cache = f"cache {number(comparison.cache_gib)} GiB, {load}, {number(comparison.data_gib)} GiB of data"
+    where = f"{comparison.workload} on {comparison.instance} with {comparison.storage}; {cache}"
+    return [
+        f"{where}; limits and prices of {comparison.as_of} in {comparison.region}. Simulated, each with its 80 % interval."
+    ]
+
+
+def summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
+    """Returns the cells of COLUMNS, a row for each deployment that is possible."""
+    rows = []
+    for outcome in comparison.outcomes:
+        if outcome.refusal is not None or outcome.rto_s is None or outcome.rpo_s is None:
+            continue
+        interval = f"{number(outcome.tps_low, 3)} to {number(outcome.tps_high, 3)}"
+        bill = NO_PRICE if outcome.bill.usd_month is None else usd(outcome.bill.usd_month)
+        rows.append(
+            (
+                outcome.deployment,
+                number(outcome.tps, 3),
+                interval,
+                number(outcome.p95_ms),
+                caps.short(outcome.cap),
+                _lag(outcome),
+                _failover(outcome.rto_s),
+                _lost(outcome.rpo_s[0]),
+                _lost(outcome.rpo_s[1]),
+                bill,
+            )
+        )
+    return rows
+
+
+def _lag(outcome: ServiceOutcome) -> str:
+    lag = outcome.lag
+    if lag is None or lag.ms is None:
+        return lag.words if lag is not None and "binary log" not in lag.words else "not predicted"
+    mean, highest = (span(ms / 1e3) for ms in lag.ms)
+    keeps_up_text = "" if lag.keeps_up is None else f" (keeps up: {percent(lag.keeps_up)} of draws)"
+    return f"{mean}, at most {highest}{keeps_up_text}"
+
+
+def _failover(pair: tuple[Fact, Fact]) -> str:
+    low, high = pair
+    if low.value is None or high.value is None:
+        return UNKNOWN
+    guess = "" if high.confirmed else f" ({GUESS})"
+    return f"{span(low.value)} to {span(high.value)}{guess}"
+
+
+def _lost(fact: Fact) -> str:
+    if fact.value is None:
+        return fact.note or UNKNOWN
+    words = "nothing" if fact.value == 0 else span(fact.value)
+    return words if fact.confirmed else f"{words} ({GUESS})"
+
+
+def item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
+    """Returns the bills, item by item, with day and source."""
+    rows = []
+    for outcome in comparison.outcomes:
+        for item in outcome.bill.items:
+            price = number(item["unit_price_usd"], 4)
+            price_cells = (
+                number(item["quantity"], 4),
+                item["unit"],
+                price,
+                f"{item['usd']:,.2f}",
+                f"{item['as_of']}, {item['source']}",
+            )
+            rows.append((outcome.deployment, item["item"], *price_cells))
+        rows += [(outcome.deployment, what, "", "", "", NO_PRICE, "") for what in outcome.bill.missing]
+    return rows
+
+
+def doubts(comparison: ServiceComparison) -> list[str]:
+    """Returns why some deployments are not possible, and the evidence behind the others."""
+    lines = [
+        f"{outcome.deployment}: not possible: {outcome.refusal}."
+        for outcome in comparison.outcomes
+        if outcome.refusal is not None
+    ]
+    services_by_confidence: dict[str, list[str]] = {}
+    for outcome in comparison.outcomes:
+        if outcome.refusal is None:
+            services_by_confidence.setdefault(outcome.confidence, []).append(outcome.deployment)
+    lines += [f"{', '.join(names)}: {words}" for words, names in services_by_confidence.items()]
+    lags = {
+        outcome.deployment: outcome.lag.words
+        for outcome in comparison.outcomes
+        if outcome.lag is not None and "binary log" in outcome.lag.words
+    }
+    lines += [f"{name}: {words}." for name, words in lags.items()]
+    return lines + list(comparison.notes)
+
+
+def limits(comparison: ServiceComparison) -> list[str]:
+    """Returns what each cannot do, once for each service or option."""
+    lines: dict[str, None] = {}
+    for outcome in comparison.outcomes:
+        for row in outcome.cannot:
+            name = row["service"] if row["option"] == "any" else f"{row['service']}:{row['option']}"
+            lines[f"{name} cannot {row['what']}: {row['detail']}."] = None
+    return list(lines)
+
+
+def break_even(comparison: ServiceComparison) -> list[str]:
+    """Says when I/O-Optimized pays."""
+    even = comparison.break_even
+    if even is None:
+        return []
+    ios = next(
+        (outcome.bill.million_ios for outcome in comparison.outcomes if outcome.deployment == "aurora:standard"), 0.0
+    )
+    verdict = "I/O-Optimized is cheaper here" if ios > even.million_ios else "Standard is cheaper here"
+    costs = f"from {number(even.million_ios, 3)} million I/Os a month ({number(even.ios_per_s, 3)} a second all month)"
+    share = f"{usd(even.usd)} of I/O, {even.share_percent:.0f} % of the Standard bill"
+    return [f"Aurora I/O-Optimized pays {costs}: {share}. This load does {number(ios, 3)} million; {verdict}."]
+
+
+def billed(comparison: ServiceComparison) -> list[str]:
+    """Says how many I/Os a transaction is billed, and what a reader's processors do."""
+    for outcome in comparison.outcomes:
+        if outcome.ios_per_tx is not None:
+            reads, writes = outcome.ios_per_tx
+            line = f"Aurora bills {number(reads)} reads and {number(writes)} writes of log a transaction"
+            cpu = (
+                ""
+                if outcome.lag is None or outcome.lag.cpu_share is None
+                else f"; a reader applies with {percent(outcome.lag.cpu_share)} of its processors"
+            )
+            return [f"{line}{cpu}."]
+    return []
+
+
+def view_of(comparison: ServiceComparison) -> View:
+    """Returns the comparison as a view."""
+    title = title_of(comparison)
+    described = f"{title}: transactions a second with intervals, and the bill of a month by item"
+    rows, bills = summary_rows(comparison), item_rows(comparison)
+    blocks: list[Block] = [
+        Items(head(comparison), "terminal"),
+        Chart(lambda: predictions.side_by_side(comparison, title), described),
+    ]
+    brief = tuple(replace(column, brief=column.title in BRIEF) for column in COLUMNS)
+    blocks += [Table(brief, rows)] if rows else []
+    blocks += [Table(ITEMS, bills, "Bill of a month", place="terminal")] if bills else []
+    blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
+    blocks += [Items(doubts(comparison), "terminal"), Heading("", "terminal"), Items(limits(comparison), "terminal")]
+    blocks += [Fold("Bill of a month", [Table(ITEMS, bills)])] if bills else []
+    blocks += [Fold("Basis of the comparison", [Items(doubts(comparison))])]
+    blocks += [Fold("Limitations of each", [Items(limits(comparison))])]
+    return View(headline(comparison), head(comparison)[0], list(_cards(comparison)), blocks)
+
+
+def headline(comparison: ServiceComparison) -> str:
+    """Says in a sentence which service costs least; names them where no price is known."""
+    priced = _by_price(comparison)
+    if not priced:
+        return title_of(comparison)
+    best = priced[0]
+    return f"{_words_of(best.deployment)} costs least for {comparison.workload}: {usd(best.bill.usd_month)} USD a month"
+
+
+def _words_of(deployment: str) -> str:
+    """Returns a deployment in a reader's words: `RDS Multi-AZ`, `Aurora I/O-Optimized`."""
+    service, _, option = deployment.partition(":")
+    return f"{SERVICES.get(service, service)} {OPTIONS.get(option, option)}".strip()
+
+
+def _by_price(comparison: ServiceComparison) -> list[ServiceOutcome]:
+    """Returns the deployments that are possible and have a price, the cheapest first."""
+    possible = [
+        outcome for outcome in comparison.outcomes if outcome.refusal is None and outcome.bill.usd_month is not None
+    ]
+    return sorted(possible, key=lambda outcome: (outcome.bill.usd_month or 0.0, outcome.deployment))
+
+
+def _cards(comparison: ServiceComparison) -> Iterator[Card]:
+    """Yields the cheapest deployment of each service, with what it does."""
+    services: set[str] = set()
+    for outcome in _by_price(comparison):
+        service = outcome.deployment.partition(":")[0]
+        if service not in services:
+            services.add(service)
+            does = f"{number(outcome.tps, 3)} tps, p95 {number(outcome.p95_ms)} ms; limited by {caps.long(outcome.cap or 'none')}."
+            yield Card(_words_of(outcome.deployment), f"{usd(outcome.bill.usd_month)} USD a month", does)
+
+
+def write_comparison(path: Path, comparison: ServiceComparison) -> None:
+    """Writes the chart or the page, by the ending of `path`. Raises CouldNotRun."""
+    chart = predictions.side_by_side(comparison, title_of(comparison))
+    html.write_chart(path, chart, lambda: view_of(comparison))
+
+
+def title_of(comparison: ServiceComparison) -> str:
+    """Names the workload and the services."""
+    return f"{comparison.workload}: EC2, RDS and Aurora"
+
+
+def document(comparison: ServiceComparison) -> dict:
+    """Returns everything, for JSON."""
+    return {"schema": SCHEMA, **{name: getattr(comparison, name) for name in comparison.__dataclass_fields__}}
+
+
+CSV = (
+    "deployment", "class", "possible", "volumes", "tps", "tps_low", "tps_high", "p50_ms", "p95_ms", "p99_ms", "cap", "reader_lag_ms", "reader_lag_highest_ms",
+    "reader_keeps_up",
+    "rto_low_s", "rto_high_s", "rpo_instance_s", "rpo_zone_s", "billed_reads_per_tx", "billed_writes_per_tx", "million_ios_month",
+    "usd_month", "refusal", "confidence"
+)  # fmt: skip
+
+
+def csv_rows(comparison: ServiceComparison) -> list[dict]:
+    """Returns a row for each deployment, for CSV."""
+    rows = []
+    for outcome in comparison.outcomes:
+        lag = (outcome.lag and outcome.lag.ms) or (None, None)
+        rto, rpo = outcome.rto_s or (None, None), outcome.rpo_s or (None, None)
+        reads, writes = outcome.ios_per_tx or (None, None)
+        facts = [fact and fact.value for fact in (*rto, *rpo)]
+        cells = (
+            outcome.deployment,
+            outcome.class_name,
+            outcome.refusal is None,
+            outcome.volumes,
+            outcome.tps,
+            outcome.tps_low,
+            outcome.tps_high,
+            outcome.p50_ms,
+            outcome.p95_ms,
+            outcome.p99_ms,
+        )
+        more = (
+            outcome.cap,
+            *lag,
+            outcome.lag and outcome.lag.keeps_up,
+            *facts,
+            reads,
+            writes,
+            outcome.bill.million_ios,
+            outcome.bill.usd_month,
+            outcome.refusal,
+            outcome.confidence,
+        )
+        rows.append(dict(zip(CSV, (*cells, *more), strict=True)))
+    return rows
+
+
+# --- the part of a plan ---------------------------------------------------------------------------
+
+
+PLANNED = columns(
+    (
+        "service",
+        "best candidate",
+        "USD/month",
+        "tps",
+        "80 %",
+        "p95",
+        "failover",
+        "lost with zone",
+        "AFR a year",
+        "goals",
+    ),
+    number=("USD/month", "tps", "80 %", "p95"),
+    key=("service",),
+    prose=("goals", "best candidate"),
+)
+PLANNED_BILL = columns(
+    ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
+    number=("quantity", "USD per unit", "USD"),
+)
+QUESTIONS = ("question", "whitepaper 2017", "EC2", "RDS", "Aurora", "source")
+THEN_NOW = columns(QUESTIONS, prose=QUESTIONS)
+
+
+def planned_rows(part: ServicesPart) -> list[tuple[str, ...]]:
+    """Returns the cells of COLUMNS, a row for each deployment."""
+    table_rows = []
+    for answer in part.answers:
+        best = answer.best
+        if best is None:
+            table_rows.append(
+                (
+                    answer.deployment,
+                    "none",
+                    "-",
+                    "-",
+                    "-",
+                    "-",
+                    _pair(answer.failover_s),
+                    _lost_by_plan(answer),
+                    "-",
+                    answer.why,
+                )
+            )
+            continue
+        tps, p95, interval = "-", latency(best.metrics.get("p99_ms")), "-"
+        if best.tps_low is not None:
+            tps, p95 = number(best.metrics["tps"], 3), latency(best.metrics["p95_ms"])
+            interval = f"{number(best.tps_low, 3)} to {number(best.tps_high, 3)}"
+        readers = f" with {answer.readers} {'reader' if answer.readers == 1 else 'readers'}" if answer.readers else ""
+        cells = (f"{best.place}{readers}", usd(best.cost_usd_month), tps, interval, p95)
+        afr = best.durability_afr_percent
+        durability = "lost on stop" if not best.persistent else "-" if afr is None else small_percent(afr)
+        table_rows.append(
+            (answer.deployment, *cells, _pair(answer.failover_s), _lost_by_plan(answer), durability, answer.why)
+        )
+    return table_rows
+
+
+def _pair(pair: tuple[dict | None, dict | None]) -> str:
+    low, high = pair
+    if not low or not high or low["value"] is None or high["value"] is None:
+        return UNKNOWN
+    return f"{span(low['value'])} to {span(high['value'])}" + ("" if high["confirmed"] else f" ({GUESS})")
+
+
+def _lost_by_plan(answer: ServiceAnswer) -> str:
+    fact = answer.lost_s[1]
+    if not fact or fact["value"] is None:
+        return (fact or {}).get("note") or UNKNOWN
+    words = "nothing" if fact["value"] == 0 else span(fact["value"])
+    return words if fact["confirmed"] else f"{words} ({GUESS})"
+
+
+def bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
+    """Returns the bills of the best, item by item, with day and source."""
+    table_rows = []
+    for answer in part.answers:
+        for item in answer.best.items if answer.best else ():
+            price = (number(item["quantity"], 6), item["unit"], number(item["unit_price_usd"], 4), usd(item["usd"]))
+            table_rows.append((answer.deployment, item["item"], *price, f"{item['as_of']}, {item['source']}"))
+        if answer.best:
+            table_rows.append((answer.deployment, "together", "", "", "", usd(answer.best.cost_usd_month), ""))
+    return table_rows
+
+
+def even_lines(part: ServicesPart) -> list[str]:
+    """Says when I/O-Optimized pays, and at what rate Aurora was billed."""
+    even = part.break_even
+    if even is None or part.million_ios is None:
+        return []
+    verdict = "I/O-Optimized is cheaper" if part.million_ios > even.million_ios else "Standard is cheaper"
+    costs = f"from {number(even.million_ios, 4)} million I/Os a month ({number(even.ios_per_s, 3)} a second all month)"
+    share = f"{usd(even.usd)} USD of I/O, {even.share_percent:.0f} % of the Standard bill"
+    billed = f"Billed at {number(part.billed_tps, 4)} tps this database does {number(part.million_ios, 4)} million"
+    return [f"Aurora I/O-Optimized pays {costs}: {share}. {billed}; {verdict}."]
+
+
+def rule_lines(part: ServicesPart) -> list[str]:
+    """Returns the rules of each service's storage, the evidence behind each, and what each cannot
+    do."""
+    services_by_rule: dict[str, list[str]] = {}
+    for answer in part.answers:
+        for words in (*answer.rules, answer.confidence):
+            services_by_rule.setdefault(words, []).append(answer.deployment)
+    lines = [
+        f"{', '.join(names)}: {words}{'' if words.endswith('.') else '.'}" for words, names in services_by_rule.items()
+    ]
+    limits: dict[str, None] = {}
+    for answer in part.answers:
+        for row in answer.cannot:
+            name = row["service"] if row["option"] == "any" else f"{row['service']}:{row['option']}"
+            limits[f"{name} cannot {row['what']}: {row['detail']} ({row['source']})."] = None
+    return [*lines, *limits]
+
+
+def growth_lines(part: ServicesPart) -> list[str]:
+    """Says what becomes of storage as data come."""
+    return [f"{answer.deployment}: {answer.growth}." for answer in part.answers if answer.growth]
+
+
+def then_and_now(part: ServicesPart) -> list[tuple[str, ...]]:
+    """Returns the whitepaper's comparison, then and now."""
+    names = ("question", "whitepaper_2017", "ec2", "rds", "aurora")
+    doubt = {True: "", False: ", not confirmed"}
+    return [(*(row[name] for name in names), f"{row['source']}{doubt[row['confirmed']]}") for row in part.comparison]
+
+
+def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
+    """Yields the part; on a terminal the comparison and the rules only where `explain` is true."""
+    yield Heading("EC2, RDS and Aurora", "page")
+    yield Table(PLANNED, planned_rows(part), "Services", place="terminal")
+    brief = ("service", "USD/month", "tps", "p95", "goals")
+    yield Table([replace(column, brief=column.title in brief) for column in PLANNED], planned_rows(part), place="page")
+    yield Table(PLANNED_BILL, bill_rows(part), "Bill of a month", place="terminal")
+    yield Heading("", "terminal")
+    yield Items([*even_lines(part), *growth_lines(part)])
+    if explain:
+        yield Table(THEN_NOW, then_and_now(part), "Then and now", place="terminal")
+        yield from (Heading("", "terminal"), Items(rule_lines(part), "terminal"))
+    else:
+        words = "--explain adds the whitepaper's comparison then and now, and the rules of each service's storage."
+        yield Sentence(words, place="terminal")
+    yield Fold("Bills of a month", [Table(PLANNED_BILL, bill_rows(part))])
+    yield Fold("Then and now", [Table(THEN_NOW, then_and_now(part))])
+    yield Fold("Rules of each service's storage, and limitations of each service", [Items(rule_lines(part))])

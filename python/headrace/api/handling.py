@@ -6,10 +6,10 @@
         return {}
 
 models/parameters.csv says of each parameter whether it is handled, refused, or without effect, and
-why. `request.params` is checked by the model; what is returned is named as the model's output. AwsError
-is an error as AWS shapes it; a refusal of the lab becomes one (`errors.from_lab`). A handler that
-returns although the request has DryRun is answered DryRunOperation: it changes things by
-`request.change` alone, which hands DryRun on to the daemon.
+why. `request.params` is checked by the model; what is returned is named as the model's output.
+AwsError is an error as AWS shapes it; a refusal of the lab becomes one (`errors.from_lab`). A
+handler that returns although the request has DryRun is answered DryRunOperation: it changes things
+by `request.change` alone, which hands DryRun on to the daemon.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def _has(value: object, steps: list[str]) -> bool:
 
 
 class DeclaredName(NamedTuple):
-    """A row of a table: the name that is written, the name that is read ("": none), the form. Of
-    parameters.csv: the parameter, its treatment, the reason."""
+    """A row of a table: the name that is written, the name that is read ("": none), the form. A
+    row of parameters.csv: the parameter, its treatment, the reason."""
 
     name: str
     source: str
@@ -166,8 +166,8 @@ def serves(of: str, operation: str, needs: Needs | None = None) -> Callable[[Han
     """Makes a function the handler of an operation.
 
     `needs`: the permissions that it needs, asked only for callers with a policy; without it, the
-    action on every resource. Its parameters are those of models/arguments.csv, which are handled,
-    and of models/parameters.csv: handled, refused (the lab cannot honour them; a request with one
+    action on every resource. Parameters of models/arguments.csv are handled, those of
+    models/parameters.csv are handled, refused (the lab cannot honour them; a request with one
     is refused) or without effect in a lab, each with the reason.
     """
 

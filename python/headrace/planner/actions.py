@@ -3,8 +3,11 @@ and what to watch afterwards."""
 
 from __future__ import annotations
 
+from functools import cache
+
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.packaged import read_rows
 from headrace.base.storage import Storage, Volume
 from headrace.base.units import GIB, span_in_words
 from headrace.planner.result import Choice
@@ -15,14 +18,10 @@ VOLUME_ID = "VOLUME_ID"  # stands for the user's own, as ZONE and MOUNT_POINT do
 # The API knows one io2; its Block Express limits come with the instance and size.
 API_TYPES = {"io2-block-express": "io2"}
 WITH_IOPS = ("gp3", "io1", "io2", "io2-block-express")
-# Days and words of CloudWatch metrics: AWS, "Amazon CloudWatch metrics for Amazon EBS", EBS user
-# guide, read 2026-11.
-METRICS_SOURCE = "docs.aws.amazon.com/ebs/latest/userguide/using_cloudwatch_ebs.html"
+# Days since when CloudWatch has these metrics (EBS user guide, "Amazon CloudWatch metrics for
+# Amazon EBS", read 2026-11).
 EXCEEDED_SINCE = "2024-10-01"
 INSTANCE_EXCEEDED_SINCE = "2025-10-01"
-# Early enough to act: a fifth of a full gp2 balance at full burst is 12 minutes at the least (5.4
-# million / 5 / (3,000 - 1,500)).
-LOW_BALANCE_PERCENT = 20
 
 
 def migration(today: Choice | None, choice: Choice) -> str | None:
@@ -310,79 +309,34 @@ def _terraform(volume: Volume, count: int) -> list[str]:
 # --- what to watch --------------------------------------------------------------------------------
 
 
-ALARM = ("namespace", "metric", "statistic", "comparison", "threshold", "period_s", "points", "of", "why")
-# Periods and points as AWS recommends them (METRICS_SOURCE); the level of the queue is a guess.
-CREDITS = (
-    "AWS/EBS",
-    "BurstBalance",
-    "Minimum",
-    "<",
-    LOW_BALANCE_PERCENT,
-    300,
-    1,
-    1,
-    "credits run out: the volume falls to its baseline",
-)
-EXCEEDED = (
-    ("AWS/EBS", "VolumeIOPSExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the demand exceeds the volume's IOPS"),
-    ("AWS/EBS", "VolumeThroughputExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the demand exceeds the volume's throughput"),
-)  # fmt: skip
-QUEUE = (
-    "AWS/EBS",
-    "VolumeQueueLength",
-    "Average",
-    ">",
-    10,
-    300,
-    3,
-    3,
-    "requests wait (an early sign; its level is a guess)",
-)
-STALLED = (
-    "AWS/EBS",
-    "VolumeStalledIOCheck",
-    "Maximum",
-    ">=",
-    1,
-    60,
-    10,
-    10,
-    "I/O does not complete: what AWS recommends to watch",
-)
-INSTANCE_CREDITS = tuple(
-    ("AWS/EC2", name, "Minimum", "<", LOW_BALANCE_PERCENT, 300, 1, 1, "the instance's EBS burst bucket runs out")
-    for name in ("EBSIOBalance%", "EBSByteBalance%")
-)  # fmt: skip
-INSTANCE_EXCEEDED = (
-    "AWS/EC2", "InstanceEBSIOPSExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the instance's EBS IOPS are the bottleneck",
-)  # fmt: skip
-
-
-# Alarms that AWS recommends; rules.csv has the same figures.
-RDS_ALARMS_SOURCE = (
-    "docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html"
-)
-RDS_ALARMS = (
-    ("AWS/RDS", "EBSIOBalance%", "Average", "<", 10, 60, 3, 3, "the class's EBS burst bucket runs out"),
-    ("AWS/RDS", "EBSByteBalance%", "Average", "<", 10, 60, 3, 3, "the class's EBS burst bucket runs out"),
-    ("AWS/RDS", "CPUUtilization", "Average", ">", 90, 60, 5, 5, "processors are the bottleneck"),
-    ("AWS/RDS", "ReplicaLag", "Maximum", ">", 60, 60, 10, 10, "a replica falls behind"),
-)  # fmt: skip
+@cache
+def _read_alarms() -> dict[str, list[dict]]:
+    """Returns the alarms of alarms.csv by their group. Periods and points are as AWS recommends
+    them in the sources named there; the level of the queue is a guess. Credits are low early enough
+    to act: a fifth of a full gp2 balance at full burst is 12 minutes at the least (5.4 million / 5
+    / (3,000 - 1,500))."""
+    groups: dict[str, list[dict]] = {}
+    for row in read_rows("headrace.planner", "alarms.csv"):
+        numbers = {name: int(row[name]) for name in ("threshold", "period_s", "points", "of")}
+        groups.setdefault(row.pop("group"), []).append({**row, **numbers})
+    return groups
 
 
 def alarms(choice: Choice | None, as_of: str) -> list[dict]:
-    """Lists CloudWatch alarms for the chosen volumes and instance: dicts of ALARM and their
-    `source`."""
-    if choice is not None and choice.service != "ec2":
-        return [dict(zip(ALARM, alarm, strict=True)) | {"source": RDS_ALARMS_SOURCE} for alarm in RDS_ALARMS]
-    if choice is None or choice.volume_type == "instance-store":
+    """Lists CloudWatch alarms for the chosen volumes and instance: dicts of the columns of
+    alarms.csv."""
+    if choice is None or (choice.service == "ec2" and choice.volume_type == "instance-store"):
         return []
-    rows: list[tuple] = [CREDITS] if choice.volume_type in ("gp2", "st1", "sc1") else []
-    if choice.volume_type != "standard":
-        rows += EXCEEDED if as_of >= EXCEEDED_SINCE else [QUEUE]
-    rows.append(STALLED)
-    if choice.instance:
-        with core_errors():
-            bursts = core.instance(choice.instance)["burst_seconds"]
-        rows += INSTANCE_CREDITS if bursts else [INSTANCE_EXCEEDED] if as_of >= INSTANCE_EXCEEDED_SINCE else []
-    return [dict(zip(ALARM, alarm, strict=True)) | {"source": METRICS_SOURCE} for alarm in rows]
+    if choice.service != "ec2":
+        groups = ["rds"]
+    else:
+        groups = ["credits"] if choice.volume_type in ("gp2", "st1", "sc1") else []
+        if choice.volume_type != "standard":
+            groups.append("exceeded" if as_of >= EXCEEDED_SINCE else "queue")
+        groups.append("volume")
+        if choice.instance:
+            with core_errors():
+                bursts = core.instance(choice.instance)["burst_seconds"]
+            if bursts or as_of >= INSTANCE_EXCEEDED_SINCE:
+                groups.append("instance credits" if bursts else "instance exceeded")
+    return [dict(alarm) for group in groups for alarm in _read_alarms()[group]]

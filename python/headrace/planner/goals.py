@@ -19,6 +19,7 @@ import numpy as np
 
 from headrace.base.checks import did_you_mean, shown
 from headrace.base.encoding import Text
+from headrace.base.packaged import read_rows
 from headrace.errors import InputError
 from headrace.workload.transactions import RESPONSES
 
@@ -56,88 +57,19 @@ class Metric:
     words: str = ""
 
 
-def _table(*metrics: Metric) -> dict[str, Metric]:
-    return {metric.name: metric for metric in metrics}
+def _read_metrics(subject: Subject) -> dict[str, Metric]:
+    """Returns the metrics of metrics.csv that plans of a subject know, by their names."""
+    return {
+        row["name"]: Metric(**{**row, "scale": float(row["scale"])})  # pyright: ignore[reportArgumentType]
+        for row in read_rows("headrace.planner", "metrics.csv")
+        if row.pop("subject") == subject
+    }
 
 
-def _latencies() -> list[Metric]:
-    """Lists the metrics of I/O latency: in the worst five minutes, which is what alarms watch, and
-    over the whole recording."""
-    kinds = (
-        ("mean", "mean", "mean"),
-        ("p50", "median", "median"),
-        ("p95", "95th percentile", "p95"),
-        ("p99", "99th percentile", "p99"),
-    )
-    kinds += (("p999", "99.9th percentile", "p99.9"),)
-    spans = (
-        ("", "in the worst five minutes", "worst 5 min"),
-        ("overall_", "over the whole recording", "whole recording"),
-    )
-    return [
-        Metric(
-            f"{start}{name}_ms",
-            "<=",
-            "ms",
-            f"{what} of I/O latency {span}, waiting included",
-            1.0,
-            words=f"I/O {short} of the {of}",
-        )
-        for name, what, short in kinds
-        for start, span, of in spans
-    ]
-
-
-COST = Metric(
-    "cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included", 10.0, "cost", "monthly cost"
-)
-HEADROOM = Metric(
-    "headroom_percent", ">=", "%", "growth of demand before another goal fails; none while anything is throttled", 10.0, "headroom",
-    "head-room",
-)  # fmt: skip
-DATABASE_HEADROOM = Metric(
-    "headroom_percent", ">=", "%", "growth of clients (or arrivals), and of the tps asked for, before another goal fails", 10.0,
-    "headroom", "head-room",
-)  # fmt: skip
-DURABILITY = Metric(
-    "durability_afr_percent", "<=", "%", "chance to lose the data in a year (upper published figure, through the layout)", 0.1, "static",
-    "annual failure rate",
-)  # fmt: skip
-CONSISTENCY = Metric(
-    "consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency",
-)  # fmt: skip
-
-FAILOVER = Metric(
-    "failover_s", "<=", "s", "until the database is back after its server is lost, at the most", 60.0, "static", "failover",
-)  # fmt: skip
-ZONE_LOSS = Metric(
-    "lost_with_zone_s", "<=", "s", "seconds of commits that are lost with an availability zone; a single server of EC2 has no bound", 60.0,
-    "static", "lost with a zone",
-)  # fmt: skip
 # Goals that have a name.
 NAMED = {"zone-loss": "lost_with_zone_s<=0"}
 
-DEMAND = _table(
-    *_latencies(),
-    Metric("throttled_min", "<=", "min", "time in which requests wait for a limit", 10.0, words="throttled"),
-    Metric("longest_wait_s", "<=", "s", "longest wait for a limit", 1.0, words="longest wait"),
-    Metric("lowest_balance_percent", ">=", "%", "lowest credit balance of the volumes (100 without credits)", 10.0, words="lowest balance"),
-    Metric("credits_empty_min", "<=", "min", "time without volume credits", 10.0, words="credits empty"),
-    Metric("instance_empty_min", "<=", "min", "time with the instance's EBS burst bucket empty", 10.0, words="instance bucket empty"),
-    Metric("peak_queue", "<=", "requests", "most requests waiting at once", 100.0, words="most waiting at once"),
-    Metric("queue_at_end", "<=", "requests", "requests still waiting at the end", 100.0, words="waiting at the end"),
-    Metric("unserved_percent", "<=", "%", "share of the requests not answered by the end", 1.0, words="not answered by the end"),
-    COST, HEADROOM, DURABILITY, CONSISTENCY, FAILOVER, ZONE_LOSS,
-)  # fmt: skip
-DATABASE = _table(
-    Metric("tps", ">=", "tps", "transactions a second that are sustained: the lowest mean over an hour", 1.0, words="tps"),
-    Metric("p50_ms", "<=", "ms", "median of response times in the worst hour", 1.0, words="response time p50"),
-    Metric("p95_ms", "<=", "ms", "95th percentile of response times in the worst hour", 1.0, words="response time p95"),
-    Metric("p99_ms", "<=", "ms", "99th percentile of response times in the worst hour", 1.0, words="response time p99"),
-    Metric("tps_p5", ">=", "tps", "5th percentile of one-second tps in the worst hour", 1.0, words="tps of the worst seconds"),
-    Metric("backlog_s", "<=", "s", "longest wait of an arriving transaction for its turn (with --arrivals-tps)", 1.0, words="backlog"),
-    COST, DATABASE_HEADROOM, DURABILITY, CONSISTENCY, FAILOVER, ZONE_LOSS,
-)  # fmt: skip
+DEMAND, DATABASE = _read_metrics("demand"), _read_metrics("database")
 SUBJECTS: dict[str, dict[str, Metric]] = {"demand": DEMAND, "database": DATABASE}
 DEFAULTS = {
     "demand": ("p99_ms<=20", "throttled_min<=0", f"headroom_percent>={DEFAULT_HEADROOM_PERCENT}"),

@@ -1,5 +1,5 @@
-"""Replicas in words, tables and pages: the lag that is predicted, the cheapest replica that keeps up,
-the parameters of an applier."""
+"""Replicas in words, tables and pages: the lag that is predicted, the cheapest replica that keeps
+up, the parameters of an applier."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base.lazy import lazily
+from headrace.base.packaged import read_rows
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
 from headrace.report.output import PAGE_FORMATS
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
@@ -28,35 +29,9 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "headrace-replica-prediction/1"
-# Bottlenecks of an applier in words; the keys are the core's.
-BINDINGS = {
-    "none": "nothing: it keeps up",
-    "reads": "reads of pages that are not in its cache",
-    "page-writes": "writes of dirty pages that make room for reads",
-    "flushes": "flushes of its redo and binary log",
-    "processor": "the processor time of a transaction in one thread",
-    "dependencies": "transactions that may not be applied at once",
-    "workers": "the number of workers",
-    "iops": "its volumes' I/Os a second",
-    "bytes": "its volumes' MiB/s",
-    "cores": "all of its processors",
-    "receive": "the receive thread's flushes of the relay log",
-    "large-transaction": "a transaction that nothing passes",
-}
-# Changes that lift a bottleneck, by the same keys.
-REMEDIES = {
-    "reads": "a larger cache, a volume with shorter latency, or more workers; more IOPS do not shorten a read",
-    "page-writes": "a larger cache, or more free pages kept ready (innodb_lru_scan_depth)",
-    "processor": "more workers, or faster processors; more of them alone do not help one thread",
-    "dependencies": "WRITESET, MariaDB's optimistic mode, or more clients committing at once on the source",
-    "workers": "more workers",
-    "iops": "more IOPS, or a larger cache",
-    "bytes": "more throughput",
-    "cores": "more virtual CPUs, or fewer workers",
-    "receive": "sync_relay_log above 1 if a loss of power may lose acknowledged transactions; a relay log volume of its own",
-}
-# Limits, of which there could be more; the others are costs, of which there could be less.
-LIMITS = ("dependencies", "workers", "iops", "bytes", "cores")
+# Bottlenecks of an applier, by the core's names: their words, what lifts them, and whether they are
+# limits, of which there could be more, or costs, of which there could be less.
+BINDINGS = {row["binding"]: row for row in read_rows("headrace.report.replication", "bindings.csv")}
 # The headline and the cards, filled in below and, while a slider of the page moves, in the browser
 # (ui/static/replicas.js).
 KEEPS_UP = "A replica on {storage} keeps up: at most {peak_lag} behind"
@@ -126,7 +101,7 @@ def server_in_words(release: str, settings: core.ReplicaSettings, workers: int |
 def _remedy(binding: str, settings: core.ReplicaSettings) -> str:
     """Returns the remedy for what binds: nothing that these settings have already."""
     if binding != "flushes":
-        return REMEDIES[binding]
+        return BINDINGS[binding]["remedy"]
     parts = []
     if settings["log_bin"]:
         parts.append("no binary log on the replica (it could not take over then)")
@@ -150,8 +125,8 @@ def verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) -> str:
             f"x {more['dependencies']:.2f}; twice the workers: x {more['workers']:.2f}."
         )
     if binding in summary["if_halved"]:
-        half = "twice as much" if binding in LIMITS else "half of that"
-        text += f" Binding: {BINDINGS[binding]}; {half} gives x {summary['if_halved'][binding]:.2f}: {_remedy(binding, settings)}."
+        half = "twice as much" if BINDINGS[binding]["lifted"] == "limit" else "half of that"
+        text += f" Binding: {BINDINGS[binding]['words']}; {half} gives x {summary['if_halved'][binding]:.2f}: {_remedy(binding, settings)}."
     return text
 
 
@@ -301,7 +276,7 @@ def plan_in_words(plan: ReplicaPlan) -> list[str]:
         if plan.looked_at:
             fastest = max(plan.looked_at, key=lambda choice: choice.applier_tps)
             lines.append(
-                f"It is held back by {BINDINGS[fastest.binding]}. Name other --instances, or less lag on fewer writes."
+                f"It is held back by {BINDINGS[fastest.binding]['words']}. Name other --instances, or less lag on fewer writes."
             )
         return lines
     choice = plan.chosen

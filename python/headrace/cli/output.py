@@ -51,6 +51,18 @@ def note(text: str) -> None:
         say(line)
 
 
+def say_each(kind: str, lines: Iterable[object]) -> None:
+    """Tells the user each line on stderr, after its kind: `note`, `problem` or `warning`."""
+    for line in lines:
+        say(f"{kind}: {line}")
+
+
+def exit_if(finding: object) -> None:
+    """Ends the command with exit code 1 where there is a finding."""
+    if finding:
+        raise typer.Exit(1)
+
+
 def confirm(
     yes: bool,
     question: str,

@@ -39,6 +39,7 @@ from headrace.cli.output import (
     print_json,
     progress,
     say,
+    say_each,
     show,
     table,
 )
@@ -97,8 +98,7 @@ def show_run(record: RunRecord, output: Output, report: Path | None = None) -> N
         row = {"run": record.id, "state": record.state, **record.summary}
         return print_csv([row], tuple(row))
     show(pairs(benchmarks.setup_rows(record)), "", pairs(benchmarks.figure_rows(record)), "")
-    for text in record.findings:
-        say(f"note: {text}")
+    say_each("note", record.findings)
     long_enough = record.document["load"]["warmup_s"] + record.document["load"]["seconds"] >= model.LEAST_SECONDS
     usable = record.run_toml is not None and long_enough and record.document["state"] == "complete"
     more = f"; calibrate from it: headrace calibrate {record.run_toml}" if usable else ""
@@ -536,8 +536,7 @@ def compare(
         return (*names, "", *benchmarks.compare_words(comparison), "", differences)
 
     print_answer(answer, output, rows, tuple(bench.Difference.__dataclass_fields__), parts)
-    for note in comparison.notes:
-        say(f"note: {note}")
+    say_each("note", comparison.notes)
 
 
 @app.command()

@@ -25,7 +25,7 @@ from headrace.cli.options import (
     instance_option,
     option,
 )
-from headrace.cli.output import confirm, pairs, print_answer, progress, say, table
+from headrace.cli.output import confirm, exit_if, pairs, print_answer, progress, say, say_each, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.lab.place import API_PORT, METRICS_PORT
@@ -112,8 +112,7 @@ def up(
         return None
     with begun as started:
         say(f"lab up: process {started.pid()}, {started.place.socket}")
-        for note in lab_client.notes(started.status()):
-            say(f"note: {note}")
+        say_each("note", lab_client.notes(started.status()))
 
 
 def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
@@ -149,8 +148,7 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
     endpoint = startup.find(Path(answer["data_dir"]))
     if endpoint is not None and not endpoint.answers:
         say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab up starts it again")
-    for note in lab_client.notes(answer):
-        say(f"note: {note}")
+    say_each("note", lab_client.notes(answer))
     api_url = endpoint.url if endpoint is not None and endpoint.answers else None
     rows = [volume_csv(volume) for volume in volumes]
     print_answer(
@@ -197,8 +195,7 @@ def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     verdict = f"A lab cannot run here yet: {', '.join(missing)}." if missing else "A lab can run here."
     parts = (table(("", "what", "found", "do"), rows), "", verdict)
     print_answer(documents, output, documents, ("what", "state", "found", "do"), lambda: parts)
-    if lab_doctor.lacks(checks):
-        raise typer.Exit(1)
+    exit_if(lab_doctor.lacks(checks))
 
 
 def _check_tool(tool: machine.ToolState) -> lab_doctor.Check:
@@ -234,8 +231,7 @@ def verify(
         columns,
         lambda: (benchmarks.conformance_table(findings), "", *benchmarks.conformance_in_words(findings)),
     )
-    if any(finding.within is False for finding in findings):
-        raise typer.Exit(1)
+    exit_if(any(finding.within is False for finding in findings))
 
 
 def _folder(place: LabPlace) -> Path:

@@ -28,7 +28,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import confirm, data, pairs, print_answer, print_rows, progress, say, table
+from headrace.cli.output import confirm, data, pairs, print_answer, print_rows, progress, say, say_each, table
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import FORCE_HELP
 from headrace.errors import CouldNotRun, InputError
@@ -208,8 +208,7 @@ def take(
         if wait:
             with progress(f"storing {taken.snapshot_set.id}") as tick:
                 stored_set(request.service, taken.snapshot_set.id, tick)
-    for note in taken.notes:
-        say(f"note: {note}")
+    say_each("note", taken.notes)
     rows = taken.snapshot_set.as_dict() | {
         "locked_ms": round(taken.locked_ms, 1),
         "frozen_ms": round(taken.frozen_ms, 1),

@@ -40,7 +40,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import confirm, pairs, print_answer, print_frame, progress, say, show, table
+from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_frame, progress, say, say_each, show, table
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
@@ -539,8 +539,7 @@ def modify(
     print_answer(row, output, [row], MODIFICATION_CSV, lambda: (_modifications([row]),))
     if modified["state"] == "optimizing":
         say(waiting.optimizing_note(modified))
-    if modified["state"] == "failed":
-        raise typer.Exit(1)
+    exit_if(modified["state"] == "failed")
 
 
 def _print_modifications(entries: Sequence[Mapping[str, object]], output: Output) -> None:
@@ -583,8 +582,7 @@ app.command("fault", epilog=FAULT_EPILOG)(fault)
 
 
 def _warn(volume: LabVolume) -> None:
-    for warning in (volume.get("attachment") or {}).get("warnings") or ():
-        say(f"note: {warning}")
+    say_each("note", (volume.get("attachment") or {}).get("warnings") or ())
 
 
 def _print(volume: LabVolume, output: Output) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from headrace.base.files import check_output
 from headrace.base.lazy import lazily
 from headrace.base.options import Region
 from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_report
 from headrace.cli.model.prove import carry_out, present
 from headrace.cli.options import choice, flag, option
-from headrace.cli.output import say, show
+from headrace.cli.output import exit_if, say, show
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import FORCE_HELP, WRITES_PAGE
 from headrace.planner.settings import PlanSettings
@@ -61,8 +59,7 @@ def demo(
     if stage in ("all", "proof"):
         _prove(plan, database)
     say("Next: headrace workload import YOUR_IOSTAT_FILE --to mysql.toml, then headrace plan mysql.toml")
-    if not recommended:
-        raise typer.Exit(1)
+    exit_if(not recommended)
 
 
 def _plan_settings(region: str) -> PlanSettings:

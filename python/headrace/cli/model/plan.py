@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from headrace.base.lazy import lazily
 from headrace.base.options import list_given
 from headrace.cli.inputs import read_database, read_workload
@@ -22,7 +20,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.output import data, exit_if, print_json, progress, say, show
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.planner.settings import PlanSettings, ReplicaGoal, refuse_without_services
@@ -73,8 +71,7 @@ def plan(
             rule = "is not planned together with --replica-lag-s: replicas are planned on EC2"
             hint = "RDS replicas apply the binary log as those on EC2 do: leave --on out, and take the same class and storage."
             raise InputError(f"--on {','.join(settings.on)}", rule, "headrace plan --help", hint)
-        if not plan_for_replica(read_database(workload), replica, settings, output, report):
-            raise typer.Exit(1)
+        exit_if(not plan_for_replica(read_database(workload), replica, settings, output, report))
         return
     for setting in list_given(replica):
         hint = "For example --replica-lag-s 1."
@@ -86,8 +83,7 @@ def plan(
     if report is not None:
         write_report(report, answer, load, settings, live)
     show_plan(answer, output, explain=explain, families=families)
-    if not any(each.recommended for each in plans_of(answer)):
-        raise typer.Exit(1)
+    exit_if(not any(each.recommended for each in plans_of(answer)))
 
 
 def refuse_set(server: list[str] | None) -> None:

@@ -21,7 +21,7 @@ from headrace.cli.options import (
     SetOption,
     option,
 )
-from headrace.cli.output import data, print_csv, print_json, progress, say, show
+from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
@@ -190,8 +190,7 @@ def print_prediction(
     if output == "json":
         print_json(databases.document(run, workload))
     elif output == "csv":
-        for text in run.warnings:
-            say(f"warning: {text}")
+        say_each("warning", run.warnings)
         data(as_csv(run.rows))
     else:
         show(*databases.in_words(run, workload), "", databases.table_of(run))

@@ -10,7 +10,7 @@ import typer
 from headrace.base.lazy import lazily
 from headrace.cli.inputs import read_database
 from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
-from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.output import data, exit_if, print_json, progress, say, show
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
@@ -77,8 +77,7 @@ def prove(
         request = requested(source, storage or [], compare, workload)
         proof = carry_out(request, report, settings)
     present(proof, output, report)
-    if proof.holds is False:
-        raise typer.Exit(1)
+    exit_if(proof.holds is False)
 
 
 def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:

@@ -9,7 +9,7 @@ import typer
 
 from headrace.base.lazy import lazily
 from headrace.cli.options import TableOrJsonOption
-from headrace.cli.output import print_json, progress, show
+from headrace.cli.output import exit_if, print_json, progress, show
 from headrace.cli.sharing import read_epilog
 
 with lazily():
@@ -31,5 +31,4 @@ def replay(
         print_json(comparison.to_dict())
     else:
         show(*simulation.replay_in_words(comparison.to_dict()))
-    if not comparison.agrees:
-        raise typer.Exit(1)
+    exit_if(not comparison.agrees)

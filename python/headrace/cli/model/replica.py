@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.base.lazy import lazily
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
-from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.output import data, print_json, progress, say, say_each, show
 from headrace.errors import InputError
 from headrace.planner.settings import PlanSettings, ReplicaGoal
 from headrace.report.output import as_csv
@@ -198,8 +198,7 @@ def print_replica(
     if output == "json":
         print_json(replicas.document(prediction))
     elif output == "csv":
-        for text in prediction.warnings:
-            say(f"warning: {text}")
+        say_each("warning", prediction.warnings)
         data(as_csv(prediction.rows))
     else:
         show(*replicas.in_words(prediction), "", replicas.table_of(prediction))

@@ -11,7 +11,7 @@ import typer
 
 from headrace.base.lazy import lazily
 from headrace.cli.options import ReportOption, TableOrJsonOption, choice, flag, option
-from headrace.cli.output import Ticker, print_json, progress, say, show, table
+from headrace.cli.output import Ticker, exit_if, print_json, progress, say, show, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path
@@ -95,8 +95,7 @@ def study(
         print_json(result)
     else:
         _print(result)
-    if study_report.misses(result):
-        raise typer.Exit(1)
+    exit_if(study_report.misses(result))
 
 
 def _print_studies(output: str) -> None:

@@ -27,7 +27,7 @@ from headrace.cli.options import (
     listed,
     option,
 )
-from headrace.cli.output import data, print_csv, print_json, progress, say, show
+from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
@@ -148,8 +148,7 @@ def report(
         print_csv(words.csv_rows(fleet_answers), words.CSV)
     else:
         show(words.view_of(fleet_answers, price_words))
-    for note in notes:
-        say(f"note: {note}")
+    say_each("note", notes)
 
 
 def fleet_prices(
@@ -275,8 +274,7 @@ def import_metrics(
     with progress("importing") as tick:
         volumes, rows, notes = importing.import_points(files, to, period_s=period, hints=recordings, progress=tick)
     say(f"{rows:,} points of {volumes:,} volumes written to {to}")
-    for note in notes:
-        say(f"note: {note}")
+    say_each("note", notes)
 
 
 @app.command("plan", epilog=PLAN_EPILOG)
@@ -340,8 +338,7 @@ def plan(
         raise
     if output != "jsonl":
         _show(answers, to, output, settings.prices)
-    for text in notes:
-        say(f"note: {text}")
+    say_each("note", notes)
 
 
 def _print_lines(answers: pl.DataFrame) -> None:

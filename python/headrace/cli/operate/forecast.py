@@ -12,7 +12,7 @@ from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText, InstanceType, Seed
 from headrace.cli.inputs import RecordingOptions, read_demand
 from headrace.cli.options import PageOrChartOption, TableOrJsonOption, flag, option, storage_option
-from headrace.cli.output import print_json, progress, say, show, table
+from headrace.cli.output import exit_if, print_json, progress, say, say_each, show, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import check_chart_path
@@ -118,8 +118,7 @@ def forecast(
     if report is not None:
         operate_forecast.write_forecast(report, prediction)
         say(f"written to {report}")
-    if prediction.findings():
-        raise typer.Exit(1)
+    exit_if(prediction.findings())
 
 
 def read_recording(
@@ -168,8 +167,7 @@ def _score(
         instance=instance,
         as_of=as_of,
     )
-    for note in notes:
-        say(f"note: {note}")
+    say_each("note", notes)
     if output == "json":
         return print_json(scores)
     if not scores:

@@ -11,7 +11,7 @@ from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText
 from headrace.cli.inputs import read_database
 from headrace.cli.options import Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
-from headrace.cli.output import data, note, print_frame, print_json, say, show, table
+from headrace.cli.output import data, exit_if, note, print_frame, print_json, say, show, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 
@@ -122,8 +122,7 @@ def advise(
         tmp_dir=tmp_dir,
     )
     print_advice(advice, output)
-    if check and not advice.agrees:
-        raise typer.Exit(1)
+    exit_if(check and not advice.agrees)
 
 
 def _refuse_with_host(foreign: dict[str, object], output: Form) -> None:
@@ -163,8 +162,7 @@ def advise_on_host(
     else:
         rows = advice.rows()
         show(f"{advice.host}; data in {advice.datadir}", "", *_host_tables(rows))
-    if check and advice.findings:
-        raise typer.Exit(1)
+    exit_if(check and advice.findings)
 
 
 def _host_tables(rows: list[dict]) -> list[object]:

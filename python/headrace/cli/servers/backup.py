@@ -28,7 +28,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import confirm, print_answer, print_facts, print_rows, progress, say, table
+from headrace.cli.output import confirm, exit_if, print_answer, print_facts, print_rows, progress, say, say_each, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -144,10 +144,6 @@ def _words_after_restore(lab: Lab, name: str, what: str) -> str:
     return f"The backup is as it was, and nothing is left of the new server. Give the same command again to {what}."
 
 
-def _key(path: Path | None) -> bytes | None:
-    return backup_manifest.read_key(path)
-
-
 @dataclass(frozen=True, kw_only=True)
 class PaceOptions:
     """Limits on the speed of a copy."""
@@ -245,7 +241,7 @@ def run(
     output: OutputOption = "table",
 ) -> None:
     """Take a backup of a server; print its id and position."""
-    target, key = opening.open_target(to), _key(key_file)
+    target, key = opening.open_target(to), backup_manifest.read_key(key_file)
     server = _source(place, password, source)
     if method != "snapshot":
         _say_forecast(server, target, method, pack, pace, only, output if dry_run else None)
@@ -307,20 +303,18 @@ def list_(
     if backup is not None and not verify:
         raise InputError(backup, "names a backup for --verify, which is not given", LIST_HELP, "Add --verify.")
     if verify:
-        return _verify(_target_in(to), backup, _key(key_file), output)
+        return _verify(_target_in(to), backup, backup_manifest.read_key(key_file), output)
     if binlogs:
         return _list_binlogs(to, key_file, output)
-    entries, problems = backup_manifest.backups(_target_in(to), _key(key_file))
+    entries, problems = backup_manifest.backups(_target_in(to), backup_manifest.read_key(key_file))
     _print_backups(entries, output)
     problems += [
         f"{backup.id}: its last restore failed: {backup.proof.failure}"
         for backup in entries
         if backup.proof and backup.failed
     ]
-    for problem in problems:
-        say(f"problem: {problem}")
-    if problems:
-        raise typer.Exit(1)
+    say_each("problem", problems)
+    exit_if(problems)
 
 
 def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
@@ -328,7 +322,7 @@ def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
     gap."""
     names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
     rows: list[dict[str, object]] = []
-    for timeline in archive.timelines(_target_in(to), _key(key_file)):
+    for timeline in archive.timelines(_target_in(to), backup_manifest.read_key(key_file)):
         entries = [entry for file in timeline.files for entry in file.entries if entry.transactions]
         cells = (
             timeline.id,
@@ -342,8 +336,7 @@ def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
         )
         rows.append(dict(zip(names, cells, strict=True)))
     print_rows(rows, output, names)
-    if any(row["problems"] for row in rows):
-        raise typer.Exit(1)
+    exit_if(any(row["problems"] for row in rows))
 
 
 LIST_HELP = "headrace backup list --help"
@@ -483,7 +476,7 @@ def restore(
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
-    target, key = _target_in(to), _key(key_file)
+    target, key = _target_in(to), backup_manifest.read_key(key_file)
     with place.open() as lab, progress("restoring") as tick:
         request = _request(target, backup, name, options, key)
         with _explain_interrupt(lambda: _words_after_restore(lab, name, "restore it")):
@@ -572,10 +565,8 @@ def _verify(target: BackupTarget, backup: str | None, key: bytes | None, output:
     ]
     names = ("what", "files", "bytes", "problems")
     print_rows(rows, output, names)
-    for problem in problems:
-        say(f"problem: {problem}")
-    if problems or any(check.problems for check in checks):
-        raise typer.Exit(1)
+    say_each("problem", problems)
+    exit_if(problems or any(check.problems for check in checks))
 
 
 @app.command()
@@ -606,7 +597,11 @@ def stream(
     """Copy a server's binary log as it is written, and test that nothing is missing."""
     server = _source(place, password, source)
     streaming = history_stream.Stream(
-        server, opening.open_target(to), _key(key_file), every_s, note=lambda text: say(f"note: {text}")
+        server,
+        opening.open_target(to),
+        backup_manifest.read_key(key_file),
+        every_s,
+        note=lambda text: say(f"note: {text}"),
     )
 
     def end(*_: object) -> None:
@@ -652,7 +647,7 @@ def prove(
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a volume of the lab, replay, compare, and remove it again."""
-    target, key = _target_in(to), _key(key_file)
+    target, key = _target_in(to), backup_manifest.read_key(key_file)
     source = None if against is None else _source(place, password, against)
     with place.open() as lab, progress("restoring") as tick:
         named = _resolve_id(target, backup, key)
@@ -686,10 +681,9 @@ def prune(
     output: OutputOption = "table",
 ) -> None:
     """Delete old backups and the binary logs before them; never the last provable chain."""
-    target, key = _target_in(to), _key(key_file)
+    target, key = _target_in(to), backup_manifest.read_key(key_file)
     entries, problems = backup_manifest.backups(target, key)
-    for problem in problems:
-        say(f"problem: {problem}")
+    say_each("problem", problems)
     strange = backup_manifest.unread(target, entries)
     if strange:
         say(f"note: No binary log is deleted: what {', '.join(strange[:3])} needs of them cannot be read.")

@@ -19,7 +19,7 @@ from headrace.base.lazy import lazily
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import CommandGroup, LabPlace, Output, OutputOption, YesOption, choice, flag, option
-from headrace.cli.output import confirm, pairs, print_answer, say, table
+from headrace.cli.output import confirm, exit_if, pairs, print_answer, say, table
 from headrace.cli.servers.mysql import complete_server
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, InputError
@@ -183,8 +183,7 @@ def status(
         say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")
     if unfinished is not None:
         say(_describe_cut_off(unfinished))
-    if unfinished is not None or guarantee.level != "kept" or any(trap.kind != "note" for trap in wrong):
-        raise typer.Exit(1)
+    exit_if(unfinished is not None or guarantee.level != "kept" or any(trap.kind != "note" for trap in wrong))
 
 
 def _acknowledge(failover_cluster: FailoverCluster) -> None:
@@ -299,8 +298,7 @@ def rejoin(
                 words = interruption.words_after_rejoin(observer.look(), name, above, command)
             raise _interruption(words) from None
     print_answer(outcome, output, [dict(outcome)], tuple(outcome), lambda: (_pairs(outcome),))
-    if outcome["state"] == "diverged":
-        raise typer.Exit(1)
+    exit_if(outcome["state"] == "diverged")
 
 
 # --- what they share ------------------------------------------------------------------------------
@@ -381,8 +379,7 @@ def _change(
     print_answer(answer, change.output, [answer], tuple(answer), lambda: (_pairs(answer),))
     if outcome.gives_up:
         say(f"given up: {outcome.gives_up}")
-    if not outcome.lossless or outcome.left_out or outcome.gives_up or outcome.clients:
-        raise typer.Exit(1)
+    exit_if(not outcome.lossless or outcome.left_out or outcome.gives_up or outcome.clients)
 
 
 def _describe_cut_off(unfinished: Progress) -> str:

@@ -27,7 +27,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import confirm, pairs, print_answer, print_rows, progress, say, table
+from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_rows, progress, say, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -247,16 +247,14 @@ def status(
         )
     for server in listed:
         _notes(server)
-    if any(server.problems for server in listed):
-        raise typer.Exit(1)
+    exit_if(any(server.problems for server in listed))
 
 
 def _print_group(members: Sequence[GroupMember], output: Output) -> None:
     """Prints the members of a group; exit code 1 when one is not online."""
     rows = [vars(member) for member in members]
     print_rows(rows, output, ("name", "state", "role", "waiting", "executed"))
-    if not all(member.is_online for member in members):
-        raise typer.Exit(1)
+    exit_if(not all(member.is_online for member in members))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -23,7 +23,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_answer, print_json, progress, say, table
+from headrace.cli.output import data, exit_if, print_answer, print_json, progress, say, table
 from headrace.cli.servers.mysql import complete_server
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
@@ -171,8 +171,7 @@ def up(
             )
     _print([member], output)
     _notes([member])
-    if member.problems:
-        raise typer.Exit(1)
+    exit_if(member.problems)
 
 
 @app.command()
@@ -195,8 +194,7 @@ def status(
     else:
         _print(members, output)
     _notes(members)
-    if any(member.problems for member in members):
-        raise typer.Exit(1)
+    exit_if(any(member.problems for member in members))
 
 
 def _explain(members: list[TopologyMember], output: str) -> None:
@@ -269,8 +267,7 @@ def lag(
     for reading in last:
         if reading.problem:
             say(f"problem: {reading.replica}: {reading.problem}")
-    if problems or any(reading.problem for reading in last):
-        raise typer.Exit(1)
+    exit_if(problems or any(reading.problem for reading in last))
 
 
 # s. Long enough for rates, which are taken over a second.

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 
+import msgspec
+
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
@@ -102,24 +104,13 @@ def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
 
 
 def _measured(row: dict[str, str]) -> LatencyRun:
-    latency = {name: float(row[f"{name}_us"]) for name in ("mean", *QUANTILES) if row[f"{name}_us"]}
-    return LatencyRun(
-        family=row["family"],
-        storage=row["storage"],
-        instance=row["instance"] or None,
-        as_of=row["as_of"],
-        rate_per_mille=int(row["rate_per_mille"]),
-        rested=row["rested"] == "yes",
-        rw=row["rw"],
-        bs_kib=float(row["bs_kib"]),
-        jobs=int(row["jobs"]),
-        iodepth=int(row["iodepth"]),
-        runtime_s=float(row["runtime_s"]),
-        iops=float(row["iops"]),
-        latency_us=latency,
-        note=row["note"],
-        source=base.Source(row["source"], row["date"]),
-    )
+    facts = {
+        "instance": row["instance"] or None,
+        "rested": row["rested"] == "yes",
+        "latency_us": {name: row[f"{name}_us"] for name in ("mean", *QUANTILES) if row[f"{name}_us"]},
+        "source": {"citation": row["source"], "date": row["date"]},
+    }
+    return msgspec.convert(row | facts, LatencyRun, strict=False)
 
 
 def repeat(run: LatencyRun, seed: int = 1) -> Simulation:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 
+import msgspec
+
 from headrace.simulation.database import Prediction, predict
 from headrace.studies.base import Source, published
 from headrace.workload.files import load
@@ -54,28 +56,21 @@ class TpccRun:
 def measured() -> tuple[TpccRun, ...]:
     """Returns the runs on c5.9xlarge. Runs of other data sets and machines in that table are left
     out."""
-    runs = []
-    for row in published("tpcc_runs"):
-        if row["instance"] != INSTANCE:
-            continue
-        quarters = tuple(float(row[name]) for name in ("q1", "q2", "q3", "q4"))
-        runs.append(
-            TpccRun(
-                row["run"],
-                row["engine"],
-                row["storage"],
-                float(row["cache_gb"]),
-                row["cache_known"],
-                int(row["threads"]),
-                float(row["mean_second_half"]),
-                quarters,
-                float(row["p5"]),
-                float(row["p50"]),
-                float(row["p95"]),
-                Source(row["source"], row["date"]),
-            )
+    return tuple(
+        msgspec.convert(
+            row
+            | {
+                "name": row["run"],
+                "mean": row["mean_second_half"],
+                "quarters": [row[name] for name in ("q1", "q2", "q3", "q4")],
+                "source": {"citation": row["source"], "date": row["date"]},
+            },
+            TpccRun,
+            strict=False,
         )
-    return tuple(runs)
+        for row in published("tpcc_runs")
+        if row["instance"] == INSTANCE
+    )
 
 
 @cache

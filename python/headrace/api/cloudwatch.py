@@ -14,12 +14,10 @@ METRIC_ALARM = "MetricAlarm"
 
 
 def _tags_of(listed: list[Mapping[str, str]] | None) -> dict[str, str]:
-    """Returns tags by key."""
     return {tag["Key"]: tag["Value"] for tag in listed or []}
 
 
 def _show_metric(name: MetricName) -> Members:
-    """Returns a metric's name as the API shows it."""
     dimensions = [{"Name": key, "Value": value} for key, value in name["dimensions"].items()]
     return {"Namespace": name["namespace"], "MetricName": name["name"], "Dimensions": dimensions}
 
@@ -36,7 +34,6 @@ def _show_alarm(description: Alarm) -> Members:
 
 
 def _with_next(answer: Members, token: str | None) -> Members:
-    """Returns an answer with the token of the next page, if there is another page."""
     return answer | ({"NextToken": token} if token else {})
 
 

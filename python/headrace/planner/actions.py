@@ -214,7 +214,6 @@ def _in_my_cnf(gib: float) -> str:
 
 
 def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
-    """Says what a log volume of its own needs: a modification like the data's, or a new volume."""
     before = None if today is None else today.log_storage
     if choice.log_storage is None or choice.log_storage == before:
         return []

@@ -166,7 +166,6 @@ class PlanEngine:
         regret: dict[Candidate, Regret],
         undecided: float | None,
     ) -> Selection:
-        """Chooses from the results of a search."""
         passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         winners = self._rows(passing, regret)
         pool = self._pool(passing, regret)
@@ -577,11 +576,9 @@ class PlanEngine:
         )
 
     def _replayed(self, choice: Choice) -> Replayed | None:
-        """Returns the replay of a choice, where it was replayed."""
         return None if self.replay is None else self.replay.replays.get(self.candidate_of(choice))
 
     def _stepped_up(self) -> list[str]:
-        """Returns the storages that the replay refuted, in their order."""
         return [data for data, *_ in self.judge.refuted] if isinstance(self.judge, DemandJudge) else []
 
     def _in_place_actions(
@@ -592,7 +589,6 @@ class PlanEngine:
         return [] if same or in_place is None else doing.actions(in_place, compared, self.question.prices.as_of)
 
     def _of_database(self, out: Selection, moved: Callable[[Choice], Choice]) -> dict:
-        """Returns the parts of a plan that only a database has."""
         question, judge, about = self.question, self.judge, self.question.conditions
         if not isinstance(judge, DatabaseJudge) or about is None:
             return {}
@@ -722,7 +718,6 @@ def _collection_paused() -> Iterator[None]:
 
 
 def _space_key(space: Space) -> tuple:
-    """Returns a key by which two spaces are the same."""
     return (space.family.name, space.shape.members, space.shape.member_gib, space.shape.y, space.log, space.host)
 
 

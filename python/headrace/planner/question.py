@@ -162,7 +162,6 @@ def _checked(settings: PlanSettings) -> PlanSettings:
 
 
 def _excluded(settings: PlanSettings) -> dict[str, str]:
-    """Names of volume types and layouts that are not used, each with the reason."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
@@ -196,7 +195,6 @@ def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tu
 
 
 def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
-    """Parses the storage of today that `compare` names; with notes about it."""
     if settings.compare is None:
         return None, []
     placement = parse_placement(settings.compare)
@@ -425,7 +423,6 @@ def _with_services(
     hosts: list[Host],
     skipped: list[tuple[str, str]],
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """Returns the hosts of all deployments."""
     managed = [service for service in on if service != "ec2"]
     if not managed:
         return hosts, skipped

@@ -343,7 +343,6 @@ def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) 
 
 
 def _replay_lines(choice: Choice) -> list[str]:
-    """Explains the replay request by request, in lines."""
     if choice.replayed is None:
         return []
     replayed = choice.replayed
@@ -428,7 +427,6 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
 
 
 def _log_line(about: Conditions, need: Need) -> str:
-    """Explains the room for the log in a line."""
     log = about.logged
     asked = "that arrive" if about.arrivals_tps else "that the goals ask for"
     days = "a day" if log.days == 1 else f"{log.days:g} days"

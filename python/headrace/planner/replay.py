@@ -164,7 +164,6 @@ class WinnerReplay:
         return windows
 
     def _first_look(self, start_s: float) -> ReplayedWindow:
-        """Returns the end of a window."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
         own = self._requests(max(0.0, until - FIRST_LOOK_S), until)
         length = FIRST_LOOK_S * min(1.0, FIRST_REQUESTS / max(own, 1.0))
@@ -188,7 +187,6 @@ class WinnerReplay:
         return float(np.diff(np.interp([from_s, until_s], *self.so_far))[0])
 
     def _load(self, window: ReplayedWindow) -> dict:
-        """Returns the grown demand of a window, as the core takes it."""
         ends = pl.col("t_s") + pl.col("duration_s")
         inside = self.points.filter((pl.col("t_s") < window.until_s) & (ends > window.from_s))
         begins = pl.max_horizontal(pl.col("t_s"), pl.lit(window.from_s))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.report.charts import predictions, style
 from headrace.report.charts import runs as charts
-from headrace.report.html import write_chart, write_page
+from headrace.report.html import write_chart
 from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Mark, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, moment, number, percent, span
@@ -270,11 +270,6 @@ def cards(record: RunRecord) -> list[Card]:
     return figures
 
 
-def write_comparison(path: Path, comparison: BenchComparison) -> None:
-    """Writes the comparison of two runs, or groups, as a page. Raises CouldNotRun."""
-    write_page(path, comparison_view(comparison))
-
-
 def comparison_view(comparison: BenchComparison) -> View:
     """Returns the comparison of two runs, or groups, as a view."""
     first, second = comparison.a[0], comparison.b[0]
@@ -323,7 +318,6 @@ def _changes(comparison: BenchComparison) -> Iterator[Card]:
 
 
 def _charts_of_both(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.TopLevelMixin, str]]:
-    """Yields the charts in which both runs are drawn, each with its description."""
     unit = first.document["benchmark"].get("unit", "transactions")
     labels = [
         f"{which}: {record.document['target'].get('storage') or record.id}"
@@ -390,11 +384,6 @@ def conformance_in_words(findings: Sequence[ConformanceFinding]) -> list[str]:
         f"{fine} of {len(judged)} figures with a tolerance are within it.",
         *(f"note: {words} Not judged." for words in beyond),
     ]
-
-
-def write_conformance(path: Path, findings: Sequence[ConformanceFinding]) -> None:
-    """Writes the page, whole or not at all. Raises CouldNotRun."""
-    write_page(path, conformance_view(findings))
 
 
 def conformance_view(findings: Sequence[ConformanceFinding]) -> View:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.report.charts import predictions
-from headrace.report.html import write_page
 from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Column, Fold, Items, Sentence, Table, View, drawn
 from headrace.report.words import latency, moment, number
@@ -181,8 +179,3 @@ def cards(proof: Proof) -> list[Card]:
                 Card(name_of(step), f"{number(step.measured.tps)} tps measured", meaning, "good" if holds else "warn")
             )
     return figures[:3]
-
-
-def write_proof(path: Path, proof: Proof) -> None:
-    """Writes the page. Raises CouldNotRun."""
-    write_page(path, view_of(proof))

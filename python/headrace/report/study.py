@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base.lazy import lazily
@@ -14,7 +13,6 @@ from headrace.report.view import Block, Card, Chart, Column, Fold, Heading, Item
 from headrace.report.words import number
 
 with lazily():
-    from headrace.report import html
     from headrace.report.charts import studies
 
 if TYPE_CHECKING:
@@ -117,8 +115,3 @@ def cards(result: StudyResult) -> list[Card]:
             )
         )
     return figures
-
-
-def write_study(path: Path, result: StudyResult) -> None:
-    """Writes a study as a page. Raises CouldNotRun."""
-    html.write_page(path, view_of(result))

@@ -105,7 +105,6 @@ def max_volume_iops(volume_type: str, day: str) -> int:
 
 
 def _rank_by_cost(specs: dict[str, str | None], day: str) -> TypeAnswer:
-    """Returns the types by monthly cost, with the figures."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
     return TypeAnswer(
         tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)

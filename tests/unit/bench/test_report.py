@@ -14,6 +14,7 @@ from headrace.cli.main import main
 from headrace.report import benchmarks
 from headrace.report.charts import builders, style
 from headrace.report.charts import runs as charts
+from headrace.report.html import write_page
 
 
 def texts(svg: str) -> str:
@@ -72,7 +73,7 @@ def test_a_run_that_does_not_vary_has_no_density():
 def test_two_runs_as_a_page(tmp_path):
     store = store_in(tmp_path)
     runs = compare_runs(keep(store, series(500.0)), keep(store, series(600.0, seed=4), storage="io2:100:5000"))
-    benchmarks.write_comparison(tmp_path / "x.html", runs)
+    write_page(tmp_path / "x.html", benchmarks.comparison_view(runs))
     page = (tmp_path / "x.html").read_text()
     assert (
         "Differs: storage: gp3:100 and io2:100:5000" in page and "95 % interval" in page and "higher (better)" in page

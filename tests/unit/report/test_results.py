@@ -15,7 +15,8 @@ from test_prove import proof, step
 
 import headrace
 from headrace import HeadraceError, InputError
-from headrace.report.benchmarks import write_conformance
+from headrace.report.benchmarks import conformance_view
+from headrace.report.html import write_page
 
 DAY = datetime.date(2018, 8, 15)
 
@@ -202,7 +203,7 @@ def test_the_page_of_a_lab_s_conformance(tmp_path):
     }
     figures = {"specified": None, "published": 0.6, "model": 0.55, "measured": 0.57, "error_percent": 3.6}
     found = [SimpleNamespace(**case, **figures, what=what) for what in ("p50", "p99")]
-    write_conformance(tmp_path / "lab.html", found)
+    write_page(tmp_path / "lab.html", conformance_view(found))
     text, page = checked(tmp_path / "lab.html")
     assert "2 of 2 figures with a tolerance are within it." in text and text.count("<figure role") == 1
 

@@ -400,7 +400,6 @@ def merged(text: str, section: str, settings: Mapping[str, str], name: str, forc
 
 
 def _seen(rows: list[str], number: int) -> bool:
-    """True when a section begins before this row."""
     return any(_SECTION.fullmatch(row) for row in rows[:number])
 
 

@@ -83,13 +83,11 @@ ROOT_DEVICE = "/dev/xvda"
 
 @cache
 def _read_boot_time() -> datetime:
-    """Returns when this machine was started."""
     match = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
     return datetime.fromtimestamp(int(match[1]) if match else 0, UTC)
 
 
 def _list_mappings(request: ApiRequest) -> list[Members]:
-    """Returns the attached volumes, by their device names."""
     mappings = []
     for volume in request.cache.volumes.now(request.lab).rows.values():
         attachment = volume["attachment"]
@@ -311,7 +309,6 @@ def _shown(facts: core.Instance) -> Members:
 
 @cache
 def _types(as_of: str) -> dict[str, Members]:
-    """Returns all types of a day, by name."""
     return {facts["instance_type"]: _shown(facts) for facts in core.instances(as_of)}
 
 

@@ -166,7 +166,6 @@ def describe_snapshots(request: ApiRequest) -> Members:
 
 
 def _is_outside_bin(snapshot: Snapshot) -> bool:
-    """True when the snapshot is not in the recycle bin."""
     return snapshot["bin"] is None
 
 
@@ -321,7 +320,6 @@ def copy_snapshot(request: ApiRequest) -> Members:
 
 
 def _encryption(request: ApiRequest) -> Members:
-    """Returns the encryption of a copy, if the request sets it."""
     encrypted, key = request.params.get("Encrypted"), request.params.get("KmsKeyId")
     if key and encrypted is False:
         raise AwsError(

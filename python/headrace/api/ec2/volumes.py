@@ -65,7 +65,6 @@ def _attached(volume: Volume, look: Callable[[Attachment | AttachmentFacts], obj
 
 
 def _named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Volume]:
-    """Returns these volumes, or all."""
     if ids is None:
         return list(request.cache.volumes.now(request.lab).rows.values())
     rows = request.cache.volumes.named(request.lab, ids)
@@ -137,7 +136,6 @@ def _encrypts(request: ApiRequest) -> bool:
 
 
 def _creation(request: ApiRequest) -> Members:
-    """Returns the arguments of a new volume for the daemon."""
     return arguments(request) | {"tags": tags_of(request.params.get("TagSpecifications"), "volume") or None}
 
 

@@ -57,7 +57,7 @@ with lazily():
     from headrace.base import settings
     from headrace.bench.store import query
     from headrace.calibration.runs import model
-    from headrace.report import benchmarks, view
+    from headrace.report import benchmarks, html, view
 
 
 def complete_run(context: typer.Context, incomplete: str) -> list[str]:
@@ -516,7 +516,7 @@ def compare(
     sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
     comparison = bench.compare(*sides, allow_unlike=unlike)
     if report is not None:
-        benchmarks.write_comparison(report, comparison)
+        html.write_page(report, benchmarks.comparison_view(comparison))
         say(f"report written to {report}")
     rows = [asdict(difference) for difference in comparison.differences]
     ids = {"first": [record.id for record in comparison.a], "second": [record.id for record in comparison.b]}

@@ -40,7 +40,7 @@ with lazily():
     from headrace.lab import doctor as lab_doctor
     from headrace.lab import launch, metrics
     from headrace.lab import place as lab_place
-    from headrace.report import benchmarks
+    from headrace.report import benchmarks, html
 
 if TYPE_CHECKING:
     from headrace.lab.calls import LabStatus
@@ -220,7 +220,7 @@ def verify(
     with place.open() as lab, progress("measuring") as tick:
         findings = conformance.verify(lab, quick, tick)
     if report is not None:
-        benchmarks.write_conformance(report, findings)
+        html.write_page(report, benchmarks.conformance_view(findings))
         say(f"report written to {report}")
     rows = [asdict(finding) for finding in findings]
     columns = tuple(field.name for field in fields(conformance.ConformanceFinding))

@@ -548,7 +548,6 @@ def _print_modifications(entries: Sequence[Mapping[str, object]], output: Output
 
 
 def _tag(lab: Lab, volume: str, new_tags: dict[str, str], remove: list[str]) -> None:
-    """Sets and removes tags. Raises InputError for a key that the volume does not have."""
     there = lab.describe(volume).get("tags") or {}
     unknown = [key for key in remove if key not in there]
     if unknown:
@@ -590,7 +589,6 @@ def _print(volume: LabVolume, output: Output) -> None:
 
 
 def _parts(volume: LabVolume) -> list[object]:
-    """Returns a volume as a person reads it."""
     parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment")))]
     if modification := volume.get("modification"):
         parts += ["", _modifications([{"volume": volume.get("name") or volume["id"], **modification}])]
@@ -642,7 +640,6 @@ def _device_facts(attachment: Attachment | None) -> list[tuple[str, object]]:
 
 
 def _member_facts(member: Member) -> str:
-    """Returns a member's limits, its slowness, and how far it is rebuilt."""
     facts = (
         [f"{number(member['iops'])} IOPS, {number(member['throughput_mib_s'])} MiB/s"]
         if member.get("iops") is not None

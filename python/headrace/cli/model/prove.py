@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import experiment
+    from headrace.report import html
     from headrace.report import proof as proof_report
 
 EPILOG = read_epilog("prove")
@@ -114,14 +115,14 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
             tick.stop()
             say(f"The measured values are kept: headrace prove --show {stopped.proof.folder}")
             if report is not None:
-                proof_report.write_proof(report, stopped.proof)
+                html.write_page(report, proof_report.view_of(stopped.proof))
             raise
 
 
 def present(proof: Proof, output: Output, report: Path | None) -> None:
     """Prints a proof in the form asked for, and writes its page."""
     if report is not None:
-        proof_report.write_proof(report, proof)
+        html.write_page(report, proof_report.view_of(proof))
         say(f"report written to {report}")
     if output == "json":
         return print_json(proof.to_dict())

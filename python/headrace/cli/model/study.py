@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import studies as published_studies
+    from headrace.report import html, words
     from headrace.report import study as study_report
-    from headrace.report import words
 
 EPILOG = read_epilog("study")
 
@@ -89,7 +89,7 @@ def study(
             published_studies.refuse_lab_options(given)
             result = published_studies.run_study(name, progress=tick)
     if report is not None:
-        study_report.write_study(report, result)
+        html.write_page(report, study_report.view_of(result))
         say(f"report written to {report}")
     if output == "json":
         print_json(result)
@@ -99,7 +99,6 @@ def study(
 
 
 def _print_studies(output: str) -> None:
-    """Prints what each study asks, on what it runs, and who published its figures."""
     studies = published_studies.every_study()
     if output == "json":
         return print_json(studies)

@@ -123,7 +123,6 @@ def _try_write(path: Path, write: Callable[[], None]) -> bool:
 
 
 def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int:
-    """Prints the diagnosis, and returns the exit code."""
     if output == "nagios":
         print(plain(doctor_output.nagios_line(diagnosis)))
         return doctor_output.nagios_code(diagnosis)
@@ -135,7 +134,6 @@ def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int
 
 
 def _advisor_rules(output: str) -> int:
-    """Prints the checks as they are published."""
     rows = [
         (
             advisor_rule.check_id,
@@ -155,7 +153,6 @@ def _advisor_rules(output: str) -> int:
 
 
 def _print_advisor_results(evidence: Evidence, output: str) -> int:
-    """Prints the checks' results for the volumes of the evidence, and returns the exit code."""
     results = [
         result
         for volume in evidence.volumes

@@ -342,7 +342,6 @@ def plan(
 
 
 def _print_lines(answers: pl.DataFrame) -> None:
-    """Prints a line of JSON for each answer, at once."""
     import msgspec
 
     data("".join(f"{msgspec.json.encode(row).decode()}\n" for row in answers.to_dicts()))

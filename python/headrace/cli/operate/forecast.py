@@ -148,7 +148,6 @@ def read_recording(
 def _score(
     load: OpenWorkload, storage: str, instance: str | None, as_of: str | None, used: SpaceHistory | None, output: str
 ) -> None:
-    """Compares the kept forecasts with this recording, and prints the scores."""
     path = ledger.default_ledger()
     history = forecast_history.history_of(load)
     try:

@@ -187,7 +187,6 @@ def status(
 
 
 def _acknowledge(failover_cluster: FailoverCluster) -> None:
-    """Writes that the user has looked at the last failover."""
     with contextlib.closing(failover_cluster.journal()) as journal:
         last = journal.read().failed_over_at
         if last is None:
@@ -344,7 +343,6 @@ def _is_address_file(path: Path) -> bool:
 def _wish(
     kind: members.ChangeKind, seen: Members, options: WatchOptions, source: str | None, to: str | None
 ) -> members.FailoverWish:
-    """Returns what is to be done, with the decisions of the user."""
     choices = {field.name: getattr(options, field.name) for field in fields(ChoiceOptions)}
     return members.FailoverWish(source=cluster_module.source_in(seen, source), kind=kind, target=to, **choices)
 
@@ -395,7 +393,6 @@ def _interruption(words: str) -> CouldNotRun:
 
 
 def _show_plan(foreseen: DryRun, output: Output) -> None:
-    """Prints every step that a run would take, and the end."""
     plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
     rows = [step.as_dict() for step in plan.steps]
     _show_steps(rows, PLAN_COLUMNS, plan.as_dict(), end, output)
@@ -416,7 +413,6 @@ def _show_steps(
     end: list[str],
     output: Output,
 ) -> None:
-    """Prints steps as a table, CSV or JSON, and how the change would end."""
     shown = [column for column in columns if column not in ("gtid", "count")]
     cells = [
         [str(row[column] or (row.get("gtid") if column == "to" else "") or "-") for column in shown] for row in rows

@@ -188,7 +188,6 @@ def down(
 
 
 def _end_channel(server: Server, channel: str, yes: bool) -> None:
-    """Lets a replica follow a source no longer."""
     topology_ending.check_channel(server, channel)  # before anybody is asked
     quoted = channel or "''"
     confirm(yes, f"End channel {quoted} of {server.name} for good?", server.name, "would end a channel for good")
@@ -197,7 +196,6 @@ def _end_channel(server: Server, channel: str, yes: bool) -> None:
 
 
 def _mount(server: Server, output: Output) -> None:
-    """Mounts the volumes of a server that is down, and prints where."""
     mounts = servers.mount(server)
     rows = [{**vars(mount), "place": str(mount.place)} for mount in mounts]
     cells = [

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import servers
+    from headrace.report import html
     from headrace.report.replication import measured
     from headrace.report.replication import members as member_words
     from headrace.servers.topology import explain as topology_explain
@@ -252,7 +253,7 @@ def lag(
             last = [reading for reading in watching.read() if name in (None, reading.replica)]
             problems = watching.problems()
     if report is not None:
-        measured.write_lag(report, record.frame())
+        html.write_page(report, measured.view_of(record.frame()))
         say(f"{report}: written")
     rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:

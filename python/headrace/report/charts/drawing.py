@@ -79,8 +79,6 @@ class _Renderer:
             return drawn
 
     def _started(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Returns the stream that takes requests and the stream of answers, of a process that
-        runs."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
             # The worker cannot say it: its standard error goes nowhere.
             if find_spec("vl_convert") is None:

@@ -282,7 +282,6 @@ def _headline(answers: Sequence) -> str:
 
 
 def _cards(answers: Sequence) -> Iterator[Card]:
-    """Yields what changes save, what is too small, and what nobody uses."""
     if count := len(of_verdict(answers, "change")):
         figure = f"{_dollars(saved_usd(answers))} USD"
         yield Card("Changes save a month", figure, f"{counted(count, 'device')} can be changed.", "good")
@@ -314,7 +313,6 @@ def tables(answers: Sequence, most: int = SHOWN) -> list[Block]:
 
 
 def _table(verdict: str, groups: Sequence[AnswerGroup]) -> tuple[tuple[Column, ...], list[tuple]]:
-    """Returns columns and rows of one verdict."""
     return (UNUSED, unused_rows(groups)) if verdict == "unused" else (COLUMNS, rows(groups))
 
 
@@ -333,7 +331,6 @@ def _page_table(verdict: str, groups: Sequence[AnswerGroup]) -> Table:
 
 
 def _page_tables(answers: Sequence) -> list[Block]:
-    """Returns headings, tables and sentences of a page."""
     blocks: list[Block] = []
     for verdict, title in TITLES.items():
         groups = groups_of(answers, verdict)
@@ -363,7 +360,6 @@ def _page_tables(answers: Sequence) -> list[Block]:
 
 
 def _cut(count: int) -> list[Block]:
-    """Says how many rows a page leaves out."""
     if count <= MOST_ROWS:
         return []
     words = f"The first {MOST_ROWS:,} of {count:,}; all are in the Parquet and CSV output."

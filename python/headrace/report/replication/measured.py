@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
 from headrace.report.charts.builders import Part, TimeAxis, linear, lines, shade, stacked, thinned
-from headrace.report.html import write_page
 from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Chart, Heading, Sentence, Table, View, columns
 
@@ -53,11 +51,6 @@ def time_line(rows: pl.DataFrame, title: str) -> alt.VConcatChart:
 
 
 FIGURES = ("median", "p95", "most", "at the end")
-
-
-def write_lag(path: Path, rows: pl.DataFrame) -> None:
-    """Writes the page. `rows`: of `servers.topology.lag.record.LagRecord`. Raises CouldNotRun."""
-    write_page(path, view_of(rows))
 
 
 def view_of(rows: pl.DataFrame) -> View:

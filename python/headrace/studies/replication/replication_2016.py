@@ -209,7 +209,6 @@ def _judge_size(what: str, figure: base.Figure, ours: float) -> base.Verdict:
 
 
 def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base.StudyTable], list[base.ChartData]]:
-    """Judges the article's Aurora, and table 4."""
     shop = workload(BUSIEST)
     last = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
     reader = core.aurora_reader(shop.database["log"]["redo_bytes_per_tx"] * last["tps"], 1.0, VCPUS)

@@ -77,7 +77,6 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
 
 
 def _judge_order(tps: dict[str, dict[int, tuple[float, float]]], clients: int) -> base.Verdict:
-    """Judges which of the two does more."""
     words = ["Aurora" if tps["aurora"][clients][which] > tps["rds"][clients][which] else "RDS" for which in (0, 1)]
     what = f"does more with {clients} client{'s' if clients > 1 else ''}"
     return base.agree(what, words[0], words[1], PERCONA, words[0] == words[1])

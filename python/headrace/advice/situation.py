@@ -62,8 +62,7 @@ class StorageRates:
 
 
 def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
-    """Returns the sustained rates of a storage in the catalog's notation, on an instance. Raises
-    InputError."""
+    """Returns the sustained rates of a storage, on an instance. Raises InputError."""
     if not isinstance(text, str):
         raise InputError(f"storage = {text!r}", "must be text such as gp3:500:6000:250", DOC)
     with core_errors():

@@ -37,8 +37,7 @@ class ParameterName:
 
 @dataclass(frozen=True)
 class ServerParameter:
-    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or none with the reason
-    behind a colon."""
+    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or `none: REASON`."""
 
     id: str
     group: str
@@ -57,13 +56,11 @@ class ServerParameter:
         return "; ".join(sources()[key] for key in self.source)
 
     def name_on(self, server: ServerVersion) -> ParameterName | None:
-        """Returns the parameter's name on a server, None where that server has no such
-        parameter."""
+        """Returns the parameter's name on a server, None where it has no such parameter."""
         return next((name for name in self.names if name.holds(server)), None)
 
     def default_on(self, server: ServerVersion) -> str:
-        """Returns the parameter's default on a server; "" where it has none, or the server computes
-        it."""
+        """Returns the default on a server; "" where it has none, or the server computes it."""
         name = self.name_on(server)
         return "" if name is None else name.default
 

@@ -156,8 +156,7 @@ def _join_keys(at: str, key: str) -> str:
 
 
 def _refuse(value: object, kind: object, at: str, where: str, source: str) -> None:
-    """Raises InputError for the first part of `value` that breaks `kind`; returns where none
-    does."""
+    """Raises InputError for the first part of `value` that breaks `kind`, if any does."""
     try:
         msgspec.convert(value, kind)
         return

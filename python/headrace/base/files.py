@@ -165,16 +165,14 @@ def move_over(draft: str | Path, path: Path) -> None:
 
 
 def write_back(handle: int) -> None:
-    """Writes the dirty pages of an open file's or folder's filesystem to its device (syncfs(2)).
-    Raises OSError."""
+    """Writes the dirty pages of an open file's filesystem to its device. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def short_name(path: object) -> str:
-    """Returns the name of a file for an error, shortened in the middle: its end tells it from
-    others."""
+    """Returns a file's name for an error, shortened in the middle: its end is telling."""
     text = str(path)
     return text if len(text) <= 120 else f"{text[:40]}...{text[-40:]} ({len(text)} characters)"
 

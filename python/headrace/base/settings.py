@@ -18,8 +18,7 @@ DATA_HOME = "$XDG_DATA_HOME"
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of the environment. `default`: "" if it has none. `secret`: its value is never
-    shown."""
+    """A variable of the environment. `default`: "" without one. `secret`: never shown."""
 
     name: str
     default: str
@@ -73,8 +72,7 @@ def folder(name: str) -> Path:
 
 
 def in_words() -> list[tuple[str, str, str]]:
-    """Returns name, value and meaning of each variable, for `headrace lab doctor`. Secrets are not
-    shown."""
+    """Returns name, value and meaning of each variable, for `headrace lab doctor`; no secrets."""
     rows = []
     for variable in VARIABLES.values():
         shown = "set" if variable.secret and given(variable.name) else value(variable.name)

@@ -185,8 +185,7 @@ def _flavor(config: Mapping[str, str]) -> str:
 
 
 def _local_device(address: Address, datadir: str | None) -> tuple[str, ...]:
-    """Returns the device below the data directory of a server that is reached by a socket, so is on
-    this machine."""
+    """Returns the device below the data directory of a server on this machine (by its socket)."""
     if address.socket is None or not datadir or not os.path.isdir(datadir):
         return ()
     return device_below(Path(datadir))

@@ -333,8 +333,7 @@ def caveats(storage: str, instance: str | None = None, as_of: str | None = None)
 
 
 def latency_caveats(storage: str, as_of: str | None = None) -> list[str]:
-    """Returns remarks on volume types whose latency is a guess or has weak sources. Raises
-    InputError."""
+    """Returns remarks on types whose latency is a guess or weakly sourced. Raises InputError."""
     with core_errors():
         limits = core.storage_limits(storage, as_of)
         day = as_of or core.newest_date()

@@ -229,8 +229,7 @@ class _Reader:
         return InputError(f"{self.where(place, key)} = {shown(value)}", rule, DOC, hint)
 
     def where(self, place: str, key: str) -> str:
-        """Returns `prices.toml line 7: volumes.gp3.gib`; without the line if the key is not on a
-        line of its own."""
+        """Returns `prices.toml line 7: volumes.gp3.gib`; no line if the key has none of its own."""
         section, path = "", f"{place}.{key}".lstrip(".")
         for number, line in enumerate(self.text.splitlines(), 1):
             if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -301,8 +300,7 @@ class PriceList:
         return ebs, instances
 
     def _rated(self, listed: Sequence[core.PriceItem]) -> list[core.PriceItem]:
-        """Returns the rows of the region's table at the rates to be paid, in the order of the
-        table."""
+        """Returns the rows of the region's table at the rates to be paid, in its order."""
         factor = 1.0 - self.ebs_discount_percent / 100.0
         rows: list[core.PriceItem] = [{**row, "usd": row["usd"] * factor} for row in listed]
         if self.file is None:
@@ -321,8 +319,7 @@ class PriceList:
         return rows
 
     def _steps(self, product: str, component: str, rate: float | Steps, rows: Sequence[core.PriceItem]) -> Steps:
-        """Returns the steps of a rate of the file: its own, or one price from where AWS begins to
-        bill."""
+        """Returns the steps of the file's rate: its own, or one price from where billing begins."""
         if isinstance(rate, tuple):
             return rate
         listed = [row["from_quantity"] for row in rows if (row["product"], row["component"]) == (product, component)]
@@ -343,8 +340,7 @@ class PriceList:
         return "USD" if self.file is None else self.file.currency
 
     def money(self, usd: float) -> str:
-        """Returns an amount of US dollars as it is printed, in the price file's currency: `1,234.50
-        USD`."""
+        """Returns US dollars as printed, in the price file's currency: `1,234.50 USD`."""
         return f"{usd * (1.0 if self.file is None else self.file.per_usd):,.2f} {self.currency}"
 
     @property
@@ -510,8 +506,7 @@ class PriceList:
         return parts
 
     def _commitment_factor(self, instance_type: str) -> tuple[float, str, str]:
-        """Returns the factor of the commitment on an instance's hour, where it comes from, and both
-        in words."""
+        """Returns the factor of the commitment on an hour, its source, and both in words."""
         if self.file is not None and self.commitment in self.file.commitment_factors:
             factor = self.file.commitment_factors[self.commitment]
             return factor, self.file.name, f"x {factor:g} of {self.file.name}"

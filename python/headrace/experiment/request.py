@@ -93,8 +93,7 @@ class Request:
 
 
 def read_plan(text: str) -> dict | None:
-    """Reads a plan from JSON; None where the file is something else. Raises InputError,
-    CouldNotRun."""
+    """Reads a plan from JSON; None for another kind of file. Raises InputError, CouldNotRun."""
     if not os.path.isfile(text) or not text.endswith(".json"):
         return None
     try:

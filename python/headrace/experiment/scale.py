@@ -140,8 +140,7 @@ def choose(
 def _expect_rates(
     configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float
 ) -> tuple[float, float, float]:
-    """Returns transactions a second; I/Os and processor ms of one, by the standard benchmark
-    without a run."""
+    """Returns transactions a second; I/Os and processor ms of each, by the standard benchmark."""
     kind: dict[str, object] = {"type": benchmark.distribution}
     if benchmark.distribution == "pareto":
         kind["h"] = benchmark.parameters["rand_pareto_h"]
@@ -194,8 +193,7 @@ def _bursts(storage: str) -> bool:
 
 
 def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
-    """Returns the notation of the same layout with `rate` times the IOPS and MiB/s, large
-    enough."""
+    """Returns the notation of the same layout at `rate` times the IOPS and MiB/s, large enough."""
     storage = Storage.parse(spec)
     of = storage.limits()[0]
     if rate >= 1.0 and storage.usable_gib >= holds_gib:
@@ -245,8 +243,7 @@ class Timing:
 
 
 def timing(minutes: float, configurations: int) -> Timing:
-    """Divides the time. `configurations`: without the calibration. Raises InputError for too
-    little."""
+    """Divides the time; `configurations` without the calibration. Raises InputError if short."""
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
         raise InputError(f"--minutes {minutes:g}", f"must be {LEAST_MINUTES:g} to {MOST_MINUTES:,.0f}", DOC)
     loading = LOADING_SHARE * minutes * 60.0

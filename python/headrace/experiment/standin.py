@@ -107,8 +107,7 @@ def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | 
 
 
 def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
-    """Returns the share of touches that change the page, per class of the core's pages. Raises
-    InputError."""
+    """Returns the share of touches that change a page, per class of pages. Raises InputError."""
     options = _options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=None)
     with core_errors():
         return core.mysql_sysbench(options | {"distribution": describe_distribution(benchmark)})["changed"]
@@ -124,8 +123,7 @@ def describe_distribution(load: SysbenchOltp) -> dict[str, str | float]:
 
 
 def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
-    """Returns the share of the page touches of any database of the core that miss a settled
-    cache."""
+    """Returns the share of a database's page touches that miss a settled cache."""
     with core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)
     touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])

@@ -200,8 +200,7 @@ def import_options(target: str, options: SourceOptions, gaps: str | None = None)
 
 
 def described_by(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[str | None, str | None]:
-    """Returns storage and instance of the device that a workload is of, where the source knows
-    them."""
+    """Returns storage and instance of a workload's device, where the source knows them."""
     description = loaded.readings.described.get(str(workload.source.get("device")))
     return (None, None) if description is None else (description.storage, description.instance)
 
@@ -382,8 +381,7 @@ def _with_volumes(target: str, server: ServerReader, options: SourceOptions) -> 
 
 
 def _lab_volumes(devices: tuple[str, ...], server: ServerReader, options: SourceOptions) -> LabVolumes | None:
-    """Returns the lab's volumes behind these devices; None where no lab answers or they are not its
-    own."""
+    """Returns the lab's volumes behind these devices; None without a lab or if not its own."""
     try:
         lab = options.lab()
         by_device = {

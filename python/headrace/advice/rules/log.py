@@ -110,8 +110,7 @@ def _folder(s: Situation, what: str, name: str) -> RuleValue | None:
 
 
 def binlog_folder(s: Situation) -> RuleValue | None:
-    """Advises a folder only where a binlog is written: starting one is another decision (server_id,
-    disk space)."""
+    """Advises a folder only for an existing binlog: starting one needs server_id and space."""
     answer = _folder(s, "binlogs", "binlog")
     if answer is None or not answer.settable:
         return answer

@@ -335,8 +335,7 @@ def run_once(load: FioLoad, target: str | Path) -> FioResult:
 
 
 def read_result(text: str) -> FioResult:
-    """Returns the figures of a `--output-format=json` report with one group. Raises InputError for
-    anything else."""
+    """Returns the figures of a JSON report with one group. Raises InputError for anything else."""
     try:
         # Warnings come before the JSON.
         job = json.loads(text[text.index("{") :])["jobs"][0]

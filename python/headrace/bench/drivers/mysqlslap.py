@@ -125,8 +125,7 @@ class Mysqlslap(Benchmark):
         )
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
-        """Fills in statements a second from the server's counters: each is a transaction of its
-        own."""
+        """Fills in statements a second from the server's counters: each is a transaction."""
         counters = [
             name
             for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s")

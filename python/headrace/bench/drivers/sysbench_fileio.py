@@ -170,8 +170,7 @@ class SysbenchFileio(Benchmark):
 
     @property
     def _file_bytes(self) -> int:
-        """Whole MiB if it has one at least, else whole requests: sysbench cuts the total into
-        equal files."""
+        """The size in whole MiB if above one, else in whole requests: sysbench cuts equal files."""
         each = int(self.size_gib * GIB / self.files)
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024
 

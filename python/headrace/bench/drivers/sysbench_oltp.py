@@ -249,8 +249,7 @@ def _check_shape(script: str, key: str, value: int | bool) -> None:
 
 
 def _check_engine(target: Target, engines: Mapping[str, str]) -> None:
-    """Raises InputError for tables of the other engine, which would be measured under the wrong
-    name."""
+    """Raises InputError for tables of the other engine: the name would be wrong."""
     expected_engine = ENGINES[target.engine]
     for name, engine in sorted(engines.items(), key=lambda item: int(re.sub(r"\D", "", item[0]) or 0)):
         if engine.lower() != expected_engine:

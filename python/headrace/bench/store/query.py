@@ -56,8 +56,7 @@ def connect(store: Store, runs: Sequence[RunRecord] | None = None):
 
 
 def lock(connection: DuckDBPyConnection) -> None:
-    """Closes the connection to files outside the store, so that no later statement can open them
-    again."""
+    """Closes the connection to files outside the store, so that no statement opens them."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 

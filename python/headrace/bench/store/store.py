@@ -58,8 +58,7 @@ class RunRecord:
 
     @property
     def run_toml(self) -> Path | None:
-        """The file that `headrace calibrate` takes; None where the run cannot be calibrated
-        from."""
+        """The file that `headrace calibrate` takes; None where there is none."""
         path = self.folder / TOML_FILE
         return path if path.exists() else None
 
@@ -68,8 +67,7 @@ class RunRecord:
         return read_parquet(self.folder / SERIES_FILE)
 
     def percentiles(self) -> pl.DataFrame | None:
-        """Returns the latency histogram: value_ms, count, share (at or below); None where none was
-        measured."""
+        """Returns the latency histogram: value_ms, count, share (at or below); None without one."""
         path = self.folder / PERCENTILES_FILE
         return read_parquet(path) if path.exists() else None
 
@@ -223,8 +221,7 @@ def _finite(value: object) -> object:
 
 
 def read_run(path: Path) -> dict:
-    """Reads run.json and checks it. Raises InputError when it is none, CouldNotRun when it cannot
-    be read."""
+    """Reads and checks run.json. Raises InputError when it is none, CouldNotRun if unreadable."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_RUN_BYTES + 1)

@@ -36,8 +36,7 @@ def looks_like_evidence(content: bytes) -> bool:
 
 
 def is_evidence_file(path: Path) -> bool:
-    """True when a file is one of these by its first bytes, packed or not; a damaged archive may
-    be."""
+    """True when a file's first bytes say so, packed or not; a damaged archive may be one."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP)) == GZIP
         file.seek(0)

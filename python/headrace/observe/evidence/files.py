@@ -124,8 +124,7 @@ def _slowest(loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkl
 
 
 def _waits(workload: OpenWorkload) -> bool:
-    """True when a device was at a limit for some time, or busy for most of it with requests in
-    line."""
+    """True when a device was at a limit for some time, or mostly busy with requests in line."""
     if workload.censored:
         return True
     points = workload.points

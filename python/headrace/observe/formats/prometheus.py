@@ -288,8 +288,7 @@ def _moment(recording: Recording, place: str, value: object) -> float:
 
 
 def _figure(value: Any) -> float | None:
-    """Returns a finite figure of a counter, of any size (a byte counter may pass 1e15); None for
-    others."""
+    """Returns a counter's finite figure of any size (bytes may pass 1e15); None for others."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -450,8 +449,7 @@ def _add_device(
 
 
 def _observed(interval: dict[str, float], interval_s: float) -> Observed:
-    """Returns latencies (ms), mean of outstanding requests and utilisation (per cent) of an
-    interval."""
+    """Returns latencies (ms), mean of outstanding requests and utilisation (%) of an interval."""
     return Observed(
         interval["read_s"] / interval["reads"] * 1e3 if "read_s" in interval and interval["reads"] > 0 else None,
         interval["write_s"] / interval["writes"] * 1e3 if "write_s" in interval and interval["writes"] > 0 else None,

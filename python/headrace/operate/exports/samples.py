@@ -24,8 +24,7 @@ class ValueSample:
 
 @dataclass(frozen=True)
 class BinSample:
-    """A histogram: (upper bound, requests up to it) ascending, the last without a bound, and the
-    sum of all."""
+    """A histogram: (upper bound, requests up to it) ascending, the last unbounded, and the sum."""
 
     labels: tuple[str, ...]
     buckets: tuple[tuple[float, int], ...]

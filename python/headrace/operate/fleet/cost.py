@@ -154,8 +154,7 @@ class FleetPrices:
         return f"list prices of {len(lists)} regions{less}{own}"
 
     def bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
-        """Returns the bill of a month of a storage in the notation. Raises InputError where a price
-        is not known."""
+        """Returns a storage's bill of a month. Raises InputError where a price is not known."""
         with core_errors():
             items = core.monthly_cost(storage, region, self.as_of, million_ios, self.table(region, account).table)
         return VolumeBill(storage, tuple(items))
@@ -196,8 +195,7 @@ class FleetPrices:
         return self._tables[key]
 
     def _paid(self, listed: core.RegionPrices, region: str, account: str) -> PriceTable:
-        """Returns the listed prices with the rates that the account paid in place of those it
-        paid."""
+        """Returns the listed prices, replaced by the rates that the account paid where it paid."""
         assert self.report is not None
         here = [rate for of, rate in self.report.rates if of == region]
         own = _rates(rate for rate in here if rate.account == account)
@@ -357,8 +355,7 @@ class _Report:
 
 
 def _kind(usage_type: str) -> tuple[str, str, int] | None:
-    """Returns product, component and price step of a usage type; None where it is not a
-    volume's."""
+    """Returns product, component and price step of a usage type; None if not a volume's."""
     match = USAGE_TYPE.match(usage_type)
     if match is None:
         return None

@@ -272,8 +272,7 @@ def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Ca
 
 
 def _quiet(iops: np.ndarray) -> float:
-    """Returns what is added to demand before ratios are taken, IOPS: idle hours would make them
-    endless."""
+    """Returns what is added to demand before ratios, IOPS: idle hours would make them endless."""
     return QUIET_SHARE * max(float(iops.mean()), 1.0)
 
 

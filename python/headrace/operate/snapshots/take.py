@@ -150,8 +150,7 @@ def _process_of(facts: ServerFacts) -> int | None:
 
 
 def plan(request: SnapshotRequest) -> Prepared:
-    """Returns what `take` would lock, freeze and ask for; nothing is done but a dry run of the
-    call."""
+    """Returns what `take` would lock, freeze and ask for; only a dry run of the call is made."""
     with ServerLock(request.address, request.wait_lock_s, request.hold_s) as lock:
         assert lock.facts is not None
         prepared = prepare(request, lock.facts)

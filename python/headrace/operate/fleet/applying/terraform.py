@@ -250,8 +250,7 @@ class _Patch:
     def _edit(
         self, address: str, resource: _Resource, name: str, value: str | None, edits: list, arguments: dict
     ) -> bool:
-        """Adds what makes an argument have a value (None: is not there). True when that can be
-        done."""
+        """Makes an argument have a value (None: be absent). True when that can be done."""
         there = resource.attributes.get(name)
         arguments[name] = value
         if there is None:

@@ -204,8 +204,7 @@ LVM, GROUP_CHARACTERS = "LVM-", 32
 
 
 def _group(root: Path, uuid: str, own: list[str]) -> list[str]:
-    """Returns the disks of all logical volumes of the same group: a volume group comes back whole
-    or not at all."""
+    """Returns the disks of all logical volumes of a group, which comes back whole or not at all."""
     if not uuid.startswith(LVM):
         return own
     group, disks = uuid[: len(LVM) + GROUP_CHARACTERS], dict.fromkeys(own)
@@ -216,8 +215,7 @@ def _group(root: Path, uuid: str, own: list[str]) -> list[str]:
 
 
 def volume_id(disk: str, root: Path = Path("/")) -> str | None:
-    """Returns the EBS volume of a disk, by its serial number or the name udev gave it; None where
-    neither tells."""
+    """Returns the EBS volume of a disk, by its serial number or udev's name; None without."""
     serial = SERIAL.fullmatch(_text(root, f"sys/class/block/{disk}/device/serial").strip())
     if serial is not None:
         return f"vol-{serial[1]}"

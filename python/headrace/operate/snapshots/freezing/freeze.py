@@ -224,8 +224,7 @@ class Freezer:
 
 
 def _open_place(filesystem: Filesystem) -> int:
-    """Opens the mount point and keeps it open. Raises CouldNotRun where another filesystem is
-    mounted there."""
+    """Opens the mount point and keeps it open. Raises CouldNotRun if the filesystem is another."""
     try:
         handle = os.open(filesystem.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -26,12 +26,8 @@ def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
     """Returns a value of `choices`, or raises an InputError that suggests the nearest."""
     if isinstance(value, str) and value in choices:
         return value
-    raise InputError(
-        f"{what} = {shown(value)}",
-        f"must be one of {', '.join(choices)}",
-        "docs/reference/workload-file.md",
-        did_you_mean(value, choices),
-    )
+    rule = f"must be one of {', '.join(choices)}"
+    raise InputError(f"{what} = {shown(value)}", rule, "docs/reference/workload-file.md", did_you_mean(value, choices))
 
 
 def shown(value: object, limit: int = 60) -> str:

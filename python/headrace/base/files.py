@@ -31,12 +31,9 @@ def read_bytes(path: Path, limit: int) -> bytes:
         refuse_folder(path)
         size = path.stat().st_size
         if size > limit:
-            raise InputError(
-                f"{path} ({size / 2**20:,.0f} MiB)",
-                f"at most {limit / 2**20:,.0f} MiB are read",
-                DOC,
-                "Cut it into parts or take means over a longer interval.",
-            )
+            hint = "Cut it into parts or take means over a longer interval."
+            rule = f"at most {limit / 2**20:,.0f} MiB are read"
+            raise InputError(f"{path} ({size / 2**20:,.0f} MiB)", rule, DOC, hint)
         with path.open("rb") as file:
             # A pipe or /dev/zero has size 0 and no end: never read past the limit.
             content = file.read(limit + 1)
@@ -71,9 +68,8 @@ def check_output(
         name = f"{path.stem or 'file'}{endings[0]}"
         raise InputError(value, f"must end in {' or '.join(endings)}", "", f"For example {option} {name}.")
     if not path.parent.is_dir():
-        raise InputError(
-            value, f"the folder does not exist: {short_name(path.parent)}", "", "Make it, or name another."
-        )
+        rule = f"the folder does not exist: {short_name(path.parent)}"
+        raise InputError(value, rule, "", "Make it, or name another.")
     if path.is_dir():
         raise InputError(value, "is a folder, a file is needed", "", "Name a file in it.")
     for read_path in inputs:
@@ -103,9 +99,8 @@ def write_whole(path: Path, content: bytes) -> None:
             path = path.resolve(strict=False)
         # Renaming would put a file in the place of /dev/null.
         if path.exists() and not path.is_file():
-            raise CouldNotRun(
-                str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file."
-            )
+            rule = f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file"
+            raise CouldNotRun(str(path), rule, "", "Name a file.")
         umask = os.umask(0)
         os.umask(umask)
         replace_file(path, content, 0o666 & ~umask)

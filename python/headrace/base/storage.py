@@ -189,9 +189,8 @@ def _parse_log(text: str, options: list[str]) -> Storage | None:
     if len(options) > 1:
         raise InputError(_shown(text), "names one log volume at most, after one comma", NOTATION, EXAMPLE)
     if key.strip().lower() != "log" or not equals:
-        raise InputError(
-            _shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", NOTATION, EXAMPLE
-        )
+        rule = f"after the comma comes log=STORAGE, not {_shown(options[0])}"
+        raise InputError(_shown(text), rule, NOTATION, EXAMPLE)
     return _parse_part(text, value)
 
 

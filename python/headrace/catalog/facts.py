@@ -298,9 +298,8 @@ def check_day(as_of: Day) -> str | None:
         eras = core.volume_eras(day)
     if not eras:
         first = min(era["from"] for era in core.volume_eras(all_eras=True))
-        raise InputError(
-            f"day {day}", f"the first volumes in the catalog are of {first}", "data/volumes", "Ask for a later day."
-        )
+        rule = f"the first volumes in the catalog are of {first}"
+        raise InputError(f"day {day}", rule, "data/volumes", "Ask for a later day.")
     return day
 
 

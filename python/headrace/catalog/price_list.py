@@ -96,13 +96,11 @@ class _Reader:
             self.text = content.decode("utf-8-sig")
             self.document = tomllib.loads(self.text)
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{self.name}: byte {error.start}", "a price file is UTF-8 text", DOC, "Save it as UTF-8."
-            ) from None
+            rule = "a price file is UTF-8 text"
+            raise InputError(f"{self.name}: byte {error.start}", rule, DOC, "Save it as UTF-8.") from None
         except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", "Correct the line named."
-            ) from None
+            hint = "Correct the line named."
+            raise InputError(f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", hint) from None
 
     def read(self) -> PriceFile:
         self.refuse_unknown("", self.document, self.TOP)
@@ -293,9 +291,8 @@ class PriceList:
             return percent, percent
         own = (self.file.ebs_discount_percent, self.file.instance_discount_percent)
         if percent and own != (None, None):
-            raise InputError(
-                f"discount of {percent:g} %", f"{self.file.name} states a discount too", DOC, "Give it in one place."
-            )
+            rule = f"{self.file.name} states a discount too"
+            raise InputError(f"discount of {percent:g} %", rule, DOC, "Give it in one place.")
         ebs, instances = (percent if value is None else value for value in own)
         return ebs, instances
 
@@ -440,12 +437,9 @@ class PriceList:
         days = check_whole("kept_days", kept_days, 1, 3_650)
         rows = self._rows("snapshot", "storage")
         if not rows:
-            raise InputError(
-                f"snapshots in {self.region}",
-                "no price of snapshots is known there",
-                "data/prices_volumes.csv",
-                "State it in a price file: [snapshots] gib.",
-            )
+            hint = "State it in a price file: [snapshots] gib."
+            rule = "no price of snapshots is known there"
+            raise InputError(f"snapshots in {self.region}", rule, "data/prices_volumes.csv", hint)
         row = rows[0]
         parts = [("snapshot, all data once", gib)]
         if days > 1:
@@ -466,12 +460,9 @@ class PriceList:
         Raises InputError where no price is known."""
         hourly = self._hourly(instance_type)
         if not hourly:
-            raise InputError(
-                f"{instance_type} in {self.region}",
-                "no price of it is known there",
-                "data/prices_instances.csv",
-                "Choose another region or type, or state it in a price file: [instances].",
-            )
+            hint = "Choose another region or type, or state it in a price file: [instances]."
+            rule = "no price of it is known there"
+            raise InputError(f"{instance_type} in {self.region}", rule, "data/prices_instances.csv", hint)
         return [dict(item) for item in hourly]
 
     def _hourly(self, instance_type: str) -> tuple[dict, ...]:

@@ -94,9 +94,8 @@ def read_scale(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 1e-5 <= value <= 1.0:
-        raise InputError(
-            f"--scale {text[:40]}", "must be auto, or a number from 0.00001 to 1", DOC, "For example 0.05."
-        )
+        rule = "must be auto, or a number from 0.00001 to 1"
+        raise InputError(f"--scale {text[:40]}", rule, DOC, "For example 0.05.")
     return value
 
 
@@ -200,18 +199,16 @@ def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
         return spec
     members, kind = storage.members, storage.volume_type
     if len(set(members)) > 1:
-        raise InputError(
-            spec, "an array of unlike members cannot be scaled", DOC, "A log volume is written DATA,log=LOG."
-        )
+        rule = "an array of unlike members cannot be scaled"
+        raise InputError(spec, rule, DOC, "A log volume is written DATA,log=LOG.")
     each_gib = math.ceil(holds_gib * storage.size_gib / storage.usable_gib / len(members))
 
     def of_volumes(volume: Volume) -> str:
         return str(Storage.of([volume] * len(members), storage.level, storage.chunk_kib if storage.level else None))
 
     if of["random_charges_full_unit"]:
-        raise InputError(
-            spec, "its limit is in MiB/s and cannot be scaled", DOC, "Prove it with --scale 1, or leave it out."
-        )
+        rule = "its limit is in MiB/s and cannot be scaled"
+        raise InputError(spec, rule, DOC, "Prove it with --scale 1, or leave it out.")
     iops = int(of["iops"] * rate)
     if kind == "gp3" and iops >= GP3_IOPS:
         mib_s = max(GP3_MIB_S, int(of["throughput_bytes_s"] / MIB * rate))

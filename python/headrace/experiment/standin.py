@@ -69,9 +69,8 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, targe
     rows = int(data_gib * GIB / ROW_BYTES[engine] / TABLES)
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB
-        raise InputError(
-            f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale."
-        )
+        rule = f"are too few: at least {least:.2f} GiB"
+        raise InputError(f"{data_gib:.3f} GiB of data", rule, DOC, "Prove at a larger scale.")
     low, high = MOST_SKEWED_H, UNIFORM_H
     most = miss_of(engine, rows, cache_gib, threads, None)
     if target_miss >= most:

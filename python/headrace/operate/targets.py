@@ -142,12 +142,8 @@ def evidence_of(
         raise InputError(target[:80], "is neither a target nor a file or folder", DOC, f"Targets are {FORMS}.")
     if path.is_dir():
         if not (path / DESCRIPTION).exists():
-            raise InputError(
-                target[:80],
-                f"has no {DESCRIPTION}: it is not a captured folder",
-                DOC,
-                "Capture with headrace workload capture.",
-            )
+            rule = f"has no {DESCRIPTION}: it is not a captured folder"
+            raise InputError(target[:80], rule, DOC, "Capture with headrace workload capture.")
         _refuse_times(target, options)
         captured = files.of_capture(path, options.storage, options.instance, options.as_of)
         return _chosen(captured, options.devices)

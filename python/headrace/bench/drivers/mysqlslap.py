@@ -69,14 +69,10 @@ class Mysqlslap(Benchmark):
         with connected(target) as connection:
             rows = ask_value(connection, f"SELECT MAX(id) FROM {TABLE}") or 0
         if engines[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
-            raise InputError(
-                f"table {TABLE}",
-                (
-                    f"is of {engines[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed"
-                ),
-                f"{DOC}, Preparing",
-                "Prepare it anew: --fresh.",
+            rule = (
+                f"is of {engines[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed"
             )
+            raise InputError(f"table {TABLE}", rule, f"{DOC}, Preparing", "Prepare it anew: --fresh.")
         return True
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:

@@ -105,12 +105,8 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
     Raises InputError for what it cannot hold."""
     shown = "***" if secret else value
     if any(character in value for character in "\n\r\0"):
-        raise InputError(
-            f"{what} {shown}",
-            "holds a line end, which sysbench's option file cannot",
-            SOURCE,
-            "Use an account without one.",
-        )
+        rule = "holds a line end, which sysbench's option file cannot"
+        raise InputError(f"{what} {shown}", rule, SOURCE, "Use an account without one.")
     for quote in "'\"":
         if quote not in value:
             return f"{quote}{value}{quote}"
@@ -200,10 +196,6 @@ def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, 
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
         reason = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
-        raise CouldNotRun(
-            f"sysbench {what}",
-            reason,
-            SOURCE,
-            f"See {DOC}, When something fails; the server's error log may have more.",
-        )
+        hint = f"See {DOC}, When something fails; the server's error log may have more."
+        raise CouldNotRun(f"sysbench {what}", reason, SOURCE, hint)
     return text

@@ -236,9 +236,8 @@ class SysbenchOltp(Benchmark):
 def _check_shape(script: str, key: str, value: int | bool) -> None:
     source = f"{DOC}, sysbench-oltp"
     if key not in SHAPES:
-        raise InputError(
-            key[:60], "is not an option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES)
-        )
+        rule = "is not an option of sysbench's OLTP scripts known here"
+        raise InputError(key[:60], rule, source, did_you_mean(key, SHAPES))
     if script == BULK or ONLY_OF.get(key, script) != script:
         raise InputError(key, f"is not an option of {script}", source, "Leave it out.")
     span = SHAPES[key]
@@ -253,9 +252,6 @@ def _check_engine(target: Target, engines: Mapping[str, str]) -> None:
     expected_engine = ENGINES[target.engine]
     for name, engine in sorted(engines.items(), key=lambda item: int(re.sub(r"\D", "", item[0]) or 0)):
         if engine.lower() != expected_engine:
-            raise InputError(
-                f"table {name}",
-                f"is of {engine}, and the run is of {target.engine}",
-                f"{DOC}, Preparing",
-                "Prepare them anew (--fresh), name another database, or say --engine.",
-            )
+            hint = "Prepare them anew (--fresh), name another database, or say --engine."
+            rule = f"is of {engine}, and the run is of {target.engine}"
+            raise InputError(f"table {name}", rule, f"{DOC}, Preparing", hint)

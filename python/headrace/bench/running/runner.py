@@ -345,12 +345,8 @@ def prepare(
             _undo(benchmark, target, Path(folder), say)
             raise
     if not whole:
-        raise InputError(
-            f"{benchmark.name} on {target.label}",
-            "was prepared, but the data are not there",
-            "",
-            "Is something else dropping them?",
-        )
+        rule = "was prepared, but the data are not there"
+        raise InputError(f"{benchmark.name} on {target.label}", rule, "", "Is something else dropping them?")
     return True
 
 

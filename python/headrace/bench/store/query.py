@@ -137,9 +137,8 @@ def export(
     path = Path(path)
     form = FORMATS.get(path.suffix.lower())
     if form is None:
-        raise InputError(
-            str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides."
-        )
+        rule = f"runs are exported as {', '.join(FORMATS)}"
+        raise InputError(str(path), rule, DOC, "The ending of the name decides.")
     if what not in TABLES:
         raise InputError(what[:40], f"must be one of {', '.join(TABLES)}", DOC)
     if not path.parent.is_dir():
@@ -168,12 +167,8 @@ def export(
 
 
 def _wrong(sql: str, error: Exception) -> InputError:
-    return InputError(
-        " ".join(sql.split())[:80],
-        _first(error),
-        "DuckDB SQL",
-        "Tables: runs, series, percentiles; `headrace bench export --to runs.csv` shows their columns.",
-    )
+    hint = "Tables: runs, series, percentiles; `headrace bench export --to runs.csv` shows their columns."
+    return InputError(" ".join(sql.split())[:80], _first(error), "DuckDB SQL", hint)
 
 
 def _first(error: Exception) -> str:

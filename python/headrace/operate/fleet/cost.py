@@ -340,9 +340,8 @@ class _Report:
         """Returns the rows of the latest month."""
         months = rows["bill_billing_period_start_date"].str.slice(0, 7).drop_nulls().unique().sort().to_list()
         if not months:
-            raise InputError(
-                f"{self.name}", "has no rows of EBS volumes", DOC, "Give the export of a month with usage."
-            )
+            hint = "Give the export of a month with usage."
+            raise InputError(f"{self.name}", "has no rows of EBS volumes", DOC, hint)
         if len(months) > 1:
             notes.append(f"The report has months {', '.join(months)}: the last is taken.")
         return rows.filter(pl.col("bill_billing_period_start_date").str.slice(0, 7) == months[-1]), months[-1]

@@ -210,9 +210,8 @@ def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) ->
         with file.open("rb") as opened:
             head = opened.read(HEAD)
     except OSError as error:
-        raise InputError(
-            str(file), f"cannot be read: {error.strerror}", "", "Check the name and the permissions."
-        ) from None
+        hint = "Check the name and the permissions."
+        raise InputError(str(file), f"cannot be read: {error.strerror}", "", hint) from None
     if head.startswith(PARQUET):
         return _read_parquet(file, spill)
     if not head.startswith(GZIP):

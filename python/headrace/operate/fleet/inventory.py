@@ -340,9 +340,8 @@ class _Reader:
             if (kind, region) not in self.ended:
                 rule = "ends with a NextToken, and no file has the page that follows"
                 hint = "Run the AWS CLI without --max-items and --no-paginate, or give all pages."
-                raise InputError(
-                    f"{recording.name}: {kind} of {region or 'no region'}", rule, "EC2 API, NextToken", hint
-                )
+                value = f"{recording.name}: {kind} of {region or 'no region'}"
+                raise InputError(value, rule, "EC2 API, NextToken", hint)
         if "Volumes" not in self.seen:
             hint = "Run aws ec2 describe-volumes and give its output."
             raise InputError("the inventory", "has no volumes: none of its files holds any", API, hint)

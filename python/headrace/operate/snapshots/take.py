@@ -128,9 +128,8 @@ def _here(path: str, facts: ServerFacts) -> str:
         raise InputError(shown(path), rule, DOC, "Run this on the server's own machine, as root.") from None
     if server_stat is not None and (own_stat.st_dev, own_stat.st_ino) != (server_stat.st_dev, server_stat.st_ino):
         rule = f"is another folder for the server (process {pid}), which has mounts of its own"
-        raise InputError(
-            shown(path), rule, "mount_namespaces(7)", f"nsenter --target {pid} --mount headrace snapshot take ..."
-        )
+        hint = f"nsenter --target {pid} --mount headrace snapshot take ..."
+        raise InputError(shown(path), rule, "mount_namespaces(7)", hint)
     return real
 
 

@@ -233,9 +233,8 @@ def _open_place(filesystem: Filesystem) -> int:
     if f"{os.major(number)}:{os.minor(number)}" != filesystem.number:
         os.close(handle)
         rule = f"is device {os.major(number)}:{os.minor(number)} now, and was {filesystem.number}"
-        raise CouldNotRun(
-            shown(filesystem.place), rule, "proc_pid_mountinfo(5)", "Was something mounted over it? Try again."
-        )
+        hint = "Was something mounted over it? Try again."
+        raise CouldNotRun(shown(filesystem.place), rule, "proc_pid_mountinfo(5)", hint)
     return handle
 
 

@@ -218,8 +218,3 @@ class RuleValue:
 
 # None: the parameter does not matter in this situation.
 Rule = Callable[[Situation], RuleValue | None]
-
-
-def fixed(value: str, why: str) -> Rule:
-    """Returns a rule whose value depends on nothing."""
-    return lambda situation: RuleValue(value, why)

@@ -14,6 +14,7 @@ GROUPS = ("Memory", "Files and I/O", "Flushing", "Redo log and commits", "Replic
 KINDS = ("bytes", "count", "switch", "word", "path", "text")
 APPLIES_TO = ("server", "sources", "replicas", "client", "host")
 KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule")
+FIXED_KEYS = ("value", "why", "settable")  # of a parameter whose value depends on nothing
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class ParameterName:
 
 @dataclass(frozen=True)
 class ServerParameter:
-    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or `none: REASON`."""
+    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or `none: REASON`;
+    `value` and `why`: where they depend on nothing, else ""; `settable`: as of a RuleValue."""
 
     id: str
     group: str
@@ -49,6 +51,9 @@ class ServerParameter:
     rule: str
     source: tuple[str, ...]
     names: tuple[ParameterName, ...]
+    value: str = ""
+    why: str = ""
+    settable: bool = True
 
     @property
     def citation(self) -> str:
@@ -86,7 +91,7 @@ def parameters() -> dict[str, ServerParameter]:
     for key, entry in _document().items():
         if key == "sources":
             continue
-        fields = {name: entry[name] for name in KEYS}
+        fields = {name: entry[name] for name in KEYS} | {name: entry[name] for name in FIXED_KEYS if name in entry}
         assert fields["risk"] in RISKS, key
         parameters_by_id[key] = ServerParameter(
             key, **fields, source=tuple(entry["source"]), names=tuple(names.get(key, ()))

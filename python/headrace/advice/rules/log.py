@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from headrace.advice.model import LOSSY, SAFE, SLOWER
-from headrace.advice.situation import Rule, RuleValue, Situation, fixed
+from headrace.advice.situation import Rule, RuleValue, Situation
 from headrace.advice.table import parameters
 from headrace.advice.values import size_text
 from headrace.base.units import GIB, HOUR_S, MIB
@@ -131,7 +131,7 @@ def relay_folder(s: Situation) -> RuleValue | None:
 LOG: dict[str, Rule] = {
     "innodb_redo_log_capacity": redo_capacity,
     "innodb_log_file_size": log_file_size,
-    "innodb_log_files_in_group": fixed(str(LOG_FILES), "the default; only the sum counts"),
+    "innodb_log_files_in_group": lambda s: RuleValue(str(LOG_FILES), "the default; only the sum counts"),
     "innodb_log_buffer_size": log_buffer,
     "innodb_flush_log_at_trx_commit": at_commit,
     "sync_binlog": sync_binlog,

@@ -9,9 +9,12 @@ import errno
 import os
 import re
 import tempfile
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
+from headrace.base.packaged import read_text
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/workload-file.md"
@@ -196,60 +199,23 @@ OWN_FILE = "a Headrace workload file"
 # longer).
 HEAD_CHARACTERS = 200_000
 
-# (format or None, what to call it, what gives it away). The first match wins.
-SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
+
+@cache
+def _signs() -> list[tuple[str | None, str, re.Pattern]]:
+    """Returns (format or None, what to call it, what gives it away); the first match wins."""
     # \s also matches line ends, and "^\s*" over many empty lines takes quadratic time: blanks are
     # meant.
-    (kind, name, re.compile(sign.replace(r"\s", r"[ \t]"), re.MULTILINE))
-    for kind, name, sign in (
-        (None, OWN_FILE, r'^\s*format\s*=\s*"headrace-workload"'),
-        (
-            "prometheus",
-            "Prometheus JSON",
-            r'"resultType"\s*:|[\[{]\s*"metric"\s*:\s*\{|"status"\s*:\s*"error",\s*"errorType"',
-        ),
-        ("cloudwatch", "CloudWatch get-metric-data JSON", r'"MetricDataResults"\s*:'),
-        ("cloudwatch", "CloudWatch get-metric-statistics JSON", r'"Datapoints"\s*:'),
-        ("iostat", "iostat -x -o JSON", r'"disk_device"\s*:|"sysstat"\s*:(?s:.){0,600}"avg-cpu"\s*:'),
-        ("sar", "sadf -j JSON", r'"sysstat"\s*:'),
-        ("sar", "sadf -d CSV", r"^# ?hostname;interval;timestamp;"),
-        ("sar", "sar -d", r"^\S+( [AaPp][Mm])?\s+(DEV\s+tps|tps\s.*\sDEV\s*$)"),
-        ("vmstat", "vmstat", r"^\s*r\s+b\s.*\sbi\s+bo\s"),
-        ("iostat", "iostat", r"^Device:?\s+.*(r/s|tps)\b|^\s+(r/s|tps)\b.*\sDevice\s*$"),
-        ("cloudwatch", "CloudWatch CSV", r"(?i)Volume(Read|Write)(Ops|Bytes)"),
-        ("cloudwatch", "CloudWatch metrics of RDS", r"\b(Read|Write)(IOPS|Throughput)\b"),
-        (None, "vmstat -d", r"^disk-? ?-{1,60}reads-"),
-        (None, "vmstat of another system than Linux", r"^\s*procs\s+(memory|kthr)|^\s*r\s+b\s+w\s"),
-        (None, "iostat of Solaris", r"extended device statistics"),
-        (None, "iostat of BSD or macOS", r"\bKB/t\b"),
-        (None, "pidstat", r"\bUID\s+PID\b"),
-        (None, "mpstat", r"\bCPU\s+%usr\b"),
-        (
-            None,
-            "sar, but not its disk report (sar -d)",
-            r"^\S+( [AaPp][Mm])?\s+(CPU\s+%user|kbmemfree|IFACE|runq-sz|tps\s+rtps)",
-        ),
-        (None, "dstat", r"-total-cpu-usage-|-dsk/total-|\"total cpu usage\""),
-        (None, "nmon", r"^AAA,progname,"),
-        (None, "pt-diskstats", r"\brd_s\s+rd_avkb\b"),
-        (None, "sysbench", r"^\[ \d+s \] thds:"),
-        (None, "fio JSON", r'"fio version"\s*:'),
-        (None, "fio", r"^fio-\d|: \(groupid=\d+, jobs="),
-        (None, "SHOW GLOBAL STATUS", r"\bInnodb_data_reads\b"),
-        (None, "metrics of an exporter at one moment (/metrics)", r"^# (HELP|TYPE) \w+ "),
-        (None, "Windows Performance Monitor", r"\(PDH-CSV|\\PhysicalDisk\("),
-        (None, "/proc/diskstats", r"^\s+\d+\s+\d+ \S+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+"),
-        (None, "top", r"^top - \d\d:\d\d"),
-        (None, "a web page", r"(?i)^\s*<(!doctype|html)"),
-    )
-)
+    return [
+        (kind or None, name, re.compile(sign.replace(r"\s", r"[ \t]"), re.MULTILINE))
+        for kind, name, sign in tomllib.loads(read_text("headrace.base", "signs.toml"))["signs"]
+    ]
 
 
 def detect(text: str) -> tuple[str | None, str | None]:
     """Returns the format that can read a text or None, and the tool it looks like or None, from its
     first 200,000 characters."""
     head = text[:HEAD_CHARACTERS]
-    for kind, name, sign in SIGNS:
+    for kind, name, sign in _signs():
         if sign.search(head):
             return kind, name
     return None, None

@@ -77,25 +77,9 @@ def _write_certificates(address: Address, folder: Path) -> None:
     sysbench encrypts, but does not check the server's certificate: `connect(address)` does, before
     the run. Raises CouldNotRun.
     """
-    words = [
-        required("openssl", "openssl"),
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:secp256k1",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=headrace-bench",
-        "-keyout",
-        "client-key.pem",
-        "-out",
-        "client-cert.pem",
-    ]
-    run_checked(Command(tuple(words), folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
+    options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:secp256k1 -nodes -days 2 -subj /CN=headrace-bench"
+    words = (required("openssl", "openssl"), *options.split(), "-keyout", "client-key.pem", "-out", "client-cert.pem")
+    run_checked(Command(words, folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
     authority = Path(address.ssl_ca) if address.ssl_ca else folder / "client-cert.pem"
     shutil.copyfile(authority, folder / "cacert.pem")
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.mounts import Mount, find_mount, parse_mounts
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/guide/consistent-snapshots.md"
@@ -40,32 +41,9 @@ class Filesystem:
     read_only: bool
 
 
-@dataclass(frozen=True)
-class Mount:
-    """A line of mountinfo: proc_pid_mountinfo(5)."""
-
-    number: str
-    place: str
-    kind: str
-    source: str
-    read_only: bool
-
-
 def mounts(root: Path = Path("/"), process: str = "self") -> list[Mount]:
     """Returns what is mounted, in order: a later mount hides an earlier one at its place."""
-    listed = []
-    for line in _text(root, f"proc/{process}/mountinfo").splitlines():
-        before, dash, after = line.partition(" - ")
-        fields, rest = before.split(), after.split()
-        if dash and len(fields) > 5 and len(rest) > 2:
-            kind, source, options = rest[0], _unescaped(rest[1]), rest[2].split(",")
-            listed.append(Mount(fields[2], _unescaped(fields[4]), kind, source, "ro" in options))
-    return listed
-
-
-def _unescaped(text: str) -> str:
-    """Decodes the octal codes in which the kernel writes space, tab, newline and backslash."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+    return parse_mounts(_text(root, f"proc/{process}/mountinfo"))
 
 
 def _text(root: Path, name: str) -> str:
@@ -77,14 +55,10 @@ def _text(root: Path, name: str) -> str:
 
 def mount_of(path: str, mounted: list[Mount]) -> Mount:
     """Returns the mount that a path without symbolic links is on. Raises CouldNotRun."""
-    best: Mount | None = None
-    for mount in mounted:
-        inside = mount.place == "/" or path == mount.place or path.startswith(f"{mount.place}/")
-        if inside and (best is None or len(mount.place) >= len(best.place)):
-            best = mount
-    if best is None:
+    mount = find_mount(path, mounted)
+    if mount is None:
         raise CouldNotRun(path, "is on no filesystem that is mounted here", "proc_pid_mountinfo(5)")
-    return best
+    return mount
 
 
 def filesystems_of(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesystem, ...]:

@@ -29,15 +29,16 @@ from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS
 
 # oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or
 # off.
+STATEMENTS = (0, 10_000)  # of a kind in a transaction
 SHAPES: dict[str, tuple[int, int] | None] = {
-    "point_selects": (0, 10_000),
-    "simple_ranges": (0, 10_000),
-    "sum_ranges": (0, 10_000),
-    "order_ranges": (0, 10_000),
-    "distinct_ranges": (0, 10_000),
-    "index_updates": (0, 10_000),
-    "non_index_updates": (0, 10_000),
-    "delete_inserts": (0, 10_000),
+    "point_selects": STATEMENTS,
+    "simple_ranges": STATEMENTS,
+    "sum_ranges": STATEMENTS,
+    "order_ranges": STATEMENTS,
+    "distinct_ranges": STATEMENTS,
+    "index_updates": STATEMENTS,
+    "non_index_updates": STATEMENTS,
+    "delete_inserts": STATEMENTS,
     "range_size": (1, 1_000_000),
     "range_selects": None,
     "skip_trx": None,

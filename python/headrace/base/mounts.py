@@ -38,7 +38,7 @@ def parse_mounts(text: str) -> list[Mount]:
 
 
 def find_mount(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """Returns the mount that a path without symbolic links is on: the last with the longest place."""
+    """Returns the mount of a path without symbolic links: the last with the longest place."""
     best: Mount | None = None
     for mount in mounts:
         inside = f"{path}/".startswith(f"{mount.place.rstrip('/')}/")

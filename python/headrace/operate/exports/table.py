@@ -15,7 +15,7 @@ KINDS = ("counter", "gauge", "histogram")
 @dataclass(frozen=True)
 class ExportedMetric:
     """A row of the table. `by`: who writes it: `lab` (the daemon), `export` (we), or `both`;
-    `panel`: the panel of the dashboard it is in, `counter`: the counter of the statistics page behind
+    `panel`: the panel of the dashboard, `counter`: the counter of the statistics page behind
     it, "" for none."""
 
     name: str

@@ -274,8 +274,7 @@ def _by_parameter(current: dict[str, str], server: ServerVersion) -> dict[str, s
 
 
 def _default_redo(server: ServerVersion) -> float | None:
-    """Returns the bytes of the redo log when nobody sets it; None where the server computes
-    them."""
+    """Returns the default redo log, bytes; None where the server computes it."""
     table = parameters()
     capacity = table["innodb_redo_log_capacity"].name_on(server)
     if capacity is not None:

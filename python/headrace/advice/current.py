@@ -33,8 +33,7 @@ DOES = {
 
 
 def since(row: Mapping[str, str]) -> str:
-    """Returns the version from which `gone` is true of a setting, in words: "since 8.0.35", "after
-    10.11"."""
+    """Returns since when `gone` is true of a setting, in words: "since 8.0.35", "after 10.11"."""
     series, _, patch = row["last"].rpartition(".")
     return f"since {series}.{int(patch) + 1}" if series.count(".") == 1 else f"after {row['last']}"
 

@@ -110,8 +110,7 @@ def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
 
 
 def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dict[Path, _Edit]) -> None:
-    """Makes comments of lines that a later one of the same parameter overrides: they would
-    mislead."""
+    """Comments out lines that a later line of the same parameter overrides: they would mislead."""
     ids = ids_by_name()
     for setting in file.settings:
         if ids.get(setting.name, setting.name) == parameter and setting is not last:

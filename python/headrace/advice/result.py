@@ -76,8 +76,7 @@ class Advice:
         return as_cnf(self.settings, self.server, self.situation, loads_myrocks=rocks)
 
     def to_diff(self) -> str:
-        """Returns the advice as a change to the option file. Raises InputError where none was
-        given."""
+        """Returns the advice as a change to the option file. Raises InputError without one."""
         return as_diff(self.settings, self.current)
 
     def to_dict(self) -> dict:

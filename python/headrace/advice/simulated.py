@@ -86,8 +86,7 @@ def settings_of(situation: Situation) -> ModelSettings:
 
 
 def redo_of(values: Mapping[str, str]) -> float | None:
-    """Returns bytes of all redo files together, by values of parameters; None where there are
-    none."""
+    """Returns bytes of all redo files, by values of parameters; None where there are none."""
     if "innodb_redo_log_capacity" in values:
         return as_bytes(values["innodb_redo_log_capacity"])
     each = as_bytes(values.get("innodb_log_file_size"))
@@ -101,8 +100,7 @@ def throughput(
     situation: Situation,
     first_hour: bool,
 ) -> float:
-    """Returns transactions a second with these settings: of a warm hour, or of the first hour after
-    a start."""
+    """Returns transactions a second with these settings, of a warm hour or of the first hour."""
     # The redo log that the workload was calibrated with is taken to be today's, where that is
     # known.
     measured = (redo_of(situation.current) or situation.default_redo_bytes) if situation.compared else None

@@ -62,8 +62,7 @@ class StorageRates:
 
 
 def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
-    """Returns the sustained rates of a storage in the catalog's notation, on an instance. Raises
-    InputError."""
+    """Returns the sustained rates of a storage, on an instance. Raises InputError."""
     if not isinstance(text, str):
         raise InputError(f"storage = {text!r}", "must be text such as gp3:500:6000:250", DOC)
     with core_errors():
@@ -219,8 +218,3 @@ class RuleValue:
 
 # None: the parameter does not matter in this situation.
 Rule = Callable[[Situation], RuleValue | None]
-
-
-def fixed(value: str, why: str) -> Rule:
-    """Returns a rule whose value depends on nothing."""
-    return lambda situation: RuleValue(value, why)

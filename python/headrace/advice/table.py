@@ -14,6 +14,7 @@ GROUPS = ("Memory", "Files and I/O", "Flushing", "Redo log and commits", "Replic
 KINDS = ("bytes", "count", "switch", "word", "path", "text")
 APPLIES_TO = ("server", "sources", "replicas", "client", "host")
 KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule")
+FIXED_KEYS = ("value", "why", "settable")  # of a parameter whose value depends on nothing
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class ParameterName:
 
 @dataclass(frozen=True)
 class ServerParameter:
-    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or none with the reason
-    behind a colon."""
+    """A parameter of parameters.toml; `effect`: simulated, arithmetic, or `none: REASON`;
+    `value` and `why`: where they depend on nothing, else ""; `settable`: as of a RuleValue."""
 
     id: str
     group: str
@@ -50,6 +51,9 @@ class ServerParameter:
     rule: str
     source: tuple[str, ...]
     names: tuple[ParameterName, ...]
+    value: str = ""
+    why: str = ""
+    settable: bool = True
 
     @property
     def citation(self) -> str:
@@ -57,13 +61,11 @@ class ServerParameter:
         return "; ".join(sources()[key] for key in self.source)
 
     def name_on(self, server: ServerVersion) -> ParameterName | None:
-        """Returns the parameter's name on a server, None where that server has no such
-        parameter."""
+        """Returns the parameter's name on a server, None where it has no such parameter."""
         return next((name for name in self.names if name.holds(server)), None)
 
     def default_on(self, server: ServerVersion) -> str:
-        """Returns the parameter's default on a server; "" where it has none, or the server computes
-        it."""
+        """Returns the default on a server; "" where it has none, or the server computes it."""
         name = self.name_on(server)
         return "" if name is None else name.default
 
@@ -89,7 +91,7 @@ def parameters() -> dict[str, ServerParameter]:
     for key, entry in _document().items():
         if key == "sources":
             continue
-        fields = {name: entry[name] for name in KEYS}
+        fields = {name: entry[name] for name in KEYS} | {name: entry[name] for name in FIXED_KEYS if name in entry}
         assert fields["risk"] in RISKS, key
         parameters_by_id[key] = ServerParameter(
             key, **fields, source=tuple(entry["source"]), names=tuple(names.get(key, ()))

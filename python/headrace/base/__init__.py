@@ -10,6 +10,7 @@ processes   programs of others: run, watched, ended
 signals     handlers of signals, for good or within a block
 waiting     until something is so, for a limited time
 machine     programs and memory of this machine
+mounts      mounts of a process, as mountinfo lists them
 settings    the environment variables that are read
 documents   TOML files as msgspec structs, and their errors in words
 """

@@ -23,16 +23,11 @@ def check_name(name: object) -> str:
 
 
 def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
-    """Returns a value that is one of `choices`, or raises an InputError that suggests the
-    nearest."""
+    """Returns a value of `choices`, or raises an InputError that suggests the nearest."""
     if isinstance(value, str) and value in choices:
         return value
-    raise InputError(
-        f"{what} = {shown(value)}",
-        f"must be one of {', '.join(choices)}",
-        "docs/reference/workload-file.md",
-        did_you_mean(value, choices),
-    )
+    rule = f"must be one of {', '.join(choices)}"
+    raise InputError(f"{what} = {shown(value)}", rule, "docs/reference/workload-file.md", did_you_mean(value, choices))
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -82,8 +77,7 @@ def check_whole(what: str, value: object, low: int, high: int) -> int:
 
 
 def read_percent(text: str | None, what: str) -> float | None:
-    """Reads a share, `5%`, `5` or `0.5%`, as 5.0 or 0.5 percent; None stays None. Raises
-    InputError."""
+    """Reads `5%`, `5` or `0.5%` as 5.0 or 0.5 percent; None stays None. Raises InputError."""
     if text is None:
         return None
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%?", text.strip(), re.ASCII)
@@ -93,8 +87,7 @@ def read_percent(text: str | None, what: str) -> float | None:
 
 
 def _out_of_range(what: str, value: str, rule: str) -> InputError:
-    """Returns the refusal; its source is the command's help for an option, else the workload
-    file."""
+    """Returns the refusal, sourced by the command's help for an option, else the workload file."""
     if what.startswith("--"):
         return InputError(f"{what} = {value}", rule, "the command's --help", "Give a number in that range.")
     return InputError(f"{what} = {value}", rule, LIMITS_SOURCE)

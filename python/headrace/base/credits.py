@@ -100,8 +100,7 @@ class Emptying:
         self._steps_s = self._minute_s = self._minute_taken = 0.0
 
     def estimate(self) -> CreditsLeft | None:
-        """Estimates when the balance is empty; None before there are two readings, unless it is
-        empty already."""
+        """Estimates when the balance is empty; None before two readings, unless empty already."""
         if self._last is None:
             return None
         level = self._last[1]
@@ -166,8 +165,7 @@ def left_words(estimate: CreditsLeft) -> str:
 
 
 def empty_words(estimate: CreditsLeft, brief: bool = False) -> str:
-    """Returns the same in a sentence, with its interval if the minutes differ; `brief` leaves the
-    interval out."""
+    """Returns it in a sentence, with its interval if the minutes differ, unless `brief`."""
     text = left_words(estimate)
     if text == "never":
         return "credits do not fall"

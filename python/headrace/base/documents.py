@@ -107,12 +107,8 @@ def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
         raise InputError(f"version = {shown(version)}", f"must be a whole number from 1 to {kind.version}", kind.source)
     if version > kind.version:
         rule = f"was written by a newer Headrace; this one reads up to version {kind.version}"
-        raise InputError(
-            f"version = {shown(version)}",
-            rule,
-            kind.source,
-            "Use a newer Headrace, or make the file again with this one.",
-        )
+        hint = "Use a newer Headrace, or make the file again with this one."
+        raise InputError(f"version = {shown(version)}", rule, kind.source, hint)
     return document
 
 
@@ -156,8 +152,7 @@ def _join_keys(at: str, key: str) -> str:
 
 
 def _refuse(value: object, kind: object, at: str, where: str, source: str) -> None:
-    """Raises InputError for the first part of `value` that breaks `kind`; returns where none
-    does."""
+    """Raises InputError for the first part of `value` that breaks `kind`, if any does."""
     try:
         msgspec.convert(value, kind)
         return

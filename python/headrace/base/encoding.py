@@ -29,8 +29,7 @@ def to_plain(value: object) -> object:
 
 
 def to_document(value: object) -> object:
-    """Converts an answer as `to_plain` does, where results in it stand as their `to_dict` has
-    them."""
+    """Converts an answer as `to_plain` does, with results in it as by their `to_dict`."""
     if isinstance(value, Mapping):
         return {str(key): to_document(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -9,9 +9,12 @@ import errno
 import os
 import re
 import tempfile
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
+from headrace.base.packaged import read_text
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/workload-file.md"
@@ -31,12 +34,9 @@ def read_bytes(path: Path, limit: int) -> bytes:
         refuse_folder(path)
         size = path.stat().st_size
         if size > limit:
-            raise InputError(
-                f"{path} ({size / 2**20:,.0f} MiB)",
-                f"at most {limit / 2**20:,.0f} MiB are read",
-                DOC,
-                "Cut it into parts or take means over a longer interval.",
-            )
+            hint = "Cut it into parts or take means over a longer interval."
+            rule = f"at most {limit / 2**20:,.0f} MiB are read"
+            raise InputError(f"{path} ({size / 2**20:,.0f} MiB)", rule, DOC, hint)
         with path.open("rb") as file:
             # A pipe or /dev/zero has size 0 and no end: never read past the limit.
             content = file.read(limit + 1)
@@ -71,9 +71,8 @@ def check_output(
         name = f"{path.stem or 'file'}{endings[0]}"
         raise InputError(value, f"must end in {' or '.join(endings)}", "", f"For example {option} {name}.")
     if not path.parent.is_dir():
-        raise InputError(
-            value, f"the folder does not exist: {short_name(path.parent)}", "", "Make it, or name another."
-        )
+        rule = f"the folder does not exist: {short_name(path.parent)}"
+        raise InputError(value, rule, "", "Make it, or name another.")
     if path.is_dir():
         raise InputError(value, "is a folder, a file is needed", "", "Name a file in it.")
     for read_path in inputs:
@@ -103,9 +102,8 @@ def write_whole(path: Path, content: bytes) -> None:
             path = path.resolve(strict=False)
         # Renaming would put a file in the place of /dev/null.
         if path.exists() and not path.is_file():
-            raise CouldNotRun(
-                str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file."
-            )
+            rule = f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file"
+            raise CouldNotRun(str(path), rule, "", "Name a file.")
         umask = os.umask(0)
         os.umask(umask)
         replace_file(path, content, 0o666 & ~umask)
@@ -165,16 +163,14 @@ def move_over(draft: str | Path, path: Path) -> None:
 
 
 def write_back(handle: int) -> None:
-    """Writes the dirty pages of an open file's or folder's filesystem to its device (syncfs(2)).
-    Raises OSError."""
+    """Writes the dirty pages of an open file's filesystem to its device. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def short_name(path: object) -> str:
-    """Returns the name of a file for an error, shortened in the middle: its end tells it from
-    others."""
+    """Returns a file's name for an error, shortened in the middle: its end is telling."""
     text = str(path)
     return text if len(text) <= 120 else f"{text[:40]}...{text[-40:]} ({len(text)} characters)"
 
@@ -203,60 +199,23 @@ OWN_FILE = "a Headrace workload file"
 # longer).
 HEAD_CHARACTERS = 200_000
 
-# (format or None, what to call it, what gives it away). The first match wins.
-SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
+
+@cache
+def _signs() -> list[tuple[str | None, str, re.Pattern]]:
+    """Returns (format or None, what to call it, what gives it away); the first match wins."""
     # \s also matches line ends, and "^\s*" over many empty lines takes quadratic time: blanks are
     # meant.
-    (kind, name, re.compile(sign.replace(r"\s", r"[ \t]"), re.MULTILINE))
-    for kind, name, sign in (
-        (None, OWN_FILE, r'^\s*format\s*=\s*"headrace-workload"'),
-        (
-            "prometheus",
-            "Prometheus JSON",
-            r'"resultType"\s*:|[\[{]\s*"metric"\s*:\s*\{|"status"\s*:\s*"error",\s*"errorType"',
-        ),
-        ("cloudwatch", "CloudWatch get-metric-data JSON", r'"MetricDataResults"\s*:'),
-        ("cloudwatch", "CloudWatch get-metric-statistics JSON", r'"Datapoints"\s*:'),
-        ("iostat", "iostat -x -o JSON", r'"disk_device"\s*:|"sysstat"\s*:(?s:.){0,600}"avg-cpu"\s*:'),
-        ("sar", "sadf -j JSON", r'"sysstat"\s*:'),
-        ("sar", "sadf -d CSV", r"^# ?hostname;interval;timestamp;"),
-        ("sar", "sar -d", r"^\S+( [AaPp][Mm])?\s+(DEV\s+tps|tps\s.*\sDEV\s*$)"),
-        ("vmstat", "vmstat", r"^\s*r\s+b\s.*\sbi\s+bo\s"),
-        ("iostat", "iostat", r"^Device:?\s+.*(r/s|tps)\b|^\s+(r/s|tps)\b.*\sDevice\s*$"),
-        ("cloudwatch", "CloudWatch CSV", r"(?i)Volume(Read|Write)(Ops|Bytes)"),
-        ("cloudwatch", "CloudWatch metrics of RDS", r"\b(Read|Write)(IOPS|Throughput)\b"),
-        (None, "vmstat -d", r"^disk-? ?-{1,60}reads-"),
-        (None, "vmstat of another system than Linux", r"^\s*procs\s+(memory|kthr)|^\s*r\s+b\s+w\s"),
-        (None, "iostat of Solaris", r"extended device statistics"),
-        (None, "iostat of BSD or macOS", r"\bKB/t\b"),
-        (None, "pidstat", r"\bUID\s+PID\b"),
-        (None, "mpstat", r"\bCPU\s+%usr\b"),
-        (
-            None,
-            "sar, but not its disk report (sar -d)",
-            r"^\S+( [AaPp][Mm])?\s+(CPU\s+%user|kbmemfree|IFACE|runq-sz|tps\s+rtps)",
-        ),
-        (None, "dstat", r"-total-cpu-usage-|-dsk/total-|\"total cpu usage\""),
-        (None, "nmon", r"^AAA,progname,"),
-        (None, "pt-diskstats", r"\brd_s\s+rd_avkb\b"),
-        (None, "sysbench", r"^\[ \d+s \] thds:"),
-        (None, "fio JSON", r'"fio version"\s*:'),
-        (None, "fio", r"^fio-\d|: \(groupid=\d+, jobs="),
-        (None, "SHOW GLOBAL STATUS", r"\bInnodb_data_reads\b"),
-        (None, "metrics of an exporter at one moment (/metrics)", r"^# (HELP|TYPE) \w+ "),
-        (None, "Windows Performance Monitor", r"\(PDH-CSV|\\PhysicalDisk\("),
-        (None, "/proc/diskstats", r"^\s+\d+\s+\d+ \S+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+"),
-        (None, "top", r"^top - \d\d:\d\d"),
-        (None, "a web page", r"(?i)^\s*<(!doctype|html)"),
-    )
-)
+    return [
+        (kind or None, name, re.compile(sign.replace(r"\s", r"[ \t]"), re.MULTILINE))
+        for kind, name, sign in tomllib.loads(read_text("headrace.base", "signs.toml"))["signs"]
+    ]
 
 
 def detect(text: str) -> tuple[str | None, str | None]:
     """Returns the format that can read a text or None, and the tool it looks like or None, from its
     first 200,000 characters."""
     head = text[:HEAD_CHARACTERS]
-    for kind, name, sign in SIGNS:
+    for kind, name, sign in _signs():
         if sign.search(head):
             return kind, name
     return None, None

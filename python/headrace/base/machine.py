@@ -91,8 +91,7 @@ def ends_with_us(*words: str) -> tuple[str, ...]:
 
 
 def find_tool(name: str) -> Tool:
-    """Returns the tool `name` of TOOLS. Raises CouldNotRun when it is missing, silent, or too
-    old."""
+    """Returns a tool of TOOLS. Raises CouldNotRun when it is missing, silent, or too old."""
     kind = TOOLS[name]
     path = next(filter(None, (shutil.which(candidate) for candidate in kind.names)), None)
     install = f"apt-get install {kind.package}"

@@ -11,7 +11,6 @@ FALSE = ("0", "off", "false", "no")
 
 
 def as_bytes(text: str | None) -> float | None:
-    """Returns a size with or without K, M, G, T, P, E (powers of 1024), in bytes; None where it is
-    none."""
+    """Returns a size, perhaps with K, M, G, T, P, E (powers of 1024), in bytes, or None."""
     match = SIZE.match((text or "").strip())
     return None if match is None else float(int(match[1]) * UNITS[match[2].lower()])

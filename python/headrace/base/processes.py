@@ -165,8 +165,7 @@ def run_to_end(command: Command, timeout_s: float, hint: str = "") -> Completed:
 
 
 def run_checked(command: Command, timeout_s: float, hint: str = "") -> str:
-    """Returns the output of a program that must end with code 0. Raises CouldNotRun with its
-    errors."""
+    """Returns the output of a program. Raises CouldNotRun with its errors if its code is not 0."""
     done = run_to_end(command, timeout_s, hint)
     if done.code != 0:
         raise CouldNotRun(command.label, failure(done), command.words[0], hint)
@@ -306,8 +305,7 @@ class Process:
 
 
 def start(command: Command, log: Path) -> Process:
-    """Starts a process that lives on by itself; what it writes is appended to `log`. Raises
-    CouldNotRun."""
+    """Starts a process that lives on, its output appended to `log`. Raises CouldNotRun."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     with explain_unwritable(log, "Is there room?"):
         handle = os.open(log, flags, 0o600)
@@ -377,8 +375,7 @@ def with_argument(argument: str, user: User) -> Process | None:
 
 
 def end_process(process: Process, how: signal.Signals, timeout_s: float) -> bool:
-    """Sends the signal and waits; True when the process ended within `timeout_s`. With 0 s it only
-    looks."""
+    """Sends the signal; True when the process ended within `timeout_s`. 0 s only looks."""
     try:
         watched = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -401,8 +398,7 @@ def wait_gone(process: Process, timeout_s: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Takes the exit code of a child of this process, so that no zombie stays; ignores other
-    processes."""
+    """Takes the exit code of a child, so that no zombie stays; ignores other processes."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
@@ -460,8 +456,7 @@ def telling_lines(output: str) -> str:
 
 
 def _is_note(line: str) -> bool:
-    """True for a note of a server that only mentions an error; its warnings may name the reason
-    (Errcode)."""
+    """True for a server's note that only mentions an error; warnings may name the reason."""
     return bool(re.search(r"\[(?:Note|System)\]", line))
 
 
@@ -472,8 +467,7 @@ def _without_help(lines: list[str]) -> list[str]:
 
 
 def end_of(file: Path, since: int = 0) -> str:
-    """Returns the end of a file of output, at most TAIL_BYTES, from `since` bytes on; "" without
-    the file."""
+    """Returns the end of a file of output, at most TAIL_BYTES, from `since`; "" without it."""
     try:
         with open(file, "rb") as opened:
             opened.seek(max(since, os.fstat(opened.fileno()).st_size - TAIL_BYTES))

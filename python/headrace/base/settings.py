@@ -12,14 +12,15 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.packaged import read_rows
+
 # The placeholder in a default for a folder that is looked up while running.
 DATA_HOME = "$XDG_DATA_HOME"
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of the environment. `default`: "" if it has none. `secret`: its value is never
-    shown."""
+    """A variable of the environment. `default`: "" without one. `secret`: never shown."""
 
     name: str
     default: str
@@ -27,29 +28,10 @@ class Variable:
     secret: bool = False
 
 
+# XDG Base Directory Specification 0.8: an empty value counts as none.
 VARIABLES = {
-    variable.name: variable
-    for variable in (
-        Variable(
-            "HEADRACE_LAB", "/var/lib/headrace", "data directory of the lab, or its socket (a path that ends in .sock)"
-        ),
-        Variable("HEADRACED", "", "the daemon's program; else headraced in the folder of this Python, or in PATH"),
-        Variable("HEADRACE_SERVERS", "/opt/headrace/servers", "where `headrace mysql install` unpacks servers"),
-        Variable("HEADRACE_DEBIAN_MIRROR", "http://deb.debian.org/debian", "where MySQL's packages are fetched from"),
-        Variable("HEADRACE_RUNS", f"{DATA_HOME}/headrace/runs", "where runs of benchmarks are kept"),
-        Variable("HEADRACE_PROOFS", f"{DATA_HOME}/headrace/proofs", "where proofs are kept"),
-        Variable("HEADRACE_FORECASTS", f"{DATA_HOME}/headrace/forecasts.jsonl", "the file of forecasts that were made"),
-        Variable("HEADRACE_MYSQL_PASSWORD", "", "password of an address that has none of its own", secret=True),
-        Variable(
-            "HEADRACE_PROMETHEUS_TOKEN",
-            "",
-            "bearer token of a `prometheus:` target; a password comes from ~/.netrc",
-            secret=True,
-        ),
-        Variable("HEADRACE_DEBUG", "", "anything: a defect of Headrace shows its traceback"),
-        # XDG Base Directory Specification 0.8: an empty value counts as none.
-        Variable("XDG_DATA_HOME", "~/.local/share", "what the folders and the file above stand in by default"),
-    )
+    row["name"]: Variable(row["name"], row["default"], row["meaning"], bool(row["secret"]))
+    for row in read_rows("headrace.base", "variables.csv")
 }
 
 
@@ -73,8 +55,7 @@ def folder(name: str) -> Path:
 
 
 def in_words() -> list[tuple[str, str, str]]:
-    """Returns name, value and meaning of each variable, for `headrace lab doctor`. Secrets are not
-    shown."""
+    """Returns name, value and meaning of each variable, for `headrace lab doctor`; no secrets."""
     rows = []
     for variable in VARIABLES.values():
         shown = "set" if variable.secret and given(variable.name) else value(variable.name)

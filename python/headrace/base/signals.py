@@ -44,8 +44,7 @@ def handle_signals(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]
 
 
 def ends_as_interrupts():
-    """Makes a `kill` or a closed terminal end the block as Ctrl-C does, so that it is cleaned
-    up."""
+    """Makes a `kill` or a closed terminal end the block as Ctrl-C does, with its clean-up."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -54,8 +53,7 @@ def ends_as_interrupts():
 
 
 def undisturbed():
-    """Ignores interrupts within the block: a second Ctrl-C must not stop the clean-up after the
-    first."""
+    """Ignores interrupts within the block, so that a second Ctrl-C does not stop a clean-up."""
     return handle_signals(dict.fromkeys((signal.SIGINT, *ENDS), signal.SIG_IGN))
 
 

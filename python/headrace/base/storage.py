@@ -96,8 +96,7 @@ class Storage:
 
     @property
     def size_gib(self) -> int:
-        """The size of all members together: what is paid for. `usable_gib` is what a file system
-        gets."""
+        """The size of all members, which is paid for. A file system gets `usable_gib`."""
         return sum(member.size_gib for member in self.members)
 
     def with_iops(self, iops: int | None) -> Storage:
@@ -106,8 +105,7 @@ class Storage:
         return self._with(iops=iops)
 
     def with_mib_s(self, mib_s: int | None) -> Storage:
-        """Returns the same storage with this throughput provisioned for each member, MiB/s. Raises
-        InputError."""
+        """Returns the storage with this MiB/s provisioned for each member. Raises InputError."""
         return self._with(mib_s=mib_s)
 
     def with_size_gib(self, size_gib: int) -> Storage:
@@ -191,9 +189,8 @@ def _parse_log(text: str, options: list[str]) -> Storage | None:
     if len(options) > 1:
         raise InputError(_shown(text), "names one log volume at most, after one comma", NOTATION, EXAMPLE)
     if key.strip().lower() != "log" or not equals:
-        raise InputError(
-            _shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", NOTATION, EXAMPLE
-        )
+        rule = f"after the comma comes log=STORAGE, not {_shown(options[0])}"
+        raise InputError(_shown(text), rule, NOTATION, EXAMPLE)
     return _parse_part(text, value)
 
 

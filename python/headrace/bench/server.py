@@ -39,9 +39,8 @@ def connected(target: Target, database: bool = True) -> Iterator[pymysql.Connect
             character if character.isprintable() else "?"
             for character in str(error.args[-1] if error.args else error)[:200]
         )
-        raise CouldNotRun(
-            target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", ""
-        ) from None
+        rule = f"the server refused: {words}"
+        raise CouldNotRun(target.label, rule, f"error {error.args[0] if error.args else ''}", "") from None
 
 
 def require_database(name: str, target: Target) -> None:
@@ -51,19 +50,11 @@ def require_database(name: str, target: Target) -> None:
         raise InputError(target.label, f"{name} needs a server", DOC, "Give an address: mysql://USER@HOST/DATABASE.")
     database = target.address.database
     if not database:
-        raise InputError(
-            target.label,
-            f"{name} needs a database for its tables",
-            DOC,
-            "Name it in the address: mysql://USER@HOST/DATABASE.",
-        )
+        hint = "Name it in the address: mysql://USER@HOST/DATABASE."
+        raise InputError(target.label, f"{name} needs a database for its tables", DOC, hint)
     if not NAME.match(database) or database.lower() in SYSTEM:
-        raise InputError(
-            f"database {database[:70]}",
-            "is not one for test tables",
-            DOC,
-            "Letters, digits, _ and -; not one of the server's own.",
-        )
+        hint = "Letters, digits, _ and -; not one of the server's own."
+        raise InputError(f"database {database[:70]}", "is not one for test tables", DOC, hint)
 
 
 def create_database(target: Target) -> bool:

@@ -148,9 +148,8 @@ def file_target(
     check_storage(storage)
     path = Path(folder).absolute()
     if not path.is_dir() and not path.is_block_device():
-        raise InputError(
-            str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it."
-        )
+        hint = "Mount a volume and name a folder on it."
+        raise InputError(str(folder), "is neither a folder nor a block device", DOC, hint)
     own_devices = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
     return Target(
         folder=path,
@@ -185,8 +184,7 @@ def _flavor(config: Mapping[str, str]) -> str:
 
 
 def _local_device(address: Address, datadir: str | None) -> tuple[str, ...]:
-    """Returns the device below the data directory of a server that is reached by a socket, so is on
-    this machine."""
+    """Returns the device below the data directory of a server on this machine (by its socket)."""
     if address.socket is None or not datadir or not os.path.isdir(datadir):
         return ()
     return device_below(Path(datadir))

@@ -298,9 +298,8 @@ def check_day(as_of: Day) -> str | None:
         eras = core.volume_eras(day)
     if not eras:
         first = min(era["from"] for era in core.volume_eras(all_eras=True))
-        raise InputError(
-            f"day {day}", f"the first volumes in the catalog are of {first}", "data/volumes", "Ask for a later day."
-        )
+        rule = f"the first volumes in the catalog are of {first}"
+        raise InputError(f"day {day}", rule, "data/volumes", "Ask for a later day.")
     return day
 
 
@@ -333,8 +332,7 @@ def caveats(storage: str, instance: str | None = None, as_of: str | None = None)
 
 
 def latency_caveats(storage: str, as_of: str | None = None) -> list[str]:
-    """Returns remarks on volume types whose latency is a guess or has weak sources. Raises
-    InputError."""
+    """Returns remarks on types whose latency is a guess or weakly sourced. Raises InputError."""
     with core_errors():
         limits = core.storage_limits(storage, as_of)
         day = as_of or core.newest_date()

@@ -96,13 +96,11 @@ class _Reader:
             self.text = content.decode("utf-8-sig")
             self.document = tomllib.loads(self.text)
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{self.name}: byte {error.start}", "a price file is UTF-8 text", DOC, "Save it as UTF-8."
-            ) from None
+            rule = "a price file is UTF-8 text"
+            raise InputError(f"{self.name}: byte {error.start}", rule, DOC, "Save it as UTF-8.") from None
         except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", "Correct the line named."
-            ) from None
+            hint = "Correct the line named."
+            raise InputError(f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", hint) from None
 
     def read(self) -> PriceFile:
         self.refuse_unknown("", self.document, self.TOP)
@@ -229,8 +227,7 @@ class _Reader:
         return InputError(f"{self.where(place, key)} = {shown(value)}", rule, DOC, hint)
 
     def where(self, place: str, key: str) -> str:
-        """Returns `prices.toml line 7: volumes.gp3.gib`; without the line if the key is not on a
-        line of its own."""
+        """Returns `prices.toml line 7: volumes.gp3.gib`; no line if the key has none of its own."""
         section, path = "", f"{place}.{key}".lstrip(".")
         for number, line in enumerate(self.text.splitlines(), 1):
             if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -294,15 +291,13 @@ class PriceList:
             return percent, percent
         own = (self.file.ebs_discount_percent, self.file.instance_discount_percent)
         if percent and own != (None, None):
-            raise InputError(
-                f"discount of {percent:g} %", f"{self.file.name} states a discount too", DOC, "Give it in one place."
-            )
+            rule = f"{self.file.name} states a discount too"
+            raise InputError(f"discount of {percent:g} %", rule, DOC, "Give it in one place.")
         ebs, instances = (percent if value is None else value for value in own)
         return ebs, instances
 
     def _rated(self, listed: Sequence[core.PriceItem]) -> list[core.PriceItem]:
-        """Returns the rows of the region's table at the rates to be paid, in the order of the
-        table."""
+        """Returns the rows of the region's table at the rates to be paid, in its order."""
         factor = 1.0 - self.ebs_discount_percent / 100.0
         rows: list[core.PriceItem] = [{**row, "usd": row["usd"] * factor} for row in listed]
         if self.file is None:
@@ -321,8 +316,7 @@ class PriceList:
         return rows
 
     def _steps(self, product: str, component: str, rate: float | Steps, rows: Sequence[core.PriceItem]) -> Steps:
-        """Returns the steps of a rate of the file: its own, or one price from where AWS begins to
-        bill."""
+        """Returns the steps of the file's rate: its own, or one price from where billing begins."""
         if isinstance(rate, tuple):
             return rate
         listed = [row["from_quantity"] for row in rows if (row["product"], row["component"]) == (product, component)]
@@ -343,8 +337,7 @@ class PriceList:
         return "USD" if self.file is None else self.file.currency
 
     def money(self, usd: float) -> str:
-        """Returns an amount of US dollars as it is printed, in the price file's currency: `1,234.50
-        USD`."""
+        """Returns US dollars as printed, in the price file's currency: `1,234.50 USD`."""
         return f"{usd * (1.0 if self.file is None else self.file.per_usd):,.2f} {self.currency}"
 
     @property
@@ -444,12 +437,9 @@ class PriceList:
         days = check_whole("kept_days", kept_days, 1, 3_650)
         rows = self._rows("snapshot", "storage")
         if not rows:
-            raise InputError(
-                f"snapshots in {self.region}",
-                "no price of snapshots is known there",
-                "data/prices_volumes.csv",
-                "State it in a price file: [snapshots] gib.",
-            )
+            hint = "State it in a price file: [snapshots] gib."
+            rule = "no price of snapshots is known there"
+            raise InputError(f"snapshots in {self.region}", rule, "data/prices_volumes.csv", hint)
         row = rows[0]
         parts = [("snapshot, all data once", gib)]
         if days > 1:
@@ -470,12 +460,9 @@ class PriceList:
         Raises InputError where no price is known."""
         hourly = self._hourly(instance_type)
         if not hourly:
-            raise InputError(
-                f"{instance_type} in {self.region}",
-                "no price of it is known there",
-                "data/prices_instances.csv",
-                "Choose another region or type, or state it in a price file: [instances].",
-            )
+            hint = "Choose another region or type, or state it in a price file: [instances]."
+            rule = "no price of it is known there"
+            raise InputError(f"{instance_type} in {self.region}", rule, "data/prices_instances.csv", hint)
         return [dict(item) for item in hourly]
 
     def _hourly(self, instance_type: str) -> tuple[dict, ...]:
@@ -510,8 +497,7 @@ class PriceList:
         return parts
 
     def _commitment_factor(self, instance_type: str) -> tuple[float, str, str]:
-        """Returns the factor of the commitment on an instance's hour, where it comes from, and both
-        in words."""
+        """Returns the factor of the commitment on an hour, its source, and both in words."""
         if self.file is not None and self.commitment in self.file.commitment_factors:
             factor = self.file.commitment_factors[self.commitment]
             return factor, self.file.name, f"x {factor:g} of {self.file.name}"

@@ -123,15 +123,13 @@ class Cell:
         }
 
     def run_name(self, experiment: str, machine: Mapping[str, object]) -> str:
-        """Returns the name of the run in the store; two cells share one only with the same
-        configuration."""
+        """Returns the run's name in the store, shared only by cells of one configuration."""
         text = json.dumps(self.configuration(experiment, machine), sort_keys=True, default=str)
         return f"{experiment}: {self.words} [{hashlib.sha256(text.encode()).hexdigest()[:12]}]"
 
 
 def seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
-    """Returns seconds measured in each cell, so that all cells take `time_s`; between `least` and
-    `most`."""
+    """Returns seconds measured in each cell for `time_s` in all; between `least` and `most`."""
     return int(max(least, min(most, (time_s - fixed_s) / max(cells, 1) - each_s)))
 
 

@@ -223,8 +223,7 @@ class ExperimentLab:
         return self._snapshots[key]
 
     def _check_room(self, place: OnServer) -> None:
-        """Raises CouldNotRun where the volume, or this machine, cannot hold another copy of the
-        data."""
+        """Raises CouldNotRun where volume or machine cannot hold another copy of the data."""
         needed = self.data_gib(place.data) * ROOM
         usable = Storage.parse(place.storage).usable_gib
         if usable < needed:

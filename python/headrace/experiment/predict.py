@@ -70,8 +70,7 @@ def lab_counted(record: RunRecord) -> Path:
 
 
 def _counters(path: Path) -> pl.DataFrame:
-    """Returns sums since the first second of a volume; a row is stamped with the end of its
-    second."""
+    """Returns a volume's sums since its first second; a row is stamped with its second's end."""
     return pl.read_parquet(path).select(
         (pl.col("t_s") + 1.0).cast(pl.Float64).alias("time"),
         pl.lit(path.stem.removeprefix("lab-")).alias("device"),
@@ -143,8 +142,7 @@ def predicted(
 
 
 def predict_p95_ms(database: dict, configuration: Configuration, rows: pl.DataFrame) -> list[float]:
-    """Predicts the 95th percentile of response times, ms, of seconds in which something was
-    done."""
+    """Predicts the 95th percentile of response times, ms, of seconds with transactions."""
     ios_of_page, _ = core.page_write_cost(database["cached_bytes"], database["writes"]["doublewrite"])
     # Log writes, about one a transaction at most, are taken for pages.
     written = ((pl.col("iops") / pl.col("tps") - pl.col("reads_per_tx")) / ios_of_page).clip(lower_bound=0.0)

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 
+import msgspec
+
 from headrace.base import settings
 from headrace.base.files import write_whole
 from headrace.base.units import in_percent
@@ -31,9 +33,6 @@ TPS_PERCENT = {"innodb": 10.0, "myrocks": 12.0}
 P95_PERCENT = 20.0  # percent
 # Two configurations nearer than this are not ranked: an error of a few percent each decides.
 ALIKE_PERCENT = 8.0
-# Fields of the document that are computed from others.
-COMPUTED_OF_STEP = ("tps_error_percent", "p95_error_percent", "verdict")
-COMPUTED_OF_PROOF = ("schema", "steps", "holds", "verdict", "median_error_percent")
 
 
 @dataclass(frozen=True)
@@ -286,30 +285,8 @@ def read(path: str | os.PathLike) -> Proof:
         document = json.loads(path.read_bytes())
         if document["schema"] != SCHEMA:
             raise ValueError(document["schema"])
-        steps = tuple(_step(item) for item in document["steps"])
-        fields, stored = _fields(document, (*COMPUTED_OF_PROOF, "predictions")), document["predictions"]
-        return Proof(steps=steps, predictions=None if stored is None else StoredPredictions(**stored), **fields)
+        return msgspec.convert(document, Proof)
     except OSError as error:
         raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", DOC, "") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError):
         raise InputError(str(path), f"is not a proof ({SCHEMA})", DOC, "headrace prove writes one.") from None
-
-
-KINDS = {
-    "full": Configuration,
-    "configuration": Configuration,
-    "predicted": PredictedResult,
-    "measured": MeasuredResult,
-}
-
-
-def _step(item: dict) -> Step:
-    fields = _fields(item, COMPUTED_OF_STEP)
-    parts = {key: kind(**_fields(fields[key])) for key, kind in KINDS.items() if fields[key] is not None}
-    return Step(**fields | parts)
-
-
-def _fields(document: dict, leave_out: tuple[str, ...] = ()) -> dict:
-    """Returns the fields of a document, with JSON's lists as the tuples they were."""
-    entries = {key: value for key, value in document.items() if key not in leave_out}
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in entries.items()}

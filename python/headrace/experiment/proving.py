@@ -212,8 +212,7 @@ def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Conf
 
 
 def _fitting(request: Request, every: list[Configuration], times: scaling.Timing) -> scaling.Scale:
-    """Returns the largest scale for this machine, by what sysbench's standard load would do
-    there."""
+    """Returns the largest scale for this machine, by sysbench's standard load."""
     free_gib = shutil.disk_usage(proof.default_folder()).free / GIB
     data_gib = min(times.data_gib, DISK_SHARE * free_gib, MOST_DATA_GIB)
     holds = scaling.Holds(data_gib, machine.cores())

@@ -93,24 +93,18 @@ class Request:
 
 
 def read_plan(text: str) -> dict | None:
-    """Reads a plan from JSON; None where the file is something else. Raises InputError,
-    CouldNotRun."""
+    """Reads a plan from JSON; None for another kind of file. Raises InputError, CouldNotRun."""
     if not os.path.isfile(text) or not text.endswith(".json"):
         return None
     try:
         document = json.loads(read_bytes(Path(text), MOST_PLAN_BYTES))
     except (ValueError, RecursionError):
-        raise InputError(
-            text, "is not JSON", DOC, "Write it with: headrace plan WORKLOAD --output json > plan.json"
-        ) from None
+        hint = "Write it with: headrace plan WORKLOAD --output json > plan.json"
+        raise InputError(text, "is not JSON", DOC, hint) from None
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA or document.get("subject") != "database":
         subject = f"schema {document.get('schema')!r}" if isinstance(document, dict) else type(document).__name__
-        raise InputError(
-            f"{text}: {subject}",
-            f"a proof needs a plan for a database, {PLAN_SCHEMA}",
-            DOC,
-            "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:...",
-        )
+        hint = "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
+        raise InputError(f"{text}: {subject}", f"a proof needs a plan for a database, {PLAN_SCHEMA}", DOC, hint)
     return document
 
 
@@ -139,17 +133,14 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
             float(document["data_growth"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"{text}: {error}", f"is missing or of another kind in a plan ({PLAN_SCHEMA})", DOC, "Write the plan anew."
-        ) from None
+        rule = f"is missing or of another kind in a plan ({PLAN_SCHEMA})"
+        raise InputError(f"{text}: {error}", rule, DOC, "Write the plan anew.") from None
     if not document["threads"]:
-        raise InputError(
-            text, "plans for arrivals, and a proof drives a closed load of clients", DOC, "Plan it with --threads."
-        )
+        rule = "plans for arrivals, and a proof drives a closed load of clients"
+        raise InputError(text, rule, DOC, "Plan it with --threads.")
     if engine not in ("innodb", "myrocks") or not size > 0:
-        raise InputError(
-            f"{text}: engine {engine!r}, {size:g} GiB", "must be innodb or myrocks, and more than 0 GiB", DOC
-        )
+        rule = "must be innodb or myrocks, and more than 0 GiB"
+        raise InputError(f"{text}: engine {engine!r}, {size:g} GiB", rule, DOC)
     if workload is not None and workload.engine != engine:
         raise InputError(f"--workload of {workload.engine}", f"the plan is for {engine}", DOC)
     database = (
@@ -172,12 +163,8 @@ def placed(text: str) -> Placement:
     Raises InputError."""
     placement = parse_placement(text)
     if placement.instance is not None:
-        raise InputError(
-            text,
-            "names an instance, and a proof runs on this machine",
-            DOC,
-            f"Write {replace(placement, instance=None)}.",
-        )
+        rule = "names an instance, and a proof runs on this machine"
+        raise InputError(text, rule, DOC, f"Write {replace(placement, instance=None)}.")
     if len(set(placement.data.members)) > 1:
         hint = placement.note or "A log volume is written DATA,log=LOG."
         raise InputError(text, "an array of unlike members cannot be proved: its members are scaled alike", DOC, hint)
@@ -212,18 +199,13 @@ def from_workload(workload: TransactionWorkload, storages: list[str], text: str)
     """Returns the request of a workload on storages, each `DATA` or `DATA,log=LOG`, with its own
     cache and clients. Raises InputError."""
     if not storages:
-        raise InputError(
-            text,
-            "is a workload: name the storages to prove it on",
-            DOC,
-            "Add --storage gp3:500:6000 --storage io1:500:3000, or give a plan: headrace plan --output json.",
-        )
+        hint = "Add --storage gp3:500:6000 --storage io1:500:3000, or give a plan: headrace plan --output json."
+        raise InputError(text, "is a workload: name the storages to prove it on", DOC, hint)
     if len(storages) > MOST_CONFIGURATIONS:
         raise InputError(f"{len(storages)} storages", f"at most {MOST_CONFIGURATIONS}", DOC)
     if workload.size_gib is None:
-        raise InputError(
-            workload.name, "does not say how large its data are", DOC, "Give size_gib in the workload file."
-        )
+        rule = "does not say how large its data are"
+        raise InputError(workload.name, rule, DOC, "Give size_gib in the workload file.")
     configurations = []
     for placement in dict.fromkeys(map(placed, storages)):
         log = placement.log and str(placement.log)

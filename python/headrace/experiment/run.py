@@ -114,8 +114,7 @@ def _run(
 def reusable(
     experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]
 ) -> dict[tuple, MeasuredCell]:
-    """Returns the cells with a complete run of the same configuration in the store; of several runs
-    the newest."""
+    """Returns the cells with a complete run of this configuration in the store, the newest."""
     by_name = {cell.run_name(experiment, machine): cell for cell in cells}
     measured_cells = {}
     for record in store.runs():
@@ -137,8 +136,7 @@ class CellRunner:
     say: Say = silent
 
     def run(self, cells: Sequence[Cell], have: Mapping[tuple, MeasuredCell]) -> dict[tuple, MeasuredCell]:
-        """Runs every cell in its order, without those of `have`. Raises as bench.run and
-        ExperimentLab."""
+        """Runs every cell in order but those of `have`. Raises as bench.run and ExperimentLab."""
         results = dict(have)
         remaining = [cell for cell in cells if cell.key not in have]
         if have:

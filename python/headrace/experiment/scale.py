@@ -94,9 +94,8 @@ def read_scale(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 1e-5 <= value <= 1.0:
-        raise InputError(
-            f"--scale {text[:40]}", "must be auto, or a number from 0.00001 to 1", DOC, "For example 0.05."
-        )
+        rule = "must be auto, or a number from 0.00001 to 1"
+        raise InputError(f"--scale {text[:40]}", rule, DOC, "For example 0.05.")
     return value
 
 
@@ -140,8 +139,7 @@ def choose(
 def _expect_rates(
     configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float
 ) -> tuple[float, float, float]:
-    """Returns transactions a second; I/Os and processor ms of one, by the standard benchmark
-    without a run."""
+    """Returns transactions a second; I/Os and processor ms of each, by the standard benchmark."""
     kind: dict[str, object] = {"type": benchmark.distribution}
     if benchmark.distribution == "pareto":
         kind["h"] = benchmark.parameters["rand_pareto_h"]
@@ -194,26 +192,23 @@ def _bursts(storage: str) -> bool:
 
 
 def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
-    """Returns the notation of the same layout with `rate` times the IOPS and MiB/s, large
-    enough."""
+    """Returns the notation of the same layout at `rate` times the IOPS and MiB/s, large enough."""
     storage = Storage.parse(spec)
     of = storage.limits()[0]
     if rate >= 1.0 and storage.usable_gib >= holds_gib:
         return spec
     members, kind = storage.members, storage.volume_type
     if len(set(members)) > 1:
-        raise InputError(
-            spec, "an array of unlike members cannot be scaled", DOC, "A log volume is written DATA,log=LOG."
-        )
+        rule = "an array of unlike members cannot be scaled"
+        raise InputError(spec, rule, DOC, "A log volume is written DATA,log=LOG.")
     each_gib = math.ceil(holds_gib * storage.size_gib / storage.usable_gib / len(members))
 
     def of_volumes(volume: Volume) -> str:
         return str(Storage.of([volume] * len(members), storage.level, storage.chunk_kib if storage.level else None))
 
     if of["random_charges_full_unit"]:
-        raise InputError(
-            spec, "its limit is in MiB/s and cannot be scaled", DOC, "Prove it with --scale 1, or leave it out."
-        )
+        rule = "its limit is in MiB/s and cannot be scaled"
+        raise InputError(spec, rule, DOC, "Prove it with --scale 1, or leave it out.")
     iops = int(of["iops"] * rate)
     if kind == "gp3" and iops >= GP3_IOPS:
         mib_s = max(GP3_MIB_S, int(of["throughput_bytes_s"] / MIB * rate))
@@ -245,8 +240,7 @@ class Timing:
 
 
 def timing(minutes: float, configurations: int) -> Timing:
-    """Divides the time. `configurations`: without the calibration. Raises InputError for too
-    little."""
+    """Divides the time; `configurations` without the calibration. Raises InputError if short."""
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
         raise InputError(f"--minutes {minutes:g}", f"must be {LEAST_MINUTES:g} to {MOST_MINUTES:,.0f}", DOC)
     loading = LOADING_SHARE * minutes * 60.0

@@ -16,8 +16,10 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.option_values import as_bytes
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
+from headrace.bench.drivers.sysbench_oltp import SHAPES, STATEMENTS
 from headrace.experiment import machine
 from headrace.experiment.cell import Cell, DataSet, OnServer, Parts
 from headrace.experiment.data import CACHE_SETTING
@@ -32,18 +34,8 @@ PROBE_WARM_S, PROBE_S = 2, 5  # guesses
 PROBE_CLIENTS_EACH = 8
 # About how long simulating one cell takes, s (measured).
 SIMULATE_S = 0.5
-# Bytes of a suffix in a server's setting.
-UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
-STATEMENT_COUNTS = (
-    "point_selects",
-    "simple_ranges",
-    "sum_ranges",
-    "order_ranges",
-    "distinct_ranges",
-    "index_updates",
-    "non_index_updates",
-    "delete_inserts",
-)
+# Options of the OLTP scripts that are numbers of statements in a transaction.
+STATEMENT_COUNTS = tuple(name for name, span in SHAPES.items() if span == STATEMENTS)
 
 
 @dataclass(frozen=True)
@@ -106,11 +98,6 @@ def processor_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day
     return ProcessorSpeed(cpu_ms, trip_ms, instance, vcpus, (single_client, many_clients))
 
 
-def size_bytes(text: str) -> float:
-    """Returns a size such as `64M` in bytes."""
-    return float(text[:-1]) * UNITS[text[-1].upper()] if text[-1:].upper() in UNITS else float(text)
-
-
 def database(cell: Cell) -> core.Database:
     """Returns the standard database of a sysbench OLTP cell under its settings."""
     place, load = cell.place, cell.benchmark
@@ -129,7 +116,7 @@ def database(cell: Cell) -> core.Database:
         "flush_log_at_trx_commit": int(settings.get("innodb_flush_log_at_trx_commit", "1")),
     }
     if "innodb_log_file_size" in settings:
-        options["redo_gib"] = size_bytes(settings["innodb_log_file_size"]) / GIB
+        options["redo_gib"] = (as_bytes(settings["innodb_log_file_size"]) or 0.0) / GIB
     if "innodb_io_capacity" in settings:
         options["io_capacity"] = float(settings["innodb_io_capacity"])
     if "innodb_doublewrite" in settings:
@@ -140,7 +127,7 @@ def database(cell: Cell) -> core.Database:
 
 def cache_bytes(place: OnServer) -> float:
     """Returns the size of a server's buffer pool or block cache, bytes."""
-    return size_bytes(place.settings[CACHE_SETTING[place.data.engine]] or "0")
+    return as_bytes(place.settings[CACHE_SETTING[place.data.engine]]) or 0.0
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,8 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, targe
     rows = int(data_gib * GIB / ROW_BYTES[engine] / TABLES)
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB
-        raise InputError(
-            f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale."
-        )
+        rule = f"are too few: at least {least:.2f} GiB"
+        raise InputError(f"{data_gib:.3f} GiB of data", rule, DOC, "Prove at a larger scale.")
     low, high = MOST_SKEWED_H, UNIFORM_H
     most = miss_of(engine, rows, cache_gib, threads, None)
     if target_miss >= most:
@@ -107,8 +106,7 @@ def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | 
 
 
 def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
-    """Returns the share of touches that change the page, per class of the core's pages. Raises
-    InputError."""
+    """Returns the share of touches that change a page, per class of pages. Raises InputError."""
     options = _options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=None)
     with core_errors():
         return core.mysql_sysbench(options | {"distribution": describe_distribution(benchmark)})["changed"]
@@ -124,8 +122,7 @@ def describe_distribution(load: SysbenchOltp) -> dict[str, str | float]:
 
 
 def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
-    """Returns the share of the page touches of any database of the core that miss a settled
-    cache."""
+    """Returns the share of a database's page touches that miss a settled cache."""
     with core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)
     touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])

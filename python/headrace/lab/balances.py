@@ -25,9 +25,8 @@ def load(path: str | Path) -> dict:
         with open(path, "rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise InputError(
-            str(path), f"cannot be read: {error.strerror}", "", "Save one: headrace volume balance VOL --save FILE."
-        ) from None
+        hint = "Save one: headrace volume balance VOL --save FILE."
+        raise InputError(str(path), f"cannot be read: {error.strerror}", "", hint) from None
     except OSError as error:
         raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", "", "Is it yours to read?") from None
     try:
@@ -35,10 +34,6 @@ def load(path: str | Path) -> dict:
     except (ValueError, RecursionError):
         state = None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise InputError(
-            str(path),
-            f"is not a saved balance ({FORMAT})",
-            "headrace volume balance --save",
-            "Is it the file you meant?",
-        )
+        rule = f"is not a saved balance ({FORMAT})"
+        raise InputError(str(path), rule, "headrace volume balance --save", "Is it the file you meant?")
     return state

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.base import settings
+from headrace.base.mounts import Mount, parse_mounts
 from headrace.base.units import GIB
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
@@ -232,30 +233,9 @@ def running(where: Place) -> Check:
         return Check("lab", NOTE, f"{where.socket}: {error.rule}", error.hint)
 
 
-@dataclass(frozen=True)
-class MountEntry:
-    """A line of mountinfo."""
-
-    place: str
-    kind: str
-    source: str
-
-
-def mounts(machine: Machine) -> list[MountEntry]:
-    """Returns the mounts of this process (proc_pid_mountinfo(5))."""
-    entries = []
-    for line in machine.text("proc/self/mountinfo").splitlines():
-        before, dash, after = line.partition(" - ")
-        fields, rest = before.split(), after.split()
-        if dash and len(fields) > 4 and len(rest) > 1:
-            entries.append(MountEntry(_unescaped(fields[4]), rest[0], _unescaped(rest[1])))
-    return entries
-
-
-def _unescaped(text: str) -> str:
-    """Returns the text of a field, in which the kernel writes space, tab, newline and backslash as
-    octal."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+def mounts(machine: Machine) -> list[Mount]:
+    """Returns the mounts of this process."""
+    return parse_mounts(machine.text("proc/self/mountinfo"))
 
 
 def leftovers(machine: Machine, where: Place) -> list[Check]:

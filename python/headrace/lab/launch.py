@@ -65,9 +65,8 @@ def find_headraced() -> Path:
     named = variables.given("HEADRACED")
     if named:
         if not (os.path.isfile(named) and os.access(named, os.X_OK)):
-            raise InputError(
-                f"HEADRACED={named}", "is not a program that can be run", "", "Name the headraced binary, or unset it."
-            )
+            hint = "Name the headraced binary, or unset it."
+            raise InputError(f"HEADRACED={named}", "is not a program that can be run", "", hint)
         return Path(os.path.abspath(named))
     beside = Path(sys.executable).parent / BINARY
     if beside.is_file() and os.access(beside, os.X_OK):
@@ -75,9 +74,8 @@ def find_headraced() -> Path:
     in_path = shutil.which(BINARY)
     if in_path is None:
         looked = f"was not found: not in HEADRACED, {beside.parent} or PATH"
-        raise CouldNotRun(
-            BINARY, looked, "", "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path."
-        )
+        hint = "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path."
+        raise CouldNotRun(BINARY, looked, "", hint)
     return Path(os.path.abspath(in_path))
 
 
@@ -145,9 +143,8 @@ def _open_helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[
             listener = open_files.enter_context(exporter_listen(port))
         except OSError as error:
             rule = f"cannot be served: {error.strerror}"
-            raise CouldNotRun(
-                f"{what} at 127.0.0.1:{port}", rule, "", f"Name another {option}, or 0 for none."
-            ) from None
+            hint = f"Name another {option}, or 0 for none."
+            raise CouldNotRun(f"{what} at 127.0.0.1:{port}", rule, "", hint) from None
         helpers.append(_Helper(what, option, module, listener))
     return helpers
 
@@ -174,9 +171,8 @@ def up(
         try:
             started = spawn(words, stdout=subprocess.PIPE, stderr=log)
         except OSError as error:
-            raise CouldNotRun(
-                words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?"
-            ) from None
+            rule = f"could not be started: {error.strerror or error}"
+            raise CouldNotRun(words[0], rule, "", "Is it built for this machine?") from None
         output = started.stdout
         assert output is not None
         with output:
@@ -246,9 +242,8 @@ def foreground(
             # The listening sockets are theirs alone: this process does not pass them on.
             os.execv(words[0], words)
         except OSError as error:
-            raise CouldNotRun(
-                words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?"
-            ) from None
+            rule = f"could not be started: {error.strerror or error}"
+            raise CouldNotRun(words[0], rule, "", "Is it built for this machine?") from None
 
 
 def refuse_second(where: Place) -> None:
@@ -283,12 +278,8 @@ def _refuse_answering(where: Place) -> None:
 def _check_root() -> None:
     if os.geteuid() != 0:
         rule = "a lab mounts FUSE and makes loop devices, which only root may"
-        raise CouldNotRun(
-            f"user id {os.geteuid()}",
-            rule,
-            "mount(2), loop(4)",
-            "Run it with sudo. headrace lab doctor says what else is missing.",
-        )
+        hint = "Run it with sudo. headrace lab doctor says what else is missing."
+        raise CouldNotRun(f"user id {os.geteuid()}", rule, "mount(2), loop(4)", hint)
 
 
 def _open_log(where: Place):
@@ -319,9 +310,8 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
             line += part
     except TimeoutError:
         _end(started)
-        raise CouldNotRun(
-            BINARY, f"was not ready after {timeout_s:g} s: {_last_lines(where, begun)}", "", _log_hint(where)
-        ) from None
+        rule = f"was not ready after {timeout_s:g} s: {_last_lines(where, begun)}"
+        raise CouldNotRun(BINARY, rule, "", _log_hint(where)) from None
     except BaseException:
         _end(started)  # Ctrl-C: no half-started lab stays behind
         raise

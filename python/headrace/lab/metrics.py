@@ -36,9 +36,8 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
     either, 60 rows. Raises InputError.
     """
     if seconds is not None and minutes is not None:
-        raise InputError(
-            "--seconds and --minutes", "say the same twice", "headrace volume metrics --help", "Give one of them."
-        )
+        rule = "say the same twice"
+        raise InputError("--seconds and --minutes", rule, "headrace volume metrics --help", "Give one of them.")
     resolution = resolution or ("minute" if minutes is not None else "second")
     asked_s = seconds if minutes is None else 60 * minutes
     if asked_s is None:
@@ -48,12 +47,8 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
     rows = -(-asked_s // SECONDS_OF[resolution])
     if rows > KEPT_ROWS[resolution]:
         rule = "seconds are kept for an hour" if resolution == "second" else "minutes are kept for 15 days"
-        raise InputError(
-            f"{rows:,} rows",
-            rule,
-            "docs/reference/lab-protocol.md, volume.metrics",
-            "Ask for less, or for --resolution minute.",
-        )
+        hint = "Ask for less, or for --resolution minute."
+        raise InputError(f"{rows:,} rows", rule, "docs/reference/lab-protocol.md, volume.metrics", hint)
     return resolution, rows
 
 

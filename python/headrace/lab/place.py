@@ -60,9 +60,8 @@ def place(data_dir: str | Path | None = None, socket: str | Path | None = None) 
     folder = _absolute(data_dir, "the data directory") if data_dir is not None else None
     # os.path: a directory that may not be looked into is not an error here.
     if folder is not None and os.path.exists(folder) and not os.path.isdir(folder):
-        raise InputError(
-            str(folder), "the data directory is not a directory", "", "Name a directory, or one that can be made."
-        )
+        hint = "Name a directory, or one that can be made."
+        raise InputError(str(folder), "the data directory is not a directory", "", hint)
     if socket is not None:
         return Place(folder, _socket(_absolute(socket, "the socket")))
     folder = folder or DEFAULT_DATA_DIR
@@ -72,18 +71,13 @@ def place(data_dir: str | Path | None = None, socket: str | Path | None = None) 
 def _absolute(path: str | Path, what: str) -> Path:
     text = str(path)
     if not text or "\0" in text:
-        raise InputError(
-            repr(text), f"{what} must be a path", "headrace lab up --help", f"The default is {DEFAULT_DATA_DIR}."
-        )
+        hint = f"The default is {DEFAULT_DATA_DIR}."
+        raise InputError(repr(text), f"{what} must be a path", "headrace lab up --help", hint)
     return Path(os.path.abspath(text))
 
 
 def _socket(path: Path) -> Path:
     if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
-        raise InputError(
-            str(path),
-            f"the path of a socket has at most {MAX_SOCKET_BYTES} bytes",
-            "unix(7)",
-            "Use a shorter data directory, or --socket.",
-        )
+        rule = f"the path of a socket has at most {MAX_SOCKET_BYTES} bytes"
+        raise InputError(str(path), rule, "unix(7)", "Use a shorter data directory, or --socket.")
     return path

@@ -186,9 +186,8 @@ class Wire:
 
     def _late(self, name: str, timeout_s: float) -> CouldNotRun:
         rule = f"the lab did not answer within {timeout_s:g} s; whether it was done is not known"
-        return CouldNotRun(
-            f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
-        )
+        hint = f"See headrace lab status{self.place.flags()}, and headraced.log."
+        return CouldNotRun(f"{self.place.socket}: {name}", rule, "", hint)
 
     def _lost(self, name: str, why: str) -> Disconnected:
         rule = f"the connection was lost before the answer came ({why}); whether it was done is not known"
@@ -209,16 +208,11 @@ def _line(call: dict, name: str) -> bytes:
         # A lone surrogate (a file name that is not UTF-8) has no place in JSON text.
         line = _ENCODER.encode(call).encode() + b"\n"
     except (ValueError, TypeError) as error:
-        raise InputError(
-            name, f"an argument cannot be written as JSON: {str(error)[:100]}", PROTOCOL, "Use text and finite numbers."
-        ) from None
+        rule = f"an argument cannot be written as JSON: {str(error)[:100]}"
+        raise InputError(name, rule, PROTOCOL, "Use text and finite numbers.") from None
     if len(line) > MAX_LINE_BYTES:
-        raise InputError(
-            f"{name}: {len(line):,} bytes",
-            f"a call has at most {MAX_LINE_BYTES:,} bytes",
-            PROTOCOL,
-            "Send less at once.",
-        )
+        rule = f"a call has at most {MAX_LINE_BYTES:,} bytes"
+        raise InputError(f"{name}: {len(line):,} bytes", rule, PROTOCOL, "Send less at once.")
     return line
 
 

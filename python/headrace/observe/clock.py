@@ -84,8 +84,7 @@ def seconds_of_day(text: str) -> int | None:
 
 
 def parse_iso(text: str) -> Stamp | None:
-    """Returns the moment of an ISO 8601 or epoch time as cloud tools write it (no month/day doubt),
-    or None."""
+    """Returns the moment of an ISO 8601 or epoch time of cloud tools (day after month), or None."""
     text = text.strip()
     if re.fullmatch(r"\d{9,10}(\.\d+)?", text, re.ASCII):
         moment = EPOCH + timedelta(seconds=float(text))

@@ -39,12 +39,8 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
     """Returns (the storage in the catalog's notation, its limits on that instance, the instance or
     None). Raises InputError naming `key`."""
     if not isinstance(text, str) or not text.strip() or len(text) > 200:
-        raise InputError(
-            f"{key} = {shown(text)}",
-            "must be storage in text such as io1:1024:20000",
-            DOC,
-            "TYPE:SIZE_GIB[:IOPS[:MIB_S]].",
-        )
+        rule = "must be storage in text such as io1:1024:20000"
+        raise InputError(f"{key} = {shown(text)}", rule, DOC, "TYPE:SIZE_GIB[:IOPS[:MIB_S]].")
     day = as_of.isoformat()
     host = None
     try:

@@ -109,6 +109,5 @@ def cut_off(recording: Recording, line: int, what: str = "line") -> RunFinding:
 
 
 def wide_intervals(durations: Iterable[float], usual: float, slack_s: float) -> list[int]:
-    """Returns the indexes of intervals between samples that are so long that samples are missing in
-    them."""
+    """Returns the indexes of intervals that are so long that samples are missing in them."""
     return [index for index, duration in enumerate(durations) if duration > 1.5 * usual + slack_s]

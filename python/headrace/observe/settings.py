@@ -165,17 +165,11 @@ def _known_mariadb(what: str, major: int, minor: int, engine: str) -> None:
 
 # sysbench 1.0: its OLTP scripts, its --rand-type, and the defaults of the options that shape it
 # (sysbench --help).
-SCRIPTS = (
-    *("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_update_index"),
-    *(
-        "oltp_update_non_index",
-        "oltp_insert",
-        "oltp_delete",
-        "select_random_points",
-        "select_random_ranges",
-        "bulk_insert",
-    ),
-)
+_SCRIPTS = """
+oltp_read_write oltp_read_only oltp_write_only oltp_point_select oltp_update_index
+oltp_update_non_index oltp_insert oltp_delete select_random_points select_random_ranges bulk_insert
+"""
+SCRIPTS = tuple(_SCRIPTS.split())
 # parameter: (default, lowest, highest)
 DISTRIBUTIONS: dict[str, dict[str, tuple[float, float, float]]] = {
     "uniform": {},

@@ -142,12 +142,8 @@ def evidence_of(
         raise InputError(target[:80], "is neither a target nor a file or folder", DOC, f"Targets are {FORMS}.")
     if path.is_dir():
         if not (path / DESCRIPTION).exists():
-            raise InputError(
-                target[:80],
-                f"has no {DESCRIPTION}: it is not a captured folder",
-                DOC,
-                "Capture with headrace workload capture.",
-            )
+            rule = f"has no {DESCRIPTION}: it is not a captured folder"
+            raise InputError(target[:80], rule, DOC, "Capture with headrace workload capture.")
         _refuse_times(target, options)
         captured = files.of_capture(path, options.storage, options.instance, options.as_of)
         return _chosen(captured, options.devices)
@@ -200,8 +196,7 @@ def import_options(target: str, options: SourceOptions, gaps: str | None = None)
 
 
 def described_by(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[str | None, str | None]:
-    """Returns storage and instance of the device that a workload is of, where the source knows
-    them."""
+    """Returns storage and instance of a workload's device, where the source knows them."""
     description = loaded.readings.described.get(str(workload.source.get("device")))
     return (None, None) if description is None else (description.storage, description.instance)
 
@@ -382,8 +377,7 @@ def _with_volumes(target: str, server: ServerReader, options: SourceOptions) -> 
 
 
 def _lab_volumes(devices: tuple[str, ...], server: ServerReader, options: SourceOptions) -> LabVolumes | None:
-    """Returns the lab's volumes behind these devices; None where no lab answers or they are not its
-    own."""
+    """Returns the lab's volumes behind these devices; None without a lab or if not its own."""
     try:
         lab = options.lab()
         by_device = {

@@ -144,8 +144,7 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
 
 
 def _slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the points at which requests waited, and those that may have where the rate is exactly
-    a known limit."""
+    """Finds points at which requests waited, and those at a known limit, which may have."""
     usual = min(series.usual_ms, USUAL_AT_MOST_MS) if np.isfinite(series.usual_ms) else float("nan")
     unknown = ~np.isfinite(series.latency_ms)
     with np.errstate(invalid="ignore"):
@@ -165,8 +164,7 @@ def _tolerance(series: _Series) -> np.ndarray:
 
 
 def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
-    """Finds runs of slow points whose rate stays at one level, at levels the volume did not give
-    without waiting."""
+    """Finds runs of slow points at one level that the volume did not give without waiting."""
     rate, tolerance = series.rates[unit], _tolerance(series)
     places = np.flatnonzero(slow)
     judged_runs: list[_Run] = []
@@ -182,8 +180,7 @@ def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
 
 
 def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
-    """Returns (first, last) of the parts of consecutive points that stay within tolerance of their
-    mean so far."""
+    """Returns (first, last) of consecutive points within tolerance of their mean so far."""
     parts, first, total = [], 0, 0.0
     for index, at in enumerate(stretch):
         level = total / (index - first) if index > first else float(rate[at])
@@ -196,8 +193,7 @@ def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) ->
 
 
 def _without_echoes(runs: list[_Run]) -> list[_Run]:
-    """Leaves out levels just below a limit that was held for longer: demand that nearly reached
-    it."""
+    """Leaves out levels just below a limit held for longer: demand that nearly reached it."""
     # of each level: a day has few levels and may have thousands of runs
     longest: dict[int, _Run] = {}
     for run in runs:
@@ -274,8 +270,7 @@ def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
 
 
 def _known(unit: str, level: float, members: int, share: float) -> float | None:
-    """Returns the known limit within `share` of a level, for one volume or for all members of an
-    array."""
+    """Returns the known limit within `share` of a level, of a volume or of all members."""
     limits = KNOWN_IOPS if unit == "IOPS" else KNOWN_MIB_S
     near = [
         limit * count
@@ -373,8 +368,7 @@ def _same_limit(run: _Run, other: _Run) -> bool:
 
 
 def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:
-    """Returns the figures of points first..last; writes their factors to the least demand into
-    `factor`."""
+    """Returns the figures of points first..last; writes their least demand into `factor`."""
     part = slice(first, last + 1)
     weights = series.duration_s[part]
 

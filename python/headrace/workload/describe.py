@@ -63,8 +63,7 @@ def _demand_lines(figures: dict) -> list[str]:
 
 
 def _mix(figures: dict, read_share: float) -> str:
-    """Describes reads and writes with their sizes; of one kind alone nothing is said of the
-    other."""
+    """Describes reads and writes with their sizes; one kind stands alone."""
     if read_share in (0.0, 1.0):
         return f"All I/Os are {'reads' if read_share else 'writes'} ({figures['mean_io_kib']:.1f} KiB on the mean)."
     return (

@@ -176,9 +176,8 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
         write_whole(path, tomli_w.dumps(_closed_document(workload)).encode())
         return
     if not isinstance(workload, OpenWorkload):
-        raise InputError(
-            type(workload).__name__, "is not a workload", "docs/reference/python.md", "Load or make one: headrace.load."
-        )
+        hint = "Load or make one: headrace.load."
+        raise InputError(type(workload).__name__, "is not a workload", "docs/reference/python.md", hint)
     document = _open_head(workload)
     answers = workload.source.get("answers")
     if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):

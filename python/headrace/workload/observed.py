@@ -54,8 +54,7 @@ class CensoredWindow:
 
 
 def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
-    """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to
-    do."""
+    """Windows of a limit at one rate, as a note: when, how it shows, its meaning, what to do."""
     first = max(windows, key=lambda window: window.to_s - window.from_s)
     shown = sorted(
         sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s
@@ -165,8 +164,7 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
 
 
 def short_note(span_s: float) -> str | None:
-    """Says what a recording of less than a day, or a week, cannot show; None when it is long
-    enough."""
+    """Says what less than a day, or a week, cannot show; None when it is long enough."""
     if span_s < WHOLE_SHARE * DAY_S:
         return f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
     if span_s < WHOLE_SHARE * 7 * DAY_S:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.base import core
+from headrace.base.packaged import read_rows
 from headrace.workload.unexplained import spreads as unexplained_spreads
 
 
@@ -30,106 +31,28 @@ class ModelParameter:
     least: float = 0.0
 
 
-# One machine stands behind each standard's processor time (SPREADS of the core's sysbench
-# standard).
-CPU_SPREAD = 0.35
-# Guess: the standard's serial share is one itself, known to a factor of e.
-SERIAL_SPREAD = 1.0
-# Network, sleep and wake-up: the client may be on the server's host or in another zone, which is
-# from nothing to a millisecond a statement. Chosen.
-BASE_SPREAD = 0.4
-# Alike in both engines.
-OF_CLIENTS = (
-    ModelParameter("base_ms", ("clients", "base_ms"), BASE_SPREAD, "response time without I/O and processor"),
-    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    ModelParameter(
-        "serial_share",
-        ("clients", "serial_share"),
-        SERIAL_SPREAD,
-        "share of the processor time that one transaction at a time can be in",
-        1.0,
-    ),
-    ModelParameter(
-        "sharpness", ("clients", "sharpness"), 0.2, "how sharply one limit takes over from the next", 64.0, 1.0
-    ),
-)
-# Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of
-# 2018, or a guess of like size.
-INNODB = (
-    ModelParameter("pages_touched", ("popularity",), 0.25, "distinct pages that transactions touch"),
-    ModelParameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
-    ModelParameter("old_share", ("old_share",), 0.15, "effective share of the LRU list's old sublist", 1.0, 0.05),
-    ModelParameter(
-        "flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages flushed from the flush list per transaction", 1e5
-    ),
-    ModelParameter(
-        "flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing reaches its full rate"
-    ),
-    ModelParameter(
-        "first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0
-    ),
-    ModelParameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
-    ModelParameter(
-        "dirty_slope",
-        ("writes", "dirty_slope"),
-        0.35,
-        "how much likelier a rarely used page is dirty when evicted",
-        2.0,
-    ),
-    ModelParameter(
-        "background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6
-    ),
-    *OF_CLIENTS,
-)
-MYROCKS = (
-    ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
-    ModelParameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks", 1.0),
-    ModelParameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block", 262_144.0, 512.0),
-    ModelParameter(
-        "compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"
-    ),
-    *OF_CLIENTS,
-)
+def _group(name: str) -> tuple[ModelParameter, ...]:
+    """Returns the parameters of a group of parameters.csv, which says where each spread is from."""
+    return tuple(
+        ModelParameter(
+            row["name"],
+            tuple(row["path"].split(".")),
+            float(row["spread"]),
+            row["words"],
+            float(row["limit"] or math.inf),
+            float(row["least"] or 0.0),
+        )
+        for row in read_rows("headrace.workload", "parameters.csv")
+        if row["group"] == name
+    )
 
 
-# Relative spread of the speed of a local disk that the catalog has no figure of. The speed before
-# the run is the core's `local_disk`, known as far as this if not even its size is known (the
-# standard deviation over drives of some TB behind SATA and NVMe); a run's own: `find_own_spreads`.
-LOCAL_DISK_SPREAD = 0.82
-# It takes more reads than writes, by a ratio that differs less from disk to disk: the deviation of
-# the six families in data/instances_local_iops.csv (1.25 to 2.5) and of the disk of m5d that the
-# catalog's guess was measured on (67,700 to 32,000) is 0.29; how a load shares the disk between
-# them adds to it.
-LOCAL_DISK = (
-    ModelParameter(
-        "local_disk",
-        ("local_disk",),
-        LOCAL_DISK_SPREAD,
-        "speed at which the local disk writes over the catalog's guess",
-        1e3,
-        1e-3,
-    ),
-    ModelParameter(
-        "local_disk_reads",
-        ("local_disk_reads",),
-        0.29,
-        "reads of the local disk for each write over the catalog's guess",
-        1e3,
-        1e-3,
-    ),
-)
+OF_CLIENTS = _group("clients")  # alike in both engines
+INNODB, MYROCKS = _group("innodb") + OF_CLIENTS, _group("myrocks") + OF_CLIENTS
+LOCAL_DISK, (LAST_ORDERS,) = _group("local_disk"), _group("last_orders")
+CPU_SPREAD = next(parameter.spread for parameter in OF_CLIENTS if parameter.name == "cpu_ms")
 
 
-# Blocks that TPC-C's stock level looks at on MyRocks. The specification says which: 200 rows in one
-# of 23 transactions, on a block each at most. In data that a run before has left they are next to
-# none (the m5 runs of 2018): known to a factor of e^2, below.
-LAST_ORDERS = ModelParameter(
-    "last_orders",
-    ("last_orders", "touches_per_tx"),
-    2.0,
-    "blocks of the last orders' stock that a transaction looks at",
-    200.0 / 23.0,
-)
 # With the last orders apart, blocks of sysbench-tpcc follow from its rows and statements, to 5 %
 # each as pages of sysbench's own scripts do; and from superseded versions, which take between
 # nothing and a ninth of the data where levels grow tenfold (RocksDB's default), and up to a quarter

@@ -195,8 +195,7 @@ def check_size(size_gib: object) -> float | None:
 
 
 def with_totals(points: pl.DataFrame) -> pl.DataFrame:
-    """Returns the points with `ops_per_s` (I/Os a second) and `mib_s`, of reads and writes
-    together."""
+    """Returns the points with `ops_per_s` (I/Os a second) and `mib_s`, both ways together."""
     kib_s = pl.col("reads_per_s") * pl.col("read_kib") + pl.col("writes_per_s") * pl.col("write_kib")
     return points.with_columns(
         (pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / 1024.0).alias("mib_s")
@@ -245,8 +244,7 @@ def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
 
 
 def time_percentile(points: pl.DataFrame, column: str, share: float) -> float:
-    """Returns the lowest value of `column` not exceeded during at least `share` (0..1) of the
-    time."""
+    """Returns the least value of `column` not exceeded for `share` (0..1) of the time."""
     by_value = points.select(column, "duration_s").sort(column)
     reached = by_value["duration_s"].cum_sum() >= share * float(by_value["duration_s"].sum()) * (1 - 1e-12)
     return by_value[column][reached.arg_true()[0]]

@@ -74,9 +74,8 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
     Raises InputError for a setting whose effect the model does not know.
     """
     if isinstance(settings, str):
-        raise InputError(
-            f"settings = {shown(settings)}", "must be a list of NAME=VALUE", SOURCE, 'For example ["sync_binlog=1"].'
-        )
+        hint = 'For example ["sync_binlog=1"].'
+        raise InputError(f"settings = {shown(settings)}", "must be a list of NAME=VALUE", SOURCE, hint)
     given: dict[str, float | int | bool] = {}
     for text in settings:
         setting, value = read_setting(text, workload.engine)
@@ -128,6 +127,5 @@ def _check_order(given: Mapping[str, Any]) -> None:
     most, least = given.get("io_capacity_max"), given.get("io_capacity", 0)
     if most is not None and most < least:
         rule = f"cannot be below innodb_io_capacity = {least}"
-        raise InputError(
-            f"innodb_io_capacity_max={most}", rule, "MySQL manual, innodb_io_capacity_max", "Are the two swapped?"
-        )
+        hint = "Are the two swapped?"
+        raise InputError(f"innodb_io_capacity_max={most}", rule, "MySQL manual, innodb_io_capacity_max", hint)

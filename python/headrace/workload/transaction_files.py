@@ -244,8 +244,7 @@ def _database(table: dict, engine: str) -> dict:
 
 
 def _type_like(value: object, name: str) -> Any:
-    """Returns the type of a value of the core: tables with the same keys, numbers as finite
-    floats."""
+    """Returns the type of a value of the core: tables of the same keys, finite floats."""
     if isinstance(value, dict):
         fields = [
             (key, _type_like(item, key) | None | msgspec.UnsetType, MAY_LACK[key])

@@ -111,15 +111,13 @@ class TransactionWorkload(Shown):
 
     @property
     def missed(self) -> list[str]:
-        """The runs it was calibrated on and does not describe, in sentences; empty where it
-        describes all."""
+        """The runs of the calibration that it does not describe, in sentences; empty if none."""
         misfits = [(run["name"], misfit_of(run)) for run in self.runs]
         return [misfit.in_words(name) for name, misfit in misfits if misfit is not None and misfit.misses]
 
     @property
     def misfit(self) -> float:
-        """The largest relative error on the runs it was calibrated on, beyond their noise, 0
-        without runs."""
+        """The largest relative error on its runs, beyond their noise, 0 without runs."""
         return max((misfit.beyond_noise for run in self.runs if (misfit := misfit_of(run)) is not None), default=0.0)
 
     def to_document(self) -> dict:
@@ -230,8 +228,7 @@ class TransactionWorkload(Shown):
         )
 
     def _speed_apart(self, core_speed: float | None) -> dict[str, float]:
-        """Returns how far the speed of a core is from those of the runs, as parts of
-        `Distances`."""
+        """Returns how far a core's speed is from the runs', as parts of `Distances`."""
         speeds = {speed_of(run.get("instance"), run.get("as_of")) for run in self.runs}
         if core_speed in speeds:
             return {}

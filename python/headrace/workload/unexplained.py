@@ -109,14 +109,12 @@ def is_of_server(cap: str) -> bool:
 
 
 def kind_of_limit(cap: str) -> str:
-    """Returns what binds, as `storage`, `clients`, `cpu` (locks of the server too), or nothing
-    (`demand`)."""
+    """Returns what binds: `storage`, `clients`, `cpu` (with locks), or nothing (`demand`)."""
     return {"contention": "cpu"}.get(cap, cap if cap in ("clients", "cpu", "demand") else "storage")
 
 
 def series_of(release: str) -> str:
-    """Returns the flavor and series of a release: mysql-8.0 of mysql-8.0.22, whose patches are one
-    server."""
+    """Returns a release's flavor and series: mysql-8.0 of mysql-8.0.22; patches are one server."""
     return ".".join(release.split(".")[:2])
 
 

@@ -6,9 +6,10 @@ import math
 import re
 from collections.abc import Iterator
 
-from headrace.advice.host.facts import HostFacts, HostMount
+from headrace.advice.host.facts import HostFacts
 from headrace.advice.host.reading import FINDING, FINE, NOT_HERE, UNREAD, HostQuestion, HostReading, KernelSetting
 from headrace.advice.host.table import host_checks
+from headrace.base.mounts import Mount
 from headrace.base.units import KIB
 
 # Patterns that match devices by kind: their numbers change from start to start.
@@ -125,7 +126,7 @@ def _file_system(facts: HostFacts) -> Iterator[HostReading]:
     yield HostReading("discard", place, FINDING if discards else FINE, "discard" if discards else "none")
 
 
-def _atime(mount: HostMount, place: str) -> HostReading:
+def _atime(mount: Mount, place: str) -> HostReading:
     for option in ("noatime", "relatime"):
         if option in mount.options:
             return HostReading("atime", place, FINE, option)

@@ -5,31 +5,15 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.advice.host.tree import HostTree
+from headrace.base.mounts import Mount, find_mount, parse_mounts
 
 # Made of memory, files or other devices: no disk of a server.
 NO_DISKS = re.compile(r"(loop|ram|zram|sr|fd|nbd|md|dm-)\d*")
 SERVERS = ("mysqld", "mariadbd")
 DATADIR = "/var/lib/mysql"
-ESCAPED = re.compile(r"\\([0-7]{3})")
-
-
-@dataclass(frozen=True)
-class HostMount:
-    """A line of mountinfo. `options`: of the mount and of the file system."""
-
-    place: str
-    device: str
-    kind: str
-    number: str
-    options: frozenset[str]
-
-    def option(self, name: str) -> str | None:
-        """Returns the value of `name=value`."""
-        return next((option.partition("=")[2] for option in self.options if option.startswith(f"{name}=")), None)
 
 
 class HostFacts:
@@ -70,27 +54,14 @@ class HostFacts:
         return self.tree.read(f"/sys/block/{disk}/device/model") or ""
 
     @cached_property
-    def mounts(self) -> list[HostMount]:
+    def mounts(self) -> list[Mount]:
         """All mounts, in their order."""
-        mounts = []
-        for line in (self.tree.read("/proc/self/mountinfo") or "").splitlines():
-            head, _, tail = line.partition(" - ")
-            fields, rest = head.split(), tail.split()
-            if len(fields) >= 6 and len(rest) >= 2:
-                more = rest[2] if len(rest) > 2 else ""
-                options = frozenset((*fields[5].split(","), *more.split(",")))
-                mounts.append(HostMount(_plain(fields[4]), _plain(rest[1]), rest[0], fields[2], options))
-        return mounts
+        return parse_mounts(self.tree.read("/proc/self/mountinfo") or "")
 
     @cached_property
-    def data_mount(self) -> HostMount | None:
+    def data_mount(self) -> Mount | None:
         """The mount that holds the data: the last with the longest path above it."""
-        best: HostMount | None = None
-        for mount in self.mounts:
-            inside = mount.place == "/" or f"{self.datadir}/".startswith(f"{mount.place.rstrip('/')}/")
-            if inside and (best is None or len(mount.place) >= len(best.place)):
-                best = mount
-        return best
+        return find_mount(self.datadir, self.mounts)
 
     @cached_property
     def data_device(self) -> str | None:
@@ -102,7 +73,7 @@ class HostFacts:
             own = [f"/sys/block/{name}", *(f"/sys/block/{name}/{part}" for part in self.partitions(name))]
             if any(self.tree.read(f"{place}/dev") == mount.number for place in own):
                 return name
-        name = posixpath.basename(mount.device)
+        name = posixpath.basename(mount.source)
         return name if name in self.tree.names("/sys/block") else None
 
     @cached_property
@@ -181,7 +152,3 @@ def numbers_of(text: str) -> list[int]:
             return []
         numbers += range(int(low), int(high or low) + 1)
     return numbers
-
-
-def _plain(text: str) -> str:
-    return ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)

@@ -20,8 +20,7 @@ def as_sysctl(host: str, findings: Sequence[HostReading]) -> str:
 
 
 def as_udev(host: str, findings: Sequence[HostReading]) -> str:
-    """Returns a file for /etc/udev/rules.d; disks are matched by kind, since their numbers
-    change."""
+    """Returns a file for /etc/udev/rules.d that matches disks by kind: their numbers change."""
     lines = _head(host, "/etc/udev/rules.d/90-headrace.rules, then: udevadm control --reload; udevadm trigger")
     seen: set[str] = set()
     for reading, settings in _select_settings(findings, ("udev",)):

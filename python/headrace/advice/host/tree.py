@@ -60,8 +60,7 @@ class HostTree(ABC):
 
 
 def open_tree(root: Path | None) -> HostTree:
-    """Returns this machine, or a captured tree. Raises InputError for what is not a tree of a
-    host."""
+    """Returns this machine, or a captured tree. Raises InputError for anything else."""
     if root is None:
         return _Folder(Path("/"), live=True)
     if root.is_dir():

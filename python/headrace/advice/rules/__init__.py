@@ -1,6 +1,6 @@
 """Rules: from a situation to a value and its reason, one function for each parameter.
 
-Their general texts stand in parameters.toml.
+Their general texts stand in parameters.toml, and so do values that depend on nothing.
 """
 
 from headrace.advice.rules.io import HOST, IO
@@ -8,8 +8,16 @@ from headrace.advice.rules.log import LOG
 from headrace.advice.rules.memory import MEMORY
 from headrace.advice.rules.myrocks import MYROCKS
 from headrace.advice.rules.replication import REPLICATION
-from headrace.advice.situation import Rule
+from headrace.advice.situation import Rule, RuleValue
+from headrace.advice.table import ServerParameter, parameters
 
-RULES: dict[str, Rule] = MEMORY | IO | LOG | REPLICATION | MYROCKS | HOST
+
+def _fixed(parameter: ServerParameter) -> Rule:
+    answer = RuleValue(parameter.value, parameter.why, settable=parameter.settable)
+    return lambda situation: answer
+
+
+FIXED: dict[str, Rule] = {name: _fixed(parameter) for name, parameter in parameters().items() if parameter.value}
+RULES: dict[str, Rule] = FIXED | MEMORY | IO | LOG | REPLICATION | MYROCKS | HOST
 
 __all__ = ["RULES"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation, fixed
+from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation
 from headrace.advice.table import parameters
 
 LEAST_CAPACITY = 100  # the smallest value of innodb_io_capacity
@@ -128,14 +128,9 @@ def tmpdir(s: Situation) -> RuleValue | None:
 
 
 IO: dict[str, Rule] = {
-    "innodb_flush_method": fixed("O_DIRECT", "pages are cached in the pool alone, not in the kernel too"),
-    "innodb_data_file_buffering": fixed("OFF", "pages are cached in the pool alone, not in the kernel too"),
-    "innodb_data_file_write_through": fixed("OFF", "one fdatasync makes many pages durable"),
     "innodb_log_file_buffering": log_file_buffering,
-    "innodb_use_native_aio": fixed("ON", "EBS reaches its IOPS with requests that are outstanding together"),
     "innodb_flush_neighbors": flush_neighbors,
     "innodb_read_ahead_threshold": read_ahead,
-    "innodb_random_read_ahead": fixed("OFF", "it would pay I/Os for whole extents that nobody asked for"),
     "innodb_read_io_threads": read_threads,
     "innodb_write_io_threads": write_threads,
     "innodb_doublewrite": doublewrite,
@@ -164,14 +159,7 @@ def log_volume(s: Situation) -> RuleValue:
     return RuleValue("none", "redo and binlog are with the data; --log-storage plans a volume for them", settable=False)
 
 
-def host(value: str, why: str) -> Rule:
-    """Returns a setting of the machine, the same everywhere."""
-    return lambda s: RuleValue(value, why, settable=False)
-
-
 HOST: dict[str, Rule] = {
-    "mount_options": host("xfs, noatime", "reads write no access times; barriers stay on"),
     "raid_chunk": raid_chunk,
     "log_volume": log_volume,
-    "rps_sock_flow_entries": host("32768", "net.core.rps_sock_flow_entries on load generators with few network queues"),
 }

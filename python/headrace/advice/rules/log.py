@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from headrace.advice.model import LOSSY, SAFE, SLOWER
-from headrace.advice.situation import Rule, RuleValue, Situation, fixed
+from headrace.advice.situation import Rule, RuleValue, Situation
 from headrace.advice.table import parameters
 from headrace.advice.values import size_text
 from headrace.base.units import GIB, HOUR_S, MIB
@@ -110,8 +110,7 @@ def _folder(s: Situation, what: str, name: str) -> RuleValue | None:
 
 
 def binlog_folder(s: Situation) -> RuleValue | None:
-    """Advises a folder only where a binlog is written: starting one is another decision (server_id,
-    disk space)."""
+    """Advises a folder only for an existing binlog: starting one needs server_id and space."""
     answer = _folder(s, "binlogs", "binlog")
     if answer is None or not answer.settable:
         return answer
@@ -132,7 +131,7 @@ def relay_folder(s: Situation) -> RuleValue | None:
 LOG: dict[str, Rule] = {
     "innodb_redo_log_capacity": redo_capacity,
     "innodb_log_file_size": log_file_size,
-    "innodb_log_files_in_group": fixed(str(LOG_FILES), "the default; only the sum counts"),
+    "innodb_log_files_in_group": lambda s: RuleValue(str(LOG_FILES), "the default; only the sum counts"),
     "innodb_log_buffer_size": log_buffer,
     "innodb_flush_log_at_trx_commit": at_commit,
     "sync_binlog": sync_binlog,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from headrace.advice.buffers import pool_room_gib
 from headrace.advice.model import SAFE, SLOWER
-from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation, WorkloadDemand, fixed
+from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation, WorkloadDemand
 from headrace.advice.table import parameters
 from headrace.advice.values import as_bytes, size_text
 from headrace.base.units import GIB, MIB, in_percent
@@ -126,10 +126,7 @@ def performance_schema(s: Situation) -> RuleValue:
 MEMORY: dict[str, Rule] = {
     "innodb_buffer_pool_size": pool_size,
     "innodb_buffer_pool_instances": pool_instances,
-    "innodb_buffer_pool_dump_at_shutdown": fixed("ON", "keeps the list of cached pages for the next start"),
     "innodb_buffer_pool_load_at_startup": load_at_startup,
-    "innodb_buffer_pool_dump_pct": fixed("100", "a page that is not in the list is a random read later"),
-    "innodb_dedicated_server": fixed("OFF", "it would choose pool and redo log by memory alone"),
     "table_open_cache_instances": cache_instances,
     "performance_schema": performance_schema,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.advice.rules.log import at_commit, folder_rule
-from headrace.advice.situation import Rule, RuleValue, Situation, fixed
+from headrace.advice.situation import Rule, RuleValue, Situation
 from headrace.advice.values import size_text
 from headrace.base.units import GIB, MIB, in_percent
 
@@ -101,23 +101,11 @@ def wal_size(s: Situation) -> RuleValue:
 
 MYROCKS: dict[str, Rule] = {
     "rocksdb_block_cache_size": cache_size,
-    "rocksdb_block_size": fixed("16384", "compressed to some 7 KiB each is one I/O, as one of 4 KiB would be"),
     "rocksdb_default_cf_options": options,
-    "rocksdb_use_direct_reads": fixed("ON", "blocks are cached in the block cache alone"),
-    "rocksdb_use_direct_io_for_flush_and_compaction": fixed(
-        "ON", "compaction does not push other files out of the page cache"
-    ),
     "rocksdb_max_background_jobs": jobs,
     "rocksdb_compaction_readahead_size": read_ahead,
     "rocksdb_rate_limiter_bytes_per_sec": rate_limit,
-    "rocksdb_delayed_write_rate": fixed("0", "writes that must wait for compaction come at the limiter's rate"),
-    "rocksdb_sst_mgr_rate_bytes_per_sec": fixed("0", "an EBS volume is not slowed by deleted files"),
-    "rocksdb_bytes_per_sync": fixed("4M", "steady writes instead of one burst at the end of a file"),
-    "rocksdb_wal_bytes_per_sync": fixed("4M", "steady writes instead of one burst at a commit"),
     "rocksdb_max_total_wal_size": wal_size,
-    "rocksdb_wal_recovery_mode": fixed(
-        "2", "a power cut tears the record being written; with the default the server then refuses to start"
-    ),
     "rocksdb_flush_log_at_trx_commit": at_commit,
     "rocksdb_wal_dir": folder_rule("write-ahead logs"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.advice.situation import Rule, RuleValue, Situation, fixed
+from headrace.advice.situation import Rule, RuleValue, Situation
 from headrace.base.units import MIB
 
 WORKERS = (4, 16)  # 4 were enough in the published test (mts-2016); 16 is a guess
@@ -59,11 +59,6 @@ def log_updates(s: Situation) -> RuleValue:
     return RuleValue("ON", why, effect=effect)
 
 
-def decision(value: str, why: str) -> Rule:
-    """Returns the rule of a setting that needs a rollout, and not only an edit of one file."""
-    return lambda s: RuleValue(value, why, settable=False)
-
-
 def isolation(s: Situation) -> RuleValue:
     now = (s.current.get("transaction_isolation") or "").upper()
     if now == "READ-COMMITTED":
@@ -72,33 +67,11 @@ def isolation(s: Situation) -> RuleValue:
 
 
 REPLICATION: dict[str, Rule] = {
-    "binlog_format": fixed("ROW", "the same rows everywhere; parallel replicas and MyRocks need it"),
-    "binlog_row_image": fixed("FULL", "what every reader of the binlog understands"),
-    "binlog_transaction_dependency_tracking": fixed(
-        "WRITESET", "replicas apply transactions on different rows in parallel"
-    ),
-    "transaction_write_set_extraction": fixed("XXHASH64", "WRITESET needs it"),
-    "gtid_mode": decision(
-        "ON", "positions that hold on every server; change it in steps: OFF_PERMISSIVE, ON_PERMISSIVE, ON"
-    ),
-    "enforce_gtid_consistency": decision("ON", "before gtid_mode; WARN shows first what it would refuse"),
-    "gtid_strict_mode": decision("ON", "a replica that was written to stops instead of drifting: check before"),
-    "rpl_semi_sync": decision(
-        "ON", "where a lost primary must lose no commit; each waits for the network and a replica's sync"
-    ),
     "log_replica_updates": log_updates,
     "replica_parallel_workers": workers,
-    "replica_parallel_type": fixed(
-        "LOGICAL_CLOCK", "what was committed together is applied together, in one database too"
-    ),
     "replica_parallel_mode": parallel_mode,
-    "replica_preserve_commit_order": fixed("ON", "readers of a replica see no gap"),
-    "relay_log_recovery": fixed("ON", "after a crash relay logs are fetched again, so they need no sync"),
     "sync_source_info": unsynced("with relay_log_recovery the receiver starts where the applier was"),
     "sync_relay_log": unsynced("relay_log_recovery fetches again what a crash took"),
     "sync_relay_log_info": relay_log_info,
-    "master_info_repository": fixed("TABLE", "crash-safe without a sync of a file"),
-    "relay_log_info_repository": fixed("TABLE", "written in the transaction that is applied"),
-    "gtid_pos_auto_engines": fixed("rocksdb", "the position commits in the transaction's own engine"),
     "transaction_isolation": isolation,
 }

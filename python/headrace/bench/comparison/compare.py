@@ -150,8 +150,7 @@ ALIKE = (
 
 
 def unlike(a: RunRecord, b: RunRecord) -> list[str]:
-    """Returns, as sentences, the differences of two runs that are not differences of server or
-    storage."""
+    """Returns differences of two runs besides those of server or storage, as sentences."""
     first, second = a.document, b.document
     mismatches = [f"{record.id} is {record.state}" for record in (a, b) if record.state != "complete"]
     options = [document["benchmark"]["options"] for document in (first, second)]
@@ -178,8 +177,7 @@ def unlike(a: RunRecord, b: RunRecord) -> list[str]:
 
 
 def _compare_repetitions(first: RunRecord, repetition: RunRecord) -> list[str]:
-    """Returns the differences between two runs of a group, which must repeat the same
-    configuration."""
+    """Returns the differences between two runs of a group, which must repeat a configuration."""
     return [
         f"{what} {first_value} and {second_value} within one group"
         for what, first_value, second_value in differing(first, repetition)

@@ -98,8 +98,7 @@ class ConformanceFinding:
 
 
 def cases(quick: bool) -> list[Case]:
-    """Returns the cases: reads at every depth, writes, and bytes, of every type; then a gp2 that
-    runs dry."""
+    """Returns the cases: reads at every depth, writes, bytes, of every type; then a dry gp2."""
     cases_to_run = []
     seconds = 3.0 if quick else 8.0
     for spec in QUICK_SPECS if quick else SPECS:
@@ -215,8 +214,7 @@ def _workload(load: fio.FioLoad) -> ClosedWorkload:
 
 
 def _late_ms(rows: Mapping) -> tuple[float, float]:
-    """Returns how late answers left at the median and at the 99th percentile, ms: the median of the
-    seconds."""
+    """Returns how late answers left, median and 99th percentile, ms: the median second."""
     columns = rows["columns"]
 
     def middle(name: str) -> float:
@@ -318,8 +316,7 @@ def _table() -> dict[tuple[str, str, int, int, str], float]:
 
 
 def _published(case: Case, what: str) -> float | None:
-    """Returns the figure measured on a real volume whose limits bind alike: 3,000 IOPS for the
-    capped loads."""
+    """Returns the published figure of a volume whose limits bind alike: 3,000 IOPS if capped."""
     storage = Storage.parse(case.spec)
     volume = storage.members[0]
     if storage.level is not None or volume.iops is not None or volume.mib_s is not None:

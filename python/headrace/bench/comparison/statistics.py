@@ -74,8 +74,7 @@ def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | No
 
 
 def _resample(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray:
-    """Returns RESAMPLES values of the statistic, of series put together from blocks taken from a
-    circle."""
+    """Returns RESAMPLES values of the statistic, of series made of blocks from a circle."""
     top, bottom = rows
     count = len(top)
     pieces = -(-count // block)
@@ -120,8 +119,7 @@ def block_length(series: np.ndarray) -> int:
 
 
 def change_of_groups(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Returns the interval of the change of the geometric mean from `a` to `b` in percent (Welch's
-    t)."""
+    """Returns the interval of a change of geometric means from `a` to `b`, percent (Welch's t)."""
     from scipy import stats
 
     first_logs, second_logs = np.log(a), np.log(b)

@@ -34,8 +34,7 @@ def check_one_of(source: str, **given: tuple[str, Collection[str]]) -> None:
 
 
 def check_numbers(source: str, whole: bool = False, **given: tuple[object, float, float]) -> None:
-    """Raises InputError for an option (value, least, most) beyond its bounds; `whole`: not an
-    integer."""
+    """Raises InputError for an option (value, least, most) out of bounds, or not `whole`."""
     for what, (value, low, high) in given.items():
         kinds = int if whole else (int, float)
         if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
@@ -94,8 +93,7 @@ class ToolOutcome:
 
 
 class Benchmark(ABC):
-    """A load with its options. Subclasses are frozen dataclasses; equal ones ask the same of a
-    server."""
+    """A load with its options. Subclasses are frozen dataclasses; equal ones ask the same."""
 
     name: ClassVar[str]
     program: ClassVar[str]
@@ -124,8 +122,7 @@ class Benchmark(ABC):
 
     @abstractmethod
     def prepared(self, target: Target, threads: int) -> bool:
-        """Returns whether the data for `threads` clients are there and whole. Raises InputError for
-        others."""
+        """Returns whether the data for `threads` are there, whole. Raises InputError for others."""
 
     @abstractmethod
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -133,8 +130,7 @@ class Benchmark(ABC):
 
     @abstractmethod
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        """Returns the command that runs the load. Files with passwords go into `folder`, which is
-        removed."""
+        """Returns the command of the load. Files with passwords go into `folder`, later removed."""
 
     def line(self, text: str) -> IntervalReport | None:
         """Reads a line of the tool's output; None where it is not a report of an interval."""
@@ -165,6 +161,5 @@ class Benchmark(ABC):
         """Removes the data."""
 
     def described(self) -> dict | None:
-        """Returns the [benchmark] table of RUN.toml; None where a calibration cannot use the
-        runs."""
+        """Returns the [benchmark] table of RUN.toml; None where it cannot be calibrated from."""
         return None

@@ -20,9 +20,8 @@ def check_folder(name: str, target: Target) -> None:
     """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may
     not be written."""
     if target.folder is None:
-        raise InputError(
-            target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume."
-        )
+        hint = "Name a folder on the volume: --folder /mnt/volume."
+        raise InputError(target.label, f"{name} works on files", DOC, hint)
     if not os.access(target.folder, os.R_OK | os.W_OK):
         raise CouldNotRun(str(target.folder), "may not be read and written by this user", "", "Run it as its owner.")
 
@@ -34,19 +33,11 @@ def check_overwrite(target: Target, allowed: bool) -> None:
     real = os.path.realpath(target.files)
     used = [line.split()[1] for line in _mounts() if os.path.realpath(line.split()[0]) == real]
     if used:
-        raise InputError(
-            str(target.files),
-            f"is mounted at {used[0]}: writing to it would destroy the file system",
-            "",
-            "Name a folder on it instead.",
-        )
+        rule = f"is mounted at {used[0]}: writing to it would destroy the file system"
+        raise InputError(str(target.files), rule, "", "Name a folder on it instead.")
     if not allowed:
-        raise InputError(
-            str(target.files),
-            "is a block device, and this load overwrites it",
-            DOC,
-            "Say --overwrite when nothing on it is needed.",
-        )
+        rule = "is a block device, and this load overwrites it"
+        raise InputError(str(target.files), rule, DOC, "Say --overwrite when nothing on it is needed.")
 
 
 def _mounts() -> list[str]:
@@ -63,14 +54,8 @@ def file_whole(path: Path, size: int) -> bool:
     except FileNotFoundError:
         return False
     if status.st_size != size or status.st_blocks * 512 < WHOLE_SHARE * size:
-        raise InputError(
-            str(path),
-            (
-                f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed"
-            ),
-            f"{DOC}, Preparing",
-            "Write it anew: --fresh.",
-        )
+        rule = f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed"
+        raise InputError(str(path), rule, f"{DOC}, Preparing", "Write it anew: --fresh.")
     return True
 
 
@@ -80,9 +65,5 @@ def free_for(folder: Path, size: int, existing: Path | None = None) -> None:
         existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0
     )
     if free < size + SPARE_BYTES:
-        raise CouldNotRun(
-            str(folder),
-            f"has {free / GIB:.3g} GiB free, and {size / GIB:.3g} are needed",
-            "",
-            "Use a larger volume, or less data.",
-        )
+        rule = f"has {free / GIB:.3g} GiB free, and {size / GIB:.3g} are needed"
+        raise CouldNotRun(str(folder), rule, "", "Use a larger volume, or less data.")

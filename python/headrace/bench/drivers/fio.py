@@ -98,12 +98,8 @@ class FioJob(Benchmark):
             fdatasync=(self.fdatasync, 0, 1_000_000),
         )
         if self.iodepth > 1 and self.ioengine in ("psync", "sync"):
-            raise InputError(
-                f"iodepth = {self.iodepth}",
-                f"{self.ioengine} has one request in flight a client",
-                "fio(1)",
-                "Use libaio, or more clients.",
-            )
+            rule = f"{self.ioengine} has one request in flight a client"
+            raise InputError(f"iodepth = {self.iodepth}", rule, "fio(1)", "Use libaio, or more clients.")
 
     @property
     def writes(self) -> bool:
@@ -132,9 +128,8 @@ class FioJob(Benchmark):
         ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
             reason = "no time left" if ended.late else ended.message
-            raise CouldNotRun(
-                f"fio in {target.files}", f"could not write the file: {reason}", SOURCE, "Is the disk full?"
-            )
+            rule = f"could not write the file: {reason}"
+            raise CouldNotRun(f"fio in {target.files}", rule, SOURCE, "Is the disk full?")
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         path = target.files if target.files.is_block_device() else target.files / FILE
@@ -335,8 +330,7 @@ def run_once(load: FioLoad, target: str | Path) -> FioResult:
 
 
 def read_result(text: str) -> FioResult:
-    """Returns the figures of a `--output-format=json` report with one group. Raises InputError for
-    anything else."""
+    """Returns the figures of a JSON report with one group. Raises InputError for anything else."""
     try:
         # Warnings come before the JSON.
         job = json.loads(text[text.index("{") :])["jobs"][0]
@@ -357,6 +351,5 @@ def read_result(text: str) -> FioResult:
             seconds=most["runtime"] / 1e3,
         )
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise InputError(
-            "fio's report", f"cannot be read: {error!r}", SOURCE, "Give one job group with --output-format=json."
-        ) from error
+        hint = "Give one job group with --output-format=json."
+        raise InputError("fio's report", f"cannot be read: {error!r}", SOURCE, hint) from error

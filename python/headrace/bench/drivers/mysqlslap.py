@@ -69,14 +69,10 @@ class Mysqlslap(Benchmark):
         with connected(target) as connection:
             rows = ask_value(connection, f"SELECT MAX(id) FROM {TABLE}") or 0
         if engines[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
-            raise InputError(
-                f"table {TABLE}",
-                (
-                    f"is of {engines[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed"
-                ),
-                f"{DOC}, Preparing",
-                "Prepare it anew: --fresh.",
+            rule = (
+                f"is of {engines[TABLE]} with {rows:,} rows, and {ENGINES[target.engine]} with {self.rows:,} is needed"
             )
+            raise InputError(f"table {TABLE}", rule, f"{DOC}, Preparing", "Prepare it anew: --fresh.")
         return True
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -125,8 +121,7 @@ class Mysqlslap(Benchmark):
         )
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
-        """Fills in statements a second from the server's counters: each is a transaction of its
-        own."""
+        """Fills in statements a second from the server's counters: each is a transaction."""
         counters = [
             name
             for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s")

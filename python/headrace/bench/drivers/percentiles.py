@@ -60,8 +60,7 @@ class Histogram:
 
 
 def merged(parts: Sequence[Histogram]) -> Histogram:
-    """Returns several histograms with the same kind of buckets as one. Raises ValueError for
-    none."""
+    """Returns histograms with the same kind of buckets as one. Raises ValueError for none."""
     sums: dict[float, int] = {}
     for part in parts:
         for value, count in zip(part.values_ms, part.counts, strict=True):

@@ -77,25 +77,9 @@ def _write_certificates(address: Address, folder: Path) -> None:
     sysbench encrypts, but does not check the server's certificate: `connect(address)` does, before
     the run. Raises CouldNotRun.
     """
-    words = [
-        required("openssl", "openssl"),
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:secp256k1",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=headrace-bench",
-        "-keyout",
-        "client-key.pem",
-        "-out",
-        "client-cert.pem",
-    ]
-    run_checked(Command(tuple(words), folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
+    options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:secp256k1 -nodes -days 2 -subj /CN=headrace-bench"
+    words = (required("openssl", "openssl"), *options.split(), "-keyout", "client-key.pem", "-out", "client-cert.pem")
+    run_checked(Command(words, folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
     authority = Path(address.ssl_ca) if address.ssl_ca else folder / "client-cert.pem"
     shutil.copyfile(authority, folder / "cacert.pem")
 
@@ -105,12 +89,8 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
     Raises InputError for what it cannot hold."""
     shown = "***" if secret else value
     if any(character in value for character in "\n\r\0"):
-        raise InputError(
-            f"{what} {shown}",
-            "holds a line end, which sysbench's option file cannot",
-            SOURCE,
-            "Use an account without one.",
-        )
+        rule = "holds a line end, which sysbench's option file cannot"
+        raise InputError(f"{what} {shown}", rule, SOURCE, "Use an account without one.")
     for quote in "'\"":
         if quote not in value:
             return f"{quote}{value}{quote}"
@@ -200,10 +180,6 @@ def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, 
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
         reason = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
-        raise CouldNotRun(
-            f"sysbench {what}",
-            reason,
-            SOURCE,
-            f"See {DOC}, When something fails; the server's error log may have more.",
-        )
+        hint = f"See {DOC}, When something fails; the server's error log may have more."
+        raise CouldNotRun(f"sysbench {what}", reason, SOURCE, hint)
     return text

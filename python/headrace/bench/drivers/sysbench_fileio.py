@@ -92,9 +92,8 @@ class SysbenchFileio(Benchmark):
     def check_target(self, target: Target) -> None:
         check_folder(self.name, target)
         if not target.files.is_dir():
-            raise InputError(
-                str(target.files), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio."
-            )
+            rule = "sysbench fileio works in a folder"
+            raise InputError(str(target.files), rule, DOC, "Mount the device, or use fio.")
 
     def prepared(self, target: Target, threads: int) -> bool:
         folder = target.files / FOLDER
@@ -102,12 +101,8 @@ class SysbenchFileio(Benchmark):
             return False
         file_count = len(list(folder.glob("test_file.*")))
         if file_count != self.files:
-            raise InputError(
-                str(folder),
-                f"holds {file_count} files, not {self.files}",
-                f"{DOC}, Preparing",
-                "Write them anew: --fresh.",
-            )
+            rule = f"holds {file_count} files, not {self.files}"
+            raise InputError(str(folder), rule, f"{DOC}, Preparing", "Write them anew: --fresh.")
         return all(file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -170,8 +165,7 @@ class SysbenchFileio(Benchmark):
 
     @property
     def _file_bytes(self) -> int:
-        """Whole MiB if it has one at least, else whole requests: sysbench cuts the total into
-        equal files."""
+        """The size in whole MiB if above one, else in whole requests: sysbench cuts equal files."""
         each = int(self.size_gib * GIB / self.files)
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024
 

@@ -29,15 +29,16 @@ from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS
 
 # oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or
 # off.
+STATEMENTS = (0, 10_000)  # of a kind in a transaction
 SHAPES: dict[str, tuple[int, int] | None] = {
-    "point_selects": (0, 10_000),
-    "simple_ranges": (0, 10_000),
-    "sum_ranges": (0, 10_000),
-    "order_ranges": (0, 10_000),
-    "distinct_ranges": (0, 10_000),
-    "index_updates": (0, 10_000),
-    "non_index_updates": (0, 10_000),
-    "delete_inserts": (0, 10_000),
+    "point_selects": STATEMENTS,
+    "simple_ranges": STATEMENTS,
+    "sum_ranges": STATEMENTS,
+    "order_ranges": STATEMENTS,
+    "distinct_ranges": STATEMENTS,
+    "index_updates": STATEMENTS,
+    "non_index_updates": STATEMENTS,
+    "delete_inserts": STATEMENTS,
     "range_size": (1, 1_000_000),
     "range_selects": None,
     "skip_trx": None,
@@ -236,9 +237,8 @@ class SysbenchOltp(Benchmark):
 def _check_shape(script: str, key: str, value: int | bool) -> None:
     source = f"{DOC}, sysbench-oltp"
     if key not in SHAPES:
-        raise InputError(
-            key[:60], "is not an option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES)
-        )
+        rule = "is not an option of sysbench's OLTP scripts known here"
+        raise InputError(key[:60], rule, source, did_you_mean(key, SHAPES))
     if script == BULK or ONLY_OF.get(key, script) != script:
         raise InputError(key, f"is not an option of {script}", source, "Leave it out.")
     span = SHAPES[key]
@@ -249,14 +249,10 @@ def _check_shape(script: str, key: str, value: int | bool) -> None:
 
 
 def _check_engine(target: Target, engines: Mapping[str, str]) -> None:
-    """Raises InputError for tables of the other engine, which would be measured under the wrong
-    name."""
+    """Raises InputError for tables of the other engine: the name would be wrong."""
     expected_engine = ENGINES[target.engine]
     for name, engine in sorted(engines.items(), key=lambda item: int(re.sub(r"\D", "", item[0]) or 0)):
         if engine.lower() != expected_engine:
-            raise InputError(
-                f"table {name}",
-                f"is of {engine}, and the run is of {target.engine}",
-                f"{DOC}, Preparing",
-                "Prepare them anew (--fresh), name another database, or say --engine.",
-            )
+            hint = "Prepare them anew (--fresh), name another database, or say --engine."
+            rule = f"is of {engine}, and the run is of {target.engine}"
+            raise InputError(f"table {name}", rule, f"{DOC}, Preparing", hint)

@@ -187,8 +187,7 @@ def _script(folder: Path) -> str:
 
 
 def by_transaction(raw: str) -> dict[str, Histogram]:
-    """Returns latencies by kind of transaction: the counts that each client prints at its end,
-    added up."""
+    """Returns latencies by kind of transaction: the counts printed by each client, added up."""
     histograms: dict[str, list[Histogram]] = {}
     for kind, text in COUNTED.findall(raw):
         pairs = sorted(

@@ -23,8 +23,7 @@ SYSBENCH_CSV, STATUS_CSV, DISK_CSV = "transactions.csv", "status.csv", "disk.csv
 
 
 def settings_of(config: Mapping[str, str], engine: str, vcpus: int | None = None) -> dict:
-    """Returns the [settings] table from server variables, without those that the server does not
-    have."""
+    """Returns the [settings] table from server variables, without those that are absent."""
     settings = Profile("", "", "", dict(config)).settings(engine)
     return settings | ({"vcpus": vcpus} if vcpus else {})
 

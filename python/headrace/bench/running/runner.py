@@ -53,8 +53,7 @@ class InterruptedRun(KeyboardInterrupt):
 
 
 class BrokenRun(CouldNotRun):
-    """The tool or the server ended before its time: `record` is what was measured until then. Exit
-    code 3."""
+    """The tool or the server ended early: `record` has what was measured. Exit code 3."""
 
     def __init__(self, record: RunRecord, value: str, rule: str, source: str = "", hint: str = "") -> None:
         super().__init__(value, rule, source, hint)
@@ -151,8 +150,7 @@ def checked(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
 
 
 def _check_connections(target: Target, threads: int) -> None:
-    """Raises InputError when the server lacks connections: for each client, and another for the
-    samples."""
+    """Raises InputError without a connection for each client, and another for the samples."""
     most = target.config.get("max_connections", "")
     if target.address is not None and most.isdigit() and threads + 1 > int(most):
         rule = f"the server takes {most} connections (max_connections), and one is for the samples"
@@ -162,8 +160,7 @@ def _check_connections(target: Target, threads: int) -> None:
 
 @dataclass
 class _Run:
-    """A run, and what it has collected so far. `folder`: of the store; `private`: removed at the
-    end."""
+    """A run and what it collected so far. `folder`: of the store; `private`: removed at the end."""
 
     benchmark: Benchmark
     target: Target
@@ -261,8 +258,7 @@ class _Run:
         return record
 
     def _outcome(self) -> tuple[ToolOutcome, HeadraceError | None]:
-        """Reads the tool's report, and the failure if there was any; an interrupted run has no
-        failure."""
+        """Reads the tool's report, and the failure if any; an interrupted run has none."""
         benchmark, load, private, ended = self.benchmark, self.load, self.private, self.ended
         output = self.folder / "raw" / "output.txt"
         raw = output.read_text(errors="replace") if output.exists() else ""
@@ -302,8 +298,7 @@ class _Run:
 
 
 def _latencies(target: Target) -> Latencies | None:
-    """Reads the latencies that performance_schema counts; None where no server answers or it counts
-    none."""
+    """Reads the latencies of performance_schema; None without a server or counts."""
     if target.address is None:
         return None
     try:
@@ -350,12 +345,8 @@ def prepare(
             _undo(benchmark, target, Path(folder), say)
             raise
     if not whole:
-        raise InputError(
-            f"{benchmark.name} on {target.label}",
-            "was prepared, but the data are not there",
-            "",
-            "Is something else dropping them?",
-        )
+        rule = "was prepared, but the data are not there"
+        raise InputError(f"{benchmark.name} on {target.label}", rule, "", "Is something else dropping them?")
     return True
 
 

@@ -82,8 +82,7 @@ def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
 
 
 def joined(frame: pl.DataFrame, samples: Samples) -> pl.DataFrame:
-    """Returns the rows with what was sampled. A figure is null where its source does not cover the
-    row."""
+    """Returns rows with what was sampled; null where a source does not cover the row."""
     edges = _edges(frame)
     columns: dict[str, np.ndarray] = {}
     columns |= _disk(samples.disk, edges)
@@ -260,8 +259,7 @@ def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np
 
 
 def _nearest(times: np.ndarray, column: pl.Series, edges: np.ndarray) -> np.ndarray:
-    """Returns a figure of the second that has most of the row: percentiles cannot be
-    interpolated."""
+    """Returns the figure of the second that has most of a row: percentiles are not interpolated."""
     values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
     middle = edges.mean(axis=1)
     place = np.clip(np.searchsorted(times, middle, side="right"), 0, len(values) - 1)

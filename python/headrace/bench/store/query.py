@@ -56,8 +56,7 @@ def connect(store: Store, runs: Sequence[RunRecord] | None = None):
 
 
 def lock(connection: DuckDBPyConnection) -> None:
-    """Closes the connection to files outside the store, so that no later statement can open them
-    again."""
+    """Closes the connection to files outside the store, so that no statement opens them."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
@@ -138,9 +137,8 @@ def export(
     path = Path(path)
     form = FORMATS.get(path.suffix.lower())
     if form is None:
-        raise InputError(
-            str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides."
-        )
+        rule = f"runs are exported as {', '.join(FORMATS)}"
+        raise InputError(str(path), rule, DOC, "The ending of the name decides.")
     if what not in TABLES:
         raise InputError(what[:40], f"must be one of {', '.join(TABLES)}", DOC)
     if not path.parent.is_dir():
@@ -169,12 +167,8 @@ def export(
 
 
 def _wrong(sql: str, error: Exception) -> InputError:
-    return InputError(
-        " ".join(sql.split())[:80],
-        _first(error),
-        "DuckDB SQL",
-        "Tables: runs, series, percentiles; `headrace bench export --to runs.csv` shows their columns.",
-    )
+    hint = "Tables: runs, series, percentiles; `headrace bench export --to runs.csv` shows their columns."
+    return InputError(" ".join(sql.split())[:80], _first(error), "DuckDB SQL", hint)
 
 
 def _first(error: Exception) -> str:

@@ -58,8 +58,7 @@ class RunRecord:
 
     @property
     def run_toml(self) -> Path | None:
-        """The file that `headrace calibrate` takes; None where the run cannot be calibrated
-        from."""
+        """The file that `headrace calibrate` takes; None where there is none."""
         path = self.folder / TOML_FILE
         return path if path.exists() else None
 
@@ -68,8 +67,7 @@ class RunRecord:
         return read_parquet(self.folder / SERIES_FILE)
 
     def percentiles(self) -> pl.DataFrame | None:
-        """Returns the latency histogram: value_ms, count, share (at or below); None where none was
-        measured."""
+        """Returns the latency histogram: value_ms, count, share (at or below); None without one."""
         path = self.folder / PERCENTILES_FILE
         return read_parquet(path) if path.exists() else None
 
@@ -98,12 +96,8 @@ class Store:
             free = shutil.disk_usage(folder).free
         if free < LEAST_FREE_BYTES:
             shutil.rmtree(folder, ignore_errors=True)
-            raise CouldNotRun(
-                str(self.folder),
-                f"has {free >> 20} MiB left, and a run may need {LEAST_FREE_BYTES >> 20}",
-                "",
-                "Free some space, or name another store.",
-            )
+            rule = f"has {free >> 20} MiB left, and a run may need {LEAST_FREE_BYTES >> 20}"
+            raise CouldNotRun(str(self.folder), rule, "", "Free some space, or name another store.")
         return name, folder
 
     def finish(self, name: str, folder: Path, document: dict) -> RunRecord:
@@ -114,9 +108,8 @@ class Store:
             write_whole(folder / RUN_FILE, json_bytes(document))
             move_over(folder, self.folder / name)
         except OSError as error:
-            raise CouldNotRun(
-                str(folder), f"the run cannot be kept: {error.strerror}", "", f"The measured values are in {folder}."
-            ) from None
+            rule = f"the run cannot be kept: {error.strerror}"
+            raise CouldNotRun(str(folder), rule, "", f"The measured values are in {folder}.") from None
         return self.open(name)
 
     def drop(self, folder: Path) -> None:
@@ -130,12 +123,8 @@ class Store:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise CouldNotRun(
-                str(self.folder),
-                f"cannot be read: {error.strerror}",
-                "",
-                "Name another store: HEADRACE_RUNS or --store.",
-            ) from None
+            hint = "Name another store: HEADRACE_RUNS or --store."
+            raise CouldNotRun(str(self.folder), f"cannot be read: {error.strerror}", "", hint) from None
 
     def unfinished(self) -> list[Path]:
         """Returns folders of runs that are being made, or whose process was killed."""
@@ -159,15 +148,10 @@ class Store:
         if len(matches) == 1:
             return matches[0]
         if matches:
-            raise InputError(
-                text, f"{len(matches)} runs have it in their id: {', '.join(matches[:4])}", "", "Give more of it."
-            )
-        raise InputError(
-            text[:80],
-            "is not a run of this store",
-            str(self.folder),
-            did_you_mean(text, every) or "headrace bench list",
-        )
+            rule = f"{len(matches)} runs have it in their id: {', '.join(matches[:4])}"
+            raise InputError(text, rule, "", "Give more of it.")
+        rule = "is not a run of this store"
+        raise InputError(text[:80], rule, str(self.folder), did_you_mean(text, every) or "headrace bench list")
 
     def open(self, text: str) -> RunRecord:
         """Returns a run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
@@ -200,9 +184,8 @@ class Store:
             move_over(self.folder / name, gone / name)
             shutil.rmtree(gone)
         except OSError as error:
-            raise CouldNotRun(
-                str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Check its owner and its mode."
-            ) from None
+            rule = f"cannot be removed: {error.strerror}"
+            raise CouldNotRun(str(self.folder / name), rule, "", "Check its owner and its mode.") from None
         return name
 
 
@@ -223,8 +206,7 @@ def _finite(value: object) -> object:
 
 
 def read_run(path: Path) -> dict:
-    """Reads run.json and checks it. Raises InputError when it is none, CouldNotRun when it cannot
-    be read."""
+    """Reads and checks run.json. Raises InputError when it is none, CouldNotRun if unreadable."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_RUN_BYTES + 1)
@@ -235,16 +217,11 @@ def read_run(path: Path) -> dict:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(
-            str(path), f"is not a run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder."
-        )
+        hint = "The file is damaged: remove its folder."
+        raise InputError(str(path), f"is not a run of Headrace ({FORMAT})", DOC, hint)
     if not isinstance(document.get("version"), int) or document["version"] > VERSION:
-        raise InputError(
-            str(path),
-            f"is of version {document.get('version')}, this Headrace reads up to {VERSION}",
-            DOC,
-            "Use a newer Headrace.",
-        )
+        rule = f"is of version {document.get('version')}, this Headrace reads up to {VERSION}"
+        raise InputError(str(path), rule, DOC, "Use a newer Headrace.")
     kinds = {
         "id": str,
         "state": str,
@@ -258,9 +235,8 @@ def read_run(path: Path) -> dict:
     }
     wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
     if wrong:
-        raise InputError(
-            f"{path}: {wrong[0]}", "is missing or of another kind", DOC, "The file is damaged: remove its folder."
-        )
+        hint = "The file is damaged: remove its folder."
+        raise InputError(f"{path}: {wrong[0]}", "is missing or of another kind", DOC, hint)
     return document
 
 
@@ -269,9 +245,8 @@ def read_parquet(path: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CouldNotRun(
-            str(path), f"cannot be read: {' '.join(str(error).split())[:120]}", "", "The run is damaged."
-        ) from None
+        rule = f"cannot be read: {' '.join(str(error).split())[:120]}"
+        raise CouldNotRun(str(path), rule, "", "The run is damaged.") from None
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
@@ -279,9 +254,8 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
     try:
         frame.write_parquet(path, compression="zstd")
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CouldNotRun(
-            str(path), f"cannot be written: {' '.join(str(error).split())[:120]}", "", "Free some space."
-        ) from None
+        rule = f"cannot be written: {' '.join(str(error).split())[:120]}"
+        raise CouldNotRun(str(path), rule, "", "Free some space.") from None
 
 
 def now_text() -> str:

@@ -55,8 +55,7 @@ def volume_totals(text: str, volumes: Collection[str]) -> dict[str, float]:
 
 
 def _applier_metrics(sql: Statements) -> dict[str, float]:
-    """Reads MySQL's component_replication_applier_metrics, where it is loaded: counts and times of
-    waits."""
+    """Reads MySQL's component_replication_applier_metrics if loaded: counts and times of waits."""
     if sql.mariadb:
         return {}
     try:
@@ -111,8 +110,7 @@ class PerTransaction:
 
 
 def between(first: Counted, last: Counted) -> PerTransaction:
-    """Returns the figures per transaction between two counts; at least one transaction lies between
-    them."""
+    """Returns the figures per transaction between two counts; at least one lies between."""
     n = last.applied - first.applied
 
     def status(name: str) -> float:

@@ -65,8 +65,7 @@ class PacedOltp(SysbenchOltp):
 
 @dataclass(frozen=True)
 class Look:
-    """`at_s` since the load began; transactions `written` by the source, `applied` by the
-    replica."""
+    """`at_s` since the load began; transactions `written` by the source, `applied` here."""
 
     at_s: float
     written: float
@@ -125,8 +124,7 @@ class Course:
 
 
 def lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
-    """Returns (time, lag) at each look: the age of the replica's position, 0 where it is the
-    source's."""
+    """Returns (time, lag) at each look: the age of the replica's position, 0 at the source's."""
     times = [look.at_s for look in looks]
     written = [look.written for look in looks]
     points = []
@@ -232,8 +230,7 @@ def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Co
 
 
 def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) -> None:
-    """Runs some of the load, until the pages that leave the replica's cache are those that the load
-    put there."""
+    """Runs some of the load, until the pages that leave the replica's cache are the load's."""
     began, before = time.monotonic(), sql.status()
     _paced(source, rate, WARM_S)
     while not holds_all(cell) and time.monotonic() - began < MOST_WARM_S and not turned(before, sql.status()):

@@ -107,8 +107,7 @@ class ReplicationLab:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def source(self, load: ReplicaLoad) -> WrittenSource:
-        """Returns the source of a load, made and written once. Raises as servers.up and
-        bench.run."""
+        """Returns a load's source, made and written once. Raises as servers.up and bench.run."""
         key = repr(load)
         if key not in self._sources:
             self._sources[key] = self.written(load)

@@ -154,8 +154,7 @@ def score(workload: TransactionWorkload, measured: Sequence[Drained]) -> list[Sc
 
 
 def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
-    """Returns a measured course next to the prediction for its load: as many transactions a second,
-    as long."""
+    """Returns a measured course and its load's prediction: as many transactions, as long."""
     seconds = max(1, round(course.load_s))
     rate = course.rate * course.load_s / seconds
     prediction = predict_replica(

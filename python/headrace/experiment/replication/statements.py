@@ -70,8 +70,7 @@ class Statements:
         return sum(channel.received.count() for channel in state.channels)
 
     def done(self) -> int:
-        """Returns the number of transactions in the server's own binary log and of those it
-        applied."""
+        """Returns the transactions in the server's own binary log and those it applied."""
         row = self.rows(self.dialect.executed())[0]
         sets = [GtidSet.parse(str(value or ""), self.server.flavor) for value in row.values()]
         return max(gtids.count() for gtids in sets)

@@ -36,8 +36,7 @@ def looks_like_evidence(content: bytes) -> bool:
 
 
 def is_evidence_file(path: Path) -> bool:
-    """True when a file is one of these by its first bytes, packed or not; a damaged archive may
-    be."""
+    """True when a file's first bytes say so, packed or not; a damaged archive may be one."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP)) == GZIP
         file.seek(0)
@@ -77,9 +76,8 @@ def load(path: Path) -> Evidence:
     try:
         header = msgspec.json.decode(lines[0], type=Header)
     except msgspec.MsgspecError as error:
-        raise InputError(
-            f"{path.name}, line 1", f"is not the head of a recording: {error}", DOC, "Record again with --record."
-        ) from None
+        rule = f"is not the head of a recording: {error}"
+        raise InputError(f"{path.name}, line 1", rule, DOC, "Record again with --record.") from None
     if header.schema != SCHEMA:
         rule = f"is not {SCHEMA}, the form this version reads"
         raise InputError(f"{path.name}: {header.schema[:40]}", rule, DOC, "Read it with the version that wrote it.")
@@ -94,9 +92,8 @@ def load(path: Path) -> Evidence:
             if number == len(lines) and not content.endswith(b"\n"):
                 notes.append(f"{path.name}: the last line is cut off and was left out")
                 continue
-            raise InputError(
-                f"{path.name}, line {number}", f"is not a tick: {error}", DOC, "The file is damaged: copy it again."
-            ) from None
+            hint = "The file is damaged: copy it again."
+            raise InputError(f"{path.name}, line {number}", f"is not a tick: {error}", DOC, hint) from None
     return gathered(header.facts, ticks, (*header.notes, *notes))
 
 

@@ -124,8 +124,7 @@ def _slowest(loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkl
 
 
 def _waits(workload: OpenWorkload) -> bool:
-    """True when a device was at a limit for some time, or busy for most of it with requests in
-    line."""
+    """True when a device was at a limit for some time, or mostly busy with requests in line."""
     if workload.censored:
         return True
     points = workload.points
@@ -200,9 +199,8 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
     files = description.get("files", {})
     if not isinstance(files, Mapping) or "status" not in files:
         hint = "Capture with headrace workload capture."
-        raise InputError(
-            str(folder), "its RUN.toml names no samples of the server (files.status)", "docs/reference/capture.md", hint
-        )
+        rule = "its RUN.toml names no samples of the server (files.status)"
+        raise InputError(str(folder), rule, "docs/reference/capture.md", hint)
     findings: list[RunFinding] = []
     missing = [
         "time over each limit: a capture has the kernel's counters only",
@@ -217,9 +215,8 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
     volumes = tuple(SeenVolume(name, str(storage) if storage else None, f"/dev/{name}", limits) for name in names)
     ticks = _joined(server, disks)
     if not ticks:
-        raise InputError(
-            str(folder), "has no two samples that follow each other", "docs/reference/capture.md", "Capture longer."
-        )
+        rule = "has no two samples that follow each other"
+        raise InputError(str(folder), rule, "docs/reference/capture.md", "Capture longer.")
     facts = SourceFacts(
         str(folder),
         "capture",
@@ -268,12 +265,8 @@ def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFi
     for (before_s, before), (now_s, now) in zip(samples, samples[1:], strict=False):
         took = now_s - before_s
         if took <= 0:
-            raise InputError(
-                path.name,
-                f"a sample lies {-took:g} s before the one above it",
-                "docs/reference/capture.md",
-                "The clock was set: cut the file there.",
-            )
+            rule = f"a sample lies {-took:g} s before the one above it"
+            raise InputError(path.name, rule, "docs/reference/capture.md", "The clock was set: cut the file there.")
         if changed := another_server(before, now, took):
             notes.append(changed)
             continue

@@ -86,8 +86,7 @@ class HoldingLimits:
 
 @lru_cache(maxsize=1_024)  # a fleet asks for today's of each volume over and over
 def holding(storage: str, instance: str | None = None, as_of: str | None = None) -> HoldingLimits:
-    """Returns the limits that hold for this storage on this instance. Raises InputError where it is
-    not sold."""
+    """Returns the limits for this storage on this instance. Raises InputError if it is not sold."""
     parsed = Storage.parse(storage)
     members = parsed.limits(as_of, instance)
     cost = core.storage_cost(parsed.text)
@@ -127,8 +126,7 @@ def holding(storage: str, instance: str | None = None, as_of: str | None = None)
 
 
 def on_instance(limits: HoldingLimits, instance: str, as_of: str | None = None) -> HoldingLimits:
-    """Returns the limits together with those of an instance. Raises InputError for one that is not
-    known."""
+    """Returns the limits together with an instance's. Raises InputError for an unknown one."""
     with core_errors():
         host = core.instance(instance, as_of)
 

@@ -217,8 +217,7 @@ class Evidence:
 
 
 def gathered(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = ()) -> Evidence:
-    """Puts ticks together as evidence. Late and repeated ticks are put in order; the first of a
-    moment stays."""
+    """Puts ticks in order as evidence. The first of a moment stays, late ones are moved."""
     ordered: dict[float, Tick] = {}
     for tick in ticks:
         ordered.setdefault(tick.t_unix, tick)

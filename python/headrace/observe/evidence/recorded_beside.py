@@ -59,8 +59,7 @@ def beside_of(
 
 
 def _storages(storage: str | None, count: int) -> list[str | None]:
-    """Returns the storage of each member; none where the array that is named has another number of
-    them."""
+    """Returns the storage of each member; none where the named array has another number."""
     if storage is None:
         return [None] * count
     volumes = Storage.parse(storage).members
@@ -68,8 +67,7 @@ def _storages(storage: str | None, count: int) -> list[str | None]:
 
 
 def _under(loaded: LoadedRecording, options: ImportOptions, array: OpenWorkload) -> list[str]:
-    """Returns the devices that an md device is made of, as far as their I/Os tell; none where they
-    do not."""
+    """Returns the devices of an md device, as far as their I/Os tell; none where they do not."""
     whole = _ios(array)
     rates = {
         name: _ios(alone)
@@ -106,8 +104,7 @@ def _host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, 
 
 
 def _counted_host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
-    """Returns the same as `_host` for a source that counts the time of each mode (Prometheus,
-    RDS)."""
+    """Returns the same as `_host` for counted times of each mode (Prometheus, RDS)."""
     interval = float(workload.source.get("period_s") or 0.0)
     host = str(workload.source.get("device")).partition("+")[0].rpartition("/")[0]
     first = next((report.stamp for report in loaded.readings.reports if report.stamp is not None), None)

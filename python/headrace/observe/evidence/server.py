@@ -198,9 +198,8 @@ class ServerReader:
         try:
             return profile.ask_live(self._connection, statement)
         except pymysql.err.MySQLError as error:
-            raise CouldNotRun(
-                self.address.label, f"refused a request: {str(error)[:120]}", "SHOW GLOBAL STATUS"
-            ) from None
+            rule = f"refused a request: {str(error)[:120]}"
+            raise CouldNotRun(self.address.label, rule, "SHOW GLOBAL STATUS") from None
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

@@ -39,8 +39,7 @@ class VolumeReader(Protocol):
         ...
 
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
-        """Returns rows of the last time, a `second` or a `minute` each, where the volumes keep
-        them."""
+        """Returns rows of the last time, a `second` or `minute` each, where they are kept."""
         ...
 
     def pages(self) -> dict[str, nvme.NvmePage]:
@@ -178,8 +177,7 @@ class DeviceVolumes:
         return True
 
     def facts(self) -> tuple[SeenVolume, ...]:
-        """Returns the devices by kernel name; a note says of an md or dm device that its members
-        are what counts."""
+        """Returns devices by kernel name; of an md or dm device its members count, with a note."""
         for name in self._names:
             if name.startswith(("md", "dm-")):
                 over = ", ".join(host.members_of(name)) or "others"

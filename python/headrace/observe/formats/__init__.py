@@ -84,8 +84,7 @@ class LoadedRecording:
         return demands
 
     def apart(self) -> tuple[Recording, Readings]:
-        """Returns copies of recording and readings: building a workload adds notes, and may drop
-        the last report."""
+        """Returns copies of recording and readings: building adds notes, and may drop a report."""
         recording, readings = copy(self.recording), copy(self.readings)
         recording.notes, readings.reports = [*recording.notes], [*readings.reports]
         return recording, readings

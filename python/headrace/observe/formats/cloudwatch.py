@@ -345,8 +345,7 @@ def _long_form(recording: Recording, series: Metrics, header: list[str], rows: l
 
 
 def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows: list) -> None:
-    """Reads the console's download: some lines about each column (label, statistic, period), then
-    one line a time."""
+    """Reads the console's download: lines on each column (label, statistic, period), then times."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
     if first is None or first == 0:
         hint = "Download the four metrics as CSV from the console."

@@ -170,8 +170,7 @@ def make_sample(
     write_kib: float,
     observed: Observed = NOTHING_OBSERVED,
 ) -> Sample:
-    """Returns a sample from I/Os and KiB a second. Raises InputError for figures that cannot belong
-    together."""
+    """Returns a sample from I/Os and KiB a second. Raises InputError for impossible figures."""
     for what, rate in (("reads", reads), ("writes", writes)):
         if rate > MAX_OPS_PER_S:
             rule = f"at most {MAX_OPS_PER_S:,.0f} are believed"

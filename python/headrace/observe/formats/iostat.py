@@ -75,8 +75,7 @@ class _TextReader:
             self._unknown(number, line, words)
 
     def _command(self, number: int, words: list[str]) -> None:
-        """Takes the interval and -y from a command line of iostat. A second one must have the same
-        interval."""
+        """Takes the interval and -y from a command line of iostat. A second must be alike."""
         words = words[: next((at for at, word in enumerate(words) if word[0] in ">|;&"), len(words))]
         interval = next((float(word) for word in words if word.isascii() and word.isdigit()), None)
         if self.interval_s is not None and interval is not None and interval != self.interval_s:
@@ -122,8 +121,7 @@ class _TextReader:
 
 
 def check_columns(recording: Recording, where: int | str, columns: list[str]) -> None:
-    """Refuses a table without reads and writes apart, which is what iostat prints without -x or
-    with -s."""
+    """Refuses a table without reads and writes apart: iostat without -x, or with -s."""
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         matches = [column for column in columns if column in names]
         if not matches:
@@ -155,8 +153,7 @@ def sample_of(recording: Recording, where: int | str, figures: dict[str, float])
 
 
 def observed_of(figures: dict[str, float]) -> Observed:
-    """Returns latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms
-    and per cent."""
+    """Returns latency, queue and utilisation in sysstat's names of any age; ms and per cent."""
     apart = "r_await" in figures and "w_await" in figures
     return Observed(
         figures["r_await"] if apart else None,

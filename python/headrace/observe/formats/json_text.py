@@ -18,8 +18,7 @@ _CLOSE = {"{": "}", "[": "]"}
 
 
 def load_json(recording: Recording, element_of: str | None = None) -> dict:
-    """Returns the only object that a file holds; `element_of` as in `load_all_json`. Raises
-    InputError."""
+    """Returns the only object of a file; `element_of` as in `load_all_json`. Raises InputError."""
     documents = load_all_json(recording, element_of)
     if len(documents) > 1:
         raise recording.bad("", f"{len(documents)} JSON documents", "one is expected", "Import them one by one.")

@@ -99,8 +99,7 @@ class _Times:
         self.stamps: dict[str, float | None] = {}
 
     def of(self, raw: msgspec.Raw) -> np.ndarray | None:
-        """Returns seconds since 1970, each once; None where they are not times as CloudWatch writes
-        them."""
+        """Returns seconds since 1970, each once; None where they are not CloudWatch times."""
         text = bytes(raw)
         if text not in self.lists:
             self.lists[text] = self._parsed(text)
@@ -122,8 +121,7 @@ class _Times:
 
 
 def _sound(metric: str, values: np.ndarray) -> bool:
-    """True when these are figures of a disk, with whole numbers where they are sums of I/Os and
-    bytes."""
+    """True when these are figures of a disk, whole where they are sums of I/Os and bytes."""
     if not len(values):
         return True
     if not (values.min() >= 0.0 and values.max() <= MOST_VALUE):  # a NaN is neither

@@ -62,9 +62,8 @@ def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Itera
         from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
     except ImportError:
         rule = "is not installed, or too old, and metric streams in OpenTelemetry format are read with it"
-        raise CouldNotRun(
-            "opentelemetry", rule, "docs/guide/fleet.md", "pip install --upgrade 'headrace[otlp]'"
-        ) from None
+        hint = "pip install --upgrade 'headrace[otlp]'"
+        raise CouldNotRun("opentelemetry", rule, "docs/guide/fleet.md", hint) from None
     number = 0
     while True:
         start = file.tell()

@@ -205,9 +205,8 @@ def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
             continue
         if body.get("status") == "error":
             value = f"{body.get('errorType', 'error')}: {clip(str(body.get('error', '')))}"
-            raise recording.bad(
-                place, value, "Prometheus refused this query", "Correct the query, and ask again.", SOURCE
-            )
+            hint = "Correct the query, and ask again."
+            raise recording.bad(place, value, "Prometheus refused this query", hint, SOURCE)
         data = as_table(recording, place, body["data"]) if "data" in body else body
         warnings = body.get("warnings")
         for warning in warnings if isinstance(warnings, list) else ():
@@ -235,9 +234,8 @@ def _bodies(recording: Recording) -> list[dict]:
     except (json.JSONDecodeError, RecursionError) as error:
         where = error.lineno if isinstance(error, json.JSONDecodeError) else ""
         hint = "The copy was cut off or damaged: fetch it again."
-        raise recording.bad(
-            where, "the list of answers", f"is not JSON: {clip(str(error))}", hint, "RFC 8259"
-        ) from None
+        rule = f"is not JSON: {clip(str(error))}"
+        raise recording.bad(where, "the list of answers", rule, hint, "RFC 8259") from None
     return [as_table(recording, f"answer {number}", body) for number, body in enumerate(listed, 1)]
 
 
@@ -248,9 +246,8 @@ def _take_samples(recording: Recording, where: str, result: dict, counter: _Coun
         times = as_list(recording, f"{where}.timestamps", result["timestamps"])
         if len(times) != len(values):
             rule = "must be as many"
-            raise recording.bad(
-                where, f"{len(times)} timestamps, {len(values)} values", rule, "Fetch it again.", SOURCE
-            )
+            hint = "Fetch it again."
+            raise recording.bad(where, f"{len(times)} timestamps, {len(values)} values", rule, hint, SOURCE)
         pairs = [[_seconds(time), value] for time, value in zip(times, values, strict=True)]
     else:
         pairs = values
@@ -282,14 +279,12 @@ def _moment(recording: Recording, place: str, value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and EARLIEST_S <= value <= LATEST_S:
         return float(value)
     hint = "Are its times in another unit? The file may be damaged, too."
-    raise recording.bad(
-        place, clip(f"time {value}"), "must be seconds since 1970, of the years 1990 to 2100", hint, SOURCE
-    )
+    rule = "must be seconds since 1970, of the years 1990 to 2100"
+    raise recording.bad(place, clip(f"time {value}"), rule, hint, SOURCE)
 
 
 def _figure(value: Any) -> float | None:
-    """Returns a finite figure of a counter, of any size (a byte counter may pass 1e15); None for
-    others."""
+    """Returns a counter's finite figure of any size (bytes may pass 1e15); None for others."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -336,9 +331,8 @@ def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[s
     for counter in disks:
         device = counter.labels.get("device", "")
         if not device:
-            raise recording.bad(
-                counter.where, counter.name, "has no label device", "Ask without sum() or by().", SOURCE
-            )
+            hint = "Ask without sum() or by()."
+            raise recording.bad(counter.where, counter.name, "has no label device", hint, SOURCE)
         figure, factor = DISK[counter.name]
         at, values = counter.arrays()
         if len(at):
@@ -351,13 +345,8 @@ def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[s
         names = {figure: name for name, (figure, _) in reversed(DISK.items())}
         missing = [names[figure] for figure in NEEDED if not any(figure in figures for figures in devices.values())]
         hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}.'
-        raise recording.bad(
-            "",
-            ", ".join(missing) or "no device with all of them",
-            "missing: reads, writes and the bytes of both are needed",
-            hint,
-            SOURCE,
-        )
+        rule = "missing: reads, writes and the bytes of both are needed"
+        raise recording.bad("", ", ".join(missing) or "no device with all of them", rule, hint, SOURCE)
     return whole
 
 
@@ -450,8 +439,7 @@ def _add_device(
 
 
 def _observed(interval: dict[str, float], interval_s: float) -> Observed:
-    """Returns latencies (ms), mean of outstanding requests and utilisation (per cent) of an
-    interval."""
+    """Returns latencies (ms), mean of outstanding requests and utilisation (%) of an interval."""
     return Observed(
         interval["read_s"] / interval["reads"] * 1e3 if "read_s" in interval and interval["reads"] > 0 else None,
         interval["write_s"] / interval["writes"] * 1e3 if "write_s" in interval and interval["writes"] > 0 else None,

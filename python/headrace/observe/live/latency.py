@@ -31,8 +31,7 @@ FEWEST = 200
 
 @dataclass
 class Latencies:
-    """Counters since the server began, None where it has none; `notes`: what could not be had and
-    why."""
+    """Counters since the server began, None where it has none; `notes`: what is missing and why."""
 
     transactions: tuple[float, float] | None = None  # how many, ms in all
     statements: list[tuple[float, float]] | None = None  # (upper end of the bucket, ms; how many)

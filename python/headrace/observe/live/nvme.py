@@ -91,9 +91,8 @@ def read_page(page: bytes) -> NvmePage:
     (magic,) = struct.unpack_from("<I", page)
     if magic not in MAGICS:
         magics = " or ".join(f"{number:#010x} ({name})" for number, name in MAGICS.items())
-        raise InputError(
-            f"a page that begins with {magic:#010x}", f"a statistics page begins with {magics}", LAYOUT, hint
-        )
+        rule = f"a statistics page begins with {magics}"
+        raise InputError(f"a page that begins with {magic:#010x}", rule, LAYOUT, hint)
     values = struct.unpack_from(f"<{len(COUNTERS)}Q", page, 8)
     return NvmePage(
         MAGICS[magic],
@@ -150,9 +149,8 @@ def command_for(address: int) -> bytearray:
 
 def _refused(device: str, error: OSError) -> HeadraceError:
     if error.errno in (errno.EACCES, errno.EPERM):
-        return CouldNotRun(
-            device, f"the statistics page takes {CAPABILITY}", DOC, "Run as root, or do without the page."
-        )
+        rule = f"the statistics page takes {CAPABILITY}"
+        return CouldNotRun(device, rule, DOC, "Run as root, or do without the page.")
     if error.errno in (errno.ENOTTY, errno.EINVAL):
         hint = "Volumes of the lab have it: headrace volume metrics VOL --nvme."
         return InputError(device, "is not an NVMe device", "linux/nvme_ioctl.h", hint)

@@ -126,9 +126,8 @@ class HttpJson:
                 hint = "Use https, or unset the variable."
                 raise InputError(self.base, f"${TOKEN} is not sent over http to another machine", self.doc, hint)
             if not token.isascii() or not token.isprintable():
-                raise InputError(
-                    f"${TOKEN}", "is not printable ASCII", "RFC 6750", "Give the token alone, on one line."
-                )
+                hint = "Give the token alone, on one line."
+                raise InputError(f"${TOKEN}", "is not printable ASCII", "RFC 6750", hint)
             return f"Bearer {token}"
         try:
             path = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()

@@ -149,8 +149,7 @@ def fetch(
 
 
 def hosts(target: str, span: TimeSpan) -> list[str]:
-    """Returns a target for each host that a server has disks of in that time. Raises InputError,
-    CouldNotRun."""
+    """Returns a target for each host with disks in that time. Raises InputError, CouldNotRun."""
     asked = parse_target(target)
     server = _Server(HttpJson(asked.address, DOC))
     listed = server.series([f"{name}{asked.selector()}" for name in READS], *span.ends())
@@ -167,8 +166,7 @@ def _host(labels: dict[str, str]) -> tuple[str, str]:
 
 
 def _only_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
-    """Returns the name of the only host of the series. Raises InputError where there is none, or
-    several."""
+    """Returns the only host of the series. Raises InputError where there is none, or several."""
     hosts_seen = sorted({_host(labels) for labels in listed})
     if len(hosts_seen) == 1:
         return hosts_seen[0][1]
@@ -239,8 +237,7 @@ class _Plan:
     device: str | None
 
     def step(self, asked_s: float | None, begin: float, end: float) -> tuple[float, float, float]:
-        """Returns seconds between points, and the time in which there are samples. Raises
-        InputError."""
+        """Returns seconds between points, and the time with samples. Raises InputError."""
         if self.disks:
             counter = f"{self.disks[0]['__name__']}{self._select_disks()}"
         else:

@@ -33,8 +33,7 @@ class TimeSpan:
 
 
 def parse_span(last: str | None, until: str | None) -> TimeSpan:
-    """Parses a span from `14d` or `36h` and an ISO 8601 time (UTC where it has no zone). Raises
-    InputError."""
+    """Parses `14d` or `36h` and an ISO 8601 time (UTC without a zone). Raises InputError."""
     seconds = DEFAULT_S
     if last is not None:
         match = _LAST.match(last.strip())

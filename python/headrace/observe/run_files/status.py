@@ -59,8 +59,7 @@ UPTIME_SLACK_S = 1.5  # Uptime is in whole seconds
 
 @dataclass
 class StatusSamples:
-    """The wanted variables, sample by sample (NaN: not there), and where each sample begins in the
-    file."""
+    """The variables, sample by sample (NaN: absent), and where each sample begins in the file."""
 
     where: list[int] = field(default_factory=list)
     stamps: list[Stamp | None] = field(default_factory=list)

@@ -358,8 +358,7 @@ def _drop(rows: Rows, gone: set[int]) -> None:
 
 
 def say_gaps(recording: Recording, rows: Rows) -> None:
-    """Notes where rows are missing; nothing is filled in. Raises InputError where too many are
-    missing."""
+    """Notes where rows are missing; fills nothing in. Raises InputError for too many."""
     interval, gaps = rows.interval_s, []
     if rows.t_s[0] > 1.5 * interval:
         gaps.append((0.0, rows.t_s[0] - interval, rows.where[0]))
@@ -386,8 +385,7 @@ CLOCK_SLACK_S = 3.0
 
 
 def _clock(recording: Recording, rows: Rows) -> None:
-    """Sets the clock at t_s = 0 from the times printed with the rows, and notes where that clock
-    jumped."""
+    """Sets the clock at t_s = 0 by the times of the rows, and notes where that clock jumped."""
     if not rows.stamps:
         return
     stamps = rows.stamps if isinstance(rows.stamps[0], Stamp) else parse_stamps(recording, rows.stamps)

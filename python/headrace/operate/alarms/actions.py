@@ -169,9 +169,8 @@ def _secret(path: Path) -> Secret:
             status = os.fstat(file.fileno())
             data = file.read(MAX_SECRET_BYTES + 1)
     except OSError as error:
-        raise CouldNotRun(
-            str(path), f"cannot be read: {error.strerror}", "", "Does it exist, and is it yours?"
-        ) from None
+        rule = f"cannot be read: {error.strerror}"
+        raise CouldNotRun(str(path), rule, "", "Does it exist, and is it yours?") from None
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         rule = f"holds a secret and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"
         raise InputError(str(path), rule, DOC, f"chmod 600 {path}")

@@ -55,8 +55,7 @@ def _locks(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _at_limit(signals: Signals, t: Thresholds) -> float:
-    """Returns the share of the time that a volume is over a limit, 0 where that is too little to be
-    seen."""
+    """Returns the share of the time that a volume is over a limit, 0 where it is too little."""
     shares = [share for volume in signals.volumes for share in volume.use.over.values() if share is not None]
     worst = max(shares, default=0.0)
     return worst if worst >= t.seen_share else 0.0

@@ -72,8 +72,7 @@ class Level:
 
 @dataclass(frozen=True)
 class LimitLevel:
-    """A limit that a level is. `name`: as in base.caps; `rate`: what the limit allows, in
-    `unit`."""
+    """The limit of a level. `name`: as in base.caps; `rate`: what it allows, in `unit`."""
 
     name: str
     rate: float
@@ -98,8 +97,7 @@ def level_of(rows: pl.DataFrame) -> Level:
 
 
 def in_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
-    """Averages rows that follow each other over `least_s` seconds and more, without what remains at
-    the end."""
+    """Averages consecutive rows over `least_s` seconds and more, without a remainder."""
     each = float(rows["duration_s"].median() or least_s) if rows.height else least_s  # type: ignore[arg-type]
     size = math.ceil(least_s / max(each, 1e-3))
     if size < 2:
@@ -121,8 +119,7 @@ def bytes_per_s(rows: pl.DataFrame) -> pl.Expr:
 
 
 def limit_at(level: Level, limits: HoldingLimits) -> LimitLevel | None:
-    """Returns the limit of this storage and instance that the level is, the nearest; None where it
-    is none of them."""
+    """Returns the limit of this storage and instance nearest to the level; None where none fits."""
     near: list[tuple[float, LimitLevel]] = []
     for name, allowed, in_bytes in limits.levels():
         rate = level.bytes_s if in_bytes else level.iops
@@ -155,8 +152,7 @@ def instances_at(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str
 
 @lru_cache(maxsize=8)
 def _baselines(as_of: str | None) -> tuple[tuple[str, float | None, float | None, bool], ...]:
-    """Returns (type, baseline IOPS, baseline bytes a second, whether it bursts) of every
-    instance."""
+    """Returns (type, baseline IOPS, baseline bytes a second, bursts or not) of every instance."""
     with core_errors():
         instances = core.instances(as_of)
     return tuple(

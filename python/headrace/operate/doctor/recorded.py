@@ -80,8 +80,7 @@ def _notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow])
 
 
 def _calm(workload: OpenWorkload, device: str, t: Thresholds) -> Finding:
-    """Says that nothing was found; `fine` only of a recording that is long enough and has a
-    latency."""
+    """Says that nothing was found; `fine` only of a long enough recording with a latency."""
     if workload.span_s < t.window_s:
         return table()["recorded-short"].finding(device, span_s=workload.span_s)
     latency = workload.recorded_latency()

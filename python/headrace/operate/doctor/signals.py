@@ -157,8 +157,7 @@ class ServerSignals:
 
     @property
     def commits_unknown(self) -> bool:
-        """True when nobody tells the commits of its clients from those of its appliers: a
-        replica."""
+        """True of a replica: nobody tells the commits of its clients from its appliers'."""
         return self.facts.replica and self.felt_commit is None
 
     @property
@@ -197,8 +196,7 @@ class Signals:
 
 
 def signals_of(evidence: Evidence, thresholds: Thresholds, whole: bool = False) -> Signals:
-    """Returns the signals of the newest window, or of all of it. Members of an array stand with the
-    array."""
+    """Returns the signals of the newest window, or of all; members of an array stand with it."""
     part = evidence if whole else newest(evidence, thresholds.window_s)
     rows = [volume for volume in part.volumes if volume.rows.height and volume.facts.role != "member"]
     volumes = [_volume(volume, part.facts.as_of, thresholds) for volume in rows]
@@ -330,8 +328,7 @@ def _uses(
 
 
 def model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
-    """Returns the latency of a volume's type at these sizes; None where the storage is not
-    named."""
+    """Returns the latency of a volume's type at these sizes; None for an unnamed storage."""
     if facts.storage is None:
         return None
     kind = Storage.parse(facts.storage).volume_type
@@ -422,8 +419,7 @@ def _filled(rows: pl.DataFrame) -> float:
 
 @dataclass(frozen=True)
 class _Latency:
-    """The time that one of a client's requests takes, ms, and how much of that is the volume's
-    own."""
+    """The time that a client's request takes, ms, and how much of it is the volume's own."""
 
     ms: float
     own_ms: float
@@ -497,8 +493,7 @@ LEAST_LOG_BYTES = 100.0
 
 
 def writes_a_page(facts: SeenServer) -> float:
-    """Returns the most I/Os for a flushed page: MariaDB writes pages to the doublewrite buffer many
-    at once."""
+    """Returns the most I/Os for a flushed page: MariaDB doublewrites many pages at once."""
     off = facts.variables.get("innodb_doublewrite", "ON").upper() in ("OFF", "0", "DETECT_ONLY")
     return 1.0 if off or facts.flavor == "mariadb" else 2.0
 

@@ -104,8 +104,7 @@ def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
 
 
 def stalled_finding(part: SlowPart) -> Finding | None:
-    """Blames a device that answered nothing while requests waited: every limit lets some
-    through."""
+    """Blames a device that answered nothing while requests waited: limits let some through."""
     stalled = stalled_points(part.rows)
     if not stalled.any():
         return None

@@ -68,8 +68,7 @@ class Slowness:
 
 
 def slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
-    """Returns which rows are slow: the latency of a way with some I/Os is far above the type's
-    p99."""
+    """Returns which rows are slow: a way with some I/Os is far above the type's p99."""
     p99 = max(model.read_p99, model.write_p99)
     # The mean of a long point is that of thousands: less of it says that some of them waited.
     factor = pl.when(pl.col("duration_s") >= t.window_s).then(t.slow_mean_factor).otherwise(t.degraded_factor)
@@ -274,8 +273,7 @@ def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
 
 
 def _busy(rows: pl.DataFrame) -> float | None:
-    """Returns the share of the time with a request under way; None where it is not counted for
-    most."""
+    """Returns the share of the time with a request under way; None where mostly not counted."""
     if "idle_share" not in rows.columns or rows["idle_share"].drop_nulls().len() < rows.height / 2:
         return None
     return 1.0 - (_median(rows, "idle_share") or 0.0)
@@ -299,8 +297,7 @@ LEAST_ALIKE, MOST_ALIKE = 3, 0.9
 
 
 def _busy_at(calm: pl.DataFrame, ios: float) -> float | None:
-    """Returns how busy the device was in calm points with as many I/Os a second or more; None
-    without some."""
+    """Returns how busy the device was in calm points with as many I/Os a second; None without."""
     if "idle_share" not in calm.columns:
         return None
     alike = calm.filter(pl.col("charged_iops") >= ios)["idle_share"].drop_nulls()

@@ -44,8 +44,7 @@ def _felt_of(volume: VolumeSignals, signals: Signals) -> float | None:
 
 
 def _held_by(volume: VolumeSignals, signals: Signals) -> float | None:
-    """Returns the clients that wait, on average, because this volume answers later than it
-    could."""
+    """Returns the clients that wait, on average, because this volume answers late."""
     server = signals.server
     return None if server is None else _of_volume(volume, signals, server.held_read, server.held_commit, math.inf)
 
@@ -67,8 +66,7 @@ def _behind_s(signals: Signals) -> float:
 
 
 def _appliers_may_wait(signals: Signals, t: Thresholds) -> bool:
-    """True when more may wait than is known: appliers of a replica that is behind, or its
-    clients."""
+    """True when more may wait than is known: appliers of a late replica, or its clients."""
     server = signals.server
     if server is None or not server.commits_unknown:
         return False
@@ -106,8 +104,7 @@ def _spent(volume: VolumeSignals, name: str, t: Thresholds) -> str:
 
 
 def _inferred(volume: VolumeSignals, felt: float | None, signals: Signals, t: Thresholds) -> list[Finding]:
-    """Infers limits from both or nothing: the rate of a limit, and latency that is not the type's
-    own."""
+    """Infers limits from both or nothing: the rate of a limit, and a latency above the type's."""
     slow = volume.slow_times
     if slow is None or slow < t.inferred_latency_factor:
         return []
@@ -321,8 +318,7 @@ def _bursts(volume: VolumeSignals, signals: Signals, way: str) -> Finding:
 
 
 def _unsaid_first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
-    """Returns a finding on slow reads with quick writes, where nobody says whether blocks are still
-    loaded."""
+    """Returns a finding on slow reads with quick writes, where loading of blocks is unknown."""
     felt = _felt_of(volume, signals)
     writes = (
         ""

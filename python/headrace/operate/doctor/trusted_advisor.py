@@ -192,8 +192,7 @@ def _days(rows: pl.DataFrame) -> dict[float, pl.DataFrame]:
 
 
 def _mib_s_periods(volumes: Sequence[pl.DataFrame]) -> list[float]:
-    """Returns MiB/s of these volumes together in each period of five minutes: its mean for each,
-    summed."""
+    """Returns MiB/s of these volumes together: the mean of each in five minutes, summed."""
     total = pl.concat(
         rows.group_by(period=pl.col("t_unix") // FIVE_MINUTES_S).agg(
             mib_s=((pl.col("read_mib_s") + pl.col("write_mib_s")) * pl.col("duration_s")).sum()

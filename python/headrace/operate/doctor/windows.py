@@ -89,8 +89,7 @@ def _held(
 
 
 def _waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
-    """Returns rows whose requests take several times the type's median, on a device that is never
-    idle."""
+    """Returns rows with several times the type's median latency, on a device never idle."""
     own = (
         pl.col("read_iops").fill_null(0.0) * model.read_p50 + pl.col("write_iops").fill_null(0.0) * model.write_p50
     ) / (pl.col("read_iops").fill_null(0.0) + pl.col("write_iops").fill_null(0.0))
@@ -138,8 +137,7 @@ def _rows_of(rows: pl.DataFrame, window: CensoredWindow) -> pl.DataFrame:
 
 
 def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
-    """Returns the rows that no window at a limit has, nor touches: those next to one are half of
-    it."""
+    """Returns the rows that no window at a limit has, nor touches: neighbours are half of it."""
     if not bound:
         return rows
     first = float(rows["t_unix"][0])

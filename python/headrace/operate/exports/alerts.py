@@ -16,8 +16,7 @@ NAMED = re.compile(r"(?<!\{)\{([a-z_0-9]+)\}(?!\})")
 
 @dataclass(frozen=True)
 class AlertRule:
-    """A row of alerts.csv, its metrics by their names. On after `for_s`, off after `off_s` without
-    it."""
+    """A row of alerts.csv with the names of its metrics. On after `for_s`, off after `off_s`."""
 
     name: str
     expression: str

@@ -24,8 +24,7 @@ class ValueSample:
 
 @dataclass(frozen=True)
 class BinSample:
-    """A histogram: (upper bound, requests up to it) ascending, the last without a bound, and the
-    sum of all."""
+    """A histogram: (upper bound, requests up to it) ascending, the last unbounded, and the sum."""
 
     labels: tuple[str, ...]
     buckets: tuple[tuple[float, int], ...]
@@ -34,20 +33,7 @@ class BinSample:
 
 Samples = dict[str, list[ValueSample | BinSample]]
 
-# The counter of the statistics page behind a metric, and what a second is in it.
-PAGE = {
-    "aws_ebs_csi_read_ops_total": ("total_read_ops", 1.0),
-    "aws_ebs_csi_write_ops_total": ("total_write_ops", 1.0),
-    "aws_ebs_csi_read_bytes_total": ("total_read_bytes", 1.0),
-    "aws_ebs_csi_write_bytes_total": ("total_write_bytes", 1.0),
-    "aws_ebs_csi_read_seconds_total": ("total_read_time", US_PER_S),
-    "aws_ebs_csi_write_seconds_total": ("total_write_time", US_PER_S),
-    "aws_ebs_csi_exceeded_iops_seconds_total": ("ebs_volume_performance_exceeded_iops", US_PER_S),
-    "aws_ebs_csi_exceeded_tp_seconds_total": ("ebs_volume_performance_exceeded_tp", US_PER_S),
-    "aws_ebs_csi_ec2_exceeded_iops_seconds_total": ("ec2_instance_ebs_performance_exceeded_iops", US_PER_S),
-    "aws_ebs_csi_ec2_exceeded_tp_seconds_total": ("ec2_instance_ebs_performance_exceeded_tp", US_PER_S),
-    "aws_ebs_csi_volume_queue_length": ("volume_queue_length", 1.0),
-}
+# The histogram of the statistics page behind a metric, and the counter of its sum.
 HISTOGRAMS = {
     "aws_ebs_csi_read_io_latency_seconds": ("read_io_latency_histogram", "total_read_time"),
     "aws_ebs_csi_write_io_latency_seconds": ("write_io_latency_histogram", "total_write_time"),
@@ -88,8 +74,10 @@ def _sample_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSampl
 
 def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
     if volume.page is not None:
-        for name, (counter, per) in PAGE.items():
-            yield name, ValueSample((volume.id,), volume.page.counters[counter] / per)
+        for name, metric in exported().items():
+            if metric.counter:
+                per = US_PER_S if metric.unit == "seconds" else 1.0
+                yield name, ValueSample((volume.id,), volume.page.counters[metric.counter] / per)
         for name, (histogram, spent) in HISTOGRAMS.items():
             yield (
                 name,

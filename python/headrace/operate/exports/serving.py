@@ -46,8 +46,7 @@ class Targets:
         self._wrong: dict[str, HeadraceError] = {}
 
     def start(self) -> None:
-        """Begins to follow. Raises what the first try of a target raised: a wrong name is refused
-        at once."""
+        """Begins to follow. Raises what the first try of a target raised, such as a wrong name."""
         for target in self._targets:
             threading.Thread(target=self._follow, args=(target,), name=f"headrace-{target}", daemon=True).start()
         for target in self._targets:

@@ -15,7 +15,8 @@ KINDS = ("counter", "gauge", "histogram")
 @dataclass(frozen=True)
 class ExportedMetric:
     """A row of the table. `by`: who writes it: `lab` (the daemon), `export` (we), or `both`;
-    `panel`: the panel of the dashboard it is in, "" for none."""
+    `panel`: the panel of the dashboard, `counter`: the counter of the statistics page behind
+    it, "" for none."""
 
     name: str
     kind: str
@@ -24,6 +25,7 @@ class ExportedMetric:
     of: str
     by: str
     panel: str
+    counter: str
     help: str
     source: str
     date: str

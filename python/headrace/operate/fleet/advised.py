@@ -49,8 +49,7 @@ class AdvisedChanges:
 
 
 def read_answers(path: Path) -> list[VolumeAnswer]:
-    """Reads the answers that `headrace fleet plan` wrote, those worth most first. Raises
-    InputError."""
+    """Reads the answers of `headrace fleet plan`, those worth most first. Raises InputError."""
     refuse_folder(path)
     try:
         frame = pl.read_parquet(path)

@@ -41,8 +41,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     prices: str = LIST_PRICES
 
     def checked(self) -> FleetSettings:
-        """Returns the settings with region and day as they are written elsewhere. Raises
-        InputError."""
+        """Returns the settings with region and day as written elsewhere. Raises InputError."""
         check_number("p99_ms", self.p99_ms, 0.01, 60_000, "ms")
         check_number("headroom_percent", self.headroom_percent, 0, 400, "%")
         check_number("least_days", self.least_days, 0.04, 366, "days")

@@ -133,14 +133,12 @@ def _see_instances(devices: Sequence[_Case], as_of: str | None) -> None:
 
 
 def _at_baseline(rates: np.ndarray, baseline: float | None) -> np.ndarray:
-    """Returns which rates are those of an instance whose burst is spent: at the baseline, and not
-    above."""
+    """Returns which rates are those of an instance whose burst is spent: at the baseline only."""
     return at_level(rates, baseline) & (rates <= (baseline or 0.0) / AT_INSTANCE)
 
 
 def _withheld(device: FleetDevice) -> str:
-    """Returns why a device gets no advice before anything is looked at; "" where it may get
-    some."""
+    """Returns why a device gets no advice before it is looked at; "" where it may get some."""
     for member in device.members:
         if member.managed_by:
             return f"{member.id} is managed by {member.managed_by}"
@@ -195,8 +193,7 @@ class _Batch:
             case.checked = check(case.history, case.today, rows, case.clients)
 
     def _evaluate(self, indexes: Sequence[int], storages: Sequence[str], factor: float = 1.0) -> dict[str, list]:
-        """Evaluates storages under so much of the demands of these indexes, in the settled
-        cycle."""
+        """Evaluates storages under so much of these indexes' demands, in the settled cycle."""
         instances = [self.instances[index] for index in indexes]
         with core_errors():
             return self.demands.evaluate(
@@ -222,8 +219,7 @@ class _Batch:
     # --- search -----------------------------------------------------------------------------------
 
     def meets(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Returns which candidates meet the goals: no throttling and the p99, with the
-        head-room."""
+        """Returns which candidates meet the goals, no throttling and the p99, with head-room."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
             places = [place for *_, place in new]
@@ -273,8 +269,7 @@ class _Batch:
             self.devices[result.space.host].best = result  # the cheapest comes last
 
     def _spaces(self, index: int) -> list[Space]:
-        """Returns what today's volumes can be modified into: the planner's rule for its `in place`
-        row."""
+        """Returns what today's volumes can be modified into, as the planner's `in place` row."""
         today = self.devices[index].today
         if not can_be_searched(today):
             return []
@@ -286,8 +281,7 @@ class _Batch:
     # --- risk -------------------------------------------------------------------------------------
 
     def _risks(self, trusted: Sequence[int]) -> None:
-        """Evaluates fortnights drawn from the recorded days, each day's level moved by as much as
-        days differ."""
+        """Evaluates fortnights drawn from recorded days, each level moved as far as days differ."""
         advised = [index for index in trusted if self._advised_storage(self.devices[index])]
         if not advised:
             return

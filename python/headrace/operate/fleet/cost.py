@@ -154,8 +154,7 @@ class FleetPrices:
         return f"list prices of {len(lists)} regions{less}{own}"
 
     def bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
-        """Returns the bill of a month of a storage in the notation. Raises InputError where a price
-        is not known."""
+        """Returns a storage's bill of a month. Raises InputError where a price is not known."""
         with core_errors():
             items = core.monthly_cost(storage, region, self.as_of, million_ios, self.table(region, account).table)
         return VolumeBill(storage, tuple(items))
@@ -196,8 +195,7 @@ class FleetPrices:
         return self._tables[key]
 
     def _paid(self, listed: core.RegionPrices, region: str, account: str) -> PriceTable:
-        """Returns the listed prices with the rates that the account paid in place of those it
-        paid."""
+        """Returns the listed prices, replaced by the rates that the account paid where it paid."""
         assert self.report is not None
         here = [rate for of, rate in self.report.rates if of == region]
         own = _rates(rate for rate in here if rate.account == account)
@@ -342,9 +340,8 @@ class _Report:
         """Returns the rows of the latest month."""
         months = rows["bill_billing_period_start_date"].str.slice(0, 7).drop_nulls().unique().sort().to_list()
         if not months:
-            raise InputError(
-                f"{self.name}", "has no rows of EBS volumes", DOC, "Give the export of a month with usage."
-            )
+            hint = "Give the export of a month with usage."
+            raise InputError(f"{self.name}", "has no rows of EBS volumes", DOC, hint)
         if len(months) > 1:
             notes.append(f"The report has months {', '.join(months)}: the last is taken.")
         return rows.filter(pl.col("bill_billing_period_start_date").str.slice(0, 7) == months[-1]), months[-1]
@@ -357,8 +354,7 @@ class _Report:
 
 
 def _kind(usage_type: str) -> tuple[str, str, int] | None:
-    """Returns product, component and price step of a usage type; None where it is not a
-    volume's."""
+    """Returns product, component and price step of a usage type; None if not a volume's."""
     match = USAGE_TYPE.match(usage_type)
     if match is None:
         return None

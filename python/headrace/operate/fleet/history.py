@@ -74,8 +74,7 @@ class DeviceHistory:
 
     @cached_property
     def censored(self) -> np.ndarray:
-        """The points at a limit: the check said so, the credits were gone, or the rate is that of a
-        limit."""
+        """The points at a limit: by the check, by spent credits, or by a rate that is a limit's."""
         at_limit = self.throttled
         return at_limit if self.at_instance is None else at_limit | self.at_instance
 

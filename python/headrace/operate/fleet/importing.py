@@ -210,9 +210,8 @@ def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) ->
         with file.open("rb") as opened:
             head = opened.read(HEAD)
     except OSError as error:
-        raise InputError(
-            str(file), f"cannot be read: {error.strerror}", "", "Check the name and the permissions."
-        ) from None
+        hint = "Check the name and the permissions."
+        raise InputError(str(file), f"cannot be read: {error.strerror}", "", hint) from None
     if head.startswith(PARQUET):
         return _read_parquet(file, spill)
     if not head.startswith(GZIP):
@@ -475,8 +474,7 @@ def _slices(name: str, lazy: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
 
 
 def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
-    """Returns what makes SPILLED's columns of those of a metric stream. Raises InputError for
-    others."""
+    """Returns how SPILLED's columns follow from a metric stream's. Raises InputError for others."""
     needed = {"namespace", "metric_name", "dimensions", "timestamp", "value"}
     if not needed <= set(names):
         rule = f"lacks {', '.join(sorted(needed - set(names)))}: it is neither of an import nor of a metric stream"
@@ -505,8 +503,7 @@ def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
 
 
 def _volume_column(name: str, names: pl.Schema) -> pl.Expr:
-    """Returns the VolumeId in the dimensions: a struct, or a map (to Parquet a list of key and
-    value)."""
+    """Returns the VolumeId in the dimensions: a struct, or a map (in Parquet a list of pairs)."""
     kind, dimensions = names["dimensions"], pl.col("dimensions")
     inner = kind.inner if isinstance(kind, pl.List) else None
     if isinstance(inner, pl.Struct) and {"key", "value"} <= {part.name for part in inner.fields}:

@@ -50,8 +50,7 @@ T = TypeVar("T")
 
 
 class VolumeAttachment(msgspec.Struct, frozen=True):
-    """An instance that a volume is attached to. `since`: when, UTC, or None where it is not
-    said."""
+    """An instance that a volume is attached to. `since`: UTC, or None where it is not said."""
 
     instance_id: str
     device: str
@@ -155,8 +154,7 @@ class FleetDevice(msgspec.Struct, frozen=True):
         return clip(", ".join(names), MOST_NAME)
 
     def storage(self) -> Storage:
-        """Returns all of it in the storage notation. Raises InputError where the catalog refuses
-        it."""
+        """Returns all of it in the storage notation. Raises InputError where it is refused."""
         notation, *others = sorted({member.notation for member in self.members})
         count = len(self.members)
         if self.level is None:
@@ -180,8 +178,7 @@ class FleetInventory(msgspec.Struct, frozen=True):
         return candidate if candidate and candidate.id == volume_id else None
 
     def devices(self) -> list[FleetDevice]:
-        """Returns the volumes, members of an array put together; in the order of their first
-        volume's id."""
+        """Returns the volumes, arrays put together; in the order of their first volume's id."""
         groups: dict[str, list[FleetVolume]] = defaultdict(list)
         for volume in self.volumes:
             groups[volume.array or volume.id].append(volume)
@@ -299,8 +296,7 @@ def read_inventory(files: Iterable[str | PathLike[str]], account: str = "") -> F
 
 
 def inventory_json(volumes: Sequence[dict], reservations: Sequence[dict] = (), account: str = "") -> FleetInventory:
-    """Returns the inventory from an SDK's answers, JSON already (times as text). Raises
-    InputError."""
+    """Returns the inventory from an SDK's answers as JSON (times as text). Raises InputError."""
     document = {"Volumes": list(volumes)} | ({"Reservations": list(reservations)} if reservations else {})
     reader = _Reader(account)
     reader.read(Recording("the answer of EC2", json.dumps(document), ""))
@@ -344,9 +340,8 @@ class _Reader:
             if (kind, region) not in self.ended:
                 rule = "ends with a NextToken, and no file has the page that follows"
                 hint = "Run the AWS CLI without --max-items and --no-paginate, or give all pages."
-                raise InputError(
-                    f"{recording.name}: {kind} of {region or 'no region'}", rule, "EC2 API, NextToken", hint
-                )
+                value = f"{recording.name}: {kind} of {region or 'no region'}"
+                raise InputError(value, rule, "EC2 API, NextToken", hint)
         if "Volumes" not in self.seen:
             hint = "Run aws ec2 describe-volumes and give its output."
             raise InputError("the inventory", "has no volumes: none of its files holds any", API, hint)
@@ -509,8 +504,7 @@ def _remarks(volume: FleetVolume, instances: dict[str, FleetInstance]) -> list[s
 
 
 def region_of_zone(zone: str) -> str:
-    """Returns the region of an availability zone, a local or a wavelength zone; "" where its form
-    is unknown."""
+    """Returns the region of an availability, local or wavelength zone; "" for an unknown form."""
     match = _REGION.match(zone)
     return match[1] if match else ""
 

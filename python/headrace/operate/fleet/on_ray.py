@@ -34,8 +34,7 @@ ONE_THREAD = {"RAYON_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 
 
 def ray_runner(address: str) -> Runner:
-    """Returns what `plan_fleet` takes as `runner`. `address`: `auto`, `HOST:PORT` or
-    `ray://HOST:PORT`."""
+    """Returns the `runner` of `plan_fleet`. `address`: `auto`, `HOST:PORT` or `ray://HOST:PORT`."""
     if not address.strip():
         raise InputError("--ray", "needs an address", DOC, "For example auto, 10.0.0.1:6379 or ray://10.0.0.1:10001.")
 

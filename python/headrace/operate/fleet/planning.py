@@ -88,8 +88,7 @@ def plan_fleet(
 
 
 def kept_batches(to: Path) -> int:
-    """Returns how many batches a run that was stopped has answered; the same command goes on behind
-    them."""
+    """Returns how many batches a stopped run has answered; the same command continues."""
     return sum(1 for _ in _parts_of(to).glob(PARTS))
 
 
@@ -144,8 +143,7 @@ def embedded(
 def batch_bytes(
     devices: list[FleetDevice], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> bytes:
-    """Returns the answers of one batch as the bytes of a Parquet file: the same wherever it is
-    computed."""
+    """Returns the answers of a batch as the bytes of a Parquet file, the same everywhere."""
     volumes = [member.id for device in devices for member in device.members]
     answers = answer_batch(devices, read_points(points, places, volumes), settings)
     return _parquet(answers_frame(answers))
@@ -159,8 +157,7 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 
 
 def _rests_on(inventory: FleetInventory, points: Path, settings: FleetSettings) -> str:
-    """Returns a digest of what answers follow from: another value means that saved answers are of
-    another question."""
+    """Returns a digest of what answers follow from: another one means another question."""
     about = points.stat()
     # Another version or catalog may answer otherwise, and other columns cannot stand below these.
     release = (__version__, core.newest_date(), list(SCHEMA))

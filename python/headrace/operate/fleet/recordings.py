@@ -65,9 +65,8 @@ def parse_devices(given: list[str]) -> dict[str, str]:
         device, volume = device.strip().removeprefix("/dev/"), volume.strip()
         if not device or not volume:
             hint = "For example --device nvme1n1=vol-0123456789abcdef0."
-            raise InputError(
-                f"--device {clip(text)}", "must be the name of a device and the id of its volume", DOC, hint
-            )
+            rule = "must be the name of a device and the id of its volume"
+            raise InputError(f"--device {clip(text)}", rule, DOC, hint)
         if device in volumes or volume in volumes.values():
             rule = "names a device or a volume that another --device names"
             raise InputError(f"--device {clip(text)}", rule, DOC, "Name each of them once.")

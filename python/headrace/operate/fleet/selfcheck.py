@@ -110,8 +110,7 @@ def _throttling_apart(history: DeviceHistory, waited: np.ndarray, f1: float | No
 
 
 def _clients_apart(clients: WaitingClients | None) -> str:
-    """Returns where as many clients as waited would get more than they got: it was not this
-    limit."""
+    """Returns where as many clients would get more than they got: the limit was another."""
     if clients is None or clients.given_iops * CLOSED_FACTOR >= clients.iops[0]:
         return ""
     return (

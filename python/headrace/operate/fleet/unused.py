@@ -49,8 +49,7 @@ def _last_io(rows: pl.DataFrame | None) -> float:
 
 
 def _idle_days(rows: pl.DataFrame | None) -> float:
-    """Returns for how many days it had no I/O worth the name; 0 where it had, or that is not
-    known."""
+    """Returns for how many days it had hardly an I/O; 0 where it had, or that is unknown."""
     if rows is None or not rows.height:
         return 0.0
     whole = rows.filter(pl.all_horizontal(pl.col(name).is_not_nan() for name in SUMS))

@@ -127,9 +127,8 @@ def credits_ahead(
     """
     if not has_credits(storage, instance, as_of):
         place = storage if instance is None else f"{storage} on {instance}"
-        raise InputError(
-            place, "has no credits that could run out", "headrace catalog", "There is nothing to forecast."
-        )
+        rule = "has no credits that could run out"
+        raise InputError(place, rule, "headrace catalog", "There is nothing to forecast.")
     _, days = history.whole_days()
     if len(days) < LEAST_DAYS:
         rule = f"days are drawn from at least {LEAST_DAYS} whole ones, from midnight to midnight"
@@ -272,8 +271,7 @@ def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Ca
 
 
 def _quiet(iops: np.ndarray) -> float:
-    """Returns what is added to demand before ratios are taken, IOPS: idle hours would make them
-    endless."""
+    """Returns what is added to demand before ratios, IOPS: idle hours would make them endless."""
     return QUIET_SHARE * max(float(iops.mean()), 1.0)
 
 

@@ -57,8 +57,7 @@ class DemandHistory:
         return (first + index) % SLOTS_PER_DAY
 
     def whole_days(self) -> tuple[datetime, np.ndarray]:
-        """Returns the first midnight, and the days that are whole: an array of days x slots x
-        columns."""
+        """Returns the first midnight, and the whole days: an array of days x slots x columns."""
         skipped = -self.slot_of_day() % SLOTS_PER_DAY
         days = max(0, (len(self.rates) - skipped) // SLOTS_PER_DAY)
         whole = self.rates[skipped : skipped + days * SLOTS_PER_DAY]

@@ -23,8 +23,7 @@ DEFAULT_OPTIONS = SourceOptions()
 
 
 class RecordedDemand(NamedTuple):
-    """The demand on a volume; its storage, its instance and its used space where the source knows
-    them."""
+    """The demand on a volume; its storage, instance and used space where they are known."""
 
     load: OpenWorkload
     storage: str | None = None

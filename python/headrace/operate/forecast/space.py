@@ -53,8 +53,7 @@ class SpaceForecast:
 
     @property
     def full(self) -> bool:
-        """True when it is full, or was in the last weeks: to 98 %, or to the last byte where files
-        have room inside."""
+        """True when it is full, or was lately: to 98 %, or to the last byte if files have room."""
         taken = self.used_gib - self.free_inside_gib
         return taken >= FULL_AT * self.limit_gib or self.used_gib >= self.limit_gib
 
@@ -136,8 +135,7 @@ def _moment(recording: Recording, line: int, text: str) -> datetime:
 def space_ahead(
     history: SpaceHistory, limit_gib: float, *, free_inside_gib: float = 0.0, seed: int = 1
 ) -> SpaceForecast:
-    """Forecasts when the daily maximum reaches `limit_gib`; what is free inside the files delays
-    it."""
+    """Forecasts when the daily maximum reaches `limit_gib`; free room in the files delays it."""
     count = len(history.used_gib)
     recorded = np.arange(count) if history.recorded is None else np.flatnonzero(history.recorded)
     trend = trend_of(history.used_gib[recorded], seed, recorded - (count - 1))

@@ -155,8 +155,7 @@ def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logari
 
 
 def _level(figures: np.ndarray, days: np.ndarray, cut: int | None, draw: np.random.Generator) -> Trend:
-    """Returns the trend of figures that are too few for one: their level and how much they differ
-    from it."""
+    """Returns the trend of too few figures: their level and how much they differ from it."""
     level = float(np.median(figures))
     noise = draw.choice(figures - level, size=(RESAMPLES, HORIZON_DAYS))
     shapes = (GrowthShape(LINE, level, 0.0),) * RESAMPLES
@@ -164,8 +163,7 @@ def _level(figures: np.ndarray, days: np.ndarray, cut: int | None, draw: np.rand
 
 
 def _turns(chances: dict[str, float]) -> list[str]:
-    """Returns the kind that each resampled history is fitted with: of each as many as its chance
-    says."""
+    """Returns the kind that each resampled history is fitted with, each by its chance."""
     ends = np.cumsum(list(chances.values())) / sum(chances.values())
     kinds = list(chances)
     return [kinds[int(np.searchsorted(ends, (number + 0.5) / RESAMPLES))] for number in range(RESAMPLES)]

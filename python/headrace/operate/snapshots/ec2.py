@@ -84,9 +84,8 @@ class Ec2Service:
                     matches.add(volume["VolumeId"])
         if len(matches) != 1:
             problem = "several volumes are attached by this name" if matches else "no EBS volume is known for it"
-            raise InputError(
-                f"/dev/{disk}", problem, DOC, "Is it instance store, or not on EBS? Those have no snapshots."
-            )
+            hint = "Is it instance store, or not on EBS? Those have no snapshots."
+            raise InputError(f"/dev/{disk}", problem, DOC, hint)
         return matches.pop()
 
     def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:

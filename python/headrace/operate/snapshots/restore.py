@@ -146,8 +146,7 @@ def to_volumes(
 
 
 def next_steps(volumes: list[RestoredVolume]) -> list[str]:
-    """Returns what to do on the machine with the volumes, as lines to paste once they are
-    attached."""
+    """Returns what to do on the machine once the volumes are attached, as lines to paste."""
     layouts = [layer for volume in volumes for layer in volume.layout]
     lines = []
     arrays = {layer["md"]: layer for layer in layouts if "md" in layer}

@@ -69,8 +69,7 @@ class VolumeService(Protocol):
 
 
 class LabService:
-    """The lab. An array is one device and one volume there, so its members are always of one
-    moment."""
+    """The lab. An array is one device and one volume there, so its members share a moment."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab

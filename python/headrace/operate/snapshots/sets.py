@@ -226,8 +226,7 @@ def moment(text: str) -> datetime:
 
 
 def chosen(sets: list[SnapshotSet], name: str) -> SnapshotSet:
-    """Returns the set of an id, or `latest`, or `latest:SERVER`: the newest whole one. Raises
-    InputError."""
+    """Returns a set by id, `latest` or `latest:SERVER`: the newest whole one. Raises InputError."""
     kind, _, server = name.partition(":")
     if kind == "latest":
         good = [

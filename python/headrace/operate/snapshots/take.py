@@ -128,9 +128,8 @@ def _here(path: str, facts: ServerFacts) -> str:
         raise InputError(shown(path), rule, DOC, "Run this on the server's own machine, as root.") from None
     if server_stat is not None and (own_stat.st_dev, own_stat.st_ino) != (server_stat.st_dev, server_stat.st_ino):
         rule = f"is another folder for the server (process {pid}), which has mounts of its own"
-        raise InputError(
-            shown(path), rule, "mount_namespaces(7)", f"nsenter --target {pid} --mount headrace snapshot take ..."
-        )
+        hint = f"nsenter --target {pid} --mount headrace snapshot take ..."
+        raise InputError(shown(path), rule, "mount_namespaces(7)", hint)
     return real
 
 
@@ -150,8 +149,7 @@ def _process_of(facts: ServerFacts) -> int | None:
 
 
 def plan(request: SnapshotRequest) -> Prepared:
-    """Returns what `take` would lock, freeze and ask for; nothing is done but a dry run of the
-    call."""
+    """Returns what `take` would lock, freeze and ask for; only a dry run of the call is made."""
     with ServerLock(request.address, request.wait_lock_s, request.hold_s) as lock:
         assert lock.facts is not None
         prepared = prepare(request, lock.facts)

@@ -33,8 +33,7 @@ class SnapshotSettings(TypedDict, total=False):
 
 
 def lab_request(lab: Lab, name: str, **options: Unpack[SnapshotSettings]) -> SnapshotRequest:
-    """Returns the request for a server of the lab. Raises InputError, CouldNotRun for one that is
-    not up."""
+    """Returns the request for a server of the lab. Raises InputError, CouldNotRun if it is down."""
     server = servers.find(lab, name)
     if server.state != "running":
         rule = f"is {server.state}, so it cannot be held still, and its position is not known"

@@ -184,8 +184,7 @@ class TickFollower:
         )
 
     def _counted(self, row: Row, duration_s: float) -> dict[str, float]:
-        """Returns the rates summed up again: counters that never go back, also when the server's
-        own do."""
+        """Returns the rates summed up: counters that never go back, even when the server's do."""
         for name, column in TOTALS.items():
             if (rate := row.get(column)) is not None:
                 self._totals[name] = self._totals.get(name, 0.0) + rate * duration_s

@@ -27,8 +27,7 @@ class LateModule(ModuleType):
 
 
 def import_late() -> None:
-    """Makes modules load late: from here on they are loaded when something in them is first
-    used."""
+    """Makes modules load late: when something in them is first used."""
     for name in HEAVY:
         spec = None if name in sys.modules else importlib.util.find_spec(name)
         if spec is not None:

@@ -48,8 +48,7 @@ class Feed:
         self._woken()
 
     def fresh(self) -> tuple[list[Moment], bool]:
-        """Returns the moments that came since, and whether they were the last. Raises what the
-        reading raised."""
+        """Returns the moments since, and whether they were the last. Raises what reading raised."""
         moments: list[Moment] = []
         while not self._queue.empty():
             answer = self._queue.get()

@@ -40,8 +40,7 @@ ADVICE = "Use --once for one screen as text, or --output jsonl for a line a seco
 
 
 def check() -> Console:
-    """Returns the console of a terminal that can show the screen. Raises InputError where there is
-    none."""
+    """Returns the console of a terminal that shows the screen. Raises InputError without one."""
     console = Console(highlight=False)
     source = "headrace watch --help"
     if not (sys.stdout.isatty() and sys.stdin.isatty()):

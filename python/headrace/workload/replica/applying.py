@@ -34,8 +34,7 @@ def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None
 
 
 def replica_spread(workload: TransactionWorkload) -> dict[str, float]:
-    """Says how far each parameter may be off, relative standard deviation: as identified, else the
-    core's."""
+    """Returns how far each parameter may be off, relative: as identified, else the core's."""
     given = workload.replica or ReplicaParameters()
     unknown = {name: float(row["relative_sd"]) for name, row in parameter_spreads().items()}
     return unknown | {name: float(given.spread.get(name, 0.0)) for name in given.values}
@@ -49,8 +48,7 @@ def measured_replica(
     origin: str = "a replica's run",
     written: tuple[float, ...] | None = None,
 ) -> TransactionWorkload:
-    """Returns the workload with what a replica's run identified, added to what was known. Raises
-    InputError."""
+    """Returns the workload with a replica's identified values added. Raises InputError."""
     before = workload.replica or ReplicaParameters()
     replica = ReplicaParameters(
         dict(before.values) | dict(values),

@@ -127,8 +127,7 @@ def why(error: HeadraceError) -> str:
 
 
 def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
-    """Returns which limit binds next when this one is lifted, and at how many times today's
-    load."""
+    """Returns which limit binds next without this one, and at how many times today's load."""
     limits = volume.limits
     if limits is None:
         return None, None
@@ -172,8 +171,7 @@ RELATED = 3.0
 
 
 def processor_room(host: HostSignals) -> ProcessorRoom | None:
-    """Returns the room that processors leave; None where they or the server's part are not
-    known."""
+    """Returns the room that processors leave; None where theirs or the server's part is unknown."""
     if not host.server or not host.vcpus:
         return None
     busy = min(1.0, max(host.busy or 0.0, host.server))

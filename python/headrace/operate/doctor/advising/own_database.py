@@ -73,8 +73,7 @@ def own_database(signals: Signals) -> OwnDatabase | None:
 
 
 def _other_reads(signals: Signals, server: ServerSignals) -> float:
-    """Returns reads of the volume besides misses of the pool, per transaction: read-ahead, other
-    files."""
+    """Returns reads per transaction besides misses of the pool: read-ahead, other files."""
     volume = sum(volume_signals.read_iops for volume_signals in signals.volumes)
     return max(0.0, volume - (server.get("pool_reads_per_s") or 0.0)) / server.tps
 
@@ -144,8 +143,7 @@ def tps_on(
     as_of: str | None,
     balance: float | None,
 ) -> tuple[float, str]:
-    """Returns transactions a second on a storage once settled, and what the bottleneck is. Raises
-    InputError."""
+    """Returns settled transactions a second on a storage, and the bottleneck. Raises InputError."""
     run = {
         "storage": storage,
         "instance": instance,

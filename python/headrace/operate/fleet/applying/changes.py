@@ -17,8 +17,7 @@ SHRINK_RULE = "a volume never shrinks (data/rules.toml, modify_volume.never_shri
 
 @dataclass(frozen=True)
 class VolumeSetting:
-    """The setting of a volume, as EC2 is told and tells it. `iops`, `mib_s`: None where the type
-    has none to buy."""
+    """A volume's setting in EC2's words. `iops`, `mib_s`: None where the type has none to buy."""
 
     type: str
     size_gib: int
@@ -27,8 +26,7 @@ class VolumeSetting:
 
     @classmethod
     def of(cls, volume: Volume) -> VolumeSetting:
-        """Converts a volume of the storage notation; the included figures are stated too, as EC2
-        does."""
+        """Converts a volume of the notation; included figures are stated too, as EC2 does."""
         return cls(API_TYPES.get(volume.type, volume.type), volume.size_gib, *bought(volume))
 
     def __str__(self) -> str:
@@ -119,8 +117,7 @@ def ranked(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
 def checked(
     changes: Sequence[VolumeChange], volumes: dict[str, FleetVolume], now: datetime, as_of: str | None = None
 ) -> tuple[list[VolumeChange], list[RefusedChange]]:
-    """Returns what may be done, and what may not with the reason. An array is changed as a whole or
-    not at all."""
+    """Returns what may be done, and what may not and why. An array changes whole or not at all."""
     refused = {
         change.volume_id: why for change in changes if (why := _why_not(change, volumes[change.volume_id], now, as_of))
     }

@@ -250,8 +250,7 @@ class _Patch:
     def _edit(
         self, address: str, resource: _Resource, name: str, value: str | None, edits: list, arguments: dict
     ) -> bool:
-        """Adds what makes an argument have a value (None: is not there). True when that can be
-        done."""
+        """Makes an argument have a value (None: be absent). True when that can be done."""
         there = resource.attributes.get(name)
         arguments[name] = value
         if there is None:
@@ -352,9 +351,8 @@ class _Patch:
             arguments |= expected.get((file, name), {})
             says = {key: part.literal or part.text for key, part in resource.attributes.items()}
             if says != {key: value for key, value in arguments.items() if value is not None}:
-                raise CouldNotRun(
-                    str(file), f"could not be changed safely at aws_ebs_volume.{name}", "", "Change it by hand."
-                )
+                rule = f"could not be changed safely at aws_ebs_volume.{name}"
+                raise CouldNotRun(str(file), rule, "", "Change it by hand.")
 
 
 def _lines(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.mounts import Mount, find_mount, parse_mounts
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/guide/consistent-snapshots.md"
@@ -40,32 +41,9 @@ class Filesystem:
     read_only: bool
 
 
-@dataclass(frozen=True)
-class Mount:
-    """A line of mountinfo: proc_pid_mountinfo(5)."""
-
-    number: str
-    place: str
-    kind: str
-    source: str
-    read_only: bool
-
-
 def mounts(root: Path = Path("/"), process: str = "self") -> list[Mount]:
     """Returns what is mounted, in order: a later mount hides an earlier one at its place."""
-    listed = []
-    for line in _text(root, f"proc/{process}/mountinfo").splitlines():
-        before, dash, after = line.partition(" - ")
-        fields, rest = before.split(), after.split()
-        if dash and len(fields) > 5 and len(rest) > 2:
-            kind, source, options = rest[0], _unescaped(rest[1]), rest[2].split(",")
-            listed.append(Mount(fields[2], _unescaped(fields[4]), kind, source, "ro" in options))
-    return listed
-
-
-def _unescaped(text: str) -> str:
-    """Decodes the octal codes in which the kernel writes space, tab, newline and backslash."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+    return parse_mounts(_text(root, f"proc/{process}/mountinfo"))
 
 
 def _text(root: Path, name: str) -> str:
@@ -77,14 +55,10 @@ def _text(root: Path, name: str) -> str:
 
 def mount_of(path: str, mounted: list[Mount]) -> Mount:
     """Returns the mount that a path without symbolic links is on. Raises CouldNotRun."""
-    best: Mount | None = None
-    for mount in mounted:
-        inside = mount.place == "/" or path == mount.place or path.startswith(f"{mount.place}/")
-        if inside and (best is None or len(mount.place) >= len(best.place)):
-            best = mount
-    if best is None:
+    mount = find_mount(path, mounted)
+    if mount is None:
         raise CouldNotRun(path, "is on no filesystem that is mounted here", "proc_pid_mountinfo(5)")
-    return best
+    return mount
 
 
 def filesystems_of(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesystem, ...]:
@@ -102,20 +76,13 @@ def filesystems_of(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesy
             continue
         if mount.number == slash.number:
             bound = "" if mount.place == "/" else f" (bind mount at {shown(mount.place)})"
-            raise InputError(
-                shown(path),
-                f"is on the root filesystem{bound}, which is never frozen: logging in and this program need it",
-                DOC,
-                "Put the server's files on volumes of their own, or leave the freeze out: --no-freeze.",
-            )
+            rule = f"is on the root filesystem{bound}, which is never frozen: logging in and this program need it"
+            hint = "Put the server's files on volumes of their own, or leave the freeze out: --no-freeze."
+            raise InputError(shown(path), rule, DOC, hint)
         device = os.path.basename(os.path.realpath(root / "sys/dev/block" / mount.number))
         if mount.kind not in FREEZABLE or not (root / "sys/class/block" / device).exists():
-            raise InputError(
-                shown(path),
-                f"is on {mount.kind} ({shown(mount.source)}), and only {', '.join(FREEZABLE)} on block devices can be frozen",
-                DOC,
-                "Put the server's files on a volume of their own.",
-            )
+            rule = f"is on {mount.kind} ({shown(mount.source)}), and only {', '.join(FREEZABLE)} on block devices can be frozen"
+            raise InputError(shown(path), rule, DOC, "Put the server's files on a volume of their own.")
         by_number[mount.number] = Filesystem(mount.number, device, mount.place, mount.kind, mount.read_only)
     return tuple(by_number.values())
 
@@ -204,8 +171,7 @@ LVM, GROUP_CHARACTERS = "LVM-", 32
 
 
 def _group(root: Path, uuid: str, own: list[str]) -> list[str]:
-    """Returns the disks of all logical volumes of the same group: a volume group comes back whole
-    or not at all."""
+    """Returns the disks of all logical volumes of a group, which comes back whole or not at all."""
     if not uuid.startswith(LVM):
         return own
     group, disks = uuid[: len(LVM) + GROUP_CHARACTERS], dict.fromkeys(own)
@@ -216,8 +182,7 @@ def _group(root: Path, uuid: str, own: list[str]) -> list[str]:
 
 
 def volume_id(disk: str, root: Path = Path("/")) -> str | None:
-    """Returns the EBS volume of a disk, by its serial number or the name udev gave it; None where
-    neither tells."""
+    """Returns the EBS volume of a disk, by its serial number or udev's name; None without."""
     serial = SERIAL.fullmatch(_text(root, f"sys/class/block/{disk}/device/serial").strip())
     if serial is not None:
         return f"vol-{serial[1]}"

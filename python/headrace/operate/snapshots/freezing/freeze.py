@@ -224,8 +224,7 @@ class Freezer:
 
 
 def _open_place(filesystem: Filesystem) -> int:
-    """Opens the mount point and keeps it open. Raises CouldNotRun where another filesystem is
-    mounted there."""
+    """Opens the mount point and keeps it open. Raises CouldNotRun if the filesystem is another."""
     try:
         handle = os.open(filesystem.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -234,9 +233,8 @@ def _open_place(filesystem: Filesystem) -> int:
     if f"{os.major(number)}:{os.minor(number)}" != filesystem.number:
         os.close(handle)
         rule = f"is device {os.major(number)}:{os.minor(number)} now, and was {filesystem.number}"
-        raise CouldNotRun(
-            shown(filesystem.place), rule, "proc_pid_mountinfo(5)", "Was something mounted over it? Try again."
-        )
+        hint = "Was something mounted over it? Try again."
+        raise CouldNotRun(shown(filesystem.place), rule, "proc_pid_mountinfo(5)", hint)
     return handle
 
 

@@ -957,7 +957,7 @@ def service_runs(database: Mapping[str, Any], runs: Sequence[Mapping[str, Any]])
 
 class Difference(TypedDict):
     request: int
-    asked: str
+    arrival: str
     recorded: str
     replayed: str
 

@@ -151,7 +151,7 @@ pub enum KeyCommand {
     EndGrant { key: String, grant: String },
     /// True to encrypt new volumes that do not ask for it.
     EncryptByDefault { encrypt: bool },
-    /// The key of new encrypted volumes; None for the one that EBS makes for itself.
+    /// The key of new encrypted volumes; None for the key that EBS makes for itself.
     SetDefault { key: Option<String> },
     /// *Daemon*: the data key of a new volume is made.
     VolumeKey { volume: String, wrapped: String },
@@ -355,7 +355,7 @@ fn pending(id: &str, arn: &str) -> ControlError {
 /// Returns the changes a command makes.
 pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let find = |key: &str| keys.find(settings, key);
-    // Those that EBS made for itself are not the user's to change.
+    // A user cannot change a key that EBS made for itself.
     let own = |key: &str| {
         let record = find(key)?;
         match record.new.managed {

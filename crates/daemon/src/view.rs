@@ -81,7 +81,7 @@ fn attachment(attachment: &Attachment, settings: &Settings) -> AttachmentView {
     }
 }
 
-/// Returns a member without what the model knows of it.
+/// Returns a member without the figures of the model.
 fn member(record: &VolumeRecord, index: usize) -> MemberView {
     let spec = record.spec.members[index].to_string();
     let none = MemberView {

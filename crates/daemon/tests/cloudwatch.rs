@@ -125,19 +125,19 @@ fn statistics_and_refusals_of_volumes() {
     for minute in 0..10 {
         record(&lab, &volume, first + 60 * minute, &busy(), 100.0 - 10.0 * minute as f64);
     }
-    let asked = |more: Value| {
+    let arguments = |more: Value| {
         let mut args = json!({"namespace": "AWS/EBS", "name": "BurstBalance", "start_s": first, "end_s": first + 600, "period_s": 300,
                               "dimensions": [{"Name": "VolumeId", "Value": volume}]});
         args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         args
     };
-    let statistics = call(&lab, "cloudwatch.get_metric_statistics", asked(json!({"statistics": ["Minimum", "Average", "SampleCount"]})));
+    let statistics = call(&lab, "cloudwatch.get_metric_statistics", arguments(json!({"statistics": ["Minimum", "Average", "SampleCount"]})));
     let expected = json!([
         {"t_s": first, "unit": "Percent", "values": {"Minimum": 60.0, "Average": 80.0, "SampleCount": 5.0}},
         {"t_s": first + 300, "unit": "Percent", "values": {"Minimum": 10.0, "Average": 30.0, "SampleCount": 5.0}},
     ]);
     assert_eq!(statistics["datapoints"], expected);
-    let other_unit = call(&lab, "cloudwatch.get_metric_statistics", asked(json!({"statistics": ["Sum"], "unit": "Bytes"})));
+    let other_unit = call(&lab, "cloudwatch.get_metric_statistics", arguments(json!({"statistics": ["Sum"], "unit": "Bytes"})));
     assert_eq!(other_unit["datapoints"], json!([]));
     for (more, expected) in [
         (json!({}), "MissingParameter"),
@@ -147,7 +147,7 @@ fn statistics_and_refusals_of_volumes() {
         (json!({"statistics": ["Sum"], "start_s": -1.0}), "InvalidParameterValue"),
         (json!({"statistics": ["Sum"], "unit": "Furlong"}), "InvalidParameterValue"),
     ] {
-        assert_eq!(code(&lab, "cloudwatch.get_metric_statistics", asked(more.clone())), expected, "{more}");
+        assert_eq!(code(&lab, "cloudwatch.get_metric_statistics", arguments(more.clone())), expected, "{more}");
     }
     assert_eq!(code(&lab, "volume.nvme_statistics", json!({"volume": volume})), "IncorrectState", "it is not attached");
     assert_eq!(code(&lab, "events.since", json!({"cursor": "x"})), "InvalidParameterValue");

@@ -28,8 +28,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Keeps the memory of this process private, because keys are in it: no other process may read it,
-/// and no core file is written of it. The limit on open files is raised to the machine's, because
+/// Keeps the memory of this process private, because keys are in it: no other process may read its
+/// memory, and no core file is written. The limit on open files is raised to the machine's, because
 /// each volume in use takes one or more.
 fn keep_memory_private() {
     use rustix::mm::{mlockall, MlockAllFlags};

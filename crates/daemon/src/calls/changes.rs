@@ -50,7 +50,7 @@ where
     Ok(Page { whole: true, records: page.into_iter().map(|(_, record)| record).collect(), gone: Vec::new(), next })
 }
 
-/// Volumes that changed since a version, or all.
+/// Returns the volumes that changed since a version, or all.
 pub(crate) fn volumes(engine: &Engine, args: &Since) -> Outcome<Answer> {
     let (version, whole, records, gone, next) = engine.state(|state| {
         let page = select_changed::<VolumeId, VolumeRecord>(&state.changed_volumes, &state.lab.volumes, args)?;

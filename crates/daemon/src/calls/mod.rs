@@ -54,7 +54,7 @@ pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<S
         return (Err(could_not(name, "the lab is going down", "Start it again with `headrace lab up`.")), After::Next);
     }
     let token = token.map(|token| ClientToken { token, request: request_of(name, &args) });
-    // Rules look at what is so now: what was due until now comes first.
+    // Rules judge the present state: the events that are due by now come first.
     let outcome = engine.pass_due().and_then(|()| read(name, args)).and_then(|call| {
         let down = matches!(call, Call::LabDown(_)) && !dry_run;
         Ok((down, once(engine, call, token, dry_run)?))
@@ -136,36 +136,36 @@ fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome
 }
 
 fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
-    let shown = |record: VolumeRecord| json(engine.view(&record));
+    let described = |record: VolumeRecord| json(engine.view(&record));
     match call {
         Call::LabStatus(_) => json(engine.status()),
         Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
         Call::LabDown(args) => engine.shut_down(args.force.unwrap_or(false)).and_then(|()| json(Done {})),
         Call::MetricsText(_) => json(MetricsText { text: engine.exposition() }),
-        Call::VolumeCreate(args) => create(engine, args).and_then(shown),
-        Call::VolumeCopy(args) => copy(engine, args).and_then(shown),
+        Call::VolumeCreate(args) => create(engine, args).and_then(described),
+        Call::VolumeCopy(args) => copy(engine, args).and_then(described),
         Call::VolumeList(args) => list(engine, args),
         Call::VolumeChanges(args) => changes::volumes(engine, &args),
         Call::SnapshotChanges(args) => changes::snapshots(engine, &args),
-        Call::VolumeDescribe(args) => engine.find(&args.volume).and_then(shown),
+        Call::VolumeDescribe(args) => engine.find(&args.volume).and_then(described),
         Call::VolumeDelete(args) => engine.delete(&args.volume).and_then(|()| json(Done {})),
-        Call::VolumeAttach(args) => attach(engine, args).and_then(shown),
-        Call::VolumeDetach(args) => detach(engine, args).and_then(shown),
+        Call::VolumeAttach(args) => attach(engine, args).and_then(described),
+        Call::VolumeDetach(args) => detach(engine, args).and_then(described),
         Call::VolumeModify(args) => modify(engine, args),
         Call::VolumeModifications(args) => modifications(engine, args.volume.as_deref()),
-        Call::VolumeAttributes(args) => attributes(engine, args).and_then(shown),
+        Call::VolumeAttributes(args) => attributes(engine, args).and_then(described),
         Call::ResourceTag(args) => tag_resources(engine, args),
-        Call::VolumeTag(args) => tag(engine, args).and_then(shown),
+        Call::VolumeTag(args) => tag(engine, args).and_then(described),
         Call::VolumeBalance(args) => engine.balance_view(&args.volume).and_then(json),
         Call::VolumeSetBalance(args) => set_balance(engine, &args).and_then(|()| engine.balance_view(&args.volume)).and_then(json),
         Call::VolumeRestoreBalance(args) => restore_balance(engine, &args),
         Call::VolumeFault(args) => engine.fault(&args).and_then(|set| json(FaultAnswer { fault: engine.fault_view(&set) })),
         Call::VolumeFaults(args) => faults(engine, &args.volume),
         Call::VolumeClearFault(args) => engine.clear_faults(&args.volume, args.fault.as_deref()).and_then(|cleared| json(Cleared { cleared })),
-        Call::VolumeFailMember(OneMember { volume, member }) => engine.member(&Command::FailMember { volume, member }).and_then(shown),
-        Call::VolumeSlowMember(args) => engine.member(&slow_member(args)).and_then(shown),
-        Call::VolumeRestoreMember(OneMember { volume, member }) => engine.member(&Command::RestoreMember { volume, member }).and_then(shown),
-        Call::VolumeReplaceMember(ReplaceMember { volume, member, mib_s }) => engine.member(&Command::ReplaceMember { volume, member, mib_s }).and_then(shown),
+        Call::VolumeFailMember(OneMember { volume, member }) => engine.member(&Command::FailMember { volume, member }).and_then(described),
+        Call::VolumeSlowMember(args) => engine.member(&slow_member(args)).and_then(described),
+        Call::VolumeRestoreMember(OneMember { volume, member }) => engine.member(&Command::RestoreMember { volume, member }).and_then(described),
+        Call::VolumeReplaceMember(ReplaceMember { volume, member, mib_s }) => engine.member(&Command::ReplaceMember { volume, member, mib_s }).and_then(described),
         Call::VolumeMetrics(args) => metrics(engine, &args),
         Call::VolumeRecord(args) => record(engine, args),
         Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
@@ -198,42 +198,23 @@ fn dispatch_watched(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
 }
 
 fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
-    let Create {
-        spec,
-        name,
-        tags,
-        as_of,
-        balance_percent,
-        volume_type,
-        size_gib,
-        iops,
-        throughput_mib_s,
-        zone,
-        zone_id,
-        encrypted,
-        kms_key,
-        multi_attach,
-        snapshot,
-        initialization_rate_mib_s,
-    } = args;
-    let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
     let record = engine.create(CreateRequest {
-        spec,
-        volume_type,
-        size_gib,
-        iops,
-        throughput_mib_s,
-        zone,
-        zone_id,
-        encrypted,
-        kms_key,
-        multi_attach,
-        name,
-        tags,
-        as_of,
-        balance_percent,
-        snapshot,
-        initialization_mib_s: initialization_rate_mib_s,
+        spec: args.spec.unwrap_or_default(),
+        volume_type: args.volume_type,
+        size_gib: args.size_gib,
+        iops: args.iops,
+        throughput_mib_s: args.throughput_mib_s,
+        zone: args.zone,
+        zone_id: args.zone_id,
+        encrypted: args.encrypted,
+        kms_key: args.kms_key,
+        multi_attach: args.multi_attach.unwrap_or(false),
+        name: args.name,
+        tags: args.tags.unwrap_or_default(),
+        as_of: args.as_of,
+        balance_percent: args.balance_percent,
+        snapshot: args.snapshot,
+        initialization_mib_s: args.initialization_rate_mib_s,
         source_volume: None,
     })?;
     engine.start_loading(&record);
@@ -241,19 +222,17 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
 }
 
 fn copy(engine: &Arc<Engine>, args: CopyVolume) -> Outcome<VolumeRecord> {
-    let CopyVolume { volume, name, tags, volume_type, size_gib, iops, throughput_mib_s, encrypted, kms_key, multi_attach } = args;
-    let (tags, multi_attach, source_volume) = (tags.unwrap_or_default(), multi_attach.unwrap_or(false), Some(volume));
     engine.copy_volume(CreateRequest {
-        name,
-        tags,
-        volume_type,
-        size_gib,
-        iops,
-        throughput_mib_s,
-        encrypted,
-        kms_key,
-        multi_attach,
-        source_volume,
+        name: args.name,
+        tags: args.tags.unwrap_or_default(),
+        volume_type: args.volume_type,
+        size_gib: args.size_gib,
+        iops: args.iops,
+        throughput_mib_s: args.throughput_mib_s,
+        encrypted: args.encrypted,
+        kms_key: args.kms_key,
+        multi_attach: args.multi_attach.unwrap_or(false),
+        source_volume: Some(args.volume),
         ..CreateRequest::default()
     })
 }

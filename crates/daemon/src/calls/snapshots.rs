@@ -32,7 +32,7 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
         Call::SnapshotCreate(CreateSnapshot { volume, description, tags }) => {
             let request = request(vec![volume], description, tags, false);
             let ids = engine.create_snapshots(request)?;
-            shown(engine, &ids[0])
+            describe(engine, &ids[0])
         }
         Call::SnapshotCreateMany(CreateSnapshots { volumes, description, tags, copy_tags }) => {
             let ids = engine.create_snapshots(request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
@@ -48,30 +48,30 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
             json(SnapshotList { snapshots: all, next: None })
         }
         Call::SnapshotList(args) => list(engine, &args),
-        Call::SnapshotDescribe(args) => find(engine, &args.snapshot).and_then(|id| shown(engine, &id)),
+        Call::SnapshotDescribe(args) => find(engine, &args.snapshot).and_then(|id| describe(engine, &id)),
         Call::SnapshotDelete(args) => engine.delete_snapshot(&args.snapshot).and_then(|()| json(Done {})),
         Call::SnapshotCopy(CopySnapshot { snapshot, store, region, encrypted, kms_key, description, tags }) => {
             let store = store.map_or_else(|| store_of(engine, region.as_deref()), |store| Ok(Some(store)))?;
             let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), ..CopyRequest::default() };
-            engine.copy_snapshot(request, encrypted, kms_key).and_then(|id| shown(engine, &id))
+            engine.copy_snapshot(request, encrypted, kms_key).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotOffer(args) => engine.offer_snapshot(&args.snapshot).and_then(json),
         Call::SnapshotShare(ShareSnapshot { snapshot, add, remove }) => {
             command(SnapshotCommand::Share { snapshot: snapshot.clone(), add: add.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
+            find(engine, &snapshot).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotLock(args) => {
             let snapshot = args.snapshot.clone();
             command(SnapshotCommand::Lock(lock_request(args)?))?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
+            find(engine, &snapshot).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotUnlock(OneSnapshot { snapshot }) => {
             command(SnapshotCommand::Unlock { snapshot: snapshot.clone() })?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
+            find(engine, &snapshot).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotRecover(OneSnapshot { snapshot }) => {
             command(SnapshotCommand::Recover { snapshot: snapshot.clone() })?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
+            find(engine, &snapshot).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotSetFastRestore(args) => set_fast_restore(engine, &args),
         Call::SnapshotFastRestores(_) => {
@@ -104,10 +104,10 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
         Call::SnapshotGetBlock(args) => engine.snapshot_block(&args.snapshot, args.block, args.block_token.as_deref()).and_then(json),
         Call::SnapshotStart(StartSnapshot { size_gib, parent, description, tags, encrypted, kms_key }) => {
             let request = DirectRequest { size_gib, parent, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), key: None };
-            engine.start_snapshot(request, encrypted, kms_key).and_then(|id| shown(engine, &id))
+            engine.start_snapshot(request, encrypted, kms_key).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotPutBlock(args) => engine.put_block(&args).and_then(|()| json(Done {})),
-        Call::SnapshotFinish(args) => engine.finish_snapshot(&args).and_then(|id| shown(engine, &id)),
+        Call::SnapshotFinish(args) => engine.finish_snapshot(&args).and_then(|id| describe(engine, &id)),
         Call::VolumeCold(args) => {
             engine.cold_blocks(&args.volume, args.start.unwrap_or(0), args.limit.unwrap_or(MOST_BLOCKS).clamp(1, MOST_BLOCKS)).and_then(json)
         }
@@ -149,7 +149,7 @@ fn lock_request(args: LockSnapshot) -> Outcome<LockRequest> {
 
 /// Returns the answer to a call that was done before under its token.
 pub(crate) fn repeated(engine: &Engine, snapshot: &str) -> Outcome<Answer> {
-    find(engine, snapshot).and_then(|id| shown(engine, &id))
+    find(engine, snapshot).and_then(|id| describe(engine, &id))
 }
 
 /// Returns a snapshot that is not in the recycle bin.
@@ -157,7 +157,7 @@ fn find(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
     engine.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(of_control)
 }
 
-fn shown(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
+fn describe(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
     let now_ms = engine.lab_ms();
     let view = engine.lab(|lab| lab.snapshots.records.get(id).map(|record| view(&lab.settings, &lab.snapshots, record, now_ms)));
     match view {

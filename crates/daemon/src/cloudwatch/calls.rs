@@ -169,7 +169,7 @@ pub fn get_metric_data(engine: &Engine, args: DataRequest) -> Outcome<MetricData
     Ok(pages(results, newest_first, most, from))
 }
 
-/// Returns the number of a result, and the last time of it that an answer had.
+/// Returns the number of a result, and its last time in the answer before, Unix seconds.
 fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
     let wrong = || Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer.");
     let place = place(text)?;
@@ -274,12 +274,12 @@ impl OfMetric {
         let sorted = |dimensions: &[Dimension]| -> BTreeMap<String, String> {
             dimensions.iter().map(|dimension| (dimension.name.clone(), dimension.value.clone())).collect()
         };
-        let asked = |filter: &Option<String>, value: &Option<String>| filter.is_none() || filter == value;
+        let admits = |filter: &Option<String>, value: &Option<String>| filter.is_none() || filter == value;
         spec.namespace.as_ref() == Some(&self.namespace)
             && spec.metric_name.as_ref() == Some(&self.metric_name)
             && sorted(&spec.dimensions) == sorted(&self.dimensions)
-            && asked(&self.statistic, &spec.statistic)
-            && asked(&self.extended_statistic, &spec.extended_statistic)
+            && admits(&self.statistic, &spec.statistic)
+            && admits(&self.extended_statistic, &spec.extended_statistic)
             && (self.period.is_none() || self.period == spec.period)
             && (self.unit.is_none() || self.unit == spec.unit)
     }
@@ -377,14 +377,14 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
         let more = items.len() > most;
         items.truncate(most);
         let next_token = items.last().filter(|_| more).map(|item| token(&item.number.to_string()));
-        let shown = |item: &HistoryItem| AlarmHistoryItem {
+        let item_of = |item: &HistoryItem| AlarmHistoryItem {
             name: item.name.clone(),
             t_s: seconds(item.wall_ms),
             kind: item.kind.clone(),
             summary: item.summary.clone(),
             data: item.data.clone(),
         };
-        AlarmHistory { items: items.into_iter().map(shown).collect(), next_token }
+        AlarmHistory { items: items.into_iter().map(item_of).collect(), next_token }
     }))
 }
 

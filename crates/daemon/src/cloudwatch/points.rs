@@ -73,8 +73,8 @@ impl<'a> Reader<'a> {
         match id.namespace.as_str() {
             EBS => only("VolumeId").and_then(|volume| self.place(volume)).map_or_else(Vec::new, |place| self.of_volume(&place, &id.name, start_s, end_s)),
             EC2 => {
-                let ours = self.engine.lab(|lab| lab.settings.instance_id.clone());
-                only("InstanceId").filter(|instance| **instance == ours).map_or_else(Vec::new, |_| self.of_instance(&id.name, start_s, end_s))
+                let own = self.engine.lab(|lab| lab.settings.instance_id.clone());
+                only("InstanceId").filter(|instance| **instance == own).map_or_else(Vec::new, |_| self.of_instance(&id.name, start_s, end_s))
             }
             _ => lock(&self.engine.custom).values(id, start_s, end_s),
         }

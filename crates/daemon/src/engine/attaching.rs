@@ -35,7 +35,8 @@ impl Engine {
         self.find(volume)
     }
 
-    /// Makes devices again after a restart for what was attached, and ends what was under way.
+    /// Makes the devices of attached volumes again after a restart, and ends attachments that were
+    /// under way.
     pub(crate) fn reattach(&self, record: &VolumeRecord) -> Outcome<()> {
         let volume = record.id.to_string();
         match record.attachment.as_ref().map(|attachment| attachment.state) {
@@ -179,8 +180,8 @@ impl Engine {
         let Some(attachment) = &record.attachment else { return };
         let (own, machine) = self.links_of(record, &attachment.name);
         let device = device_path(record);
-        let ours = machine.into_iter().filter(|link| device.is_some() && std::fs::read_link(link).ok() == device);
-        for link in own.into_iter().chain(ours) {
+        let links = machine.into_iter().filter(|link| device.is_some() && std::fs::read_link(link).ok() == device);
+        for link in own.into_iter().chain(links) {
             let _ = std::fs::remove_file(link);
         }
     }
@@ -206,7 +207,7 @@ impl Engine {
         self.find(volume)
     }
 
-    /// Detaches what was busy when it was to be detached, and is not any more.
+    /// Detaches the volumes that were in use when they were to be detached, and are not any more.
     pub(crate) fn detach_what_waited(&self) -> Outcome<()> {
         let waits = |record: &&VolumeRecord| record.attachment.as_ref().is_some_and(|attachment| attachment.waits);
         let waiting: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(waits).cloned().collect());

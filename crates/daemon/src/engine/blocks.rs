@@ -123,7 +123,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens a snapshot again after a restart: what was put is still there.
+    /// Opens a snapshot again after a restart: the blocks that were put are still there.
     pub(crate) fn resume_builder(&self, record: &SnapshotRecord) {
         if let Err(error) = self.open_builder(record) {
             self.fail_snapshot(&record.id, &error.to_string());

@@ -40,8 +40,8 @@ impl Engine {
         self.lab(|lab| lab.keys.usable(&lab.settings, key).cloned()).map_err(of_control)
     }
 
-    /// Makes a key, material first: a key that is written down can be used. `remote`: it is in KMS
-    /// elsewhere, and nothing of it is made here.
+    /// Makes a key, material first: a key that is written down can be used. `remote`: the key is in
+    /// KMS elsewhere, and this lab makes no material.
     pub fn create_key(&self, new: NewKey, remote: Option<&RemoteKey>) -> Outcome<KeyRecord> {
         let _work = lock(&self.work);
         let id = keyring::new_id().map_err(|error| of_io("drawing the id of a key", &error))?;
@@ -111,7 +111,8 @@ impl Engine {
         self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str()).map(Some)
     }
 
-    /// Unwraps a data key. `context`: the id of what it was wrapped for.
+    /// Unwraps a data key. `context`: the id of the volume, copy or snapshot that it was wrapped
+    /// for.
     fn unwrapped(&self, key: &str, wrapped: &str, context: &str) -> Outcome<Arc<SectorCipher>> {
         self.usable_key(key).map_err(as_ec2)?;
         let wrapped =
@@ -154,8 +155,8 @@ impl Engine {
         Ok(SnapshotKey { key: kms_key.to_string(), wrapped: BASE64_STANDARD.encode(sealed), context })
     }
 
-    /// Returns the key of a copy: the one it names, else the default key of the lab, whichever key
-    /// its source has (EC2 API, CopySnapshot).
+    /// Returns the key of a copy: the named key, else the default key of the lab, whichever key its
+    /// source has (EC2 API, CopySnapshot).
     pub(crate) fn key_of_copy(&self, is_source_encrypted: bool, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
         if encrypted == Some(false) {
             let problem = bad_input("encrypted", "cannot be false for a copy (EC2 API, CopySnapshot)", "Leave it out: the copy is encrypted as its source is.");
@@ -164,11 +165,11 @@ impl Engine {
         self.new_snapshot_key(encrypted.or(is_source_encrypted.then_some(true)), kms_key, "copy")
     }
 
-    /// Returns the key of a snapshot that is put block by block: that of its parent, or as that of
-    /// a new volume. With a parent, an encryption or a key in the request is refused (EBS API,
-    /// StartSnapshot). Encryption by default with a parent that is not encrypted is refused too,
-    /// which is the lab's choice: the blocks of the parent are not encrypted, and the setting
-    /// forbids that.
+    /// Returns the key of a snapshot that is put block by block: the key of its parent, or the key
+    /// that a new volume would have. With a parent, an encryption or a key in the request is
+    /// refused (EBS API, StartSnapshot). Encryption by default with a parent that is not encrypted
+    /// is refused too, which is the lab's choice: the blocks of the parent are not encrypted, and
+    /// the setting forbids that.
     pub(crate) fn key_of_direct(&self, parent: Option<&str>, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
         let invalid = |value: &str, rule: &str, hint: &str| Err(bad_input(value, rule, hint).says("ValidationException", format!("{value} {rule}.")));
         let Some(parent) = parent else { return self.new_snapshot_key(encrypted, kms_key, "direct") };

@@ -23,7 +23,7 @@ const MOST_SECONDS: f64 = 7.0 * 86_400.0;
 const DEGRADED_SECONDS: f64 = 60.0;
 const DEGRADED_PERCENT: f64 = 10.0;
 const DEGRADED_MS: f64 = 300.0;
-/// Latency a fault adds where none is named, ms: a guess at what is clearly felt.
+/// Latency a fault adds where none is named, ms: a guess: a user clearly notices it.
 const LATENCY_MS: f64 = 100.0;
 /// A power cut without a wait would find nothing that is not flushed.
 const CUT_AFTER_S: f64 = 1.0;
@@ -205,7 +205,7 @@ impl Engine {
         // A lost member may take a rebuild with it: all are set.
         for (index, is) in record.members.iter().enumerate() {
             let state = member_of(&is.state);
-            // The model knows no rebuild: until it is over the member is lost to it.
+            // The model knows no rebuild: until then the array counts the member as lost.
             self.devices.change(&ModelChange::Failed { device, member: index, failed: state != MemberData::Good });
             if let Some(raid) = &raid {
                 raid.set_member(index, state);
@@ -228,8 +228,8 @@ impl Engine {
         }
     }
 
-    /// Goes on with what a restart ended: from the beginning, since what was written last may not
-    /// have reached the disk.
+    /// Goes on with what a restart ended: from the beginning, since the last writes may not have
+    /// reached the disk.
     pub fn resume_rebuilds(self: &Arc<Self>) {
         for record in self.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()) {
             for (member, is) in record.members.iter().enumerate() {
@@ -285,7 +285,7 @@ impl Engine {
     }
 
     /// Charges the members with a step of a rebuild: a read of the members that have the data, then
-    /// a write of the new member, one after the other.
+    /// a write of the new member.
     fn charge(&self, device_number: usize, record: &VolumeRecord, member: usize, offset: u64) {
         let count = record.members.len();
         let sources: Vec<usize> = match record.spec.raid {

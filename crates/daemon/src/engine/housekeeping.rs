@@ -89,8 +89,8 @@ impl Engine {
         }
     }
 
-    /// Writes the rows of a volume and its members for a second, or for a part of it. Says whether
-    /// the volume was used.
+    /// Writes the rows of a volume and its members for a second, or for a part of a second. Says
+    /// whether the volume was used.
     fn note_volume(&self, second: u64, id: &VolumeId, attached: &AttachedVolume, is_part: bool) -> bool {
         let sample = attached.meter.take(self.devices.clock.now());
         let credits = self.lab(|lab| lab.volumes.get(id).map_or(CreditUnit::Ios, credit_unit));

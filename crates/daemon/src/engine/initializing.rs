@@ -139,14 +139,14 @@ impl Engine {
     /// Returns the blocks of a volume that are still in its snapshot, page by page.
     pub(crate) fn cold_blocks(&self, volume: &str, start: u64, limit: usize) -> Outcome<ColdBlocks> {
         let record = self.find(volume)?;
-        let Some(restored) = self.files_of(&record, |files| files.restored.clone())? else { return Ok(ColdBlocks { blocks: Vec::new(), next: None, left: 0 }) };
+        let Some(restored) = self.files_of(&record, |files| files.restored.clone())? else { return Ok(ColdBlocks { blocks: Vec::new(), next: None, remaining: 0 }) };
         let mut cold = cold_from(&restored, start);
         let blocks: Vec<u64> = cold.by_ref().take(limit).collect();
-        Ok(ColdBlocks { next: cold.next(), blocks, left: restored.cold_blocks() })
+        Ok(ColdBlocks { next: cold.next(), blocks, remaining: restored.cold_blocks() })
     }
 
     /// Returns the number of blocks of a volume's snapshot, and of those that are not loaded. Opens
-    /// a volume of which that is not known.
+    /// a volume whose counts are not in memory.
     fn cold_of(&self, record: &VolumeRecord) -> (u64, u64) {
         let counts = |restored: &Arc<Restored>| (restored.manifest().blocks(), restored.cold_blocks());
         if let Some(restored) = self.restored(&record.id) {

@@ -4,7 +4,7 @@
 //!
 //! A thread that holds one of these takes only locks further down the list:
 //!
-//! 1. `due`: one thread at a time does what is due, so that nothing is done twice.
+//! 1. `due`: one thread at a time applies the events that are due, so that none is applied twice.
 //! 2. `work`: one call at a time makes or takes devices and files, from its command to its report.
 //! 3. `path`: what the machine's own path costs; held while that is measured.
 //! 4. `mount`: the FUSE mount; held for a look at it, while the path is measured, and while it is
@@ -14,7 +14,7 @@
 //!    a volume that is being detached.
 //! 7. `volumes`: the open volumes; held for a look or a change, never while files are read or
 //!    written.
-//! 8. `resting`: what is known of the volumes that are not open.
+//! 8. `resting`: facts about the volumes that are not open.
 //! 9. `state`: the lab, the journal, the clock; held while an event is written down and applied.
 //! 10. `custom`: metrics of users; held while they are read or put, and logged.
 //! 11. locks inside [`Devices`], of the metrics, of waiting actions, of an array, of a meter: each
@@ -301,7 +301,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens what is attached after a restart, and looks whether the files of others are there.
+    /// Opens the attached volumes after a restart, and checks that the files of the others exist.
     fn look_after(&self, record: &VolumeRecord) -> Outcome<()> {
         if record.attachment.is_some() {
             return self.device_number(record).map(drop);
@@ -402,7 +402,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Decides, writes down, applies.
+    /// Decides a command, writes its events to the journal, and applies them.
     pub fn command(&self, command: &Command) -> Outcome<Vec<Event>> {
         let mut state = lock(&self.state);
         let now = self.lab_ms_of(&state);

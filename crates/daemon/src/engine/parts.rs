@@ -1,5 +1,5 @@
-//! Parts of the engine that know nothing of it: what resting volumes, snapshots under way and block
-//! by block snapshots keep in memory; locks, random numbers, the wall clock.
+//! Parts of the engine that do not use it: facts about resting volumes, snapshots under way and
+//! block by block snapshots, in memory; locks, random numbers, the wall clock.
 
 use chrono::NaiveDate;
 use headrace_catalog::{StorageSpec, VolumeLimits};
@@ -130,7 +130,8 @@ impl SnapshotWork {
         self.wake.notify_all();
     }
 
-    /// Takes the first job whose chain has none under way; None when it waited for a while in vain.
+    /// Takes the first job whose chain has none under way; None when no job came within
+    /// [`LOOK_EVERY`].
     pub(super) fn take(&self) -> Option<(String, Job, u32)> {
         let mut jobs = lock(&self.jobs);
         let position = jobs.queue.iter().position(|(chain, ..)| !jobs.busy.contains(chain));

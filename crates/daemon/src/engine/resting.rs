@@ -164,7 +164,8 @@ impl Engine {
         later.map(|(index, set)| (index, f64::from(set.per_million) / 10_000.0)).collect()
     }
 
-    /// Bytes that a volume's files take on the disk; none where that is not known. Opens nothing.
+    /// Returns the bytes that a volume's files take on the disk; None where they are not known.
+    /// Opens no file.
     pub(crate) fn allocated_of(&self, record: &VolumeRecord) -> Option<u64> {
         if let Some((_, power, _)) = self.opened(&record.id) {
             return power.allocated().ok();

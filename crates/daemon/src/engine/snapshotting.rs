@@ -38,11 +38,11 @@ const MOST_TRIES: u32 = 5;
 /// Manifests that are kept for the block calls.
 const MOST_MANIFESTS: usize = 8;
 
-/// Opens the object store of a lab: `asked`, or the one it had. Another one than it had must have
-/// the lab's snapshots.
-pub(crate) fn open_store(folder: &Path, lab: &Lab, asked: Option<&str>) -> Outcome<SnapshotWork> {
+/// Opens the object store of a lab: `requested`, or the store of the last start. A new store must
+/// have the lab's snapshots.
+pub(crate) fn open_store(folder: &Path, lab: &Lab, requested: Option<&str>) -> Outcome<SnapshotWork> {
     let had = lab.settings.snapshot_store.clone().unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
-    let url = asked.unwrap_or(&had);
+    let url = requested.unwrap_or(&had);
     let failed = |error: io::Error| of_io("opening the object store of snapshots", &error);
     let store = SnapshotWork::open(url).map_err(failed)?;
     if url.trim_end_matches('/') == had.trim_end_matches('/') {
@@ -417,8 +417,9 @@ impl Engine {
         key.map_or(Ok(()), |key| self.wrapped_key(record.id.as_str(), key).store(&self.snapshots.objects))
     }
 
-    /// Returns the snapshot whose stored blocks this one uses: that since which it is known what
-    /// changed, else the newest of the same volume, else the one the volume was made from.
+    /// Returns the snapshot whose stored blocks this one uses: the snapshot since which the changes
+    /// are recorded, else the newest of the same volume, else the snapshot that the volume was made
+    /// from.
     fn parent_of(&self, record: &SnapshotRecord, instant: &Instant) -> Option<Arc<Manifest>> {
         let since = instant.changes().map(|(since, _)| since.to_string());
         let candidates: Vec<SnapshotId> = self.lab(|lab| {
@@ -603,8 +604,8 @@ fn loads_from(volume: &VolumeRecord, snapshot: &SnapshotId) -> bool {
     !gone && volume.origin.as_ref().is_some_and(|origin| origin.snapshot == *snapshot && !origin.loaded)
 }
 
-/// A source that fails when the lab goes down: what is stored stays, and the next start goes on
-/// with it.
+/// A source that fails when the lab goes down: stored blocks stay, and the next start goes on with
+/// them.
 struct UntilTheEnd<'a> {
     source: &'a dyn BlockSource,
     stopping: &'a AtomicBool,

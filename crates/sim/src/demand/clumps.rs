@@ -42,14 +42,14 @@ impl Clumps {
         }));
     }
 
-    /// All walks as one distribution, on top of other waits.
+    /// Returns all walks as a single distribution, on top of other waits.
     pub fn together(&self, waits: &Waits) -> Waits {
         let mut waits = waits.clone();
         self.looks.iter().for_each(|look| waits.delay(look.requests / WALKS as f64, look.wait_ms));
         waits
     }
 
-    /// Mean wait, ms, and percentiles of the whole run.
+    /// Returns the mean wait, ms, and the percentiles of the whole run.
     pub fn whole(&self, waits: &Waits, percentiles: &dyn Fn(&Waits) -> [f64; 4]) -> (f64, [f64; 4]) {
         let mut each = vec![waits.clone(); WALKS];
         self.looks.iter().for_each(|look| each[look.walk as usize].delay(look.requests, look.wait_ms));
@@ -84,7 +84,7 @@ impl Clumps {
         starts.sort_unstable();
         starts.dedup();
         // Windows of the highest mean and of the longest wait are chosen for each walk: the highest
-        // percentiles are in one of them or hardly lower.
+        // percentiles lie in these windows, or are hardly higher elsewhere.
         let mut chosen = [[(f64::NEG_INFINITY, 0usize); 2]; WALKS];
         for &start in &starts {
             let end = slots.window(start).1;
@@ -121,7 +121,7 @@ impl Clumps {
         each.sort_by(|a, b| a.percentiles_ms[P99].total_cmp(&b.percentiles_ms[P99]));
         let mean = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).sum::<f64>() / WALKS as f64;
         let most = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).fold(0.0, f64::max);
-        let shown = Worst {
+        let average = Worst {
             mean_ms: mean(&|worst| worst.mean_ms),
             percentiles_ms: [0, 1, 2, 3].map(|place: usize| mean(&|worst| worst.percentiles_ms[place])),
             // Begin of the worst window of a middle walk, or of the next that waited.
@@ -132,6 +132,6 @@ impl Clumps {
             percentiles_ms: [0, 1, 2, 3].map(|place: usize| most(&|worst| worst.percentiles_ms[place])),
             at_s: each[WALKS - 1].at_s,
         };
-        (shown, unlucky)
+        (average, unlucky)
     }
 }

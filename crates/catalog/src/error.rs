@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(did_you_mean("m5.2xlrge", names, "no"), "Did you mean m5.2xlarge?");
         assert_eq!(did_you_mean("pg3", names, "no"), "Did you mean gp3?");
         assert_eq!(did_you_mean("completely-else", names, "no"), "no");
-        // A name of another level or generation is no slip: a hint to it would be followed.
+        // A name of another level or generation is not a slip: a hint to it would be followed.
         assert_eq!(did_you_mean("raid6", ["raid0", "raid5", "raid10"], "no"), "no");
         assert_eq!(did_you_mean("gp22", names, "no"), "Did you mean gp2?");
         assert_eq!(did_you_mean("raidd0", ["raid0", "raid5", "raid10"], "no"), "Did you mean raid0?");

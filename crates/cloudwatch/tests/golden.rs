@@ -48,7 +48,10 @@ fn a_full_bucket_of_500_gib_lasts_an_hour() {
 fn operators_bind_as_in_arithmetic() {
     let number = |text: &str| value(&format!("m1*0 + ({text})"), &[1.0], &[])[0];
     assert_eq!((number("1+2*3"), number("(1+2)*3"), number("2^3^2"), number("-2^2"), number("10-4-3"), number("8/4/2")), (7.0, 9.0, 512.0, -4.0, 3.0, 1.0));
-    assert_eq!((number("1 + 1 == 2"), number("1 < 2 && 2 < 1"), number("1 > 2 OR 3 >= 3"), number("2 != 2"), number("1e3 + .5")), (1.0, 0.0, 1.0, 0.0, 1_000.5));
+    assert_eq!(
+        (number("1 + 1 == 2"), number("1 < 2 && 2 < 1"), number("1 > 2 OR 3 >= 3"), number("2 != 2"), number("1e3 + .5")),
+        (1.0, 0.0, 1.0, 0.0, 1_000.5)
+    );
 }
 
 #[test]

@@ -51,8 +51,11 @@ fn tree() -> impl Strategy<Value = Both> {
             polish: [lhs.polish, rhs.polish, vec![operator.to_string()]].concat(),
             series: lhs.series || rhs.series,
         });
-        let negative =
-            inner.clone().prop_map(|inner| Both { text: format!("(-{})", inner.text), polish: [inner.polish, vec!["neg".into()]].concat(), series: inner.series });
+        let negative = inner.clone().prop_map(|inner| Both {
+            text: format!("(-{})", inner.text),
+            polish: [inner.polish, vec!["neg".into()]].concat(),
+            series: inner.series,
+        });
         const NAMES: [&str; 14] = ["ABS", "CEIL", "FLOOR", "DIFF", "RATE", "RUNNING_SUM", "SUM", "AVG", "MIN", "MAX", "STDDEV", "FILL0", "REPEAT", "LINEAR"];
         let call = (inner, proptest::sample::select(&NAMES[..])).prop_map(|(inner, name)| {
             if !inner.series {

@@ -75,8 +75,8 @@ id_type!(
 );
 
 id_type!(
-    /// Id of a snapshot: `snap-` and 17 hexadecimal digits. Safe as a file name; nothing else can be
-    /// read into one.
+    /// Id of a snapshot: `snap-` and 17 hexadecimal digits. Safe as a file name; nothing else can
+    /// be read into one.
     SnapshotId,
     "snap",
     "is not a snapshot id: snap- and 17 digits 0-9, a-f",

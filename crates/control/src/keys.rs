@@ -395,16 +395,7 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
             Ok(vec![KeyChange::AliasDeleted { alias: alias.clone() }])
         }
         KeyCommand::CreateGrant { key, grant } => create_grant(keys.usable(settings, key)?, grant),
-        KeyCommand::EndGrant { key, grant } => {
-            let record = find(key)?;
-            match record.grants.iter().any(|candidate| candidate.id == *grant) {
-                true => Ok(vec![KeyChange::GrantEnded { key: record.id.clone(), grant: grant.clone() }]),
-                false => {
-                    let message = format!("Grant ID {grant} not found");
-                    Err(refuse(ErrorKind::NotFound, grant, "is not a grant of this key", "List the grants.", "NotFoundException", message))
-                }
-            }
-        }
+        KeyCommand::EndGrant { key, grant } => end_grant(find(key)?, grant),
         KeyCommand::EncryptByDefault { encrypt } => match *encrypt == keys.encrypt_by_default {
             true => Ok(Vec::new()),
             false => Ok(vec![KeyChange::EncryptByDefault { encrypt: *encrypt }]),
@@ -416,6 +407,14 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
         // The lab finds the volume.
         KeyCommand::VolumeKey { .. } => Ok(Vec::new()),
     }
+}
+
+fn end_grant(record: &KeyRecord, grant: &str) -> Result<Vec<KeyChange>, ControlError> {
+    if record.grants.iter().any(|candidate| candidate.id == grant) {
+        return Ok(vec![KeyChange::GrantEnded { key: record.id.clone(), grant: grant.to_string() }]);
+    }
+    let message = format!("Grant ID {grant} not found");
+    Err(refuse(ErrorKind::NotFound, grant, "is not a grant of this key", "List the grants.", "NotFoundException", message))
 }
 
 fn check_new(new: &NewKey) -> Result<(), ControlError> {

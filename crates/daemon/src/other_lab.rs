@@ -2,7 +2,7 @@
 //! The other daemon decides: it answers root and its own user, and a key that is disabled there
 //! opens nothing here.
 
-use crate::engine::socket_of;
+use crate::options::socket_of;
 use crate::problem::{bad_input, could_not, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::{ErrorKind, Problem};

@@ -4,8 +4,9 @@
 use clap::Parser;
 use headrace_cloudwatch::ebs::{INSTANCE_METRICS, VOLUME_METRICS};
 use headrace_daemon::calls::answer;
-use headrace_daemon::engine::{Engine, Options};
+use headrace_daemon::engine::Engine;
 use headrace_daemon::metrics::{CreditUnit, Extra};
+use headrace_daemon::options::Options;
 use headrace_device::meter::Sample;
 use headrace_model::Cap;
 use serde_json::{json, Value};
@@ -56,7 +57,7 @@ fn busy() -> Sample {
 fn record(lab: &Lab, volume: &str, t_s: u64, sample: &Sample, balance_percent: f64) {
     let extra =
         Extra { balance_percent: Some(balance_percent), instance_ios_percent: Some(90.0), instance_bytes_percent: Some(80.0), credits: CreditUnit::Ios };
-    lab.0.metrics.record(volume, None, t_s, sample, &extra).unwrap();
+    lab.0.metrics.store.record(volume, None, t_s, sample, &extra).unwrap();
 }
 
 fn points(lab: &Lab, namespace: &str, name: &str, dimension: [&str; 2], stat: &str, start_s: u64, end_s: u64) -> Vec<(u64, f64)> {
@@ -97,7 +98,7 @@ fn volumes_publish_what_their_minutes_say() {
     assert!((delivered - 3_400.0 / 60.0).abs() < 1e-9, "{delivered}");
     assert_eq!((of(&io1, "BurstBalance"), of(&idle, "VolumeReadOps"), of("vol-00000000000000000", "VolumeReadOps")), (vec![], vec![], vec![]));
 
-    let instance = lab.0.lab(|lab| lab.settings.instance_id.clone());
+    let instance = lab.0.ledger.lab(|lab| lab.settings.instance_id.clone());
     let of_instance = |name: &str| points(&lab, "AWS/EC2", name, ["InstanceId", &instance], "Sum", first, minutes_ago(0));
     assert_eq!(of_instance("EBSReadOps"), times([6_000.0, 6_000.0, 0.0]));
     let balance = of_instance("EBSIOBalance%");

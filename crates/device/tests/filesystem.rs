@@ -137,7 +137,6 @@ fn a_record_onto_the_volume_itself_does_not_hang() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
     let device = text(&volume.device).to_string();
-    let place = lab.place("used");
     let place = mount_new(&mut lab, &device);
     lab.devices.record(&place.join("record")).expect("a record");
     fill(&place, 5);

@@ -57,7 +57,11 @@ fn saved_host(instance: Option<&str>, devices: &[(&str, bool)]) -> SavedHost {
 fn save(host: &mut Host, saved: &SavedHost, now: Nanos) -> SavedHost {
     let instance =
         host.instance.as_ref().zip(saved.instance.as_ref()).map(|(instance, saved)| SavedInstance { limits: saved.limits.clone(), state: instance.state() });
-    let devices = host.devices.iter_mut().zip(&saved.devices).map(|(device, device_saved)| device_saved.as_ref().map(|device_saved| device.save(&device_saved.storage, now)));
+    let devices = host
+        .devices
+        .iter_mut()
+        .zip(&saved.devices)
+        .map(|(device, device_saved)| device_saved.as_ref().map(|device_saved| device.save(&device_saved.storage, now)));
     SavedHost { now, instance, devices: devices.collect() }
 }
 

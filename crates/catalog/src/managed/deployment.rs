@@ -93,7 +93,8 @@ impl Deployment {
     /// [`CatalogError::UnknownType`] naming the known ones.
     pub fn named(name: &str) -> Result<Vec<Deployment>, CatalogError> {
         let given = name.trim().to_ascii_lowercase();
-        let matches: Vec<Deployment> = Deployment::ALL.into_iter().filter(|deployment| deployment.to_string() == given || deployment.service().as_str() == given).collect();
+        let matches: Vec<Deployment> =
+            Deployment::ALL.into_iter().filter(|deployment| deployment.to_string() == given || deployment.service().as_str() == given).collect();
         if !matches.is_empty() {
             return Ok(matches);
         }

@@ -20,9 +20,7 @@ fn combined(operator: Operator, lhs: Value, rhs: Value, at: usize) -> Result<Val
         (Value::Array(lhs), Value::Number(rhs)) => Value::Array(lhs.iter().map(|series| series.mapped(|lhs| operator.apply(lhs, rhs))).collect()),
         (Value::Number(lhs), Value::Array(rhs)) => Value::Array(rhs.iter().map(|series| series.mapped(|rhs| operator.apply(lhs, rhs))).collect()),
         (Value::Array(lhs), Value::Series(rhs)) => Value::Array(lhs.iter().map(|lhs| both(operator, lhs, &rhs)).collect()),
-        (Value::Series(lhs), Value::Array(rhs)) => {
-            Value::Array(rhs.iter().map(|rhs| Series { name: rhs.name.clone(), ..both(operator, &lhs, rhs) }).collect())
-        }
+        (Value::Series(lhs), Value::Array(rhs)) => Value::Array(rhs.iter().map(|rhs| Series { name: rhs.name.clone(), ..both(operator, &lhs, rhs) }).collect()),
         (lhs @ Value::Array(_), rhs @ Value::Array(_)) => {
             let words = format!("'{}' cannot combine {} and {}", operator.as_str(), lhs.type_name(), rhs.type_name());
             return Err(MathError::new(at, words));

@@ -61,9 +61,36 @@ impl Clumps {
         mean
     }
 
-    /// Figures of the worst windows, in the mean and of the unluckiest walk, each for itself;
-    /// `others` are those of what did not wait in clumps.
+    /// Returns the figures of the worst windows: their means over the walks, and the highest of any
+    /// walk. `others` are the figures of requests that did not wait in clumps.
     pub fn worst(&self, busy: &BusySlots, slots: &Slots, own_mean_ms: f64, others: &Worst, percentiles: &dyn Fn(&Waits) -> [f64; 4]) -> (Worst, Worst) {
+        let chosen = self.choose_windows(slots);
+        let mut each = vec![*others; WALKS];
+        let mut cache: Vec<(usize, Waits)> = Vec::new();
+        for (walk, worst) in each.iter_mut().enumerate() {
+            let [(mean, first), (_, second)] = chosen[walk];
+            if mean <= 0.0 {
+                continue;
+            }
+            for start in if first == second { vec![first] } else { vec![first, second] } {
+                let place = cache.iter().position(|(of, _)| *of == start).unwrap_or_else(|| {
+                    cache.push((start, busy.waits_from(slots, start)));
+                    cache.len() - 1
+                });
+                let mut waits = cache[place].1.clone();
+                let (start_s, end) = slots.window(start);
+                let inside = self.looks.partition_point(|look| (look.slot as usize) < start)..self.looks.partition_point(|look| (look.slot as usize) < end);
+                self.looks[inside].iter().filter(|look| look.walk as usize == walk).for_each(|look| waits.delay(look.requests, look.wait_ms));
+                worst.raise(own_mean_ms + waits.mean_ms(), percentiles(&waits), start_s);
+            }
+        }
+        each.sort_by(|a, b| a.percentiles_ms[P99].total_cmp(&b.percentiles_ms[P99]));
+        summarise(&each)
+    }
+
+    /// Returns for each walk the windows of the highest mean and of the longest wait, each with its
+    /// value, ms, and its first slot.
+    fn choose_windows(&self, slots: &Slots) -> [[(f64, usize); 2]; WALKS] {
         // Places of the looks of each slot.
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         for (place, look) in self.looks.iter().enumerate() {
@@ -99,39 +126,24 @@ impl Clumps {
                 }
             }
         }
-        let mut each = vec![*others; WALKS];
-        let mut cache: Vec<(usize, Waits)> = Vec::new();
-        for (walk, worst) in each.iter_mut().enumerate() {
-            let [(mean, first), (_, second)] = chosen[walk];
-            if mean <= 0.0 {
-                continue;
-            }
-            for start in if first == second { vec![first] } else { vec![first, second] } {
-                let place = cache.iter().position(|(of, _)| *of == start).unwrap_or_else(|| {
-                    cache.push((start, busy.waits_from(slots, start)));
-                    cache.len() - 1
-                });
-                let mut waits = cache[place].1.clone();
-                let (start_s, end) = slots.window(start);
-                let inside = self.looks.partition_point(|look| (look.slot as usize) < start)..self.looks.partition_point(|look| (look.slot as usize) < end);
-                self.looks[inside].iter().filter(|look| look.walk as usize == walk).for_each(|look| waits.delay(look.requests, look.wait_ms));
-                worst.raise(own_mean_ms + waits.mean_ms(), percentiles(&waits), start_s);
-            }
-        }
-        each.sort_by(|a, b| a.percentiles_ms[P99].total_cmp(&b.percentiles_ms[P99]));
-        let mean = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).sum::<f64>() / WALKS as f64;
-        let most = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).fold(0.0, f64::max);
-        let average = Worst {
-            mean_ms: mean(&|worst| worst.mean_ms),
-            percentiles_ms: [0, 1, 2, 3].map(|place: usize| mean(&|worst| worst.percentiles_ms[place])),
-            // Begin of the worst window of a middle walk, or of the next that waited.
-            at_s: each[WALKS / 2..].iter().find_map(|worst| worst.at_s),
-        };
-        let unlucky = Worst {
-            mean_ms: most(&|worst| worst.mean_ms),
-            percentiles_ms: [0, 1, 2, 3].map(|place: usize| most(&|worst| worst.percentiles_ms[place])),
-            at_s: each[WALKS - 1].at_s,
-        };
-        (average, unlucky)
+        chosen
     }
+}
+
+/// Returns the means over the walks, in order of their p99, and the highest figures of any walk.
+fn summarise(each: &[Worst]) -> (Worst, Worst) {
+    let mean = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).sum::<f64>() / WALKS as f64;
+    let most = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).fold(0.0, f64::max);
+    let average = Worst {
+        mean_ms: mean(&|worst| worst.mean_ms),
+        percentiles_ms: [0, 1, 2, 3].map(|place: usize| mean(&|worst| worst.percentiles_ms[place])),
+        // Begin of the worst window of a middle walk, or of the next that waited.
+        at_s: each[WALKS / 2..].iter().find_map(|worst| worst.at_s),
+    };
+    let unlucky = Worst {
+        mean_ms: most(&|worst| worst.mean_ms),
+        percentiles_ms: [0, 1, 2, 3].map(|place: usize| most(&|worst| worst.percentiles_ms[place])),
+        at_s: each[WALKS - 1].at_s,
+    };
+    (average, unlucky)
 }

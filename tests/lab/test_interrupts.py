@@ -46,12 +46,12 @@ def test_an_interrupted_initialize_goes_on_where_it_was(lab: Lab, headrace: Comm
     wait_until(lambda: lab.describe_snapshot(snapshot)["state"] == "completed", "a snapshot", 60)
     lab.create(name="db", snapshot=snapshot, volume_type="gp3", size_gib=1)
     lab.attach("db", probe=False)
-    before = lab.cold_blocks("db", limit=1)["left"]
+    before = lab.cold_blocks("db", limit=1)["remaining"]
     running = headrace.begun("volume", "initialize", "db", "--threads", "1")
-    wait_until(lambda: lab.cold_blocks("db", limit=1)["left"] < before, "the first blocks", pause_s=0.01)
+    wait_until(lambda: lab.cold_blocks("db", limit=1)["remaining"] < before, "the first blocks", pause_s=0.01)
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=patience(60))
-    rest = lab.cold_blocks("db", limit=1)["left"]
+    rest = lab.cold_blocks("db", limit=1)["remaining"]
     assert running.returncode == INTERRUPTED and 0 < rest < before, (running.returncode, rest, stderr)
     assert "goes on" in stderr, stderr
     assert f"{rest} blocks" in headrace("volume", "initialize", "db").stderr

@@ -238,7 +238,7 @@ def test_a_restored_volume_is_usable_at_once_and_slow_at_first(labs):
         # 10 ms happens once in 10^15 runs. A warm read of gp3 takes 0.5 ms; a busy machine adds.
         assert sorted(cold)[4] > 0.010
         assert sorted(warm)[4] < sorted(cold)[4]
-        assert lab.cold_blocks("copy")["left"] == 0
+        assert lab.cold_blocks("copy")["remaining"] == 0
         until(lambda: lab.describe("copy")["initialization"]["state"] == "completed")  # pyright: ignore[reportOptionalSubscript]
         with pytest.raises(LabRefused) as caught:
             lab.create(volume_type="gp3", size_gib=1, name="x", snapshot="snap-0123456789abcdef0")

@@ -35,14 +35,14 @@ pub(crate) struct Commitments {
 impl Commitments {
     pub(crate) fn parse(text: &str, sources: &Sources) -> Result<Self, CatalogError> {
         let rows: Vec<Commitment> = crate::table::rows("prices_commitments.csv", text)?;
-        let mut known = BTreeSet::new();
+        let mut pairs = BTreeSet::new();
         for row in &rows {
             let place = format!("prices_commitments.csv: {} {}: field", row.commitment, row.family);
             sources.require(&row.source, &format!("{place} source"))?;
             if !(row.factor > 0.0 && row.factor <= 1.0) {
                 return Err(broken(&format!("{place} factor"), "must be above 0 and at most 1"));
             }
-            if !known.insert((&row.commitment, &row.family)) {
+            if !pairs.insert((&row.commitment, &row.family)) {
                 return Err(broken(&format!("{place} family"), "is given twice"));
             }
         }
@@ -56,8 +56,8 @@ impl Commitments {
         let names: BTreeSet<&str> = self.rows.iter().map(|row| row.commitment.as_str()).collect();
         let family = crate::instance::family(instance_type);
         let row = of().find(|row| row.family == family).or_else(|| of().find(|row| row.family == "*")).ok_or_else(|| {
-            let known = format!("Known: {}.", names.iter().copied().collect::<Vec<_>>().join(", "));
-            let hint = did_you_mean(commitment, names.iter().copied(), &known);
+            let otherwise = format!("Known: {}.", names.iter().copied().collect::<Vec<_>>().join(", "));
+            let hint = did_you_mean(commitment, names.iter().copied(), &otherwise);
             CatalogError::NoPrice(Box::new(Problem::new(format!("{commitment:?}"), "is not a commitment", "data/prices_commitments.csv", hint)))
         })?;
         if row.from > date {

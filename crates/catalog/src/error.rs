@@ -152,7 +152,7 @@ impl CatalogError {
 /// missing pair. A name that differs in its digits only, or has another number of parts, is not a
 /// slip but another thing: raid0 is not offered for raid6, nor us-west-1 for us-gov-west-1. A digit
 /// too many or too few at the end is one: gp22.
-pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
+pub(crate) fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
     let given: Vec<char> = given.to_lowercase().chars().take(64).collect();
     let reach = (given.len() / 3).max(2);
     let written: String = given.iter().collect();
@@ -164,7 +164,7 @@ pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a 
         (letters != its_letters || one_too_many) && parts(&written) == parts(name)
     };
     let nearest =
-        known.into_iter().filter(|name| is_slip(name)).map(|name| (edit_distance(&given, name), name)).filter(|(distance, _)| *distance <= reach).min();
+        names.into_iter().filter(|name| is_slip(name)).map(|name| (edit_distance(&given, name), name)).filter(|(distance, _)| *distance <= reach).min();
     match nearest {
         Some((_, name)) => format!("Did you mean {name}?"),
         None => otherwise.to_string(),
@@ -196,13 +196,13 @@ mod tests {
 
     #[test]
     fn near_names_are_offered_and_far_ones_are_not() {
-        let known = ["gp2", "gp3", "io1", "m5.2xlarge"];
-        assert_eq!(did_you_mean("m5.2xlrge", known, "no"), "Did you mean m5.2xlarge?");
-        assert_eq!(did_you_mean("pg3", known, "no"), "Did you mean gp3?");
-        assert_eq!(did_you_mean("completely-else", known, "no"), "no");
-        // Another level or generation is not what was meant: a hint to it would be followed.
+        let names = ["gp2", "gp3", "io1", "m5.2xlarge"];
+        assert_eq!(did_you_mean("m5.2xlrge", names, "no"), "Did you mean m5.2xlarge?");
+        assert_eq!(did_you_mean("pg3", names, "no"), "Did you mean gp3?");
+        assert_eq!(did_you_mean("completely-else", names, "no"), "no");
+        // A name of another level or generation is not a slip: a hint to it would be followed.
         assert_eq!(did_you_mean("raid6", ["raid0", "raid5", "raid10"], "no"), "no");
-        assert_eq!(did_you_mean("gp22", known, "no"), "Did you mean gp2?");
+        assert_eq!(did_you_mean("gp22", names, "no"), "Did you mean gp2?");
         assert_eq!(did_you_mean("raidd0", ["raid0", "raid5", "raid10"], "no"), "Did you mean raid0?");
         assert_eq!(did_you_mean("us-gov-west-1", ["us-west-1", "us-east-1"], "no"), "no");
         assert_eq!(did_you_mean("us-eas-1", ["us-west-1", "us-east-1"], "no"), "Did you mean us-east-1?");

@@ -221,7 +221,8 @@ impl Instances {
         })
     }
 
-    /// Speed of a core of a type: where its number of cores is not known, with the whole cache.
+    /// Returns the speed of a core of a type; a type whose number of cores is not known counts with
+    /// its whole cache.
     fn core_speed_of(&self, row: &TypeRow) -> Option<f64> {
         let processor = self.processors.get(&row.processor)?;
         let by_cache = row.cores.map_or(1.0, |cores| processor.cache.speed_in_part(cores));

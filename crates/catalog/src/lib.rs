@@ -326,12 +326,12 @@ impl Catalog {
         self.volume_price_table()?.locate(region)
     }
 
-    /// Regions with prices, by code; some have prices of instances alone.
+    /// Returns the codes of the regions with prices; some have prices of instances alone.
     pub fn regions(&self) -> Vec<&str> {
         self.volume_price_table().map_or_else(|_| Vec::new(), VolumePrices::regions)
     }
 
-    /// Regions with prices of EBS volumes: those that a user is offered.
+    /// Returns the codes of the regions with prices of EBS volumes, which a user is offered.
     pub fn priced_regions(&self) -> Vec<&str> {
         self.volume_price_table().map_or_else(|_| Vec::new(), VolumePrices::priced_regions)
     }

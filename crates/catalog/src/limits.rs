@@ -13,8 +13,8 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// The I/O credits of gp2. They refill at [`VolumeLimits::iops`] and are spent at what is delivered
-/// above it.
+/// The I/O credits of gp2. They refill at [`VolumeLimits::iops`]; the I/Os delivered above that
+/// rate spend them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoBurst {
     /// I/Os per second while there are credits.
@@ -274,7 +274,7 @@ impl<'a> Resolver<'a> {
                 None => included.used("iops.included", &mut self.caveats),
                 Some(iops) => {
                     self.check_iops(iops, included, max, per_gib)?;
-                    // The included IOPS come with any size; the ratio binds what is bought above
+                    // The included IOPS come with any size; the ratio limits the IOPS bought above
                     // them.
                     if iops > included.value {
                         self.check_ratio(iops, per_gib)?;
@@ -368,7 +368,7 @@ impl<'a> Resolver<'a> {
             ));
         }
         // The ratio decides nothing about a volume well inside it; above half of it, an unconfirmed
-        // one may matter.
+        // limit may matter.
         if iops * 2 > most {
             per_gib.used("iops.per_gib", &mut self.caveats);
         }

@@ -198,7 +198,7 @@ fn check_price(place: &str, usd: f64, first: NaiveDate, last: NaiveDate, before:
 /// Returns the region that was meant, when it is only misspelt. Another number of the same place
 /// (`ap-southeast-9`) or another partition (`cn-north-1`, which is not `eu-north-1`) is another
 /// region with other prices, so neither is offered.
-fn region_meant<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+fn region_meant<'a>(given: &str, regions: &[&'a str]) -> Option<&'a str> {
     let place = |text: &str| {
         let letters: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
         let name = letters.trim_end_matches(|c: char| c.is_ascii_digit()).to_string();
@@ -208,7 +208,7 @@ fn region_meant<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let area = |name: &str| name.chars().take(if name.starts_with("usgov") { 5 } else { 2 }).collect::<String>();
     let (number, name) = place(given);
     let letters: Vec<char> = name.chars().take(64).collect();
-    let near = known.iter().filter_map(|region| {
+    let near = regions.iter().filter_map(|region| {
         let (its_number, its_name) = place(region);
         let distance = crate::error::edit_distance(&letters, &its_name);
         (area(&its_name) == area(&name) && distance <= 2).then_some((distance, its_number, *region))
@@ -247,7 +247,8 @@ impl VolumePrices {
         self.locations.keys().map(String::as_str).collect()
     }
 
-    /// Regions with prices of EBS; the others have prices of instances alone.
+    /// Returns the codes of the regions with prices of EBS; the others have prices of instances
+    /// alone.
     pub(crate) fn priced_regions(&self) -> Vec<&str> {
         self.regions().into_iter().filter(|region| self.rows.contains_key(*region)).collect()
     }
@@ -255,8 +256,8 @@ impl VolumePrices {
     /// Returns the code and name of a region.
     pub(crate) fn locate(&self, region: &str) -> Result<(&str, &str), CatalogError> {
         let given = region.trim();
-        let found = self.locations.get_key_value(given).map(|(code, location)| (code.as_str(), location.as_str()));
-        found.ok_or_else(|| {
+        let region = self.locations.get_key_value(given).map(|(code, location)| (code.as_str(), location.as_str()));
+        region.ok_or_else(|| {
             // A misspelt region is named whatever its prices; a list offers those with EBS prices.
             let hint = region_meant(given, &self.regions())
                 .map_or_else(|| format!("Known: {}.", self.priced_regions().join(", ")), |meant| format!("Did you mean {meant}?"));
@@ -264,7 +265,7 @@ impl VolumePrices {
         })
     }
 
-    /// Days the prices in force were last seen.
+    /// Returns the first and the last day on which the prices in force were seen last.
     pub(crate) fn last_seen(&self, region: &str, date: NaiveDate) -> Option<(NaiveDate, NaiveDate)> {
         let rows = self.rows.get(region)?.values();
         span(rows.filter_map(|rows| in_force(rows, date, |row| row.first_seen)).map(|row| row.last_seen))
@@ -305,7 +306,7 @@ impl InstancePrices {
         Ok(InstancePrices { rows })
     }
 
-    /// Days the prices in force were last seen.
+    /// Returns the first and the last day on which the prices in force were seen last.
     pub(crate) fn last_seen(&self, region: &str, date: NaiveDate) -> Option<(NaiveDate, NaiveDate)> {
         let rows = self.rows.iter().filter(|((_, of), _)| of == region).map(|(_, rows)| rows);
         span(rows.filter_map(|rows| in_force(rows, date, |row| row.first_seen)).map(|row| row.last_seen))

@@ -72,7 +72,7 @@ impl SourceIds {
 pub struct Caveat {
     /// Name of the figure in the data, such as `throughput.mib_s`.
     pub field: String,
-    /// The figure and what is uncertain about it.
+    /// The figure and its uncertainty.
     pub text: String,
     /// Source ids, joined by `+`.
     pub source: String,

@@ -181,18 +181,18 @@ impl FromStr for RaidLevel {
         let lower = text.to_ascii_lowercase();
         let names = RaidLevel::ALL.map(RaidLevel::as_str);
         RaidLevel::ALL.into_iter().find(|level| level.as_str() == lower).ok_or_else(|| {
-            let known = format!("Known levels: {}.", names.join(", "));
+            let levels = format!("Known levels: {}.", names.join(", "));
             let problem = if NOT_MODELLED.contains(&lower.as_str()) {
-                Problem::new(text, "is a RAID level that is not modelled", NOTATION, format!("{known} No other level stands in for it."))
+                Problem::new(text, "is a RAID level that is not modelled", NOTATION, format!("{levels} No other level stands in for it."))
             } else {
-                Problem::new(text, "is not a RAID level", NOTATION, did_you_mean(text, names, &known))
+                Problem::new(text, "is not a RAID level", NOTATION, did_you_mean(text, names, &levels))
             };
             CatalogError::UnknownType(Box::new(problem))
         })
     }
 }
 
-/// One volume as it would be ordered: type, size, and what is bought on top.
+/// One volume as it would be ordered: type, size, and the IOPS and MiB/s bought on top.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct VolumeSpec {
     /// Volume type.

@@ -5,7 +5,7 @@ use headrace_catalog::{Catalog, CatalogError, CostItem, NaiveDate, ReadLimits, S
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 
-fn day(text: &str) -> NaiveDate {
+pub fn day(text: &str) -> NaiveDate {
     text.parse().unwrap()
 }
 

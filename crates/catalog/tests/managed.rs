@@ -1,13 +1,10 @@
 //! RDS and Aurora by day: storage behind RDS and bills, worked out by hand from the price list and
 //! the guide.
 
-use headrace_catalog::{Catalog, CatalogError, Deployment, NaiveDate, Service, ServiceBill, ServiceSpec, VolumeType};
+use crate::golden::day;
+use headrace_catalog::{Catalog, CatalogError, Deployment, Service, ServiceBill, ServiceSpec, VolumeType};
 
 const MIB: u64 = 1024 * 1024;
-
-fn day(text: &str) -> NaiveDate {
-    text.parse().unwrap()
-}
 
 const TODAY: &str = "2026-11-01";
 
@@ -22,10 +19,10 @@ fn refused(storage: &str, date: &str) -> String {
 /// IOPS, burst and MiB/s of all volumes together.
 fn together(storage: &str) -> (u64, u64, u64) {
     let catalog = Catalog::embedded();
-    let found = catalog.rds_storage(&storage.parse().unwrap(), day(TODAY)).unwrap();
-    let limits = catalog.storage_limits(&found.array, day(TODAY), None).unwrap();
-    let burst = |one: &headrace_catalog::VolumeLimits| one.io_burst.map_or(one.iops, |burst| burst.iops);
-    (limits.iter().map(|one| one.iops).sum(), limits.iter().map(burst).sum(), limits.iter().map(|one| one.throughput_bytes_s).sum::<u64>() / MIB)
+    let storage_of_rds = catalog.rds_storage(&storage.parse().unwrap(), day(TODAY)).unwrap();
+    let limits = catalog.storage_limits(&storage_of_rds.array, day(TODAY), None).unwrap();
+    let burst = |limits: &headrace_catalog::VolumeLimits| limits.io_burst.map_or(limits.iops, |burst| burst.iops);
+    (limits.iter().map(|limits| limits.iops).sum(), limits.iter().map(burst).sum(), limits.iter().map(|limits| limits.throughput_bytes_s).sum::<u64>() / MIB)
 }
 
 #[test]
@@ -77,8 +74,8 @@ fn what_rds_does_not_take_is_refused_with_the_rule() {
 #[test]
 fn names_stand_for_deployments() {
     assert_eq!(Deployment::named("RDS").unwrap().len(), 3);
-    for one in Deployment::ALL {
-        assert_eq!(Deployment::named(&one.to_string()).unwrap(), [one]);
+    for deployment in Deployment::ALL {
+        assert_eq!(Deployment::named(&deployment.to_string()).unwrap(), [deployment]);
     }
     assert_eq!("aurora".parse::<Deployment>().unwrap(), Deployment::AuroraStandard);
 }
@@ -160,8 +157,8 @@ fn rules_have_days() {
     assert_eq!((replicas("2018-01-01"), replicas(TODAY)), (Some(5.0), Some(15.0)));
     let rto = |option: &str| Catalog::embedded().managed_rule_of(Service::Aurora, option, "rto_high", day(TODAY)).unwrap().number();
     assert_eq!((rto("reader"), rto("no-reader")), (Some(60.0), Some(600.0)));
-    for one in Deployment::ALL {
-        assert!(!Catalog::embedded().service_limits(one).is_empty(), "{one}");
+    for deployment in Deployment::ALL {
+        assert!(!Catalog::embedded().service_limits(deployment).is_empty(), "{deployment}");
     }
 }
 

@@ -12,10 +12,10 @@ fn storage(text: &str) -> StorageSpec {
 
 #[test]
 fn reads_the_written_forms() {
-    let one = storage("gp3:500:6000:250");
-    assert_eq!(one.raid, None);
-    assert_eq!(one.members[0].iops, Some(6_000));
-    assert_eq!(one.members[0].throughput_mib_s, Some(250));
+    let single = storage("gp3:500:6000:250");
+    assert_eq!(single.raid, None);
+    assert_eq!(single.members[0].iops, Some(6_000));
+    assert_eq!(single.members[0].throughput_mib_s, Some(250));
     let striped = storage("2xgp2:1700");
     assert_eq!((striped.raid, striped.members.len()), (Some(RaidLevel::Raid0), 2));
     assert_eq!(striped.chunk_kib, 256);

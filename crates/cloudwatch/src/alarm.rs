@@ -55,8 +55,8 @@ impl State {
     /// It is none of the three.
     pub fn read(text: &str) -> Result<State, Refusal> {
         let all = [State::Ok, State::Alarm, State::InsufficientData];
-        let found = all.into_iter().find(|state| state.as_str() == text);
-        found.ok_or_else(|| Refusal::value("StateValue", text, "it must be OK, ALARM or INSUFFICIENT_DATA"))
+        let state = all.into_iter().find(|state| state.as_str() == text);
+        state.ok_or_else(|| Refusal::value("StateValue", text, "it must be OK, ALARM or INSUFFICIENT_DATA"))
     }
 }
 
@@ -110,7 +110,7 @@ pub enum Missing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LowSamples {
-    /// The percentile of what is there is compared with the threshold.
+    /// The percentile of the few values is compared with the threshold.
     Evaluate,
     /// The state stays as it is.
     Ignore,
@@ -171,7 +171,7 @@ fn enabled() -> bool {
 }
 
 impl AlarmSpec {
-    /// Checks all of it.
+    /// Checks the whole definition.
     ///
     /// # Errors
     /// The refusal of the rule that it breaks, with CloudWatch's code.
@@ -263,9 +263,8 @@ impl AlarmSpec {
     }
 
     /// Returns the number of values that the evaluated periods must have together, and the query
-    /// that counts them; None where the alarm is evaluated with any number of values. It is the
-    /// rule of alarms on a percentile of one metric: for any other alarm the parameter has no
-    /// effect.
+    /// that counts them; None where any number of values is evaluated. It is the rule of alarms on
+    /// a percentile of one metric: for any other alarm the parameter has no effect.
     pub fn least_samples(&self) -> Option<(f64, Query)> {
         if self.evaluate_low_sample_count_percentile != Some(LowSamples::Ignore) || !self.metrics.is_empty() {
             return None;
@@ -297,8 +296,8 @@ fn check_text(name: &str, text: &str, least: usize, most: usize) -> Result<(), R
     if (least..=most).contains(&chars) && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
         return Ok(());
     }
-    let shown: String = text.chars().take(40).collect();
-    Err(Refusal::value(name, format_args!("{shown:?}"), format_args!("it must have {least} to {most} printable characters")))
+    let excerpt: String = text.chars().take(40).collect();
+    Err(Refusal::value(name, format_args!("{excerpt:?}"), format_args!("it must have {least} to {most} printable characters")))
 }
 
 /// Part of an alarm's definition that its evaluation needs.
@@ -329,7 +328,7 @@ impl Rule {
     }
 
     /// Returns the state by the points of the evaluation range, from its oldest period to its
-    /// newest; None if it stays as it is.
+    /// newest; None if the state stays.
     pub fn state(&self, range: &[Option<f64>]) -> Option<State> {
         let breaching = |value: f64| self.comparison.breaches(value, self.threshold);
         let verdict = |many: u32| if many >= self.to_alarm { State::Alarm } else { State::Ok };
@@ -365,13 +364,13 @@ impl Rule {
                 _ => format!("Threshold Crossed: no datapoints were received for {} periods and missing datapoints count by TreatMissingData.", self.periods),
             };
         }
-        let wanted = |value: f64| self.comparison.breaches(value, self.threshold) == (state == State::Alarm);
-        let shown: Vec<String> = real.iter().filter(|value| wanted(**value)).map(ToString::to_string).collect();
-        let (many, not) = (shown.len(), if state == State::Alarm { "" } else { "not " });
+        let crosses = |value: f64| self.comparison.breaches(value, self.threshold) == (state == State::Alarm);
+        let crossing: Vec<String> = real.iter().filter(|value| crosses(**value)).map(ToString::to_string).collect();
+        let (many, not) = (crossing.len(), if state == State::Alarm { "" } else { "not " });
         let were = if many == 1 { "was" } else { "were" };
-        let shown = shown.into_iter().take(MAX_SHOWN).collect::<Vec<_>>().join(", ");
+        let listed = crossing.into_iter().take(MAX_SHOWN).collect::<Vec<_>>().join(", ");
         format!(
-            "Threshold Crossed: {many} out of the last {} datapoints [{shown}] {were} {not}{} the threshold ({}) (minimum {} datapoint{} for {} transition).",
+            "Threshold Crossed: {many} out of the last {} datapoints [{listed}] {were} {not}{} the threshold ({}) (minimum {} datapoint{} for {} transition).",
             self.periods,
             self.comparison.words(),
             self.threshold,

@@ -84,8 +84,8 @@ impl TryFrom<String> for Unit {
     type Error = Refusal;
 
     fn try_from(text: String) -> Result<Unit, Refusal> {
-        let known = UNITS.iter().find(|unit| **unit == text).copied();
-        known.map(Unit).ok_or_else(|| Refusal::value("Unit", &text, format_args!("it must be one of {}", UNITS.join(", "))))
+        let unit = UNITS.iter().find(|unit| **unit == text).copied();
+        unit.map(Unit).ok_or_else(|| Refusal::value("Unit", &text, format_args!("it must be one of {}", UNITS.join(", "))))
     }
 }
 
@@ -130,7 +130,7 @@ impl MetricId {
         if dimensions.len() > MAX_DIMENSIONS {
             return Err(Refusal::value("Dimensions", dimensions.len(), format_args!("a metric has at most {MAX_DIMENSIONS} dimensions")));
         }
-        let mut found = BTreeMap::new();
+        let mut values = BTreeMap::new();
         for Dimension { name, value } in dimensions {
             check_name("Dimensions.Name", name)?;
             let chars = value.chars().count();
@@ -138,11 +138,11 @@ impl MetricId {
                 let rule = format!("the value of a dimension has 1 to {MAX_VALUE_CHARS} characters, this one {chars}");
                 return Err(Refusal::value("Dimensions.Value", value, rule));
             }
-            if found.insert(name.clone(), value.clone()).is_some() {
+            if values.insert(name.clone(), value.clone()).is_some() {
                 return Err(Refusal::value("Dimensions", name, "a dimension is named once"));
             }
         }
-        Ok(MetricId { namespace: namespace.to_string(), name: name.to_string(), dimensions: found })
+        Ok(MetricId { namespace: namespace.to_string(), name: name.to_string(), dimensions: values })
     }
 
     /// Returns a metric with one dimension.
@@ -164,8 +164,8 @@ impl MetricId {
 pub fn check_name(parameter: &str, name: &str) -> Result<(), Refusal> {
     let chars = name.chars().count();
     if !(1..=MAX_NAME_CHARS).contains(&chars) {
-        let shown: String = name.chars().take(40).collect();
-        return Err(Refusal::value(parameter, shown, format_args!("it has {chars} characters, and 1 to {MAX_NAME_CHARS} are allowed")));
+        let excerpt: String = name.chars().take(40).collect();
+        return Err(Refusal::value(parameter, excerpt, format_args!("it has {chars} characters, and 1 to {MAX_NAME_CHARS} are allowed")));
     }
     if name.chars().any(char::is_control) || name.trim().is_empty() {
         return Err(Refusal::value(parameter, format_args!("{name:?}"), "it must have printable characters only, and not only spaces"));

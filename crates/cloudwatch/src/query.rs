@@ -70,7 +70,7 @@ impl MetricStat {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields, default)]
 pub struct Query {
-    /// Name by which other queries refer to it.
+    /// Name by which other queries refer to this query.
     pub id: String,
     /// A metric.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,10 +124,10 @@ fn check_id(id: &str) -> Result<(), Refusal> {
     if well_formed && id.len() <= MAX_ID_CHARS {
         return Ok(());
     }
-    let shown: String = id.chars().take(40).collect();
+    let excerpt: String = id.chars().take(40).collect();
     Err(Refusal::validation(
-        &shown,
-        format!("The value '{shown}' for MetricDataQueries.Id is invalid: an id begins with a lowercase letter and has letters, digits and _ only."),
+        &excerpt,
+        format!("The value '{excerpt}' for MetricDataQueries.Id is invalid: an id begins with a lowercase letter and has letters, digits and _ only."),
     ))
 }
 
@@ -141,14 +141,14 @@ fn plan(queries: &[Query]) -> Result<Plan<'_>, Refusal> {
             format!("A request has at most {MAX_QUERIES} MetricDataQueries, this one {}.", queries.len()),
         ));
     }
-    let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut indices: BTreeMap<&str, usize> = BTreeMap::new();
     let mut trees = BTreeMap::new();
     for (index, query) in queries.iter().enumerate() {
         check_id(&query.id)?;
         if query.label.as_ref().is_some_and(|label| label.chars().count() > MAX_LABEL_CHARS) {
             return Err(Refusal::validation(&query.id, format!("The label of '{}' has more than {MAX_LABEL_CHARS} characters.", query.id)));
         }
-        if known.insert(&query.id, index).is_some() {
+        if indices.insert(&query.id, index).is_some() {
             return Err(Refusal::validation(&query.id, format!("The id '{}' occurs more than once in MetricDataQueries.", query.id)));
         }
         match (&query.metric_stat, &query.expression) {
@@ -172,7 +172,7 @@ fn plan(queries: &[Query]) -> Result<Plan<'_>, Refusal> {
     let mut plan = Plan { queries, trees, order: Vec::new(), metrics, period_s: periods.max().unwrap_or(60) };
     let mut state = vec![Visit::New; queries.len()];
     for index in 0..queries.len() {
-        plan.visit(index, &known, &mut state)?;
+        plan.visit(index, &indices, &mut state)?;
     }
     plan.check_types()?;
     Ok(plan)
@@ -186,7 +186,7 @@ enum Visit {
 }
 
 impl Plan<'_> {
-    fn visit(&mut self, index: usize, known: &BTreeMap<&str, usize>, state: &mut [Visit]) -> Result<(), Refusal> {
+    fn visit(&mut self, index: usize, indices: &BTreeMap<&str, usize>, state: &mut [Visit]) -> Result<(), Refusal> {
         let query = &self.queries[index];
         match state[index] {
             Visit::Done => return Ok(()),
@@ -195,10 +195,10 @@ impl Plan<'_> {
         }
         let mut needed = Vec::new();
         if let Some(tree) = self.trees.get(&index) {
-            tree.names(&mut |name| needed.extend(known.get(name).copied()));
+            tree.names(&mut |name| needed.extend(indices.get(name).copied()));
         }
         for other in needed {
-            self.visit(other, known, state)?;
+            self.visit(other, indices, state)?;
         }
         state[index] = Visit::Done;
         self.order.push(index);
@@ -275,11 +275,11 @@ pub fn evaluate(
         let words = format!("The time asked for has {periods} periods of {shortest} s, and at most {MAX_DATAPOINTS} are allowed.");
         return Err(Refusal::validation(periods.to_string(), words));
     }
-    let mut kept = |stat: &MetricStat, window: &Window| match has_points(window.start_s, now_s, stat.period) {
+    let mut stored_points = |stat: &MetricStat, window: &Window| match has_points(window.start_s, now_s, stat.period) {
         true => points(stat, window),
         false => Points::new(),
     };
-    let mut values = plan.values(window, &mut kept)?;
+    let mut values = plan.values(window, &mut stored_points)?;
     let mut results = Vec::new();
     for query in queries.iter().filter(|query| query.is_returned()) {
         let default = |series: &Series, many: bool| match &query.metric_stat {
@@ -359,7 +359,7 @@ impl Label<'_> {
             "Period" => stat.period.to_string(),
             dimension => {
                 let dimension = dimension.strip_prefix("Dim.")?;
-                stat.metric.dimensions.iter().find(|one| one.name == dimension)?.value.clone()
+                stat.metric.dimensions.iter().find(|each| each.name == dimension)?.value.clone()
             }
         })
     }

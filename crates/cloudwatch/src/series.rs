@@ -65,9 +65,9 @@ pub fn check_period(period_s: u32) -> Result<(), Refusal> {
     Err(Refusal::value("Period", period_s, format_args!("it must be 1, 5, 10, 20, 30 or a multiple of 60, and at most {DAY_S} s")))
 }
 
-/// Returns the start that CloudWatch takes for the one that was asked for (API text of
-/// GetMetricData): rounded down to the minute, for older starts to 5 minutes or an hour, for
-/// periods below a minute to a multiple of the period.
+/// Returns the start that CloudWatch takes for the requested start (API text of GetMetricData):
+/// rounded down to the minute, for older starts to 5 minutes or an hour, for periods below a minute
+/// to a multiple of the period.
 pub fn rounded_start(start_s: i64, now_s: i64, period_s: u32) -> i64 {
     let age_s = now_s - start_s;
     let step_s = match age_s {
@@ -110,10 +110,10 @@ mod tests {
     fn starts_are_rounded_as_the_api_text_says() {
         let noon = 1_700_000_000 / DAY_S * DAY_S + 12 * HOUR_S;
         // 12:32:34 of the API text.
-        let asked = noon + 32 * 60 + 34;
-        assert_eq!(rounded_start(asked, asked + HOUR_S, 60), noon + 32 * 60);
-        assert_eq!(rounded_start(asked, asked + 20 * DAY_S, 300), noon + 30 * 60);
-        assert_eq!(rounded_start(asked, asked + 70 * DAY_S, 3_600), noon);
+        let start_s = noon + 32 * 60 + 34;
+        assert_eq!(rounded_start(start_s, start_s + HOUR_S, 60), noon + 32 * 60);
+        assert_eq!(rounded_start(start_s, start_s + 20 * DAY_S, 300), noon + 30 * 60);
+        assert_eq!(rounded_start(start_s, start_s + 70 * DAY_S, 3_600), noon);
         // 01:05:13 with a period of 10 s gives 01:05:10.
         assert_eq!(rounded_start(noon + 313, noon + 323, 10), noon + 310);
     }

@@ -1,4 +1,4 @@
-//! A set of values, and the statistics of it.
+//! A set of values, and its statistics.
 
 use crate::error::Refusal;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl Distribution {
         }
         let mut values = self.values.clone()?;
         values.retain(|(_, times)| *times > 0.0);
-        values.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        values.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         Some(values)
     }
 
@@ -79,12 +79,12 @@ impl Distribution {
     /// does not say how it interpolates; that it takes one of the values is a guess.
     fn percentile(&self, percent: f64) -> Option<f64> {
         let values = self.sorted()?;
-        let wanted = self.count * percent / 100.0;
+        let rank = self.count * percent / 100.0;
         let mut below = 0.0;
         for &(value, times) in &values {
             below += times;
             // Sums of fractions: a billionth of the count is rounding.
-            if below >= wanted - self.count * 1e-9 {
+            if below >= rank - self.count * 1e-9 {
                 return Some(value);
             }
         }
@@ -98,9 +98,9 @@ impl Distribution {
         let (from, until) = (self.count * low / 100.0, self.count * high / 100.0);
         let (mut below, mut sum, mut count) = (0.0, 0.0, 0.0);
         for &(value, times) in &values {
-            let kept = (until.min(below + times) - from.max(below)).max(0.0);
-            sum += value * kept;
-            count += kept;
+            let counted = (until.min(below + times) - from.max(below)).max(0.0);
+            sum += value * counted;
+            count += counted;
             below += times;
         }
         (count > 0.0).then(|| sum / count)
@@ -123,7 +123,7 @@ pub enum Statistic {
     Maximum,
     /// A percentile, percent.
     Percentile(f64),
-    /// The mean without the lowest `low` percent and what is above `high` percent.
+    /// The mean of the values between the percentiles `low` and `high`, percent.
     TrimmedMean {
         /// Percent.
         low: f64,
@@ -209,7 +209,7 @@ impl fmt::Display for Statistic {
             Statistic::Percentile(percent) => write!(f, "p{percent}"),
             Statistic::TrimmedMean { low, high } if *low == 0.0 => write!(f, "tm{high}"),
             Statistic::TrimmedMean { low, high } => write!(f, "TM({low}%:{high}%)"),
-            simple => f.write_str(SIMPLE.iter().find(|(_, one)| one == simple).map_or("", |(name, _)| name)),
+            simple => f.write_str(SIMPLE.iter().find(|(_, statistic)| statistic == simple).map_or("", |(name, _)| name)),
         }
     }
 }

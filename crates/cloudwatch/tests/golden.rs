@@ -46,9 +46,12 @@ fn a_full_bucket_of_500_gib_lasts_an_hour() {
 
 #[test]
 fn operators_bind_as_in_arithmetic() {
-    let one = |text: &str| value(&format!("m1*0 + ({text})"), &[1.0], &[])[0];
-    assert_eq!((one("1+2*3"), one("(1+2)*3"), one("2^3^2"), one("-2^2"), one("10-4-3"), one("8/4/2")), (7.0, 9.0, 512.0, -4.0, 3.0, 1.0));
-    assert_eq!((one("1 + 1 == 2"), one("1 < 2 && 2 < 1"), one("1 > 2 OR 3 >= 3"), one("2 != 2"), one("1e3 + .5")), (1.0, 0.0, 1.0, 0.0, 1_000.5));
+    let number = |text: &str| value(&format!("m1*0 + ({text})"), &[1.0], &[])[0];
+    assert_eq!((number("1+2*3"), number("(1+2)*3"), number("2^3^2"), number("-2^2"), number("10-4-3"), number("8/4/2")), (7.0, 9.0, 512.0, -4.0, 3.0, 1.0));
+    assert_eq!(
+        (number("1 + 1 == 2"), number("1 < 2 && 2 < 1"), number("1 > 2 OR 3 >= 3"), number("2 != 2"), number("1e3 + .5")),
+        (1.0, 0.0, 1.0, 0.0, 1_000.5)
+    );
 }
 
 #[test]

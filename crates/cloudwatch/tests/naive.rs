@@ -15,8 +15,8 @@ fn cases() -> u32 {
 
 /// Equal up to rounding: sums of at most 100 terms in another order differ by at most 100 x 2^-53
 /// of the largest term, which is far below 1e-9 of it.
-fn near(one: f64, other: f64) -> bool {
-    (one - other).abs() <= 1e-9 * (1.0 + one.abs().max(other.abs()))
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * (1.0 + a.abs().max(b.abs()))
 }
 
 type Line = Vec<Option<f64>>;
@@ -46,25 +46,28 @@ fn leaf() -> impl Strategy<Value = Both> {
 fn tree() -> impl Strategy<Value = Both> {
     leaf().prop_recursive(5, 24, 2, |inner| {
         const OPERATORS: [&str; 12] = ["+", "-", "*", "/", "<", ">", "<=", ">=", "==", "!=", "&&", "||"];
-        let operation = (inner.clone(), proptest::sample::select(&OPERATORS[..]), inner.clone()).prop_map(|(left, operator, right)| Both {
-            text: format!("({} {operator} {})", left.text, right.text),
-            polish: [left.polish, right.polish, vec![operator.to_string()]].concat(),
-            series: left.series || right.series,
+        let operation = (inner.clone(), proptest::sample::select(&OPERATORS[..]), inner.clone()).prop_map(|(lhs, operator, rhs)| Both {
+            text: format!("({} {operator} {})", lhs.text, rhs.text),
+            polish: [lhs.polish, rhs.polish, vec![operator.to_string()]].concat(),
+            series: lhs.series || rhs.series,
         });
-        let negative =
-            inner.clone().prop_map(|one| Both { text: format!("(-{})", one.text), polish: [one.polish, vec!["neg".into()]].concat(), series: one.series });
+        let negative = inner.clone().prop_map(|inner| Both {
+            text: format!("(-{})", inner.text),
+            polish: [inner.polish, vec!["neg".into()]].concat(),
+            series: inner.series,
+        });
         const NAMES: [&str; 14] = ["ABS", "CEIL", "FLOOR", "DIFF", "RATE", "RUNNING_SUM", "SUM", "AVG", "MIN", "MAX", "STDDEV", "FILL0", "REPEAT", "LINEAR"];
-        let call = (inner, proptest::sample::select(&NAMES[..])).prop_map(|(one, name)| {
-            if !one.series {
-                return one;
+        let call = (inner, proptest::sample::select(&NAMES[..])).prop_map(|(inner, name)| {
+            if !inner.series {
+                return inner;
             }
             let text = match name {
-                "FILL0" => format!("FILL({}, 0)", one.text),
-                "REPEAT" | "LINEAR" => format!("FILL({}, {name})", one.text),
-                _ => format!("{name}({})", one.text),
+                "FILL0" => format!("FILL({}, 0)", inner.text),
+                "REPEAT" | "LINEAR" => format!("FILL({}, {name})", inner.text),
+                _ => format!("{name}({})", inner.text),
             };
             let series = !["SUM", "AVG", "MIN", "MAX", "STDDEV"].contains(&name);
-            Both { text, polish: [one.polish, vec![name.to_string()]].concat(), series }
+            Both { text, polish: [inner.polish, vec![name.to_string()]].concat(), series }
         });
         prop_oneof![4 => operation, 1 => negative, 3 => call]
     })
@@ -77,37 +80,37 @@ enum Thing {
     Line(Line),
 }
 
-fn one(operator: &str, left: f64, right: f64) -> f64 {
+fn compute(operator: &str, lhs: f64, rhs: f64) -> f64 {
     let bit = |truth: bool| if truth { 1.0 } else { 0.0 };
     match operator {
-        "+" => left + right,
-        "-" => left - right,
-        "*" => left * right,
-        "/" => left / right,
-        "<" => bit(left < right),
-        ">" => bit(left > right),
-        "<=" => bit(left <= right),
-        ">=" => bit(left >= right),
-        "==" => bit(left == right),
-        "!=" => bit(left != right),
-        "&&" => bit(left != 0.0 && right != 0.0),
-        _ => bit(left != 0.0 || right != 0.0),
+        "+" => lhs + rhs,
+        "-" => lhs - rhs,
+        "*" => lhs * rhs,
+        "/" => lhs / rhs,
+        "<" => bit(lhs < rhs),
+        ">" => bit(lhs > rhs),
+        "<=" => bit(lhs <= rhs),
+        ">=" => bit(lhs >= rhs),
+        "==" => bit(lhs == rhs),
+        "!=" => bit(lhs != rhs),
+        "&&" => bit(lhs != 0.0 && rhs != 0.0),
+        _ => bit(lhs != 0.0 || rhs != 0.0),
     }
 }
 
-fn kept(value: f64) -> Option<f64> {
+fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-fn combine(operator: &str, left: &Thing, right: &Thing) -> Thing {
-    if let (Thing::Number(left), Thing::Number(right)) = (left, right) {
-        return Thing::Number(one(operator, *left, *right));
+fn combine(operator: &str, lhs: &Thing, rhs: &Thing) -> Thing {
+    if let (Thing::Number(lhs), Thing::Number(rhs)) = (lhs, rhs) {
+        return Thing::Number(compute(operator, *lhs, *rhs));
     }
     let at = |thing: &Thing, minute: usize| match thing {
         Thing::Number(number) => Some(*number),
         Thing::Line(line) => line[minute],
     };
-    Thing::Line((0..MINUTES).map(|minute| kept(one(operator, at(left, minute)?, at(right, minute)?))).collect())
+    Thing::Line((0..MINUTES).map(|minute| finite(compute(operator, at(lhs, minute)?, at(rhs, minute)?))).collect())
 }
 
 fn number_of(name: &str, line: &Line) -> f64 {
@@ -137,31 +140,31 @@ fn number_of(name: &str, line: &Line) -> f64 {
 }
 
 fn line_of(name: &str, line: &Line) -> Line {
-    let mut made = vec![None; MINUTES];
+    let mut filled = vec![None; MINUTES];
     let mut last: Option<(usize, f64)> = None;
     let mut sum = 0.0;
     for minute in 0..MINUTES {
         let value = line[minute];
         sum += value.unwrap_or(0.0);
         let next = (minute..MINUTES).find_map(|at| Some((at, line[at]?)));
-        made[minute] = match (name, value, last) {
+        filled[minute] = match (name, value, last) {
             ("ABS", Some(value), _) => Some(if value < 0.0 { -value } else { value }),
             ("CEIL", Some(value), _) => Some(value.ceil()),
             ("FLOOR", Some(value), _) => Some(value.floor()),
-            ("RUNNING_SUM", Some(_), _) => kept(sum),
-            ("DIFF", Some(value), Some((_, before))) => kept(value - before),
-            ("RATE", Some(value), Some((at, before))) => kept((value - before) / (60.0 * (minute - at) as f64)),
+            ("RUNNING_SUM", Some(_), _) => finite(sum),
+            ("DIFF", Some(value), Some((_, before))) => finite(value - before),
+            ("RATE", Some(value), Some((at, before))) => finite((value - before) / (60.0 * (minute - at) as f64)),
             ("FILL0", value, _) => Some(value.unwrap_or(0.0)),
             ("REPEAT", value, last) => value.or(last.map(|(_, value)| value)),
             ("LINEAR", Some(value), _) => Some(value),
-            ("LINEAR", None, Some((from, one))) => next.map(|(until, other)| one + (other - one) * ((minute - from) as f64 / (until - from) as f64)),
+            ("LINEAR", None, Some((from, before))) => next.map(|(until, after)| before + (after - before) * ((minute - from) as f64 / (until - from) as f64)),
             _ => None,
         };
         if let Some(value) = value {
             last = Some((minute, value));
         }
     }
-    made
+    filled
 }
 
 fn machine(polish: &[String], m1: &Line, m2: &Line) -> Thing {
@@ -181,9 +184,9 @@ fn machine(polish: &[String], m1: &Line, m2: &Line) -> Thing {
                 Thing::Number(_) => unreachable!("the generator calls functions of series only"),
             },
             operator => {
-                let right = stack.pop().unwrap();
-                let left = stack.pop().unwrap();
-                combine(operator, &left, &right)
+                let rhs = stack.pop().unwrap();
+                let lhs = stack.pop().unwrap();
+                combine(operator, &lhs, &rhs)
             }
         };
         stack.push(thing);
@@ -213,18 +216,18 @@ proptest! {
         let results = evaluate(&[metric("m1"), metric("m2"), query], (0, MINUTES as i64 * 60), 1_000, &mut |stat, _| {
             points(if stat.metric.metric_name == "m1" { &m1 } else { &m2 })
         }).unwrap();
-        let wanted = match machine(&both.polish, &m1, &m2) {
+        let expected = match machine(&both.polish, &m1, &m2) {
             Thing::Line(line) => line,
-            Thing::Number(number) => vec![kept(number); MINUTES],
+            Thing::Number(number) => vec![finite(number); MINUTES],
         };
-        for (minute, wanted) in wanted.iter().enumerate() {
-            let found = results[0].points.get(&(minute as i64 * 60)).copied();
+        for (minute, expected) in expected.iter().enumerate() {
+            let value = results[0].points.get(&(minute as i64 * 60)).copied();
             // Comparisons jump where roundings differ: both sides round the same operations.
-            let equal = match (found, *wanted) {
-                (Some(found), Some(wanted)) => near(found, wanted),
-                (found, wanted) => found.is_none() && wanted.is_none(),
+            let equal = match (value, *expected) {
+                (Some(value), Some(expected)) => near(value, expected),
+                (value, expected) => value.is_none() && expected.is_none(),
             };
-            prop_assert!(equal, "{text} in minute {minute}: {found:?}, and {wanted:?} by the machine");
+            prop_assert!(equal, "{text} in minute {minute}: {value:?}, and {expected:?} by the machine");
         }
     }
 
@@ -236,9 +239,9 @@ proptest! {
         start_s in 0i64..120,
         percent in 0u32..=100,
     ) {
-        let kept: Vec<(i64, Distribution)> = values.iter().map(|(t_s, value, times)| (*t_s, Distribution::of(vec![(f64::from(*value), f64::from(*times))]).unwrap())).collect();
+        let points: Vec<(i64, Distribution)> = values.iter().map(|(t_s, value, times)| (*t_s, Distribution::of(vec![(f64::from(*value), f64::from(*times))]).unwrap())).collect();
         let window = Window { start_s, end_s: 480, period_s };
-        let of = |statistic| aggregate(kept.iter().map(|(t_s, one)| (*t_s, one)), &window, statistic);
+        let of = |statistic| aggregate(points.iter().map(|(t_s, point)| (*t_s, point)), &window, statistic);
         let mut begin = start_s;
         let mut periods = 0;
         while begin < 480 {
@@ -251,15 +254,15 @@ proptest! {
             }
             all.sort_by(f64::total_cmp);
             for statistic in [Statistic::SampleCount, Statistic::Sum, Statistic::Average, Statistic::Minimum, Statistic::Maximum, Statistic::Percentile(f64::from(percent))] {
-                let found = of(statistic).get(&begin).copied();
+                let value = of(statistic).get(&begin).copied();
                 if all.is_empty() {
-                    prop_assert_eq!(found, None);
+                    prop_assert_eq!(value, None);
                     continue;
                 }
                 let sum: f64 = all.iter().sum();
                 // The least value with at least the share at or below it: its rank is rounded up.
                 let rank = (percent as usize * all.len()).div_ceil(100).clamp(1, all.len());
-                let wanted = match statistic {
+                let expected = match statistic {
                     Statistic::SampleCount => all.len() as f64,
                     Statistic::Sum => sum,
                     Statistic::Average => sum / all.len() as f64,
@@ -267,7 +270,7 @@ proptest! {
                     Statistic::Maximum => all[all.len() - 1],
                     _ => all[rank - 1],
                 };
-                prop_assert!(near(found.unwrap(), wanted), "{statistic} of {all:?}: {found:?}, not {wanted}");
+                prop_assert!(near(value.unwrap(), expected), "{statistic} of {all:?}: {value:?}, not {expected}");
             }
             periods += usize::from(!all.is_empty());
             begin += i64::from(period_s);

@@ -35,7 +35,7 @@ pub struct AlarmRequest {
     pub command: AlarmCommand,
 }
 
-/// Commands about alarms. Those marked *daemon* report what it found or did.
+/// Commands about alarms. Commands marked *daemon* report what the daemon saw or did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlarmCommand {
@@ -371,8 +371,8 @@ impl Alarms {
 
     fn state_set(&mut self, wall_ms: u64, name: &str, state: State, reason: &str, reason_data: Option<&str>) {
         let Some(alarm) = self.by_name.get_mut(name) else { return };
-        let shown = |state: State, reason: &str| json!({"stateValue": state.as_str(), "stateReason": reason});
-        let before = (alarm.state, shown(alarm.state, &alarm.reason));
+        let described = |state: State, reason: &str| json!({"stateValue": state.as_str(), "stateReason": reason});
+        let before = (alarm.state, described(alarm.state, &alarm.reason));
         alarm.reason = reason.to_string();
         alarm.reason_data = reason_data.map(ToString::to_string);
         alarm.state_ms = wall_ms;
@@ -382,7 +382,7 @@ impl Alarms {
         alarm.state = state;
         alarm.transitioned_ms = wall_ms;
         let summary = format!("Alarm updated from {} to {}", before.0.as_str(), state.as_str());
-        self.note(wall_ms, name, "StateUpdate", summary, json!({"version": "1.0", "oldState": before.1, "newState": shown(state, reason)}));
+        self.note(wall_ms, name, "StateUpdate", summary, json!({"version": "1.0", "oldState": before.1, "newState": described(state, reason)}));
     }
 
     fn note(&mut self, wall_ms: u64, name: &str, kind: &str, summary: String, data: serde_json::Value) {

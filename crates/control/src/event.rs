@@ -135,7 +135,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the id of what it is about, which answers a repeated call.
+    /// Returns the id of the event's subject, which answers a repeated call.
     pub fn subject(&self) -> Option<String> {
         match self {
             Change::Key(change) => change.key().cloned(),

@@ -151,7 +151,7 @@ pub enum KeyCommand {
     EndGrant { key: String, grant: String },
     /// True to encrypt new volumes that do not ask for it.
     EncryptByDefault { encrypt: bool },
-    /// The key of new encrypted volumes; None for the one that EBS makes for itself.
+    /// The key of new encrypted volumes; None for the key that EBS makes for itself.
     SetDefault { key: Option<String> },
     /// *Daemon*: the data key of a new volume is made.
     VolumeKey { volume: String, wrapped: String },
@@ -355,7 +355,7 @@ fn pending(id: &str, arn: &str) -> ControlError {
 /// Returns the changes a command makes.
 pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let find = |key: &str| keys.find(settings, key);
-    // Those that EBS made for itself are not the user's to change.
+    // A user cannot change a key that EBS made for itself.
     let own = |key: &str| {
         let record = find(key)?;
         match record.new.managed {
@@ -395,16 +395,7 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
             Ok(vec![KeyChange::AliasDeleted { alias: alias.clone() }])
         }
         KeyCommand::CreateGrant { key, grant } => create_grant(keys.usable(settings, key)?, grant),
-        KeyCommand::EndGrant { key, grant } => {
-            let record = find(key)?;
-            match record.grants.iter().any(|candidate| candidate.id == *grant) {
-                true => Ok(vec![KeyChange::GrantEnded { key: record.id.clone(), grant: grant.clone() }]),
-                false => {
-                    let message = format!("Grant ID {grant} not found");
-                    Err(refuse(ErrorKind::NotFound, grant, "is not a grant of this key", "List the grants.", "NotFoundException", message))
-                }
-            }
-        }
+        KeyCommand::EndGrant { key, grant } => end_grant(find(key)?, grant),
         KeyCommand::EncryptByDefault { encrypt } => match *encrypt == keys.encrypt_by_default {
             true => Ok(Vec::new()),
             false => Ok(vec![KeyChange::EncryptByDefault { encrypt: *encrypt }]),
@@ -416,6 +407,14 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
         // The lab finds the volume.
         KeyCommand::VolumeKey { .. } => Ok(Vec::new()),
     }
+}
+
+fn end_grant(record: &KeyRecord, grant: &str) -> Result<Vec<KeyChange>, ControlError> {
+    if record.grants.iter().any(|candidate| candidate.id == grant) {
+        return Ok(vec![KeyChange::GrantEnded { key: record.id.clone(), grant: grant.to_string() }]);
+    }
+    let message = format!("Grant ID {grant} not found");
+    Err(refuse(ErrorKind::NotFound, grant, "is not a grant of this key", "List the grants.", "NotFoundException", message))
 }
 
 fn check_new(new: &NewKey) -> Result<(), ControlError> {

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 impl Lab {
     /// Returns the events a command makes; changes nothing. `now_ms` is lab time in Unix
     /// milliseconds (a time before the last event counts as that), `ids` a source of random numbers
-    /// for ids and seeds. Apply what is [`Lab::due`] first: a rule sees the state as it was
+    /// for ids and seeds. Apply the events of [`Lab::due`] first: a rule sees the state as it was
     /// applied. No event at all means there was nothing to do.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Lab {
     }
 
     /// Decides like [`Lab::decide`], under a client token: the events note it too. [`Tokens::find`]
-    /// says what was done under a token that was used before.
+    /// returns the event under a token that was used before.
     ///
     /// # Errors
     /// Those of [`Lab::decide`], and the token was used before.
@@ -90,7 +90,8 @@ impl Lab {
     }
 
     /// Does what an event says, the same way every time: no rule is asked again. Never fails on
-    /// events that were decided for this state; one that names what is not there does nothing.
+    /// events that were decided for this state; an event about a record that does not exist does
+    /// nothing.
     pub fn apply(&mut self, event: &Event) {
         let at_ms = event.at_ms;
         self.last_ms = self.last_ms.max(at_ms);

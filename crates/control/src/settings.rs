@@ -30,7 +30,7 @@ pub struct Settings {
     pub time_scale: u32,
     /// Region, for prices and for the lab's one availability zone.
     pub region: String,
-    /// EC2's id of the one instance that all volumes are attached to; "" until it was drawn.
+    /// EC2's id of the instance that all volumes are attached to; "" until it was drawn.
     pub instance_id: String,
     /// Durations of modifications; None for the model's guess by the data a volume holds.
     pub modification_times: Option<ModificationTimes>,

@@ -45,7 +45,7 @@ impl Lab {
         by_id.or_else(by_name).ok_or_else(|| self.unknown(&[volume]))
     }
 
-    /// Volumes by id or by name, in the order they are named.
+    /// Returns volumes by id or by name, in the order of the request.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], which names those that are not there and no other: clients read
@@ -60,11 +60,11 @@ impl Lab {
     }
 
     fn unknown(&self, volumes: &[&str]) -> ControlError {
-        let shown: Vec<&str> = self.volumes.values().take(NAMED_IN_ERRORS).map(VolumeRecord::label).collect();
-        let hint = match (shown.is_empty(), self.volumes.len() - shown.len()) {
+        let labels: Vec<&str> = self.volumes.values().take(NAMED_IN_ERRORS).map(VolumeRecord::label).collect();
+        let hint = match (labels.is_empty(), self.volumes.len() - labels.len()) {
             (true, _) => "The lab has no volume yet: create one, like `headrace volume create gp2:500`.".to_string(),
-            (false, 0) => format!("There are: {}.", shown.join(", ")),
-            (false, more) => format!("There are {} and {more} more: see `headrace volume list`.", shown.join(", ")),
+            (false, 0) => format!("There are: {}.", labels.join(", ")),
+            (false, more) => format!("There are {} and {more} more: see `headrace volume list`.", labels.join(", ")),
         };
         let rule = match volumes.len() {
             1 => "is neither the id nor the name of a volume of this lab",

@@ -1,4 +1,4 @@
-//! Tags of resources of any kind: how they are asked for, and what is allowed.
+//! Tags of resources of any kind: their requests, and the rules of keys and values.
 
 use crate::error::{ControlError, ErrorKind};
 use serde::{Deserialize, Serialize};

@@ -92,9 +92,9 @@ fn an_alarm_on_an_expression_returns_exactly_one_series() {
     let (refusal, message) = code(math(json!([metric, {"Id": "e1", "Expression": "m1 *"}])));
     assert_eq!((refusal.as_str(), message.contains("Error in expression 'e1' at position 5")), ("ValidationError", true), "{message}");
     assert!(code(math(json!([metric]))).1.contains("Exactly one element of Metrics must have ReturnData true, and 0 have"));
-    let mut shown = metric.clone();
-    shown["ReturnData"] = json!(true);
-    assert!(code(math(json!([shown, {"Id": "e1", "Expression": "m1"}]))).1.contains("and 2 have"));
+    let mut returned = metric.clone();
+    returned["ReturnData"] = json!(true);
+    assert!(code(math(json!([returned, {"Id": "e1", "Expression": "m1"}]))).1.contains("and 2 have"));
 }
 
 #[test]

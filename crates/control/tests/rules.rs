@@ -107,9 +107,14 @@ fn configure(instance: Option<&str>, day: Option<&str>, scale: Option<u32>, regi
         as_of: text(day),
         time_scale: scale,
         region: text(region),
-        modification_times: None,
-        snapshot_store: None,
+        ..SettingsRequest::default()
     })
+}
+
+/// Modifications that take 10 ms until `optimizing` and 20 ms in it.
+fn short_modifications() -> Command {
+    let times = ModificationTimes { modifying_ms: 10, optimizing_ms: 20 };
+    Command::Configure(SettingsRequest { modification_times: Some(times), ..SettingsRequest::default() })
 }
 
 fn tag(set: impl IntoIterator<Item = (String, String)>) -> Command {
@@ -284,15 +289,7 @@ fn modifications() {
 #[test]
 fn four_in_a_rolling_day_and_not_one_more() {
     let mut bench = Bench::with("gp3:100");
-    let times = ModificationTimes { modifying_ms: 10, optimizing_ms: 20 };
-    bench.ok(Command::Configure(SettingsRequest {
-        instance_type: None,
-        as_of: None,
-        time_scale: None,
-        region: None,
-        modification_times: Some(times),
-        snapshot_store: None,
-    }));
+    bench.ok(short_modifications());
     let starts = [0, HOUR_MS, 5 * HOUR_MS, 23 * HOUR_MS];
     for (index, start) in starts.into_iter().enumerate() {
         bench.now = START_MS + start;
@@ -321,15 +318,7 @@ fn four_in_a_rolling_day_and_not_one_more() {
 fn six_hours_apart_before_2026() {
     let mut bench = Bench::new();
     bench.ok(as_of("gp2:100", "2026-01-14")).ok(Command::Created { volume: data() });
-    let times = ModificationTimes { modifying_ms: 10, optimizing_ms: 20 };
-    bench.ok(Command::Configure(SettingsRequest {
-        instance_type: None,
-        as_of: None,
-        time_scale: None,
-        region: None,
-        modification_times: Some(times),
-        snapshot_store: None,
-    }));
+    bench.ok(short_modifications());
     for size in 101..=106 {
         bench.ok(grow(size));
         bench.now += 6 * HOUR_MS - 1;
@@ -396,11 +385,11 @@ fn members() {
     let restore = |member| Command::RestoreMember { volume: data(), member };
     bench.refuses(fail(4), NotFound, "member 4", "members 0 to 3", "lab");
     // The error repeats the user's value in the user's units, whatever is wrong with it.
-    for (caps, shown) in [(0.0, "0 %"), (0.09, "0.09 %"), (-5.0, "-5 %"), (100.1, "100.1 %"), (f64::NAN, "NaN %")] {
-        bench.refuses(slow(0, caps, 0.0), InvalidParameter, shown, "0.1 to 100 percent", "lab");
+    for (caps, text) in [(0.0, "0 %"), (0.09, "0.09 %"), (-5.0, "-5 %"), (100.1, "100.1 %"), (f64::NAN, "NaN %")] {
+        bench.refuses(slow(0, caps, 0.0), InvalidParameter, text, "0.1 to 100 percent", "lab");
     }
-    for (extra, shown) in [(60_000.001, "60000.001 ms"), (-0.001, "-0.001 ms"), (1e6, "1000000 ms"), (f64::INFINITY, "inf ms")] {
-        bench.refuses(slow(0, 50.0, extra), InvalidParameter, shown, "0 to 60000 ms", "lab");
+    for (extra, text) in [(60_000.001, "60000.001 ms"), (-0.001, "-0.001 ms"), (1e6, "1000000 ms"), (f64::INFINITY, "inf ms")] {
+        bench.refuses(slow(0, 50.0, extra), InvalidParameter, text, "0 to 60000 ms", "lab");
     }
     bench.refuses(replace(0, Some(0)), InvalidParameter, "0 MiB/s", "1 MiB/s or more", "lab");
     bench.refuses(Command::MemberRebuilt { volume: data(), member: 0 }, IncorrectState, "-m0", "is not being rebuilt", "lab");

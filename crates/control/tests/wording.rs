@@ -141,8 +141,8 @@ fn volumes_that_are_not_there() {
     ec2.says(&delete(gone), "InvalidVolume.NotFound", "The volume 'vol-0123456789abcdef0' does not exist.");
     let malformed = "Value (vol-12) for parameter volumeId is invalid. Expected: 'vol-...'.";
     ec2.says(&delete("vol-12"), "InvalidParameterValue", malformed);
-    let asked = [gone.to_string(), existing, "vol-0123456789abcdef1".to_string()];
-    let error = ec2.lab.find_all(&asked).unwrap_err();
+    let volumes = [gone.to_string(), existing, "vol-0123456789abcdef1".to_string()];
+    let error = ec2.lab.find_all(&volumes).unwrap_err();
     assert_eq!(error.problem().message, "The volumes 'vol-0123456789abcdef0, vol-0123456789abcdef1' do not exist.");
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }

@@ -18,7 +18,7 @@ pub struct Envelope {
 }
 
 thread_local! {
-    static ASKED: RefCell<Envelope> = RefCell::default();
+    static ENVELOPE: RefCell<Envelope> = RefCell::default();
 }
 
 /// Does `act` for a call with this envelope.
@@ -26,37 +26,37 @@ pub fn under<R>(envelope: Envelope, act: impl FnOnce() -> R) -> R {
     struct Cleared;
     impl Drop for Cleared {
         fn drop(&mut self) {
-            ASKED.take();
+            ENVELOPE.take();
         }
     }
     let _cleared = Cleared;
-    ASKED.replace(envelope);
+    ENVELOPE.replace(envelope);
     act()
 }
 
 /// Returns the token of this thread's call, until it was written down.
 pub(crate) fn token() -> Option<ClientToken> {
-    ASKED.with_borrow(|asked| asked.token.clone())
+    ENVELOPE.with_borrow(|envelope| envelope.token.clone())
 }
 
 /// Notes that the token was written down: what follows belongs to the same call.
 pub(crate) fn written_down() {
-    ASKED.with_borrow_mut(|asked| asked.token = None);
+    ENVELOPE.with_borrow_mut(|envelope| envelope.token = None);
 }
 
 /// Takes the token away for a decision that is not what the call asks for, to be put back.
 pub(crate) fn set_aside() -> Option<ClientToken> {
-    ASKED.with_borrow_mut(|asked| asked.token.take())
+    ENVELOPE.with_borrow_mut(|envelope| envelope.token.take())
 }
 
 /// Puts the token back.
 pub(crate) fn put_back(token: Option<ClientToken>) {
-    ASKED.with_borrow_mut(|asked| asked.token = token);
+    ENVELOPE.with_borrow_mut(|envelope| envelope.token = token);
 }
 
 /// Returns true if this thread's call is only decided.
 pub(crate) fn is_dry_run() -> bool {
-    ASKED.with_borrow(|asked| asked.dry_run)
+    ENVELOPE.with_borrow(|envelope| envelope.dry_run)
 }
 
 /// Makes the answer to a call that was only decided and would have been done.

@@ -153,8 +153,8 @@ fn describe(lab: &Lab, event: &Event) -> Option<Body> {
     }
 }
 
-/// Describes a change of a snapshot: what it was made from, when it was asked for and when it
-/// ended, where that is known.
+/// Describes a change of a snapshot: its source, and the times of its request and its end, where
+/// they are recorded.
 fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Body> {
     let (snapshot, event, result, cause) = match change {
         SnapshotChange::Completed { snapshot, .. } => (snapshot, "createSnapshot", "succeeded", ""),
@@ -232,20 +232,20 @@ fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
 
 /// Returns the detail of a change of an alarm's state: also what actions are given.
 pub(crate) fn alarm_detail(before: &AlarmRecord, state: State, reason: &str, reason_data: Option<&str>, wall_ms: u64) -> Value {
-    let shown = |state: State, reason: &str, data: Option<&str>, ms: u64| {
-        let mut shown = json!({"value": state.as_str(), "reason": reason, "timestamp": time_of(ms, SecondsFormat::Millis).replace('Z', "+0000")});
+    let state_json = |state: State, reason: &str, data: Option<&str>, ms: u64| {
+        let mut fields = json!({"value": state.as_str(), "reason": reason, "timestamp": time_of(ms, SecondsFormat::Millis).replace('Z', "+0000")});
         if let Some(data) = data {
-            shown["reasonData"] = json!(data);
+            fields["reasonData"] = json!(data);
         }
-        shown
+        fields
     };
     let metrics = before.spec.queries().ok().and_then(|queries| serde_json::to_value(queries).ok()).unwrap_or_default();
-    // An action is given all of it through a pipe, which takes 64 KiB at once.
+    // An action reads the whole text from a pipe, which takes 64 KiB at once.
     let metrics = if metrics.to_string().len() > MOST_METRICS_BYTES { json!([]) } else { metrics };
     json!({
         "alarmName": before.spec.alarm_name,
-        "state": shown(state, reason, reason_data, wall_ms),
-        "previousState": shown(before.state, &before.reason, before.reason_data.as_deref(), before.state_ms),
+        "state": state_json(state, reason, reason_data, wall_ms),
+        "previousState": state_json(before.state, &before.reason, before.reason_data.as_deref(), before.state_ms),
         "configuration": {"description": before.spec.alarm_description, "metrics": metrics},
     })
 }

@@ -1,4 +1,4 @@
-//! Key material, and what is done with it: AES-256-GCM under the lab's own KMS keys.
+//! Key material and its operations: AES-256-GCM under the lab's own KMS keys.
 //!
 //! ```text
 //!  ciphertext = version(1) key id(16) nonce(12) sealed bytes and their tag(16 more)
@@ -273,7 +273,7 @@ impl Keyring {
         }
     }
 
-    /// Decrypts.
+    /// Decrypts a text that a key of this ring encrypted.
     ///
     /// # Errors
     /// It was changed, or was encrypted under another context.
@@ -345,7 +345,7 @@ mod tests {
             changed[at] ^= 1;
             refused(&changed, &volume);
         }
-        // Another key's id in front of it.
+        // The id of another key stands in front of the text.
         let mut moved = sealed.clone();
         moved[1..1 + ID_BYTES].copy_from_slice(&bytes_of(&second).unwrap());
         refused(&moved, &volume);

@@ -1,8 +1,8 @@
-//! Another lab of this machine, asked over its socket: where a snapshot of it lies, and its data
-//! key. The other daemon decides: it answers root and its own user, and a key that is disabled
-//! there opens nothing here.
+//! Another lab of this machine, asked over its socket: the place of a snapshot, and its data key.
+//! The other daemon decides: it answers root and its own user, and a key that is disabled there
+//! opens nothing here.
 
-use crate::engine::socket_of;
+use crate::options::socket_of;
 use crate::problem::{bad_input, could_not, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::{ErrorKind, Problem};
@@ -52,7 +52,7 @@ impl OtherLab {
     }
 
     fn call<T: DeserializeOwned>(&self, call: &str, args: &Value) -> Outcome<T> {
-        let asked = || -> io::Result<Zeroizing<Vec<u8>>> {
+        let exchange = || -> io::Result<Zeroizing<Vec<u8>>> {
             let mut stream = UnixStream::connect(socket_of(&self.0))?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
@@ -70,7 +70,7 @@ impl OtherLab {
             line.truncate(filled);
             Ok(line)
         };
-        let line = asked().map_err(|error| self.away(&error))?;
+        let line = exchange().map_err(|error| self.away(&error))?;
         let reply: Reply<T> = serde_json::from_slice(&line).map_err(|error| self.away(&io::Error::new(io::ErrorKind::InvalidData, error)))?;
         match (reply.result, reply.error) {
             (Some(result), _) => Ok(result),

@@ -4,7 +4,7 @@ use crate::journal::JournalError;
 use headrace_control::{ControlError, ErrorKind, Problem};
 use std::io;
 
-/// Result of a call or a step of it, or an error with all its parts.
+/// Result of a call or of a step, or an error with all its parts.
 pub type Outcome<T> = Result<T, Problem>;
 
 /// Makes an error of the machine, not of the caller.

@@ -1,7 +1,9 @@
 //! Answers about volumes, as callers see them.
 
 use crate::engine::faulting::FaultSet;
-use crate::engine::{lock, Engine};
+use crate::engine::parts::{lab_time, lock};
+use crate::engine::volumes::Volumes;
+use crate::engine::Engine;
 use crate::problem::Outcome;
 use chrono::{DateTime, SecondsFormat, Utc};
 use headrace_catalog::StorageSpec;
@@ -18,11 +20,6 @@ use std::time::SystemTime;
 
 /// Format of a saved credit balance.
 pub(crate) const BALANCE_FORMAT: &str = "headrace-balance/1";
-
-/// Writes a lab time as text.
-pub fn lab_time(ms: u64) -> String {
-    DateTime::from_timestamp_millis(ms as i64).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true)
-}
 
 /// Writes a moment of the wall clock as text, to the nanosecond.
 fn wall_time(at: SystemTime) -> String {
@@ -81,7 +78,7 @@ fn attachment(attachment: &Attachment, settings: &Settings) -> AttachmentView {
     }
 }
 
-/// Returns a member without what the model knows of it.
+/// Returns a member without the figures of the model.
 fn member(record: &VolumeRecord, index: usize) -> MemberView {
     let spec = record.spec.members[index].to_string();
     let none = MemberView {
@@ -118,11 +115,11 @@ fn instance_balance(balances: InstanceBalances) -> InstanceBalance {
     InstanceBalance { iops_percent: balances.ios.map(|balance| balance.percent()), bytes_percent: balances.bytes.map(|balance| balance.percent()) }
 }
 
-impl Engine {
+impl Volumes {
     /// Returns a volume as the protocol shows it.
     pub fn view(&self, record: &VolumeRecord) -> LabVolumeView {
-        let now_ms = self.lab_ms();
-        let settings = &self.lab(|lab| lab.settings.clone());
+        let now_ms = self.ledger.lab_ms();
+        let settings = &self.ledger.lab(|lab| lab.settings.clone());
         let limits = self.limits(record).unwrap_or_default();
         let opened = self.opened(&record.id);
         let balances = self.balances_of(record);
@@ -171,7 +168,7 @@ impl Engine {
 
     /// Returns a modification as it is now.
     pub fn modification_view(&self, record: &VolumeRecord, entry: &Modification) -> ModificationView {
-        modification(record, entry, &self.lab(|lab| lab.settings.clone()), self.lab_ms())
+        modification(record, entry, &self.ledger.lab(|lab| lab.settings.clone()), self.ledger.lab_ms())
     }
 
     /// Returns a fault with its times on the wall clock.
@@ -180,50 +177,52 @@ impl Engine {
         FaultView { id: set.id.clone(), kind: set.kind.clone(), starts_at: wall(set.from), ends_at: wall(set.until), seed: set.seed }
     }
 
-    /// Returns the status of the lab as a whole.
-    pub fn status(&self) -> LabStatus {
-        let (settings, volumes, attached) =
-            self.lab(|lab| (lab.settings.clone(), lab.volumes.len(), lab.volumes.values().filter(|record| record.attachment.is_some()).count()));
-        LabStatus {
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            pid: std::process::id(),
-            data_dir: self.folder.display().to_string(),
-            socket: self.socket.display().to_string(),
-            as_of: settings.day().to_string(),
-            zone: settings.zone(),
-            zone_id: settings.zone_id(),
-            encryption_by_default: self.lab(|lab| lab.keys.encrypt_by_default),
-            instance_id: settings.instance_id,
-            instance_type: settings.instance_type,
-            time_scale: settings.time_scale,
-            region: settings.region,
-            uptime_s: self.started.elapsed().as_secs_f64(),
-            lab_time: lab_time(self.lab_ms()),
-            volumes,
-            attached,
-            metrics_url: (self.metrics_port > 0).then(|| format!("http://127.0.0.1:{}/metrics", self.metrics_port)),
-            instance_balance: self.devices.instance_balances().map(instance_balance),
-            recording: self.devices.recording().map(|(path, broken)| RecordStatus { path: path.display().to_string(), broken }),
-            journal_bytes: self.state(|state| state.journal.bytes()),
-            journal_repaired: self.repaired.clone(),
-            leftovers: Leftovers {
-                released: self.stale_mounts.released.len() as u64,
-                unmounted: u64::from(self.stale_mounts.unmounted),
-                busy: self.stale_mounts.busy.iter().map(|path| path.display().to_string()).collect(),
-            },
-            waiting: lock(&self.mount).as_ref().map(|mount| mount.waiting()),
-            metrics_rows_lost: self.rows_lost.load(Ordering::Relaxed),
-        }
-    }
-
     /// Balances of a volume, and the state that restores them.
     pub fn balance_view(&self, volume: &str) -> Outcome<BalanceView> {
-        let record = self.find(volume)?;
+        let record = self.ledger.find(volume)?;
         let balances = self.balances_of(&record).into_iter();
         let members: Vec<Option<MemberBalance>> = balances
             .map(|balance| balance.map(|balance| MemberBalance { credits: balance.credits, capacity: balance.capacity, percent: balance.percent() }))
             .collect();
         let state = json!({"format": BALANCE_FORMAT, "spec": record.spec.to_string(), "members": members});
         Ok(BalanceView { members, instance: self.devices.instance_balances().map(instance_balance), state })
+    }
+}
+
+impl Engine {
+    /// Returns the status of the lab as a whole.
+    pub fn status(&self) -> LabStatus {
+        let (settings, volumes, attached) =
+            self.ledger.lab(|lab| (lab.settings.clone(), lab.volumes.len(), lab.volumes.values().filter(|record| record.attachment.is_some()).count()));
+        LabStatus {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            pid: std::process::id(),
+            data_dir: self.volumes.folder.display().to_string(),
+            socket: self.socket.display().to_string(),
+            as_of: settings.day().to_string(),
+            zone: settings.zone(),
+            zone_id: settings.zone_id(),
+            encryption_by_default: self.ledger.lab(|lab| lab.keys.encrypt_by_default),
+            instance_id: settings.instance_id,
+            instance_type: settings.instance_type,
+            time_scale: settings.time_scale,
+            region: settings.region,
+            uptime_s: self.ledger.started.elapsed().as_secs_f64(),
+            lab_time: lab_time(self.ledger.lab_ms()),
+            volumes,
+            attached,
+            metrics_url: (self.metrics_port > 0).then(|| format!("http://127.0.0.1:{}/metrics", self.metrics_port)),
+            instance_balance: self.volumes.devices.instance_balances().map(instance_balance),
+            recording: self.volumes.devices.recording().map(|(path, broken)| RecordStatus { path: path.display().to_string(), broken }),
+            journal_bytes: self.ledger.state(|state| state.journal.bytes()),
+            journal_repaired: self.repaired.clone(),
+            leftovers: Leftovers {
+                released: self.stale_mounts.released.len() as u64,
+                unmounted: u64::from(self.stale_mounts.unmounted),
+                busy: self.stale_mounts.busy.iter().map(|path| path.display().to_string()).collect(),
+            },
+            waiting: lock(&self.volumes.mount).as_ref().map(|mount| mount.waiting()),
+            metrics_rows_lost: self.volumes.rows_lost.load(Ordering::Relaxed),
+        }
     }
 }

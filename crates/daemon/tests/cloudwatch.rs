@@ -4,8 +4,9 @@
 use clap::Parser;
 use headrace_cloudwatch::ebs::{INSTANCE_METRICS, VOLUME_METRICS};
 use headrace_daemon::calls::answer;
-use headrace_daemon::engine::{Engine, Options};
+use headrace_daemon::engine::Engine;
 use headrace_daemon::metrics::{CreditUnit, Extra};
+use headrace_daemon::options::Options;
 use headrace_device::meter::Sample;
 use headrace_model::Cap;
 use serde_json::{json, Value};
@@ -56,7 +57,7 @@ fn busy() -> Sample {
 fn record(lab: &Lab, volume: &str, t_s: u64, sample: &Sample, balance_percent: f64) {
     let extra =
         Extra { balance_percent: Some(balance_percent), instance_ios_percent: Some(90.0), instance_bytes_percent: Some(80.0), credits: CreditUnit::Ios };
-    lab.0.metrics.record(volume, None, t_s, sample, &extra).unwrap();
+    lab.0.metrics.store.record(volume, None, t_s, sample, &extra).unwrap();
 }
 
 fn points(lab: &Lab, namespace: &str, name: &str, dimension: [&str; 2], stat: &str, start_s: u64, end_s: u64) -> Vec<(u64, f64)> {
@@ -97,7 +98,7 @@ fn volumes_publish_what_their_minutes_say() {
     assert!((delivered - 3_400.0 / 60.0).abs() < 1e-9, "{delivered}");
     assert_eq!((of(&io1, "BurstBalance"), of(&idle, "VolumeReadOps"), of("vol-00000000000000000", "VolumeReadOps")), (vec![], vec![], vec![]));
 
-    let instance = lab.0.lab(|lab| lab.settings.instance_id.clone());
+    let instance = lab.0.ledger.lab(|lab| lab.settings.instance_id.clone());
     let of_instance = |name: &str| points(&lab, "AWS/EC2", name, ["InstanceId", &instance], "Sum", first, minutes_ago(0));
     assert_eq!(of_instance("EBSReadOps"), times([6_000.0, 6_000.0, 0.0]));
     let balance = of_instance("EBSIOBalance%");
@@ -125,19 +126,19 @@ fn statistics_and_refusals_of_volumes() {
     for minute in 0..10 {
         record(&lab, &volume, first + 60 * minute, &busy(), 100.0 - 10.0 * minute as f64);
     }
-    let asked = |more: Value| {
+    let arguments = |more: Value| {
         let mut args = json!({"namespace": "AWS/EBS", "name": "BurstBalance", "start_s": first, "end_s": first + 600, "period_s": 300,
                               "dimensions": [{"Name": "VolumeId", "Value": volume}]});
         args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         args
     };
-    let statistics = call(&lab, "cloudwatch.get_metric_statistics", asked(json!({"statistics": ["Minimum", "Average", "SampleCount"]})));
+    let statistics = call(&lab, "cloudwatch.get_metric_statistics", arguments(json!({"statistics": ["Minimum", "Average", "SampleCount"]})));
     let expected = json!([
         {"t_s": first, "unit": "Percent", "values": {"Minimum": 60.0, "Average": 80.0, "SampleCount": 5.0}},
         {"t_s": first + 300, "unit": "Percent", "values": {"Minimum": 10.0, "Average": 30.0, "SampleCount": 5.0}},
     ]);
     assert_eq!(statistics["datapoints"], expected);
-    let other_unit = call(&lab, "cloudwatch.get_metric_statistics", asked(json!({"statistics": ["Sum"], "unit": "Bytes"})));
+    let other_unit = call(&lab, "cloudwatch.get_metric_statistics", arguments(json!({"statistics": ["Sum"], "unit": "Bytes"})));
     assert_eq!(other_unit["datapoints"], json!([]));
     for (more, expected) in [
         (json!({}), "MissingParameter"),
@@ -147,7 +148,7 @@ fn statistics_and_refusals_of_volumes() {
         (json!({"statistics": ["Sum"], "start_s": -1.0}), "InvalidParameterValue"),
         (json!({"statistics": ["Sum"], "unit": "Furlong"}), "InvalidParameterValue"),
     ] {
-        assert_eq!(code(&lab, "cloudwatch.get_metric_statistics", asked(more.clone())), expected, "{more}");
+        assert_eq!(code(&lab, "cloudwatch.get_metric_statistics", arguments(more.clone())), expected, "{more}");
     }
     assert_eq!(code(&lab, "volume.nvme_statistics", json!({"volume": volume})), "IncorrectState", "it is not attached");
     assert_eq!(code(&lab, "events.since", json!({"cursor": "x"})), "InvalidParameterValue");

@@ -227,10 +227,10 @@ fn quantiles_are_within_the_stated_error() {
                 assert_eq!(latencies.of(op, Some(class)).iter().sum::<u64>(), took.len() as u64);
                 for q in [0.01, 0.5, 0.9, 0.99, 0.999] {
                     let exact = took[((q * took.len() as f64).ceil() as usize).clamp(1, took.len()) - 1] as f64;
-                    let shown = latencies.quantile(op, Some(class), q).unwrap() as f64;
+                    let estimate = latencies.quantile(op, Some(class), q).unwrap() as f64;
                     // Both lie in the same joined bucket, or, where counts were spread and rounded
                     // to whole requests in 30 rows, a hair beyond its edge.
-                    assert!(shown / exact <= error * 1.02 && exact / shown <= error * 1.02, "{op:?} {class} {q}: {shown} for {exact}, stated {error}");
+                    assert!(estimate / exact <= error * 1.02 && exact / estimate <= error * 1.02, "{op:?} {class} {q}: {estimate} for {exact}, stated {error}");
                 }
             }
         }
@@ -316,14 +316,14 @@ fn a_clock_at_its_ends_or_standing_still() {
     for t_s in times {
         store.record(VOLUME, None, t_s, &idle(1_000), &Extra::default()).unwrap();
     }
-    let shown = |resolution| store.rows(VOLUME, None, resolution, None, None).unwrap().iter().map(|row| row.t_s).collect::<Vec<_>>();
-    assert_eq!(shown(Resolution::Second), times);
-    assert_eq!(shown(Resolution::Minute), [u64::MAX - 15, 0, u64::MAX - 15, 0]);
+    let times_of = |resolution| store.rows(VOLUME, None, resolution, None, None).unwrap().iter().map(|row| row.t_s).collect::<Vec<_>>();
+    assert_eq!(times_of(Resolution::Second), times);
+    assert_eq!(times_of(Resolution::Minute), [u64::MAX - 15, 0, u64::MAX - 15, 0]);
     // A minute takes 600 seconds at most, so that the sums of one that never ends do not run over.
     for _ in 0..1_500 {
         store.record(VOLUME, None, 120, &idle(1_000), &Extra::default()).unwrap();
     }
-    assert_eq!(shown(Resolution::Minute)[4..], [120; 3]);
+    assert_eq!(times_of(Resolution::Minute)[4..], [120; 3]);
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn the_columns_say_what_they_mean() {
     let extra = Extra { balance_percent: Some(12.5), instance_ios_percent: Some(3.0), instance_bytes_percent: Some(99.0), credits: CreditUnit::Ios };
     let row = Row::new(42, &sample, &extra);
     let named = |row: &Row| -> BTreeMap<&str, Value> { COLUMNS.into_iter().zip(row.to_json()).collect() };
-    let shown = named(&row);
+    let figures = named(&row);
     assert_eq!(row.to_json().len(), COLUMNS.len());
     for (column, value) in [
         ("t_s", json!(42)),
@@ -383,7 +383,7 @@ fn the_columns_say_what_they_mean() {
         ("span_us", json!(2_000_000)),
         ("consumed_ops", json!(5)),
     ] {
-        assert_eq!(shown[column], value, "{column}");
+        assert_eq!(figures[column], value, "{column}");
     }
     let bytes = named(&Row::new(42, &sample, &Extra { credits: CreditUnit::Bytes, balance_percent: Some(f64::NAN), ..Extra::default() }));
     assert_eq!((&bytes["volume_iops_exceeded_us"], &bytes["volume_throughput_exceeded_us"]), (&json!(2_000), &json!(43_000)));

@@ -37,7 +37,7 @@ pub enum Pace {
     Fixed(u64),
 }
 
-/// An attached volume: its place in the model, its bytes, what it did, what is wrong with it.
+/// An attached volume: its place in the model, its bytes, its meter, its faults.
 pub struct AttachedVolume {
     /// Number of its device in the model.
     pub device_number: DeviceNumber,
@@ -67,7 +67,7 @@ impl AttachedVolume {
         }
     }
 
-    /// Returns the path's own time, which is part of what the model says and not added to it.
+    /// Returns the path's own time, which is a part of the model's latency and not added to it.
     pub fn path(&self) -> Nanos {
         Nanos(self.path_ns.load(Ordering::Relaxed))
     }
@@ -119,7 +119,7 @@ impl Devices {
     pub fn new(saved: &SavedHost) -> Devices {
         let decider = Decider {
             host: Host::from_saved(saved),
-            instance: saved.instance.as_ref().map(|kept| kept.limits.clone()),
+            instance: saved.instance.as_ref().map(|instance| instance.limits.clone()),
             storages: saved.devices.iter().map(|device| device.as_ref().map(|device| device.storage.clone())).collect(),
             meters: Vec::new(),
             recorder: None,

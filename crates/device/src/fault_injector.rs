@@ -111,7 +111,7 @@ impl FaultInjector {
 
     /// Returns the time until which pauses hold an answer that would leave at `now`; None if it may
     /// leave. Asked again then: a pause may have been added or cleared meanwhile.
-    pub fn held(&self, now: Nanos, op: Op) -> Option<Nanos> {
+    pub fn pause_end(&self, now: Nanos, op: Op) -> Option<Nanos> {
         if !self.any.load(Ordering::Acquire) || self.is_off() {
             return None;
         }

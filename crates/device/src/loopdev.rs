@@ -102,8 +102,8 @@ pub fn attach(file: &Path) -> io::Result<PathBuf> {
         init: [0; 2],
     };
     let name = file.as_os_str().as_encoded_bytes();
-    let shown = name.len().min(NAME_BYTES - 1);
-    info.file_name[..shown].copy_from_slice(&name[..shown]);
+    let length = name.len().min(NAME_BYTES - 1);
+    info.file_name[..length].copy_from_slice(&name[..length]);
     let config = LoopConfig { fd: backing.as_raw_fd() as u32, block_size: BLOCK_BYTES, info, reserved: [0; 8] };
     let mut last = io::Error::other("no loop device is free");
     for _ in 0..TRIES {
@@ -197,13 +197,13 @@ pub fn under(folder: &Path) -> io::Result<Vec<PathBuf>> {
         (Err(_), Some(parent), Some(name)) => parent.canonicalize()?.join(name),
         (Err(error), ..) => return Err(error),
     };
-    let mut found = Vec::new();
+    let mut devices = Vec::new();
     for entry in std::fs::read_dir("/sys/block")? {
         let path = Path::new("/dev").join(entry?.file_name());
         if file_of(&path).is_some_and(|file| file.starts_with(&folder)) {
-            found.push(path);
+            devices.push(path);
         }
     }
-    found.sort();
-    Ok(found)
+    devices.sort();
+    Ok(devices)
 }

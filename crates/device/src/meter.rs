@@ -134,13 +134,13 @@ pub fn quantile(histogram: &Histogram, q: f64) -> Option<u64> {
     if count == 0 {
         return None;
     }
-    let wanted = q.clamp(0.0, 1.0) * count as f64;
+    let rank = q.clamp(0.0, 1.0) * count as f64;
     let mut below = 0.0;
     for (bucket, &n) in histogram.iter().enumerate() {
-        if n > 0 && below + f64::from(n) >= wanted {
+        if n > 0 && below + f64::from(n) >= rank {
             let (from, until) = bounds_of(bucket);
             let until = if until == u64::MAX { from } else { until };
-            return Some(from + ((until - from) as f64 * ((wanted - below) / f64::from(n)).clamp(0.0, 1.0)) as u64);
+            return Some(from + ((until - from) as f64 * ((rank - below) / f64::from(n)).clamp(0.0, 1.0)) as u64);
         }
         below += f64::from(n);
     }
@@ -241,7 +241,7 @@ impl State {
     fn exceed(&mut self, now: Nanos, decision: &Decision) {
         if decision.cap != Cap::None && decision.start > now {
             let cap = Cap::ALL.iter().position(|&cap| cap == decision.cap).unwrap_or(0);
-            // Waits overlap: only what is new counts.
+            // Waits overlap: only the time after the last counted wait is added.
             let from = now.0.max(self.exceeded_until[cap]);
             self.sample.exceeded_ns[cap] += decision.start.0.saturating_sub(from);
             self.exceeded_until[cap] = self.exceeded_until[cap].max(decision.start.0);

@@ -28,7 +28,7 @@ const MOST_WAITING: u16 = 8_192;
 /// The largest request: the unit of st1 and sc1. A smaller one would be split before it is counted.
 const MOST_BYTES: u32 = 1 << 20;
 /// Buffers kept for reuse, bytes. More are made when needed and freed after.
-const KEPT_BYTES: usize = 64 << 20;
+const FREE_BYTES: usize = 64 << 20;
 /// Answers closer than this to their time leave at once.
 const AT_ONCE: u64 = 1_000;
 /// Inode of the folder, as FUSE has it, and of the volume with device number 0: a guess that
@@ -85,8 +85,8 @@ impl Mount {
         self.timer.waiting()
     }
 
-    /// Unmounts; an error when a loop device or another process still holds a file: the mount then
-    /// stays as it was, and unmounting can be tried again.
+    /// Unmounts. Fails while a loop device or another process holds a file: the mount stays as it
+    /// was, and unmounting can be tried again.
     pub fn unmount(&self) -> io::Result<()> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if session.is_none() {
@@ -114,8 +114,8 @@ impl Drop for Mount {
     }
 }
 
-/// Mounts on `folder`; the descriptor its requests come from. Not left to fuser, whose unmounting
-/// cannot be tried again after it was refused.
+/// Mounts on `folder`; the descriptor its requests come from. Fuser does not unmount, because its
+/// unmounting cannot be tried again after a refusal.
 fn mount(folder: &Path) -> io::Result<OwnedFd> {
     let channel = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -146,9 +146,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Answers, unless a pause holds it; then it comes back with the pause's end.
+    /// Answers the request, or returns it with the end of the pause that holds its answer.
     fn due(self, devices: &Devices, pool: &Pool, at: Nanos, last: bool) -> Option<(Nanos, Waiting)> {
-        if let Some(until) = self.volume.faults.held(devices.clock.now(), self.io.op).filter(|_| !last) {
+        if let Some(until) = self.volume.faults.pause_end(devices.clock.now(), self.io.op).filter(|_| !last) {
             return Some((until, self));
         }
         self.answer(devices, pool, at);
@@ -350,32 +350,32 @@ impl Filesystem for Files {
 /// Buffers for data under way, by powers of two.
 #[derive(Default)]
 struct Pool {
-    kept: Mutex<(Vec<Vec<Vec<u8>>>, usize)>,
+    free: Mutex<(Vec<Vec<Vec<u8>>>, usize)>,
 }
 
 impl Pool {
     fn take(&self, bytes: usize) -> Vec<u8> {
         let size = bytes.next_power_of_two().max(4_096);
         let class = size.trailing_zeros() as usize;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(buffer) = kept.0.get_mut(class).and_then(Vec::pop) {
-            kept.1 -= size;
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(buffer) = free.0.get_mut(class).and_then(Vec::pop) {
+            free.1 -= size;
             return buffer;
         }
-        drop(kept);
+        drop(free);
         vec![0; size]
     }
 
     fn put(&self, buffer: Vec<u8>) {
         let (size, class) = (buffer.len(), buffer.len().trailing_zeros() as usize);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.1 + size > KEPT_BYTES {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.1 + size > FREE_BYTES {
             return;
         }
-        if kept.0.len() <= class {
-            kept.0.resize_with(class + 1, Vec::new);
+        if free.0.len() <= class {
+            free.0.resize_with(class + 1, Vec::new);
         }
-        kept.0[class].push(buffer);
-        kept.1 += size;
+        free.0[class].push(buffer);
+        free.1 += size;
     }
 }

@@ -31,7 +31,7 @@ const NAME: &str = ".probe";
 /// Latency and highest rates of the machine's path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathCost {
-    /// Median time of a 16 KiB read at depth 1 beyond what it was held back, ns.
+    /// Median time of a 16 KiB read at depth 1 less the time that the model held it back, ns.
     pub own_ns: u64,
     /// 16 KiB reads a second at depth 16 when nothing is held back.
     pub iops: f64,

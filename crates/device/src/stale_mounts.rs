@@ -20,18 +20,18 @@ pub struct StaleMounts {
 
 /// Releases loop devices on files in `folder` and takes down our mounts there.
 pub fn release(folder: &Path) -> io::Result<StaleMounts> {
-    let mut found = StaleMounts::default();
+    let mut mounts = StaleMounts::default();
     for device in loopdev::under(folder)? {
         let busy = loopdev::is_busy(&device);
         loopdev::release(&device)?;
-        if busy { &mut found.busy } else { &mut found.released }.push(device);
+        if busy { &mut mounts.busy } else { &mut mounts.released }.push(device);
     }
     while is_ours(folder)? {
         // Detached at once; what still uses it sees errors, as it did since the daemon died.
         unmount(folder, UnmountFlags::DETACH)?;
-        found.unmounted += 1;
+        mounts.unmounted += 1;
     }
-    Ok(found)
+    Ok(mounts)
 }
 
 /// Returns true if one of our file systems is mounted on `folder`.

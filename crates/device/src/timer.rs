@@ -163,7 +163,7 @@ impl<T: Send + 'static> Shared<T> {
             self.earliest.store(next, Ordering::Release);
             if !due.is_empty() {
                 drop(queue);
-                let back: Vec<_> = due.drain(..).filter_map(|one| (self.handle)(one.what, Nanos(one.at), stopping)).collect();
+                let back: Vec<_> = due.drain(..).filter_map(|due| (self.handle)(due.what, Nanos(due.at), stopping)).collect();
                 queue = self.lock();
                 self.wait_more(&mut queue, back);
             } else if stopping {
@@ -193,10 +193,10 @@ impl<T: Send + 'static> Shared<T> {
         let queue = if next == u64::MAX {
             self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner)
         } else {
-            let wanted = next - now - margin.nanos();
-            let (queue, timeout) = self.wake.wait_timeout(queue, Duration::from_nanos(wanted)).unwrap_or_else(PoisonError::into_inner);
+            let wait_ns = next - now - margin.nanos();
+            let (queue, timeout) = self.wake.wait_timeout(queue, Duration::from_nanos(wait_ns)).unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
-                margin.learn(self.clock.now().0.saturating_sub(now + wanted));
+                margin.learn(self.clock.now().0.saturating_sub(now + wait_ns));
             }
             queue
         };

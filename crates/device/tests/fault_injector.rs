@@ -17,19 +17,19 @@ fn at(injector: &FaultInjector, now: u64, at: u64) -> u64 {
 fn without_faults_everything_passes() {
     let injector = FaultInjector::default();
     assert_eq!(injector.pass(Nanos(5), Op::Write, Nanos(9)), FaultVerdict { at: Nanos(9), fail: false });
-    assert_eq!((injector.clear(None), injector.held(Nanos(5), Op::Write), injector.is_off()), (0, None, false));
+    assert_eq!((injector.clear(None), injector.pause_end(Nanos(5), Op::Write), injector.is_off()), (0, None, false));
 }
 
 #[test]
 fn a_pause_holds_what_would_be_answered_in_it() {
     let injector = FaultInjector::default();
     injector.add(fault(1, FaultKind::Pause, None, 100, 200));
-    let held = |now: u64, op| injector.held(Nanos(now), op).map(|until| until.0);
-    assert_eq!([held(99, Op::Read), held(100, Op::Read), held(199, Op::Write), held(200, Op::Read)], [None, Some(200), Some(200), None]);
+    let pause_end = |now: u64, op| injector.pause_end(Nanos(now), op).map(|until| until.0);
+    assert_eq!([pause_end(99, Op::Read), pause_end(100, Op::Read), pause_end(199, Op::Write), pause_end(200, Op::Read)], [None, Some(200), Some(200), None]);
     injector.add(fault(2, FaultKind::Pause, Some(Op::Write), 150, 300));
-    assert_eq!([held(160, Op::Read), held(160, Op::Write), held(250, Op::Read)], [Some(200), Some(300), None], "the longest that is about it");
+    assert_eq!([pause_end(160, Op::Read), pause_end(160, Op::Write), pause_end(250, Op::Read)], [Some(200), Some(300), None], "the longest that is about it");
     injector.clear(Some(2));
-    assert_eq!(held(160, Op::Write), Some(200));
+    assert_eq!(pause_end(160, Op::Write), Some(200));
     assert_eq!(at(&injector, 150, 160), 160, "when a request comes, no pause is asked");
 }
 
@@ -49,8 +49,8 @@ fn every_nth_fails_from_the_first_on() {
     injector.add(fault(1, FaultKind::Error(3), Some(Op::Write), 100, 200));
     let fails = |now: u64, op| injector.pass(Nanos(now), op, Nanos(now + 5)).fail;
     assert!(!fails(99, Op::Write), "before its time");
-    let found: Vec<bool> = (0..7).map(|_| fails(150, Op::Write)).collect();
-    assert_eq!(found, [true, false, false, true, false, false, true]);
+    let verdicts: Vec<bool> = (0..7).map(|_| fails(150, Op::Write)).collect();
+    assert_eq!(verdicts, [true, false, false, true, false, false, true]);
     assert!(!fails(150, Op::Read), "reads are not counted");
     assert!(!fails(150, Op::Write) && !fails(150, Op::Write) && fails(150, Op::Write), "and do not shift the count");
     assert!(!fails(200, Op::Write), "after its time");
@@ -80,7 +80,7 @@ fn without_power_everything_fails_at_once() {
     injector.set_power(false);
     assert!(injector.is_off());
     assert_eq!(injector.pass(Nanos(5), Op::Read, Nanos(90)), FaultVerdict { at: Nanos(5), fail: true });
-    assert_eq!(injector.held(Nanos(5), Op::Read), None, "nobody waits for a pause without power");
+    assert_eq!(injector.pause_end(Nanos(5), Op::Read), None, "nobody waits for a pause without power");
     injector.set_power(true);
-    assert_eq!(injector.held(Nanos(5), Op::Read), Some(Nanos(1_000)), "the pause is still there");
+    assert_eq!(injector.pause_end(Nanos(5), Op::Read), Some(Nanos(1_000)), "the pause is still there");
 }

@@ -8,10 +8,19 @@ use headrace_device::loopdev;
 use headrace_store::Backing;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in plain letters")
+}
+
+/// Makes xfs on a device and mounts it in the lab.
+fn mount_new(lab: &mut Lab, device: &str) -> PathBuf {
+    let place = lab.place("used");
+    run("mkfs.xfs", &["-q", "-f", device]);
+    run("mount", &[device, text(&place)]);
+    lab.used.push(place.clone());
+    place
 }
 
 /// Files with contents of their own in a folder: written, synced.
@@ -38,10 +47,7 @@ fn xfs_is_made_mounted_used_grown_and_clean() {
         let volume = lab.attach(spec);
         volume.volume.set_pace(Pace::Fixed(0));
         let device = text(&volume.device).to_string();
-        let place = lab.place("used");
-        run("mkfs.xfs", &["-q", "-f", &device]);
-        run("mount", &[&device, text(&place)]);
-        lab.used.push(place.clone());
+        let place = mount_new(&mut lab, &device);
         fill(&place, 30);
         let full = volume.volume.backing.allocated().expect("space");
         (10..30).for_each(|number| fs::remove_file(place.join(format!("file-{number}"))).expect("removed"));
@@ -49,9 +55,9 @@ fn xfs_is_made_mounted_used_grown_and_clean() {
         unmounted(&place);
         run("mount", &[&device, text(&place)]);
         run("fstrim", &[text(&place)]);
-        let left = volume.volume.backing.allocated().expect("space");
+        let remaining = volume.volume.backing.allocated().expect("space");
         // The files removed had 20 x 100,000 + 7,000 x (10 + ... + 29) = 4.7 MB.
-        assert!(left + 4_000_000 < full, "{spec}: {left} after {full} bytes");
+        assert!(remaining + 4_000_000 < full, "{spec}: {remaining} after {full} bytes");
         let bytes = volume.volume.backing.bytes();
         volume.power.grow(2 * bytes).expect("grown");
         loopdev::resized(&volume.device).expect("told");
@@ -76,10 +82,7 @@ fn a_power_cut_leaves_a_file_system_that_recovers() {
         let volume = lab.attach("io2:4:1000");
         volume.volume.set_pace(Pace::Fixed(0));
         let device = text(&volume.device).to_string();
-        let place = lab.place("used");
-        run("mkfs.xfs", &["-q", "-f", &device]);
-        run("mount", &[&device, text(&place)]);
-        lab.used.push(place.clone());
+        let place = mount_new(&mut lab, &device);
         volume.power.arm().expect("armed");
         fill(&place, 12);
         // Their names too are on stable storage: a folder is flushed as a file is.
@@ -106,14 +109,11 @@ fn a_device_in_use_is_busy_and_goes_when_its_last_user_does() {
     let volume = lab.attach("io2:4:1000");
     volume.volume.set_pace(Pace::Fixed(0));
     let device = text(&volume.device).to_string();
-    let place = lab.place("used");
     assert!(!loopdev::is_busy(&volume.device), "free");
-    let held = volume.direct();
+    let file = volume.direct();
     assert!(!loopdev::is_busy(&volume.device), "an open file alone does not count");
-    drop(held);
-    run("mkfs.xfs", &["-q", "-f", &device]);
-    run("mount", &[&device, text(&place)]);
-    lab.used.push(place.clone());
+    drop(file);
+    let place = mount_new(&mut lab, &device);
     assert!(loopdev::is_busy(&volume.device), "mounted");
     assert!(lab.mount.unmount().is_err(), "its file is held");
 
@@ -137,10 +137,7 @@ fn a_record_onto_the_volume_itself_does_not_hang() {
     let mut lab = Lab::new(None);
     let volume = lab.attach("io2:4:1000");
     let device = text(&volume.device).to_string();
-    let place = lab.place("used");
-    run("mkfs.xfs", &["-q", "-f", &device]);
-    run("mount", &[&device, text(&place)]);
-    lab.used.push(place.clone());
+    let place = mount_new(&mut lab, &device);
     lab.devices.record(&place.join("record")).expect("a record");
     fill(&place, 5);
     run("sync", &["-f", text(&place)]);

@@ -35,9 +35,9 @@ fn size_classes_include_their_bounds() {
 #[test]
 fn an_empty_histogram_has_no_quantiles() {
     assert_eq!(quantile(&[0; BUCKETS], 0.5), None);
-    let mut one = [0; BUCKETS];
-    one[BUCKETS - 1] = 1;
-    assert_eq!(quantile(&one, 1.0), Some(bounds_of(BUCKETS - 1).0), "the last bucket has no upper end to go to");
+    let mut histogram = [0; BUCKETS];
+    histogram[BUCKETS - 1] = 1;
+    assert_eq!(quantile(&histogram, 1.0), Some(bounds_of(BUCKETS - 1).0), "the last bucket has no upper end to go to");
 }
 
 fn decision(now: u64, start: u64, cap: Cap) -> Decision {
@@ -92,7 +92,7 @@ fn overlapping_waits_count_once_and_caps_apart() {
     meter.arrived(Nanos(70), Some(&decision(70, 0, Cap::VolumeIops)));
     meter.arrived(Nanos(70), None);
     let sample = meter.take(Nanos(200));
-    let of = |cap: Cap| sample.exceeded_ns[Cap::ALL.iter().position(|&one| one == cap).expect("a cap")];
+    let of = |cap: Cap| sample.exceeded_ns[Cap::ALL.iter().position(|&other| other == cap).expect("a cap")];
     assert_eq!((of(Cap::VolumeThroughput), of(Cap::InstanceCredits), of(Cap::VolumeIops)), (160, 30, 0));
     assert_eq!((sample.queue_max, meter.in_flight()), (6, 6));
 }
@@ -114,8 +114,8 @@ proptest! {
         values.sort_unstable();
         let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
         let (from, until) = bounds_of(bucket_of(values[rank - 1]));
-        let found = quantile(&histogram, q).expect("not empty");
-        prop_assert!((from..=until).contains(&found), "{} is not in {}..{} of {}", found, from, until, values[rank - 1]);
+        let estimate = quantile(&histogram, q).expect("not empty");
+        prop_assert!((from..=until).contains(&estimate), "{} is not in {}..{} of {}", estimate, from, until, values[rank - 1]);
     }
 
     /// Two stretches added are the one that was never cut.

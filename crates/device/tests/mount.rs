@@ -23,14 +23,14 @@ const HOUR: u64 = 3_600_000_000_000;
 fn requests(path: &Path) -> Vec<Io> {
     let bytes = std::fs::read(path).expect("the record");
     let (_, mut at) = SavedHost::decode(&bytes).expect("a record").expect("a whole header");
-    let mut found = Vec::new();
+    let mut requests = Vec::new();
     while let Some((frame, used)) = Frame::decode(&bytes[at..]).expect("a frame") {
         at += used;
         if let Frame::Request { io, .. } = frame {
-            found.push(io);
+            requests.push(io);
         }
     }
-    found
+    requests
 }
 
 /// Returns the requests to the model while `act` ran.
@@ -82,14 +82,14 @@ fn a_mebibyte_arrives_as_one_request() {
     volume.volume.set_pace(Pace::Model);
     let file = volume.direct();
     let mut page = HugePage::new();
-    let found = recorded(&lab, || {
+    let requests = recorded(&lab, || {
         for at in 0..4 {
             file.write_all_at(&page.bytes()[..MIB as usize], at * MIB).expect("written");
             file.read_exact_at(&mut page.bytes()[..MIB as usize], at * MIB).expect("read");
         }
     });
     let expected: Vec<Io> = (0..4).flat_map(|at| [Op::Write, Op::Read].map(|op| Io { op, offset: at * MIB, bytes: MIB as u32 })).collect();
-    assert_eq!(found, expected);
+    assert_eq!(requests, expected);
     // Two MiB are two, at whole MiB.
     let two = recorded(&lab, || file.read_exact_at(page.bytes(), 8 * MIB).expect("read"));
     let mut two: Vec<(u64, u32)> = two.iter().map(|io| (io.offset, io.bytes)).collect();
@@ -109,7 +109,7 @@ fn small_requests_arrive_as_they_are() {
     let volume = lab.attach("io2:20:10000");
     let (file, mut buffer) = (volume.direct(), Aligned::new());
     let sizes = [512usize, 1_024, 4_096, 16_384, 65_536, 262_144, 524_288];
-    let found = recorded(&lab, || {
+    let requests = recorded(&lab, || {
         for (index, &bytes) in sizes.iter().enumerate() {
             file.write_all_at(&buffer.0[..bytes], index as u64 * MIB + 512).expect("written");
             file.read_exact_at(&mut buffer.0[..bytes], index as u64 * MIB + 512).expect("read");
@@ -117,7 +117,7 @@ fn small_requests_arrive_as_they_are() {
     });
     let expected =
         sizes.iter().enumerate().flat_map(|(index, &bytes)| [Op::Write, Op::Read].map(|op| Io { op, offset: index as u64 * MIB + 512, bytes: bytes as u32 }));
-    assert_eq!(found, expected.collect::<Vec<_>>());
+    assert_eq!(requests, expected.collect::<Vec<_>>());
     let sample = volume.volume.meter.take(lab.devices.clock.now());
     assert_eq!((sample.ops, sample.errors), ([sizes.len() as u64; 2], 0));
     assert_eq!(sample.bytes, [sizes.iter().sum::<usize>() as u64; 2]);
@@ -134,8 +134,8 @@ fn discards_free_space_and_growth_is_seen_online() {
     (0..32).for_each(|at| file.write_all_at(&buffer.0, at * MIB).expect("written"));
     assert!(volume.volume.backing.allocated().expect("space") >= 32 * MIB);
     run("blkdiscard", &["--offset", "0", "--length", &(24 * MIB).to_string(), &device]);
-    let left = volume.volume.backing.allocated().expect("space");
-    assert!((8 * MIB..9 * MIB).contains(&left), "{left}");
+    let allocated = volume.volume.backing.allocated().expect("space");
+    assert!((8 * MIB..9 * MIB).contains(&allocated), "{allocated}");
     run("blkdiscard", &["--zeroout", "--offset", &(24 * MIB).to_string(), "--length", &(4 * MIB).to_string(), &device]);
     let mut back = Aligned::new();
     for (at, zeros) in [(0, true), (23, true), (24, true), (27, true), (28, false)] {
@@ -219,16 +219,16 @@ fn faults_are_seen_by_the_user_of_the_device() {
 
 #[test]
 fn devices_of_two_labs_side_by_side_are_told_apart() {
-    let (mut one, mut two) = (Lab::new(None), Lab::new(None));
-    let (first, second) = (one.attach("io2:4:1000"), two.attach("io2:4:1000"));
-    let third = two.attach("io2:4:1000");
+    let (mut lab, mut other) = (Lab::new(None), Lab::new(None));
+    let (first, second) = (lab.attach("io2:4:1000"), other.attach("io2:4:1000"));
+    let third = other.attach("io2:4:1000");
     // A loop device that is nobody's of ours.
-    let stranger = one.folder.path().join("stranger");
+    let stranger = lab.folder.path().join("stranger");
     std::fs::File::create(&stranger).expect("a file").set_len(4 * MIB).expect("a size");
     let strange = loopdev::attach(&stranger).expect("a loop device");
-    let under_one = loopdev::under(&one.folder.path().join("mnt")).expect("a list");
-    let mut under_two = loopdev::under(&two.folder.path().join("mnt")).expect("a list");
-    let all_of_one = loopdev::under(one.folder.path()).expect("a list");
+    let under_one = loopdev::under(&lab.folder.path().join("mnt")).expect("a list");
+    let mut under_two = loopdev::under(&other.folder.path().join("mnt")).expect("a list");
+    let all_of_one = loopdev::under(lab.folder.path()).expect("a list");
     loopdev::release(&strange).expect("released");
     let mut expected = vec![second.device.clone(), third.device.clone()];
     under_two.sort();
@@ -236,10 +236,10 @@ fn devices_of_two_labs_side_by_side_are_told_apart() {
     assert_eq!((under_one, under_two), (vec![first.device.clone()], expected));
     assert!(all_of_one.contains(&strange) && all_of_one.contains(&first.device) && !all_of_one.contains(&second.device));
     // A name that only begins the same is another folder; a link to the folder is the folder.
-    let link = one.folder.path().join("link");
-    std::os::unix::fs::symlink(one.folder.path().join("mnt"), &link).expect("a link");
+    let link = lab.folder.path().join("link");
+    std::os::unix::fs::symlink(lab.folder.path().join("mnt"), &link).expect("a link");
     assert_eq!(loopdev::under(&link).expect("a list"), std::slice::from_ref(&first.device));
-    assert!(loopdev::under(&one.folder.path().join("mn")).expect("a list").is_empty());
+    assert!(loopdev::under(&lab.folder.path().join("mn")).expect("a list").is_empty());
     let mut buffer = Aligned::new();
     for (volume, who) in [(&first, 1u64), (&second, 2), (&third, 3)] {
         pattern(&mut buffer.0[..4_096], 0, who);
@@ -252,8 +252,8 @@ fn devices_of_two_labs_side_by_side_are_told_apart() {
         assert!(back.0[..4_096] == buffer.0[..4_096], "volume {who}");
     }
     // One goes, the other stays.
-    one.detach(&first);
-    wait_for("an unmount", || one.mount.unmount().is_ok());
+    lab.detach(&first);
+    wait_for("an unmount", || lab.mount.unmount().is_ok());
     second.direct().read_exact_at(&mut buffer.0[..4_096], 0).expect("the other lab is still there");
 }
 
@@ -319,17 +319,17 @@ fn bad_places_are_refused() {
 #[test]
 fn the_folder_shows_the_volumes() {
     let mut lab = Lab::new(None);
-    let one = lab.attach("io2:4:1000");
-    let two = lab.attach_saved(&saved("gp3:3", &ModelOptions::default(), 1), None);
+    let first = lab.attach("io2:4:1000");
+    let second = lab.attach_saved(&saved("gp3:3", &ModelOptions::default(), 1), None);
     let place = lab.folder.path().join("mnt");
     let mut names: Vec<String> =
         std::fs::read_dir(&place).expect("a folder").map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
     names.sort();
-    assert_eq!(names, [one.id.clone(), two.id.clone()]);
-    assert_eq!(std::fs::metadata(place.join(&two.id)).expect("a file").len(), 3 << 30);
+    assert_eq!(names, [first.id.clone(), second.id.clone()]);
+    assert_eq!(std::fs::metadata(place.join(&second.id)).expect("a file").len(), 3 << 30);
     assert!(std::fs::write(place.join("other"), "x").is_err());
-    assert!(std::fs::remove_file(place.join(&one.id)).is_err());
-    assert!(direct(&place.join(&one.id)).write_all_at(&Aligned::new().0[..512], 4 << 30).is_err(), "behind the end");
+    assert!(std::fs::remove_file(place.join(&first.id)).is_err());
+    assert!(direct(&place.join(&first.id)).write_all_at(&Aligned::new().0[..512], 4 << 30).is_err(), "behind the end");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn in_order_of_time_and_of_coming_never_early() {
     let handed: Vec<Handed> = (0..100).map(|_| take.recv_timeout(LONG).expect("handed over")).collect();
     let mut expected: Vec<u64> = (0..100).collect();
     expected.sort_by_key(|&what| (times[what as usize], what));
-    assert_eq!(handed.iter().map(|one| one.0).collect::<Vec<_>>(), expected);
+    assert_eq!(handed.iter().map(|item| item.0).collect::<Vec<_>>(), expected);
     for (what, at, now) in handed {
         assert_eq!(at.0, times[what as usize], "with its own deadline");
         assert!(now.0 + EARLY >= at.0, "{what} came {} ns early", at.0 - now.0);
@@ -123,9 +123,9 @@ fn a_stop_hands_over_everything_pushed_before_and_after() {
 fn what_is_given_back_comes_again() {
     let clock = Clock::starting_at(Nanos::ZERO);
     let (give, take) = channel();
-    let timer = Timer::start(clock, move |left: u64, at: Nanos, last| {
-        give.send((left, last)).expect("the test listens");
-        (left > 0 && !last).then(|| (at + Nanos(1_000_000), left - 1))
+    let timer = Timer::start(clock, move |returns: u64, at: Nanos, last| {
+        give.send((returns, last)).expect("the test listens");
+        (returns > 0 && !last).then(|| (at + Nanos(1_000_000), returns - 1))
     })
     .expect("a thread");
     timer.push(Nanos(0), 3);

@@ -64,7 +64,7 @@ impl Accounting {
         offset.abs_diff(end) <= near
     }
 
-    /// Tokens for `io`; `sequential` as of [`Accounting::continues`].
+    /// Returns the tokens of `io`; [`Accounting::continues`] says whether it is `sequential`.
     #[inline]
     pub fn charge(&self, io: &Io, sequential: bool) -> Charge {
         let bytes = u64::from(io.bytes);

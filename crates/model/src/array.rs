@@ -91,8 +91,8 @@ impl Layout {
         layout
     }
 
-    /// Bytes from the start in which every row has a chunk of each member: all of them, but for
-    /// RAID 0 of unlike members.
+    /// Returns the bytes from the start in which every row has a chunk of each member: the whole
+    /// array, except for RAID 0 of unlike members.
     pub fn even_bytes(&self) -> u64 {
         self.zones.get(1).map_or(u64::MAX, |zone| zone.first * self.chunk)
     }

@@ -25,7 +25,7 @@
 //!
 //! Tokens alone would space them like a clock. Measured runs at the cap are nearly that even
 //! (coefficient of variation 0.12-0.20 at depth 16), with two departures. Neither takes or gives
-//! tokens, so the mean rate stays what it is:
+//! tokens, so the mean rate does not change:
 //!
 //! * **Holds.** Now and then the limiter lets nothing through for some milliseconds and then
 //!   releases what the tokens earned meanwhile (2 % of writes at depth 4 took 13-14 ms, 40 tokens
@@ -60,12 +60,12 @@ const RESERVE_REFILL_Q16: u128 = 874;
 /// Share of unused tokens that goes back into the reserve as a number, for the interval form.
 pub const RESERVE_REFILL: f64 = 874.0 / 65536.0;
 
-/// Seconds until `level` tokens are gone while `asked` a second are taken and `refill` come back;
-/// infinite where no more is taken than comes back. For constant rates; [`Bucket::take`] does the
-/// same token by token.
-pub fn seconds_to_empty(level: f64, asked: f64, refill: f64) -> f64 {
-    if asked > refill {
-        level / (asked - refill)
+/// Returns the seconds until `level` tokens are gone while `demand` a second are taken and `refill`
+/// come back; infinite where no more is taken than comes back. Both rates are constant;
+/// [`Bucket::take`] does the same token by token.
+pub fn seconds_to_empty(level: f64, demand: f64, refill: f64) -> f64 {
+    if demand > refill {
+        level / (demand - refill)
     } else {
         f64::INFINITY
     }
@@ -132,7 +132,7 @@ impl Bucket {
         Bucket { rate: refill.max(1), level: (u128::from(initial) * SCALE).min(depth), depth, reserve: 0, reserve_depth: 0, saves: false, at: Nanos::ZERO }
     }
 
-    /// Tokens a second.
+    /// Returns the rate, tokens a second.
     pub fn rate(&self) -> u64 {
         self.rate
     }
@@ -149,7 +149,7 @@ impl Bucket {
         ((self.depth + self.reserve_depth) / SCALE) as u64
     }
 
-    /// Puts the main level to `tokens` (at most what it holds), as of `now`.
+    /// Sets the main level to `tokens`, at most its depth, as of `now`.
     pub fn set_level(&mut self, now: Nanos, tokens: u64) {
         self.advance(now);
         self.level = (u128::from(tokens) * SCALE).min(self.depth);
@@ -191,8 +191,8 @@ impl Bucket {
         self.at = now;
         if self.level > room {
             if self.reserve < self.reserve_depth {
-                let kept = ((self.level - room) * RESERVE_REFILL_Q16) >> 16;
-                self.reserve = (self.reserve + kept).min(self.reserve_depth);
+                let added = ((self.level - room) * RESERVE_REFILL_Q16) >> 16;
+                self.reserve = (self.reserve + added).min(self.reserve_depth);
             }
             self.level = room;
         }

@@ -45,10 +45,10 @@ pub fn normal_of(radius: f64, angle: f64) -> f64 {
 /// Draws a Poisson number with this mean: as many factors as a product of uniform numbers stays
 /// above exp(-mean).
 pub fn poisson(rng: &mut impl RngCore, mean: f64) -> u32 {
-    let (mut left, mut number) = (mean, 0);
-    while left > 0.0 {
-        let floor = libm::exp(-left.min(POISSON_PIECE));
-        left -= POISSON_PIECE;
+    let (mut remaining, mut number) = (mean, 0);
+    while remaining > 0.0 {
+        let floor = libm::exp(-remaining.min(POISSON_PIECE));
+        remaining -= POISSON_PIECE;
         let mut product = unit(rng);
         while product > floor {
             number += 1;
@@ -58,8 +58,8 @@ pub fn poisson(rng: &mut impl RngCore, mean: f64) -> u32 {
     number
 }
 
-/// Draws a whole number around `mean`: the one below it, or the next with the probability of the
-/// fraction.
+/// Draws a whole number around `mean`: the next lower one, or the next higher one with the
+/// probability of the fraction.
 #[inline]
 pub fn around(rng: &mut impl RngCore, mean: f64) -> u32 {
     let whole = mean.floor();
@@ -128,9 +128,9 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         let mut many = |draw: fn(&mut ChaCha8Rng) -> f64| mean_and_variance(&(0..100_000).map(|_| draw(&mut rng)).collect::<Vec<_>>());
         // Three standard errors of each.
-        let near = |(mean, variance): (f64, f64), wanted: (f64, f64)| {
-            assert!((mean - wanted.0).abs() < 0.01 * wanted.1.sqrt().max(1.0), "{mean} for {}", wanted.0);
-            assert!((variance / wanted.1 - 1.0).abs() < 0.03, "{variance} for {}", wanted.1);
+        let near = |(mean, variance): (f64, f64), expected: (f64, f64)| {
+            assert!((mean - expected.0).abs() < 0.01 * expected.1.sqrt().max(1.0), "{mean} for {}", expected.0);
+            assert!((variance / expected.1 - 1.0).abs() < 0.03, "{variance} for {}", expected.1);
         };
         near(many(unit), (0.5, 1.0 / 12.0));
         near(many(normal), (0.0, 1.0));

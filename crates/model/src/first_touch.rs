@@ -40,7 +40,7 @@ pub struct FirstTouch {
     fetches: Bucket,
     // A bought rate also loads the volume from its start on, touched or not.
     background: Option<(u64, u64)>,
-    // For a map of chunks only: the number of chunks, and the one from which the background goes
+    // For a map of chunks only: the number of chunks, and the chunk from which the background goes
     // on.
     mapped: Option<(u64, u64)>,
     // Moment at which the background began.
@@ -199,7 +199,7 @@ impl FirstTouch {
 }
 
 /// Draws a lognormal number with this median and sigma. The approximation of the quantile errs far
-/// less than what is known of the distribution.
+/// less than the measurements of the distribution.
 fn fetch_latency(uniform: u64) -> Nanos {
     let z = quick_normal_quantile(open_unit(uniform));
     Nanos((FETCH_MEDIAN_NS * libm::exp(FETCH_SIGMA * z)) as u64)

@@ -35,7 +35,7 @@ struct Limit {
     credits: Option<Bucket>,
 }
 
-/// The EBS limits of one instance, shared by every volume attached to it.
+/// The EBS limits of an instance, which all its attached volumes share.
 #[derive(Clone, Debug)]
 pub struct Instance {
     iops: Option<Limit>,
@@ -231,7 +231,7 @@ pub struct SavedDevice {
     pub members: Vec<SavedVolume>,
 }
 
-/// An instance and what is attached to it.
+/// An instance and its attached volumes.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// Limits shared by all devices; none where they do not matter.
@@ -249,8 +249,8 @@ impl Device {
         Device { members, layout: layout_of(spec), parts: Vec::new(), answers: Vec::new() }
     }
 
-    /// Returns everything, to go on from `now` elsewhere or later; `storage` is what it was made
-    /// of.
+    /// Returns everything, to go on from `now` elsewhere or later; `storage` is the specification
+    /// that it was made of.
     pub fn save(&mut self, storage: &StorageSpec, now: Nanos) -> SavedDevice {
         SavedDevice { storage: storage.clone(), members: self.members.iter_mut().map(|member| member.save(now)).collect() }
     }
@@ -374,9 +374,9 @@ fn through(instance: Option<&mut Instance>, volume: &mut Volume, now: Nanos, rea
     // Local disks are not behind the instance's EBS limits.
     let instance = instance.filter(|_| volume.limits().spec.volume_type != VolumeType::InstanceStore);
     let Some(instance) = instance else { return volume.submit_at(Arrival { at_host: now, at_volume: now, ready }, io) };
-    let (left, cap) = instance.admit(now, &io);
-    let mut decision = volume.submit_at(Arrival { at_host: now, at_volume: left, ready }, io);
-    if left.since(now) > decision.start.since(left) {
+    let (at_volume, cap) = instance.admit(now, &io);
+    let mut decision = volume.submit_at(Arrival { at_host: now, at_volume: at_volume, ready }, io);
+    if at_volume.since(now) > decision.start.since(at_volume) {
         decision.cap = cap;
     }
     decision
@@ -532,7 +532,7 @@ impl Host {
             }
             HostChange::Balance { device, member, percent } => {
                 let Some(device) = self.devices.get_mut(*device) else { return };
-                let chosen = device.members_mut().iter_mut().enumerate().filter(|(index, _)| member.is_none_or(|wanted| wanted == *index));
+                let chosen = device.members_mut().iter_mut().enumerate().filter(|(index, _)| member.is_none_or(|member| member == *index));
                 chosen.for_each(|(_, volume)| {
                     volume.set_balance_percent(now, *percent);
                 });

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! AWS says that performance while optimizing lies between that of the source and of the target,
-//! and never below the source's (or below the target's, when limits are lowered). No measurement of
-//! it was found, so the lower of the two is taken for every limit: the least that is promised. A
+//! and never below the source's (or below the target's, when limits are lowered). No measurement is
+//! published, so the lower of the two is taken for every limit: the least that is promised. A
 //! larger size counts from `modifying_until` on.
 //!
-//! Degradation events are minutes in which a volume delivers a fraction of what was bought.
+//! Degradation events are minutes in which a volume delivers a fraction of the bought performance.
 //! Published (ebs_behaviour notes c): gp2 and gp3 promise 90 % of their IOPS 99 % of the time, io1
 //! and io2 99.9 %, and nothing is said about the rest; events last 1-10 minutes, and during the
 //! severe ones an operation takes 200-500 ms (PlanetScale, "The real fail rate of EBS", 2025).
@@ -49,12 +49,12 @@ impl Rates {
         }
     }
 
-    /// Returns the lower rates of two volumes: what is promised while optimizing.
+    /// Returns the lower rates of two volumes, which EC2 promises while optimizing.
     pub fn lower(self, other: Rates) -> Rates {
         Rates {
             iops: self.iops.zip(other.iops).map(|(a, b)| a.min(b)).or(self.iops),
             bytes_s: self.bytes_s.min(other.bytes_s),
-            credit_refill: self.credit_refill.map(|mine| other.credit_refill.map_or(mine, |theirs| theirs.min(mine))),
+            credit_refill: self.credit_refill.map(|a| other.credit_refill.map_or(a, |b| b.min(a))),
             reads: self
                 .reads
                 .zip(other.reads)
@@ -154,9 +154,9 @@ pub fn draw_degradations(rng: &mut impl RngCore, share: f64, horizon: Nanos) -> 
         }
         let until = at + Nanos::from_secs_f64(LENGTH_MEDIAN_S * libm::exp(LENGTH_SIGMA * normal(rng)));
         // Uniform from 1 % to 89 % left; in the worst third every operation also takes 200-500 ms.
-        let left = 10 + (open_unit(rng.next_u64()) * 880.0) as u64;
-        let extra = if left < 303 { Nanos::from_micros(200_000 + (open_unit(rng.next_u64()) * 300_000.0) as u64) } else { Nanos::ZERO };
-        events.push(Degradation { from: at, until, caps_per_mille: left, extra_latency: extra });
+        let per_mille = 10 + (open_unit(rng.next_u64()) * 880.0) as u64;
+        let extra = if per_mille < 303 { Nanos::from_micros(200_000 + (open_unit(rng.next_u64()) * 300_000.0) as u64) } else { Nanos::ZERO };
+        events.push(Degradation { from: at, until, caps_per_mille: per_mille, extra_latency: extra });
         at = until;
     }
 }

@@ -68,7 +68,7 @@ impl ModelOptions {
         ModelOptions { xen: instance.is_some_and(|instance| !instance.nitro), ..ModelOptions::default() }
     }
 
-    /// Makes the options with only what is documented: caps and credits, no saved second, no
+    /// Makes the options with documented behaviour only: caps and credits, no saved second, no
     /// latency, no chance. For exact counts.
     pub fn counting() -> Self {
         ModelOptions { merge: false, saved_second: false, holds: false, latency: false, ..ModelOptions::default() }
@@ -148,7 +148,7 @@ pub struct Arrival {
     /// Left the host's own limits for the volume.
     pub at_volume: Nanos,
     /// Cannot start before: the write half of a RAID 5 read-modify-write takes its place in line
-    /// with the rest, but needs what it reads first. It does not hold up those behind it.
+    /// with the rest, but needs the bytes of its read. It does not hold up those behind it.
     pub ready: Nanos,
 }
 
@@ -437,7 +437,7 @@ impl Volume {
     }
 
     fn become_limits(&mut self, now: Nanos, target: VolumeLimits) {
-        let kept = self.balance(now).filter(|_| target.io_burst.is_some() == self.limits.io_burst.is_some());
+        let balance = self.balance(now).filter(|_| target.io_burst.is_some() == self.limits.io_burst.is_some());
         let options = self.options.clone();
         let fresh = Volume::new(target, options, 0);
         // A fresh cap would hand out another saved second, so the new buckets start without it.
@@ -450,7 +450,7 @@ impl Volume {
         self.bytes = take_over(fresh.bytes);
         self.reads = fresh.reads.map(|reads| ReadCaps { iops: take_over(reads.iops), bytes: take_over(reads.bytes) });
         self.credits = fresh.credits;
-        if let (Some(credits), Some(balance)) = (&mut self.credits, kept) {
+        if let (Some(credits), Some(balance)) = (&mut self.credits, balance) {
             credits.set_level(now, balance.credits);
         }
         (self.accounting, self.latency, self.holds, self.merger) = (fresh.accounting, fresh.latency, fresh.holds, fresh.merger);
@@ -486,7 +486,7 @@ impl Volume {
         self.touch.as_ref().map_or(0.0, FirstTouch::cold_share)
     }
 
-    /// Plans degradation events. Those in the past are forgotten.
+    /// Plans degradation events. Degradations that have ended are dropped.
     pub fn degrade(&mut self, now: Nanos, events: impl IntoIterator<Item = Degradation>) {
         self.degradations.extend(events);
         self.apply_rates(now);

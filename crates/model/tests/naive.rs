@@ -257,9 +257,9 @@ proptest! {
             }
             // Large requests, so that the megabytes of a second are used up.
             let bytes = request.bytes.saturating_mul(16);
-            let (left, _) = instance.admit(Nanos(now), &Io { op: Op::Write, offset: 0, bytes });
+            let (at_volume, _) = instance.admit(Nanos(now), &Io { op: Op::Write, offset: 0, bytes });
             let expected = naive.submit(now, Op::Write, u64::from(bytes).div_ceil(262_144), bytes.into());
-            prop_assert_eq!(left.0, expected, "request {} at {}", index, now);
+            prop_assert_eq!(at_volume.0, expected, "request {} at {}", index, now);
         }
     }
 }

@@ -56,8 +56,12 @@ fn saved_host(instance: Option<&str>, devices: &[(&str, bool)]) -> SavedHost {
 /// Saves a running host as a lab does.
 fn save(host: &mut Host, saved: &SavedHost, now: Nanos) -> SavedHost {
     let instance =
-        host.instance.as_ref().zip(saved.instance.as_ref()).map(|(instance, kept)| SavedInstance { limits: kept.limits.clone(), state: instance.state() });
-    let devices = host.devices.iter_mut().zip(&saved.devices).map(|(device, kept)| kept.as_ref().map(|kept| device.save(&kept.storage, now)));
+        host.instance.as_ref().zip(saved.instance.as_ref()).map(|(instance, saved)| SavedInstance { limits: saved.limits.clone(), state: instance.state() });
+    let devices = host
+        .devices
+        .iter_mut()
+        .zip(&saved.devices)
+        .map(|(device, device_saved)| device_saved.as_ref().map(|device_saved| device.save(&device_saved.storage, now)));
     SavedHost { now, instance, devices: devices.collect() }
 }
 
@@ -161,22 +165,22 @@ proptest! {
         events in events(),
         middle in 0.0f64..1.0,
     ) {
-        let mut kept = saved_host(instance, &[(first, snapshot), (second, false)]);
-        let mut host = Host::from_saved(&kept);
+        let mut start = saved_host(instance, &[(first, snapshot), (second, false)]);
+        let mut host = Host::from_saved(&start);
         let mut other: Option<Host> = None;
         let mut now = Nanos::ZERO;
         let middle = (middle * events.len() as f64) as usize;
         for (number, (gap, event)) in events.iter().enumerate() {
             now += Nanos(*gap);
             if number == middle {
-                let json = serde_json::to_string(&save(&mut host, &kept, now)).expect("JSON");
+                let json = serde_json::to_string(&save(&mut host, &start, now)).expect("JSON");
                 other = Some(Host::from_saved(&serde_json::from_str(&json).expect("what was written")));
             }
             if let Event::Change(HostChange::Put { saved, .. }) = event {
-                kept.devices[1] = Some(*saved.clone());
+                start.devices[1] = Some(*saved.clone());
             }
             if let Event::Change(HostChange::Instance { saved }) = event {
-                kept.instance = saved.as_deref().cloned();
+                start.instance = saved.as_deref().cloned();
             }
             let original = happen(&mut host, number % 2, now, event);
             if let Some(other) = &mut other {
@@ -187,7 +191,7 @@ proptest! {
             }
         }
         if let Some(mut other) = other {
-            prop_assert_eq!(save(&mut other, &kept, now), save(&mut host, &kept, now));
+            prop_assert_eq!(save(&mut other, &start, now), save(&mut host, &start, now));
         }
     }
 
@@ -273,9 +277,9 @@ fn what_is_no_record_is_refused_with_words() {
 
 #[test]
 fn changes_of_what_is_not_there_change_nothing() {
-    let kept = saved_host(None, &[("gp2:10", false)]);
-    let mut host = Host::from_saved(&kept);
-    let before = save(&mut host, &kept, Nanos(5));
+    let start = saved_host(None, &[("gp2:10", false)]);
+    let mut host = Host::from_saved(&start);
+    let before = save(&mut host, &start, Nanos(5));
     for device in [0, 1, 70_000] {
         for change in [
             HostChange::Balance { device: device.max(1), member: None, percent: 5.0 },
@@ -289,7 +293,7 @@ fn changes_of_what_is_not_there_change_nothing() {
     }
     host.change(Nanos(5), &HostChange::Put { device: usize::MAX, saved: Box::new(saved("gp2:10", 1, false)) });
     assert_eq!(host.devices.len(), 1);
-    assert_eq!(save(&mut host, &kept, Nanos(5)), before);
+    assert_eq!(save(&mut host, &start, Nanos(5)), before);
 }
 
 /// A modification that ended while nothing was asked ends before a change that comes later is made,
@@ -298,8 +302,8 @@ fn changes_of_what_is_not_there_change_nothing() {
 fn what_was_due_comes_before_a_change() {
     let target = Catalog::embedded().volume_limits(&"gp2:40".parse().expect("a volume"), day(), None).expect("limits");
     let modification = VolumeModification { target: target.clone(), modifying_until: Nanos::from_secs(1), optimizing_until: Nanos::from_secs(2) };
-    let kept = saved_host(None, &[("gp2:10", false)]);
-    let mut host = Host::from_saved(&kept);
+    let start = saved_host(None, &[("gp2:10", false)]);
+    let mut host = Host::from_saved(&start);
     host.change(Nanos::ZERO, &HostChange::Modify { device: 0, targets: vec![modification] });
     host.change(Nanos::from_secs(5), &HostChange::Recover { device: 0, member: 0 });
     assert_eq!(host.devices[0].members()[0].limits(), &target);

@@ -215,7 +215,7 @@ message! {
 }
 
 message! {
-    /// A member of an array, or the one volume there is.
+    /// A member of an array, or the single volume.
     pub struct MemberView {
         /// Index in the array.
         pub index: usize;

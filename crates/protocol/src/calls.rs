@@ -98,7 +98,7 @@ calls! {
     /// Deletes an available volume and its data.
     VolumeDelete(OneVolume) -> Done = "volume.delete" in "Volumes" as delete, long;
     /// Makes a block device of a volume: `attachment.device`; `attachment.links` are stable names
-    /// of it.
+    /// of the device.
     VolumeAttach(Attach) -> LabVolumeView = "volume.attach" in "Volumes" as attach, long;
     /// Flushes and takes the device away. Refused as `in-use` while it is mounted or in an array of
     /// md, unless forced.
@@ -248,8 +248,8 @@ calls! {
     KeyEnable(OneKey) -> KeyView = "key.enable" in "Keys" as enable_key;
     /// Lets a key be used no more. Volumes that are attached go on until they are detached.
     KeyDisable(OneKey) -> KeyView = "key.disable" in "Keys" as disable_key;
-    /// Deletes a key after some days of lab time. Until then it cannot be used; afterwards what it
-    /// encrypted is lost.
+    /// Deletes a key after some days of lab time. Until then it cannot be used; afterwards the
+    /// bytes that it encrypted are lost.
     KeyScheduleDeletion(KeyDeletion) -> KeyView = "key.schedule_deletion" in "Keys" as schedule_key_deletion;
     /// Keeps a key that was to be deleted; it is disabled then.
     KeyCancelDeletion(OneKey) -> KeyView = "key.cancel_deletion" in "Keys" as cancel_key_deletion;
@@ -285,8 +285,8 @@ calls! {
     VolumeNvmeStatistics(StatisticsPageRequest) -> StatisticsPage = "volume.nvme_statistics" in "Measurements" as nvme_statistics;
 
     /// Adds values of metrics of your own: all of them, or none. The lab keeps 15 days of at most
-    /// 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB of what
-    /// was put are known again.
+    /// 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB of the
+    /// values are there again.
     CloudwatchPutMetricData(PutMetrics) -> Done = "cloudwatch.put_metric_data" in "CloudWatch" as put_metric_data;
     /// Metrics that have points: those of volumes that were attached, of the instance, and your
     /// own. At most 500 in an answer.

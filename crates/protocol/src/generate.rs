@@ -75,11 +75,11 @@ fn wrapped(text: &str, indent: &str, columns: usize) -> String {
 
 /// Splits a doc comment into paragraphs; the lines of a table stay lines.
 fn paragraphs(doc: &str) -> Vec<String> {
-    let mut found = vec![String::new()];
+    let mut paragraphs = vec![String::new()];
     for line in doc.lines().map(str::trim) {
-        let last = found.last_mut().expect("there is one");
+        let last = paragraphs.last_mut().expect("there is one");
         match line {
-            "" => found.push(String::new()),
+            "" => paragraphs.push(String::new()),
             row if row.starts_with('|') => {
                 last.push_str(row);
                 last.push('\n');
@@ -90,7 +90,7 @@ fn paragraphs(doc: &str) -> Vec<String> {
             }
         }
     }
-    found.iter().map(|text| text.trim().to_string()).filter(|text| !text.is_empty()).collect()
+    paragraphs.iter().map(|text| text.trim().to_string()).filter(|text| !text.is_empty()).collect()
 }
 
 fn one_line(doc: &str) -> String {
@@ -160,21 +160,21 @@ fn key(field: &Field) -> &'static str {
 
 /// Returns the messages that are shown as types of their own: parts before the wholes they are in.
 fn shown_types() -> Vec<&'static Message> {
-    fn add(message: &'static Message, found: &mut Vec<&'static Message>) {
-        message.parts.iter().for_each(|part| add(part, found));
-        if !message.fields.is_empty() && !found.iter().any(|known| known.name == message.name) {
-            found.push(message);
+    fn add(message: &'static Message, types: &mut Vec<&'static Message>) {
+        message.parts.iter().for_each(|part| add(part, types));
+        if !message.fields.is_empty() && !types.iter().any(|other| other.name == message.name) {
+            types.push(message);
         }
     }
-    let mut found = Vec::new();
+    let mut types = Vec::new();
     for entry in CALLS {
         match entry.returns {
-            "" => add(entry.answer, &mut found),
-            // The method returns what is in the answer.
-            _ => entry.answer.parts.iter().for_each(|part| add(part, &mut found)),
+            "" => add(entry.answer, &mut types),
+            // The method returns a part of the answer.
+            _ => entry.answer.parts.iter().for_each(|part| add(part, &mut types)),
         }
     }
-    found
+    types
 }
 
 /// Writes `headrace/lab/calls.pyi`: types and words of the client, for people and type checkers.

@@ -191,7 +191,7 @@ message! {
     pub struct SetEncryption {
         /// True if new volumes are encrypted that do not ask for it.
         pub by_default: Option<bool> = "as it is";
-        /// The key of new encrypted volumes that name none: id, ARN or alias; "" for the one that
+        /// The key of new encrypted volumes that name none: id, ARN or alias; "" for the key that
         /// EBS makes for itself.
         pub key: Option<String> = "as it is";
     }
@@ -337,8 +337,8 @@ message! {
     pub struct EncryptionDefaults {
         /// True if new volumes are encrypted that do not ask for it.
         pub by_default: bool;
-        /// ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` where that is
-        /// the one that EBS makes for itself.
+        /// ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` for the key that
+        /// EBS makes for itself.
         pub key: String;
     }
 }

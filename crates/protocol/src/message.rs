@@ -16,7 +16,7 @@ pub struct Field {
     pub only_with_value: bool,
 }
 
-/// A message: the arguments of a call, or what it answers.
+/// A message: the arguments of a call, or its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     /// The type's name.

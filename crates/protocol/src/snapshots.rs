@@ -545,7 +545,7 @@ message! {
         /// Argument `start` of the next page; null on the last page.
         pub next: Option<u64>;
         /// Number of all such blocks.
-        pub left: u64;
+        pub remaining: u64;
     }
 }
 

@@ -133,11 +133,11 @@ fn parse_storage<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyA
 fn storage_limits<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, instance: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     let day = date(as_of)?;
     let catalog = Catalog::embedded();
-    let found = (|| {
+    let answer = (|| {
         let host = instance.map(|name| catalog.instance(name, day)).transpose()?;
         catalog.storage_limits(&storage.parse()?, day, host.as_ref())
     })();
-    to_python(py, &found.map_err(|error| catalog_error(&error))?)
+    to_python(py, &answer.map_err(|error| catalog_error(&error))?)
 }
 
 /// IOPS that a storage sustains without credits, None for mirrors and parities.

@@ -112,13 +112,13 @@ impl FleetDemands {
         as_of: Option<&str>,
     ) -> PyResult<Vec<bool>> {
         let day = date(as_of)?;
-        let found = py.detach(|| {
+        let outcome = py.detach(|| {
             let (questions, instances) = self.questions(&volumes, &storages, &instances, &factors, day)?;
             let terms = FleetTerms { as_of: day, instances: &instances, cycle: Cycle::Settled, prune_above: 1.0 };
             let goals = p99_ms.iter().map(|&p99_ms| FleetGoal { throttled_s, p99_ms });
             Ok(self.fleet.meets(&terms, &questions.into_iter().zip(goals).collect::<Vec<_>>()))
         });
-        found.map_err(sim_error)
+        outcome.map_err(sim_error)
     }
 
     /// Returns for each question the number of recordings, drawn from a volume's own days, that
@@ -142,7 +142,7 @@ impl FleetDemands {
         as_of: Option<&str>,
     ) -> PyResult<Vec<usize>> {
         let day = date(as_of)?;
-        let found = py.detach(|| {
+        let missing = py.detach(|| {
             let (questions, instances) = self.questions(&volumes, &storages, &instances, &vec![1.0; volumes.len()], day)?;
             let terms = FleetTerms { as_of: day, instances: &instances, cycle: Cycle::Settled, prune_above: f64::INFINITY };
             let draws = days.into_iter().zip(levels).zip(per_day).map(|((days, levels), per_day)| DayDraws {
@@ -151,10 +151,10 @@ impl FleetDemands {
                 days: days.into_iter().zip(levels).collect(),
             });
             let goals = p99_ms.iter().map(|&p99_ms| FleetGoal { throttled_s, p99_ms });
-            let asked: Vec<_> = questions.into_iter().zip(goals).zip(draws).map(|((question, goal), draws)| (question, goal, draws)).collect();
-            self.fleet.missing_draws(&terms, &asked)
+            let groups: Vec<_> = questions.into_iter().zip(goals).zip(draws).map(|((question, goal), draws)| (question, goal, draws)).collect();
+            self.fleet.missing_draws(&terms, &groups)
         });
-        found.map_err(sim_error)
+        missing.map_err(sim_error)
     }
 
     /// Follows storages point by point from these balances (percent, or None: as AWS gives them).
@@ -171,7 +171,7 @@ impl FleetDemands {
         as_of: Option<&str>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let day = date(as_of)?;
-        let found = py.detach(|| {
+        let runs = py.detach(|| {
             let (questions, instances) = self.questions(&volumes, &storages, &instances, &vec![1.0; volumes.len()], day)?;
             let terms = FleetTerms { as_of: day, instances: &instances, cycle: Cycle::First, prune_above: f64::INFINITY };
             Ok(self.fleet.follow(&terms, &questions.into_iter().zip(starts).collect::<Vec<_>>()))
@@ -188,7 +188,7 @@ impl FleetDemands {
             }
             Ok(columns.into_any())
         };
-        found.map_err(sim_error)?.into_iter().map(of_run).collect()
+        runs.map_err(sim_error)?.into_iter().map(of_run).collect()
     }
 }
 

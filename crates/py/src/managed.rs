@@ -23,11 +23,11 @@ fn aurora_of(parameters: Option<&Bound<'_, PyAny>>) -> PyResult<AuroraStorage> {
 /// The deployments that names stand for, each once, in the order they are shown.
 #[pyfunction]
 fn deployments(names: Vec<String>) -> PyResult<Vec<String>> {
-    let mut found = Vec::new();
+    let mut deployments = Vec::new();
     for name in &names {
-        found.extend(Deployment::named(name).map_err(|error| catalog_error(&error))?);
+        deployments.extend(Deployment::named(name).map_err(|error| catalog_error(&error))?);
     }
-    Ok(Deployment::ALL.iter().filter(|one| found.contains(one)).map(ToString::to_string).collect())
+    Ok(Deployment::ALL.iter().filter(|deployment| deployments.contains(deployment)).map(ToString::to_string).collect())
 }
 
 /// Returns the instance type, processors and memory of a class of a deployment.
@@ -41,10 +41,10 @@ fn service_class<'py>(py: Python<'py>, deployment: &str, instance: &str, as_of: 
 #[pyfunction]
 #[pyo3(signature = (storage, as_of=None))]
 fn rds_storage<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
-    let asked: VolumeSpec = storage.parse().map_err(|error| catalog_error(&error))?;
-    let found = Catalog::embedded().rds_storage(&asked, date(as_of)?).map_err(|error| catalog_error(&error))?;
-    let dict = to_python(py, &found)?;
-    dict.set_item("array", found.array.to_string())?;
+    let volume: VolumeSpec = storage.parse().map_err(|error| catalog_error(&error))?;
+    let bought = Catalog::embedded().rds_storage(&volume, date(as_of)?).map_err(|error| catalog_error(&error))?;
+    let dict = to_python(py, &bought)?;
+    dict.set_item("array", bought.array.to_string())?;
     Ok(dict)
 }
 
@@ -86,9 +86,9 @@ fn service_bill<'py>(
 #[pyfunction]
 #[pyo3(signature = (deployment, key, as_of=None, option=None))]
 fn managed_rule<'py>(py: Python<'py>, deployment: &str, key: &str, as_of: Option<&str>, option: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
-    let (catalog, one, day) = (Catalog::embedded(), deployment_of(deployment)?, date(as_of)?);
-    let found = option.map_or_else(|| catalog.managed_rule(one, key, day), |option| catalog.managed_rule_of(one.service(), option, key, day));
-    to_python(py, &found)
+    let (catalog, deployment, day) = (Catalog::embedded(), deployment_of(deployment)?, date(as_of)?);
+    let rule = option.map_or_else(|| catalog.managed_rule(deployment, key, day), |option| catalog.managed_rule_of(deployment.service(), option, key, day));
+    to_python(py, &rule)
 }
 
 /// Returns the limitations of a deployment.
@@ -187,8 +187,8 @@ fn simulate(
     let (database, data) = match deployment.service() {
         Service::Aurora => {
             let rule = "is an engine that Aurora MySQL does not run";
-            let made = log_only(database).ok_or_else(|| SimError::refused("engine", "myrocks", rule, "Leave Aurora out, or calibrate InnoDB."))?;
-            (made, None)
+            let logging = log_only(database).ok_or_else(|| SimError::refused("engine", "myrocks", rule, "Leave Aurora out, or calibrate InnoDB."))?;
+            (logging, None)
         }
         _ => {
             let storage = args.storage.as_deref().unwrap_or_default();

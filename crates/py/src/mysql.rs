@@ -51,13 +51,13 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
     let args: RunRequest = pythonize::depythonize(run)?;
     database.check().map_err(sim_error)?;
     let resolved = args.resolve(&database).map_err(refused)?;
-    let found = py.detach(|| -> Result<ClientsRun, SimError> {
+    let run = py.detach(|| -> Result<ClientsRun, SimError> {
         let warm_up = WarmUp::new(&database, args.cache_bytes);
         clients::run(&args.scenario(&database, &warm_up, &resolved)?, &mut |done| tell(&progress, done))
     });
-    let found = found.map_err(sim_error)?;
-    let answer = columns(py, &found.rows)?;
-    answer.set_item("summary", to_python(py, &found.summary)?)?;
+    let run = run.map_err(sim_error)?;
+    let answer = columns(py, &run.rows)?;
+    answer.set_item("summary", to_python(py, &run.summary)?)?;
     Ok(answer)
 }
 

@@ -99,7 +99,7 @@ fn transaction_candidates<'py>(
         let hosts = args.instances.iter().zip(&args.deployments).map(host).collect::<Result<Vec<_>, _>>()?;
         let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
         let start = start_named(&args.start)?;
-        let search = |world: &(&'_ TransactionCandidates, f64), told: &mut (dyn FnMut(usize) -> bool + Send)| {
+        let search = |world: &(&'_ TransactionCandidates, f64), progress: &mut (dyn FnMut(usize) -> bool + Send)| {
             let search = DatabaseSearch {
                 database: &world.0.database,
                 storages: &storages,
@@ -113,11 +113,11 @@ fn transaction_candidates<'py>(
                 settled: args.settled,
                 least_tps: args.least_tps,
             };
-            evaluate(&search, &world.0.warm_ups, &candidates, told)
+            evaluate(&search, &world.0.warm_ups, &candidates, progress)
         };
         let total = candidates.len().max(1) as f64;
         match &worlds[..] {
-            [one] => Ok(vec![search(one, &mut |done| tell(&progress, done as f64 / total))?]),
+            [world] => Ok(vec![search(world, &mut |done| tell(&progress, done as f64 / total))?]),
             // Signals are let in between calls: one call of this kind is short.
             many => many.par_iter().map(|world| search(world, &mut |_| true)).collect::<Result<Vec<_>, SimError>>(),
         }
@@ -127,7 +127,7 @@ fn transaction_candidates<'py>(
 
 fn columns<'py>(py: Python<'py>, outcomes: &[DatabaseOutcome], names: Option<&[String]>) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
-    let asked = |name: &str| names.is_none_or(|names| names.iter().any(|asked| asked == name));
+    let selects = |name: &str| names.is_none_or(|names| names.iter().any(|selected| selected == name));
     let status = |outcome: &DatabaseOutcome| match outcome {
         DatabaseOutcome::Ran(_) => "ran",
         DatabaseOutcome::Bounded(_) => "bounded",
@@ -140,15 +140,15 @@ fn columns<'py>(py: Python<'py>, outcomes: &[DatabaseOutcome], names: Option<&[S
         }
     };
     answer.set_item("status", outcomes.iter().map(status).collect::<Vec<_>>())?;
-    if asked("why") {
+    if selects("why") {
         let why = |outcome: &DatabaseOutcome| if let DatabaseOutcome::Invalid(why) = outcome { Some(why.clone()) } else { None };
         answer.set_item("why", outcomes.iter().map(why).collect::<Vec<_>>())?;
     }
-    if asked("cap") {
+    if selects("cap") {
         answer.set_item("cap", outcomes.iter().map(|outcome| figures(outcome).map(|figures| figures.binding.name())).collect::<Vec<_>>())?;
     }
-    macro_rules! plain { ($($name:ident),*) => { $( if asked(stringify!($name)) { answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).map(|figures| figures.$name)).collect::<Vec<_>>())?; } )* }; }
-    macro_rules! optional { ($($name:ident),*) => { $( if asked(stringify!($name)) { answer.set_item(stringify!($name), outcomes.iter().map(|one| figures(one).and_then(|figures| figures.$name)).collect::<Vec<_>>())?; } )* }; }
+    macro_rules! plain { ($($name:ident),*) => { $( if selects(stringify!($name)) { answer.set_item(stringify!($name), outcomes.iter().map(|outcome| figures(outcome).map(|figures| figures.$name)).collect::<Vec<_>>())?; } )* }; }
+    macro_rules! optional { ($($name:ident),*) => { $( if selects(stringify!($name)) { answer.set_item(stringify!($name), outcomes.iter().map(|outcome| figures(outcome).and_then(|figures| figures.$name)).collect::<Vec<_>>())?; } )* }; }
     plain!(tps, tps_mean, tps_p5, p50_ms, p95_ms, p99_ms, backlog_s, reads_per_tx, ios_per_tx, mib_per_tx, cached_share);
     optional!(balance_percent, dry_at_s);
     Ok(answer)

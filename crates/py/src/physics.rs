@@ -265,11 +265,11 @@ fn modification_rules<'py>(py: Python<'py>, as_of: &str, used_gib: u64) -> PyRes
     Ok(answer)
 }
 
-/// Seconds until `level` tokens are gone while `asked` a second are taken and `refill` come back;
+/// Seconds until `level` tokens are gone while `demand` a second are taken and `refill` come back;
 /// infinite where no more is taken than comes back.
 #[pyfunction]
-fn seconds_to_empty(level: f64, asked: f64, refill: f64) -> f64 {
-    bucket::seconds_to_empty(level, asked, refill)
+fn seconds_to_empty(level: f64, demand: f64, refill: f64) -> f64 {
+    bucket::seconds_to_empty(level, demand, refill)
 }
 
 /// Credit balances: of each member of a storage and of the instance in front of it, None where
@@ -278,25 +278,25 @@ fn seconds_to_empty(level: f64, asked: f64, refill: f64) -> f64 {
 #[pyo3(signature = (storage, as_of=None, instance=None))]
 fn credit_buckets<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, instance: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
     let (day, catalog) = (date(as_of)?, Catalog::embedded());
-    let shown = |bucket: &Bucket, unit: &str| -> PyResult<Bound<'py, PyDict>> {
-        let one = PyDict::new(py);
-        one.set_item("unit", unit)?;
-        one.set_item("capacity", bucket.capacity())?;
-        one.set_item("refill", bucket.rate())?;
-        Ok(one)
+    let describe = |bucket: &Bucket, unit: &str| -> PyResult<Bound<'py, PyDict>> {
+        let entry = PyDict::new(py);
+        entry.set_item("unit", unit)?;
+        entry.set_item("capacity", bucket.capacity())?;
+        entry.set_item("refill", bucket.rate())?;
+        Ok(entry)
     };
     let host = instance.map(|name| catalog.instance(name, day)).transpose().map_err(|error| catalog_error(&error))?;
     let limits = catalog.storage_limits(&parse(storage)?, day, host.as_ref()).map_err(|error| catalog_error(&error))?;
-    let member = |one: &VolumeLimits| {
-        let unit = if one.io_burst.is_some() { "ios" } else { "bytes" };
-        credits_of(one).map(|bucket| shown(&bucket, unit)).transpose()
+    let member = |limits: &VolumeLimits| {
+        let unit = if limits.io_burst.is_some() { "ios" } else { "bytes" };
+        credits_of(limits).map(|bucket| describe(&bucket, unit)).transpose()
     };
     let answer = PyDict::new(py);
     answer.set_item("members", limits.iter().map(member).collect::<PyResult<Vec<_>>>()?)?;
     let host = host.map(|limits| Instance::new(&limits, true));
     for (nth, unit) in ["ios", "bytes"].into_iter().enumerate() {
         let bucket = host.as_ref().and_then(|host| host.credits()[nth]);
-        answer.set_item(format!("instance_{unit}"), bucket.map(|bucket| shown(bucket, unit)).transpose()?)?;
+        answer.set_item(format!("instance_{unit}"), bucket.map(|bucket| describe(bucket, unit)).transpose()?)?;
     }
     Ok(answer)
 }

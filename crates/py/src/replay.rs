@@ -12,13 +12,13 @@ use std::path::PathBuf;
 #[pyfunction]
 #[pyo3(signature = (path, progress=None))]
 fn replay_record(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
-    let shown = path.display().to_string();
-    let failed = |rule: String| CoreError::new_err((shown.clone(), rule, "docs/semantics.md", "give a file of `headrace volume record`"));
+    let name = path.display().to_string();
+    let failed = |rule: String| CoreError::new_err((name.clone(), rule, "docs/semantics.md", "give a file of `headrace volume record`"));
     let file = File::open(&path).map_err(|error| failed(error.to_string()))?;
     let bytes = file.metadata().map(|about| about.len().max(1)).unwrap_or(1) as f64;
     let replayed = py.detach(|| replay::replay(file, &mut |done| tell(&progress, done as f64 / bytes)));
     match replayed {
-        Ok(found) => Ok(to_python(py, &found)?.unbind()),
+        Ok(replayed) => Ok(to_python(py, &replayed)?.unbind()),
         Err(ReplayError::Interrupted) => Err(PyKeyboardInterrupt::new_err(())),
         Err(error) => Err(failed(error.to_string())),
     }

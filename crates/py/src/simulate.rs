@@ -283,9 +283,9 @@ fn evaluate<'py>(
             .zip(&instance_index)
             .map(|(storage, &instance)| Ok(DemandCandidate { storage: storage.parse()?, instance }))
             .collect::<Result<Vec<_>, SimError>>()?;
-        let asked = DemandSearch { load: &demand.load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
+        let search = DemandSearch { load: &demand.load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
         let total = candidates.len().max(1) as f64;
-        search::evaluate(&asked, &demand.memory, &candidates, &mut |done| tell(&progress, done as f64 / total))
+        search::evaluate(&search, &demand.memory, &candidates, &mut |done| tell(&progress, done as f64 / total))
     });
     outcomes_to_python(py, &outcomes.map_err(sim_error)?)
 }

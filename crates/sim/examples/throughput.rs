@@ -89,8 +89,8 @@ fn main() {
     database_hours();
 }
 
-/// An hour of a database at one-second steps, with scatter; and following its cache through that
-/// hour, which is done once per database and cache size.
+/// Times an hour of a database at one-second steps, with scatter, and the course of its cache
+/// through that hour, which is computed once per database and cache size.
 fn database_hours() {
     const HOURS: u32 = 20;
     let database = tpcc(StorageEngine::Innodb, 5_000.0).unwrap();

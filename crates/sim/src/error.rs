@@ -26,7 +26,7 @@ pub enum SimError {
 }
 
 impl SimError {
-    /// A refused value; `hint` says what to do next.
+    /// Makes the error of a refused value; `hint` says what to do next.
     pub fn refused(what: &'static str, value: impl ToString, rule: impl Into<String>, hint: impl Into<String>) -> SimError {
         SimError::Load { what, value: value.to_string(), rule: rule.into(), hint: hint.into() }
     }
@@ -41,7 +41,7 @@ impl SimError {
     }
 }
 
-/// A number as people write it: whole ones from 1,000 on in groups of three digits.
+/// Writes a number as people do: whole numbers from 1,000 on in groups of three digits.
 fn in_groups(value: f64) -> String {
     // Above 2^53 a double does not hold every whole number.
     if value.fract() != 0.0 || !(1e3..=9e15).contains(&value) {

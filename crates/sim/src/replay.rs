@@ -52,7 +52,7 @@ pub struct Difference {
     /// Number of the request, from 1 on.
     pub request: u64,
     /// The request as text.
-    pub asked: String,
+    pub arrival: String,
     /// Decision of the device.
     pub recorded: String,
     /// Decision of the replay.
@@ -61,7 +61,7 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "request {} ({}) was recorded as {} and replayed as {}", self.request, self.asked, self.recorded, self.replayed)
+        write!(f, "request {} ({}) was recorded as {} and replayed as {}", self.request, self.arrival, self.recorded, self.replayed)
     }
 }
 
@@ -136,7 +136,7 @@ struct RecordReader<R> {
 }
 
 impl<R: Read> RecordReader<R> {
-    /// The next part; none at the end or where too few bytes are left.
+    /// Reads the next part; None at the end, or where too few bytes follow.
     fn next<T>(&mut self, decode: Decode<T>, progress: BytesProgress<'_>) -> Result<Option<T>, ReplayError> {
         self.part_at = self.before + self.used as u64;
         loop {
@@ -198,8 +198,8 @@ impl Replay {
         match frame {
             Frame::Request { device, member, now, io, decision } => {
                 self.reach(*now)?;
-                let asked = Asked { device: usize::from(*device), member: member.map(usize::from), now: *now, io: *io };
-                self.ask(&asked, decision)
+                let submission = Submission { device: usize::from(*device), member: member.map(usize::from), now: *now, io: *io };
+                self.ask(&submission, decision)
             }
             Frame::Change { now, change } => {
                 self.reach(*now)?;
@@ -227,24 +227,24 @@ impl Replay {
         Ok(())
     }
 
-    fn ask(&mut self, asked: &Asked, recorded: &Decision) -> Result<(), String> {
-        let members = self.host.devices.get(asked.device).map_or(0, |device| device.members().len());
-        if members <= asked.member.unwrap_or(0) {
-            return Err(format!("{asked}: there is no such device in the record"));
+    fn ask(&mut self, submission: &Submission, recorded: &Decision) -> Result<(), String> {
+        let members = self.host.devices.get(submission.device).map_or(0, |device| device.members().len());
+        if members <= submission.member.unwrap_or(0) {
+            return Err(format!("{submission}: there is no such device in the record"));
         }
-        if asked.io.offset.checked_add(u64::from(asked.io.bytes)).is_none() {
-            return Err(format!("{asked}: no volume is that large"));
+        if submission.io.offset.checked_add(u64::from(submission.io.bytes)).is_none() {
+            return Err(format!("{submission}: no volume is that large"));
         }
-        let replayed = match asked.member {
-            None => Some(self.host.submit(asked.device, asked.now, asked.io)),
-            Some(member) => self.host.submit_member(asked.device, member, asked.now, asked.io),
+        let replayed = match submission.member {
+            None => Some(self.host.submit(submission.device, submission.now, submission.io)),
+            Some(member) => self.host.submit_member(submission.device, member, submission.now, submission.io),
         };
         self.requests += 1;
         if replayed.as_ref() == Some(recorded) {
             self.equal += 1;
         } else if self.first_difference.is_none() {
             let replayed = replayed.map_or_else(|| "nothing".to_string(), |decision| words_of(&decision));
-            self.first_difference = Some(Difference { request: self.requests, asked: asked.to_string(), recorded: words_of(recorded), replayed });
+            self.first_difference = Some(Difference { request: self.requests, arrival: submission.to_string(), recorded: words_of(recorded), replayed });
         }
         Ok(())
     }
@@ -255,14 +255,14 @@ impl Replay {
     }
 }
 
-struct Asked {
+struct Submission {
     device: usize,
     member: Option<usize>,
     now: Nanos,
     io: Io,
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for Submission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let op = if self.io.op == headrace_model::Op::Read { "read" } else { "write" };
         write!(f, "{op} of {} bytes at {} to device {}", self.io.bytes, self.io.offset, self.device)?;

@@ -153,8 +153,8 @@ pub struct Run {
 }
 
 impl Summary {
-    /// The 99th percentile of the worst five minutes that a recommendation is judged by, ms: that
-    /// of the unluckiest run near a cap, the shown one elsewhere.
+    /// Returns the 99th percentile of the worst five minutes that a recommendation is judged by,
+    /// ms: near a cap that of the unluckiest run, elsewhere that of the report.
     pub fn judged_p99_ms(&self) -> Option<f64> {
         self.unlucky.map_or(self.worst_p99_ms, |unlucky| Some(unlucky.worst_p99_ms))
     }

@@ -43,7 +43,7 @@ impl Setup {
         Ok(Setup::plain(storage, limits, instance))
     }
 
-    /// A device as AWS gives it, nothing happening to it.
+    /// Makes a device as AWS gives it, without faults or modifications.
     pub(crate) fn plain(storage: StorageSpec, limits: Vec<VolumeLimits>, instance: Option<InstanceLimits>) -> Setup {
         Setup {
             storage,
@@ -59,7 +59,7 @@ impl Setup {
         }
     }
 
-    /// The host with this one device.
+    /// Returns the host with this device alone.
     pub fn host(&self) -> Host {
         let mut device = Device::new(&self.storage, &self.limits, &self.options, self.seed);
         let mut instance = self.instance.as_ref().map(|limits| Instance::new(limits, self.options.saved_second));
@@ -72,8 +72,8 @@ impl Setup {
             }
         }
         if let Some(origin) = &self.snapshot {
-            // A stripe's snapshot is one snapshot per member, each with its share of what is
-            // written.
+            // A stripe's snapshot is one snapshot per member, each with its share of the written
+            // bytes.
             let share = SnapshotOrigin { written_bytes: origin.written_bytes / self.data_members(), ..*origin };
             device.members_mut().iter_mut().for_each(|member| member.created_from_snapshot(&share));
         }
@@ -140,15 +140,15 @@ impl Setup {
         (rates.scaled((caps_share.max(0.001) * 1_000.0) as u64), limits)
     }
 
-    /// Members' worth of distinct data.
+    /// Returns how many members the distinct data would fill.
     pub(crate) fn data_members(&self) -> u64 {
         let (data, share) = self.storage.raid.map_or((1, 1), |level| level.data_members(self.storage.members.len() as u64));
         (data / share).max(1)
     }
 
-    /// Share of the requests that goes to each member, random ones over the whole device: alike,
-    /// but for RAID 0 of unlike members, which is striped over the larger ones alone where the
-    /// smaller end.
+    /// Returns the share of random requests over the whole device that goes to each member, 0-1:
+    /// alike, except for RAID 0 of unlike members, which is striped over the larger ones alone
+    /// where the smaller end.
     pub(crate) fn member_shares(&self) -> Vec<f64> {
         let members = &self.storage.members;
         if self.storage.raid == Some(RaidLevel::Raid0) && self.storage.has_unlike_sizes() {
@@ -158,7 +158,7 @@ impl Setup {
         vec![1.0 / members.len() as f64; members.len()]
     }
 
-    /// Bytes that requests may touch: the load's own span, at most the device.
+    /// Returns the bytes that requests may touch: the load's own span, at most the device.
     pub(crate) fn span_bytes(&self, requested: u64) -> u64 {
         let usable = self.storage.usable_gib() << 30;
         if requested == 0 {

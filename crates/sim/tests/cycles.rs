@@ -1,7 +1,7 @@
 //! A load repeated: against the same load written out many times, and against arithmetic. The worst
 //! five minutes: against the rows, and between the forms.
 
-use headrace_catalog::NaiveDate;
+use crate::common::day;
 use headrace_sim::cycle::{self, Cycle, Repeated};
 use headrace_sim::demand::search::{evaluate, DemandCandidate, DemandOutcome, DemandSearch, SearchMemory};
 use headrace_sim::{events, interval, Arrivals, OpenLoad, Point, RunRow, Setup};
@@ -10,8 +10,7 @@ use proptest::prelude::*;
 const DAY_S: f64 = 86_400.0;
 
 fn setup(storage: &str, instance: Option<&str>) -> Setup {
-    let day: NaiveDate = "2024-06-01".parse().unwrap();
-    Setup::resolve(storage, instance, day).unwrap()
+    Setup::resolve(storage, instance, day()).unwrap()
 }
 
 fn reads(duration_s: f64, reads_per_s: f64) -> Point {
@@ -126,10 +125,10 @@ proptest! {
             prop_assert!((end.queue - repeated.summary.queue_at_end).abs() < 2.0, "{} for {}", end.queue, repeated.summary.queue_at_end);
         } else {
             // A lasting loss shows as a growing queue, or as credits that are not back.
-            let asked: f64 = points.iter().map(|point| point.reads_per_s * point.duration_s).sum();
+            let demand: f64 = points.iter().map(|point| point.reads_per_s * point.duration_s).sum();
             let members = setup.limits.len() as f64;
             let refill: f64 = members * setup.limits[0].iops as f64 * seconds;
-            prop_assert!(asked > refill, "{asked} of {refill}");
+            prop_assert!(demand > refill, "{demand} of {refill}");
         }
     }
 
@@ -181,7 +180,7 @@ fn candidates_are_judged_by_the_cycle_that_is_asked_for() {
     let candidates = ["gp2:100", "gp3:100"].map(|storage| DemandCandidate { storage: storage.parse().unwrap(), instance: None });
     let memory = SearchMemory::default();
     let ask = |cycle, start_balance_percent, prune_above| {
-        let search = DemandSearch { load: &load, as_of: "2024-06-01".parse().unwrap(), instances: &[], start_balance_percent, cycle, prune_above };
+        let search = DemandSearch { load: &load, as_of: day(), instances: &[], start_balance_percent, cycle, prune_above };
         evaluate(&search, &memory, &candidates, &mut |_| true).unwrap()
     };
     let throttled = |outcome: &DemandOutcome| if let DemandOutcome::Simulated(repeated) = outcome { repeated.summary.throttled_s } else { f64::NAN };

@@ -1,6 +1,6 @@
 //! The questions of a fleet, decided from bounds: against simulating each of them in full.
 
-use headrace_catalog::NaiveDate;
+use crate::common::day;
 use headrace_sim::cycle::Cycle;
 use headrace_sim::demand::search::fleet::{DayDraws, Fleet, FleetGoal, FleetQuestion, FleetTerms};
 use headrace_sim::demand::search::{DemandCandidate, DemandOutcome};
@@ -13,10 +13,6 @@ const PER_DAY: usize = 24;
 const THROTTLED_S: f64 = 1e-6;
 const STORAGES: [&str; 11] =
     ["gp2:40", "gp2:334", "gp2:1000", "gp3:100", "gp3:100:4000:250", "io1:100:1500", "io2:100:3100", "st1:500", "2xgp3:100", "2xgp2:60", "raid10:4xgp3:50"];
-
-fn day() -> NaiveDate {
-    "2024-06-01".parse().unwrap()
-}
 
 fn terms(instances: &[headrace_catalog::InstanceLimits]) -> FleetTerms<'_> {
     FleetTerms { as_of: day(), instances, cycle: Cycle::Settled, prune_above: f64::INFINITY }

@@ -5,7 +5,7 @@
 //! the edges: requests in flight at the end (at most the outstanding ones) and the last point's
 //! share of a second. Moment of depletion: within one interval.
 
-use headrace_catalog::NaiveDate;
+use crate::common::day;
 use headrace_model::rates::Degradation;
 use headrace_model::Nanos;
 use headrace_model::{Cap, ModelOptions};
@@ -13,10 +13,9 @@ use headrace_sim::{events, interval, Arrivals, ClosedLoad, OpenLoad, Pattern, Po
 use proptest::prelude::*;
 
 fn setup(storage: &str, instance: Option<&str>) -> Setup {
-    let day: NaiveDate = "2024-06-01".parse().unwrap();
     // A local disk without a figure takes 1,600 writes and 3,385 reads a second here, so that these
     // loads reach either cap.
-    let mut setup = Setup::resolve(storage, instance, day).unwrap().with_local_disk(0.05, 0.05);
+    let mut setup = Setup::resolve(storage, instance, day()).unwrap().with_local_disk(0.05, 0.05);
     // Chance (holds) is what the interval form leaves out by design; merging needs offsets it does
     // not have.
     setup.options = ModelOptions { holds: false, merge: false, ..ModelOptions::default() };
@@ -174,10 +173,10 @@ proptest! {
         let load = OpenLoad::new(rates.iter().map(point).collect());
         let run = interval::open(&setup(storage, instance), &load, seconds).unwrap();
         let summary = &run.summary;
-        let asked: f64 = load.points.iter().map(|point| point.iops() * point.duration_s).sum();
+        let offered: f64 = load.points.iter().map(|point| point.iops() * point.duration_s).sum();
         // Requests below a billionth of a point's are called worked off; sums over 60 points round.
-        let lost = (summary.delivered_ios + summary.queue_at_end - asked).abs();
-        prop_assert!(lost <= 1e-6 * asked + 1e-6, "{storage}: asked {asked}, delivered {} and waiting {}", summary.delivered_ios, summary.queue_at_end);
+        let lost = (summary.delivered_ios + summary.queue_at_end - offered).abs();
+        prop_assert!(lost <= 1e-6 * offered + 1e-6, "{storage}: asked {offered}, delivered {} and waiting {}", summary.delivered_ios, summary.queue_at_end);
         let [low, middle, high, highest] = [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms].map(Option::unwrap);
         prop_assert!(low <= middle && middle <= high && high <= highest);
         prop_assert!(summary.throttled_s <= summary.seconds * (1.0 + 1e-9));

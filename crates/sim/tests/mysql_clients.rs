@@ -4,8 +4,8 @@
 //! Statistical tolerances are three standard errors, from the spread of response times and the
 //! number of transactions.
 
-use crate::common::plain_database;
-use headrace_catalog::{Catalog, NaiveDate};
+use crate::common::{day, plain_database};
+use headrace_catalog::Catalog;
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, ModelOptions, Op};
 use headrace_sim::events::quiet;
@@ -24,10 +24,6 @@ const CACHE_BYTES: f64 = 8e9;
 const LEFT_OUT: usize = 5;
 /// A log volume that nothing here comes near the limits of.
 const LOG: &str = "io1:400:20000";
-
-fn day() -> NaiveDate {
-    "2024-06-01".parse().unwrap()
-}
 
 fn setup(storage: &str) -> Setup {
     Setup::resolve(storage, None, day()).unwrap()
@@ -467,7 +463,7 @@ fn processors_bind() {
 /// times the standard's guess; at 0.3 the interval form is up to 15 % below (docs/semantics.md).
 #[test]
 fn the_two_forms_agree_on_waits_of_the_server() {
-    let instance = |name: &str| Catalog::embedded().instance(name, "2024-06-01".parse().unwrap()).unwrap();
+    let instance = |name: &str| Catalog::embedded().instance(name, day()).unwrap();
     for (name, vcpus, serial_share, background_share) in [
         ("m5.2xlarge", 8, 0.0, 0.0),
         ("m6g.2xlarge", 8, 0.0, 0.0),
@@ -503,7 +499,7 @@ fn the_two_forms_agree_on_waits_of_the_server() {
 /// processors alone.
 #[test]
 fn the_two_forms_agree_on_the_work_of_ios() {
-    let instance = Catalog::embedded().instance("m6g.large", "2024-06-01".parse().unwrap()).unwrap();
+    let instance = Catalog::embedded().instance("m6g.large", day()).unwrap();
     assert_eq!(instance.vcpus, 2);
     let mut busy = database();
     busy.clients = Clients { base_ms: 4.0, io_ms: 0.3, background_share: 0.2, ..busy.clients };

@@ -3,7 +3,7 @@
 //!
 //! Results differ from paper by rounding alone, a part in 1e9, unless a test says otherwise.
 
-use crate::common::{plain_database, PAGE};
+use crate::common::{day, plain_database, PAGE};
 use headrace_catalog::{Catalog, InstanceLimits, NaiveDate};
 use headrace_model::latency::LatencyProfile;
 use headrace_model::{Cap, Op};
@@ -106,7 +106,7 @@ fn assert_near(what: &str, got: f64, expected: f64, tolerance: f64) {
 
 /// An instance that limits nothing but what is set.
 fn wide_instance() -> InstanceLimits {
-    let limits = Catalog::embedded().instance("m5.2xlarge", "2024-06-01".parse().unwrap()).unwrap();
+    let limits = Catalog::embedded().instance("m5.2xlarge", day()).unwrap();
     InstanceLimits { vcpus: 0, baseline_bytes_s: None, max_bytes_s: None, baseline_iops: None, max_iops: None, burst_seconds: 0, ..limits }
 }
 
@@ -235,10 +235,10 @@ fn clients_and_caps_meet_as_sharply_as_asked() {
             // The storage's rate depends on commits that share a log write; its figure from
             // row.iops is exact: the rate at which these I/Os would fill the cap.
             let row = bench.steady(TransactionLoad::Clients(clients));
-            let (storage, asked) = (4_000.0 / row.iops * row.tps, f64::from(clients) * client_tps);
-            let expected = (storage.powf(-sharpness) + asked.powf(-sharpness)).powf(-1.0 / sharpness);
+            let (storage, offered) = (4_000.0 / row.iops * row.tps, f64::from(clients) * client_tps);
+            let expected = (storage.powf(-sharpness) + offered.powf(-sharpness)).powf(-1.0 / sharpness);
             assert_near(&format!("{clients} clients, {sharpness}"), row.tps, expected, EXACT);
-            assert!(row.tps >= last && row.tps <= storage.min(asked) * (1.0 + EXACT));
+            assert!(row.tps >= last && row.tps <= storage.min(offered) * (1.0 + EXACT));
             last = row.tps;
         }
         if sharpness == SHARP {
@@ -381,10 +381,10 @@ fn open_loads_lose_nothing() {
     let cap = 4_000.0 / bench.ios_per_tx();
     let rates: Vec<f64> = (0..300).map(|step| if step < 60 { 1.5 * cap } else { 0.5 * cap }).collect();
     let all = rows(&bench.scenario(arrivals(&rates), 300));
-    let (mut asked, mut finished) = (0.0, 0.0);
+    let (mut offered, mut finished) = (0.0, 0.0);
     for (row, rate) in all.iter().zip(&rates) {
-        (asked, finished) = (asked + rate, finished + row.tps);
-        assert!((asked - finished - row.backlog).abs() < EXACT * asked, "{row:?}: asked {asked}, done {finished}");
+        (offered, finished) = (offered + rate, finished + row.tps);
+        assert!((offered - finished - row.backlog).abs() < EXACT * offered, "{row:?}: asked {offered}, done {finished}");
     }
     // Half a cap too much for 60 s, then half a cap to spare: gone after 60 s more, to the second.
     assert_near("most that waits", all[59].backlog, 30.0 * cap, EXACT);

@@ -4,7 +4,8 @@
 //! The reference follows a candidate in steps of 10 s and looks for the lowest hour by adding up
 //! every one; the planner looks first at twelve minutes, then takes closed forms.
 
-use headrace_catalog::{Catalog, Deployment, NaiveDate, StorageSpec};
+use crate::common::day;
+use headrace_catalog::{Catalog, Deployment, StorageSpec};
 use headrace_model::Cap;
 use headrace_sim::mysql::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, ServerHost, WarmUps, SUSTAINED_S};
@@ -30,10 +31,6 @@ const AT_REST: f64 = 1e-4;
 /// A step of a followed day is 300 s: credits run dry somewhere within one, and the worst hour then
 /// holds up to one step of the time before.
 const DRY_STEP_S: f64 = 300.0;
-
-fn day() -> NaiveDate {
-    "2024-06-01".parse().unwrap()
-}
 
 /// Question for the planner and the reference alike.
 #[derive(Clone)]

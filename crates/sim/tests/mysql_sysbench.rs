@@ -298,8 +298,8 @@ fn lookups_find_what_draws_stored() {
         let mut naive = Naive::new(Distribution::default(), ROWS, 7);
         (0..ROWS).for_each(|_| stored[naive.draw() as usize] += 1.0);
         let part = ROWS / u64::from(threads);
-        let mut asked = Naive::new(Distribution::default(), part, 8);
-        let matches: Vec<f64> = (0..ROWS).map(|i| stored[(i % u64::from(threads) * part + asked.draw()) as usize]).collect();
+        let mut naive = Naive::new(Distribution::default(), part, 8);
+        let matches: Vec<f64> = (0..ROWS).map(|i| stored[(i % u64::from(threads) * part + naive.draw()) as usize]).collect();
         let mean = matches.iter().sum::<f64>() / ROWS as f64;
         let variance = matches.iter().map(|rows| (rows - mean) * (rows - mean)).sum::<f64>() / ROWS as f64;
         let tolerance = 5.0 * ((variance + stored_variance) / ROWS as f64).sqrt() + 1e-3 * mean;

@@ -82,7 +82,7 @@ fn customers_are_as_skewed_as_draws_of_nurand() {
     classes.sort_by(|a, b| b.touches_per_tx.total_cmp(&a.touches_per_tx));
     let all = classes.iter().fold((0.0, 0.0), |(pages, mass), class| (pages + class.pages, mass + class.pages * class.touches_per_tx));
     assert!((all.0 / (30_000.0 / 25.0) - 1.0f64).abs() < 1e-9 && (all.1 / (44.2 / 23.0) - 1.0).abs() < 1e-9, "{all:?}");
-    let ours = |share: f64| {
+    let computed = |share: f64| {
         let (mut remaining, mut mass) = (share * all.0, 0.0);
         for class in &classes {
             let taken = remaining.min(class.pages);
@@ -95,7 +95,7 @@ fn customers_are_as_skewed_as_draws_of_nurand() {
         // Draws scatter by 3e-4. Bits of a page that begins anywhere are no whole number, and 3,000
         // is not a multiple of 1,024: some 5 % of the third that is drawn by NURand, and as much for
         // pages that lie across an edge.
-        assert!((drawn(share) - ours(share)).abs() < 0.035, "the hottest {share}: {} drawn, {} worked out", drawn(share), ours(share));
+        assert!((drawn(share) - computed(share)).abs() < 0.035, "the hottest {share}: {} drawn, {} worked out", drawn(share), computed(share));
     }
 }
 

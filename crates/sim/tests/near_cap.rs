@@ -5,7 +5,7 @@
 //! form their mean over several seeds: one run near a cap is a few clumps, at the cap a single one.
 //! More cases with NEAR_CAP_CASES.
 
-use headrace_catalog::NaiveDate;
+use crate::common::day;
 use headrace_model::ModelOptions;
 use headrace_sim::{events, interval, OpenLoad, Point, Setup, Summary};
 use rand_chacha::ChaCha8Rng;
@@ -77,8 +77,7 @@ fn drawn(mut dice: Dice, used: f64, by_bytes: Option<bool>) -> Case {
 }
 
 fn setup(case: &Case) -> Setup {
-    let day: NaiveDate = "2024-06-01".parse().unwrap();
-    let mut setup = Setup::resolve(&case.storage, None, day).unwrap();
+    let mut setup = Setup::resolve(&case.storage, None, day()).unwrap();
     setup.options = ModelOptions { holds: false, merge: false, ..ModelOptions::default() };
     setup
 }
@@ -138,17 +137,17 @@ fn compare(case: &Case, seed: u64) {
     assert!(unlucky >= worst(&by_interval));
     for (what, get) in [("whole run", whole as fn(&Summary) -> f64), ("worst five minutes", worst)] {
         let (mean, error) = mean_of(&by_event, get);
-        let shown = get(&by_interval);
+        let figure = get(&by_interval);
         if lasts {
             // The figure is between no wait and the waits of those runs that have some.
             let most = by_event.iter().map(get).fold(2.0 * mean, f64::max);
-            assert!(shown <= most * (1.0 + ALLOWED), "seed {seed}, {what} on {} at {}: {shown} ms, at most {most}", case.storage, case.used);
+            assert!(figure <= most * (1.0 + ALLOWED), "seed {seed}, {what} on {} at {}: {figure} ms, at most {most}", case.storage, case.used);
             continue;
         }
-        println!("{seed:4} {:22} {:.4} {what}: {shown:.1} ms for {mean:.1} +- {error:.1} ms, unlucky {unlucky:.1}", case.storage, case.used);
+        println!("{seed:4} {:22} {:.4} {what}: {figure:.1} ms for {mean:.1} +- {error:.1} ms, unlucky {unlucky:.1}", case.storage, case.used);
         assert!(
-            (shown - mean).abs() <= ALLOWED * mean + 3.0 * error,
-            "seed {seed}, {what} on {} at {}: {shown} ms for {mean} +- {error} ms",
+            (figure - mean).abs() <= ALLOWED * mean + 3.0 * error,
+            "seed {seed}, {what} on {} at {}: {figure} ms for {mean} +- {error} ms",
             case.storage,
             case.used
         );

@@ -290,16 +290,16 @@ fn a_terabyte_is_of_the_right_size() {
         let database = options.database().unwrap();
         // 244 GiB of r3.8xlarge, three quarters of it.
         let second = on_aurora(&database, 183.0, 1_000, "r3.8xlarge", &AuroraStorage::default());
-        let ours = 4.0 * second.tps;
+        let simulated = 4.0 * second.tps;
         println!(
-            "{} GB: {ours:.0} writes/s, published {}, {:.2} reads a transaction, {:?}",
+            "{} GB: {simulated:.0} writes/s, published {}, {:.2} reads a transaction, {:?}",
             run.data_gb.unwrap(),
             run.value,
             second.reads_per_tx,
             second.binding
         );
         // The standard's time of a write is known to 35 %: 0.8 of a logarithm are 2.3 of that.
-        assert!((0.45..2.2).contains(&(ours / run.value)), "{ours} {}", run.value);
+        assert!((0.45..2.2).contains(&(simulated / run.value)), "{simulated} {}", run.value);
     }
 }
 
@@ -308,10 +308,10 @@ fn a_terabyte_is_of_the_right_size() {
 fn lag_of_table_4() {
     for run in published_lag() {
         let writes: f64 = run.metric.trim_start_matches("lag_ms at ").trim_end_matches(" writes/s").parse().unwrap();
-        let ours = reader(writes * 450.0, 1.0).mean_ms.unwrap();
-        println!("{writes} writes/s: {ours:.2} ms, published {}", run.value);
+        let simulated = reader(writes * 450.0, 1.0).mean_ms.unwrap();
+        println!("{writes} writes/s: {simulated:.2} ms, published {}", run.value);
         let fitted = writes == 1_000.0 || writes == 10_000.0;
-        close(ours, run.value, if fitted { 0.03 } else { 0.25 });
+        close(simulated, run.value, if fitted { 0.03 } else { 0.25 });
     }
 }
 

@@ -8,7 +8,7 @@
 //! space. No data encrypts to such a sector but by a chance of 1 in 2^4096. A thief can see from it
 //! which sectors were never written, or were discarded.
 //!
-//! XTS keeps what is written secret; it does not say whether it was changed. The checksums of
+//! XTS keeps the written bytes secret; it does not say whether it was changed. The checksums of
 //! snapshots do.
 
 use crate::snapshots::{BlockCipher, BLOCK_BYTES};
@@ -106,7 +106,7 @@ impl SectorCipher {
     }
 
     /// Works out the tweak of every block of some sectors, and combines the blocks with them on the
-    /// way: the processor has time for that while a tweak waits for the one before.
+    /// way: the processor has time for that while a tweak waits for its predecessor.
     fn mask(&self, place: Place, sector: u64, blocks: &mut [Block], tweaks: &mut [Block]) {
         let mut first = [Block::default(); AT_ONCE];
         let first = &mut first[..tweaks.len() / BLOCKS];
@@ -242,7 +242,7 @@ impl BlockCipher for SnapshotCipher {
     }
 }
 
-/// A volume whose key cannot be had: it keeps its size and its space, and no byte of it is read or
+/// A volume whose key cannot be had: it keeps its size and its space, and no byte is read or
 /// written.
 pub struct Locked(Arc<dyn Backing>);
 
@@ -349,7 +349,7 @@ impl Backing for Encrypted {
         self.inner.allocated()
     }
 
-    // A hole below is a hole here: what was never written is not encrypted.
+    // A hole below is a hole here: bytes that were never written are not encrypted.
     fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
         self.inner.may_hold_data(offset, bytes)
     }
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// Blocks of a snapshot, one of them cut short by the end of the volume, and holes in them.
+    /// Blocks of a snapshot with holes; the end of the volume cuts the last block short.
     #[test]
     fn blocks_of_snapshots_are_sealed_by_their_number() {
         let cipher = Arc::new(SectorCipher::new(&[7; DATA_KEY_BYTES]));

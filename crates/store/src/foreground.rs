@@ -66,8 +66,8 @@ impl<'a> Pace<'a> {
         self.foreground.is_some_and(Foreground::is_used)
     }
 
-    /// Does a piece of work and rests, both alone, while the volume is used; else just does it. A
-    /// longer one calls what it is given now and then, to rest there.
+    /// Does a piece of work and rests, both alone, while the volume is used; else it only does the
+    /// work. A long piece calls its argument now and then, to rest there.
     pub(crate) fn piece<T>(&self, work: impl FnOnce(&dyn Fn()) -> T) -> T {
         let _turn = self.is_used().then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
         let begun = Cell::new(Instant::now());
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(done.load(Ordering::SeqCst), 40);
     }
 
-    /// Each of two pieces ends when it has heard of the other.
+    /// Each of two pieces ends when it has seen the other's begin.
     #[test]
     fn else_they_are_done_side_by_side() {
         let foreground = Foreground::default();

@@ -1,6 +1,6 @@
-//! A key in KMS, at AWS or at a server that speaks its protocol: what is wrapped under it goes
-//! there and back. Requests are signed; credentials come from the environment or a file, never from
-//! the command line, and are read anew for each request.
+//! A key in KMS, at AWS or at a server that speaks its protocol: data keys travel there to be
+//! wrapped and unwrapped. Requests are signed; credentials come from the environment or a file,
+//! never from the command line, and are read anew for each request.
 
 #[cfg(feature = "aws")]
 use crate::objects::s3::{check_endpoint, Credentials};
@@ -83,7 +83,7 @@ impl RemoteKey {
         sealed.ok_or_else(|| away("it answered no CiphertextBlob"))
     }
 
-    /// Decrypts what was encrypted under the key.
+    /// Decrypts a text that was encrypted under the key.
     ///
     /// # Errors
     /// KMS refuses, or does not answer.
@@ -100,7 +100,7 @@ impl RemoteKey {
     fn call(&self, operation: &str, body: Value) -> Result<Value, RemoteError> {
         let mut text = body.to_string();
         wipe(body);
-        let answered = self.asked(operation, text.as_bytes());
+        let answered = self.send(operation, text.as_bytes());
         text.zeroize();
         let (status, bytes) = answered.map_err(RemoteError::Away)?;
         let answer: Value = serde_json::from_slice(&bytes).map_err(|_| away(format!("it answered with status {status}, and not as KMS does")))?;
@@ -114,12 +114,12 @@ impl RemoteKey {
     }
 
     #[cfg(not(feature = "aws"))]
-    fn asked(&self, _operation: &str, _body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
+    fn send(&self, _operation: &str, _body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
         Err(crate::without_aws())
     }
 
     #[cfg(feature = "aws")]
-    fn asked(&self, operation: &str, body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
+    fn send(&self, operation: &str, body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
         let allow_http = check_endpoint(&self.endpoint)?;
         let credentials = Credentials::find(self.profile.as_deref())?;
         let words = "no credentials for KMS: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE and AWS_PROFILE";

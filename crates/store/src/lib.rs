@@ -21,7 +21,7 @@
 //! | `sparse` | a sparse file, and which parts of it were ever written |
 //!
 //! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about
-//! requests that overlap while both are in flight, and keeps what was flushed.
+//! requests that overlap while both are in flight, and keeps flushed writes.
 
 pub mod encrypted;
 mod foreground;
@@ -46,7 +46,7 @@ pub trait Backing: Send + Sync {
     /// Returns the size of the volume, bytes.
     fn bytes(&self) -> u64;
 
-    /// Fills `buffer` from `offset` on; what was never written reads as zeros.
+    /// Fills `buffer` from `offset` on; bytes that were never written read as zeros.
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `data` at `offset`.

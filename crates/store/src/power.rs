@@ -1,10 +1,10 @@
-//! A power cut: what was written since the last flush is kept, lost or torn, by a random number
-//! generator with a seed.
+//! A power cut: writes since the last flush are kept, lost or torn, by a random number generator
+//! with a seed.
 //!
-//! While a cut is armed every write first sets aside what it replaces and what it brings. A flush
-//! forgets all that: those writes are safe. The cut goes back to the flushed state and makes the
-//! lucky writes again, in order: whole (kept) or up to one 512-byte sector (torn). A drive writes
-//! whole sectors.
+//! While a cut is armed every write first sets aside the bytes that it replaces and its own. A
+//! flush forgets all that: those writes are safe. The cut goes back to the flushed state and makes
+//! the lucky writes again, in order: whole (kept) or up to one 512-byte sector (torn). A drive
+//! writes whole sectors.
 
 use crate::{within, Backing};
 use rand_chacha::ChaCha8Rng;
@@ -67,8 +67,8 @@ impl PowerCut {
         self.armed.load(Ordering::SeqCst)
     }
 
-    /// Cuts: every write since the last flush is kept, lost or torn, each a third of the time.
-    /// Nothing is armed afterwards.
+    /// Cuts the power: every write since the last flush is kept, lost or torn, each a third of the
+    /// time. No cut is armed afterwards.
     pub fn cut(&self, seed: u64) -> io::Result<CutReport> {
         let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
         self.armed.store(false, Ordering::SeqCst);

@@ -250,9 +250,9 @@ impl Raid {
         self.members[index].discard(0, self.members[index].bytes())
     }
 
-    /// Copies what `index` must hold in `[offset, offset + REBUILD_STEP)` of it from the others;
-    /// how many bytes were written (holes are not). The member must be `Rebuilding`, the offset a
-    /// multiple of the step.
+    /// Copies the bytes that `index` must have in `[offset, offset + REBUILD_STEP)` from the other
+    /// members; how many bytes were written (holes are not). The member must be `Rebuilding`, the
+    /// offset a multiple of the step.
     pub fn rebuild_step(&self, index: usize, offset: u64) -> io::Result<u64> {
         if self.level == RaidLevel::Raid0 {
             return Err(lost());

@@ -1,5 +1,4 @@
-//! A sparse file, and which parts of it were ever written, so that reads of the rest need not ask
-//! the kernel.
+//! A sparse file and a map of its written parts, so that reads of the rest need not ask the kernel.
 
 use crate::{within, Backing};
 use rustix::fs::{fallocate, seek, FallocateFlags, FlockOperation, SeekFrom};
@@ -148,14 +147,14 @@ impl Backing for SparseFile {
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// A bit for each MiB of a file, set before the first write into it and never taken back while the
-/// file is open: what was discarded is read from the file, which has zeros there.
+/// file is open: discarded bytes are read from the file, which has zeros there.
 #[derive(Debug)]
 struct Written {
     words: RwLock<Vec<AtomicU64>>,
 }
 
 impl Written {
-    /// Asks the file system what it has data for within the first `bytes`. Everything, where it
+    /// Asks the file system for the ranges with data within the first `bytes`. Everything, where it
     /// cannot say.
     fn of(file: &File, bytes: u64) -> io::Result<Written> {
         let written = Written { words: RwLock::new(Vec::new()) };
@@ -176,7 +175,7 @@ impl Written {
         Ok(written)
     }
 
-    /// Makes room for a file of `bytes`; what is added was never written.
+    /// Makes room for a file of `bytes`; the added bytes were never written.
     fn grow(&self, bytes: u64) {
         let words = bytes.div_ceil(CHUNK_BYTES).div_ceil(64) as usize;
         let mut current = self.words.write().unwrap_or_else(PoisonError::into_inner);
@@ -223,7 +222,7 @@ mod tests {
     proptest! {
         /// Beside a list of flags, one a MiB.
         #[test]
-        fn marks_are_those_of_a_list(marks in prop::collection::vec((0u64..300 * MIB, 0u64..80 * MIB), 0..20), asked in (0u64..300 * MIB, 1u64..80 * MIB)) {
+        fn marks_are_those_of_a_list(marks in prop::collection::vec((0u64..300 * MIB, 0u64..80 * MIB), 0..20), range in (0u64..300 * MIB, 1u64..80 * MIB)) {
             let written = Written { words: RwLock::new(Vec::new()) };
             written.grow(400 * MIB);
             let mut list = vec![false; 400];
@@ -234,7 +233,7 @@ mod tests {
                     list[chunks((offset, bytes))].fill(true);
                 }
             }
-            prop_assert_eq!(written.any(asked.0, asked.1), list[chunks(asked)].iter().any(|&flag| flag));
+            prop_assert_eq!(written.any(range.0, range.1), list[chunks(range)].iter().any(|&flag| flag));
         }
     }
 

@@ -9,7 +9,7 @@
 use headrace_whatif::WhatIf;
 use std::cell::RefCell;
 
-/// A question, its answer, and what is remembered from one to the next.
+/// A question, its answer, and the results that are remembered for the next question.
 #[derive(Default)]
 struct Exchange {
     question: Vec<u8>,

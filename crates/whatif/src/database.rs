@@ -178,7 +178,7 @@ impl RunPlace<'_> {
     }
 }
 
-/// The state of the cache at the start, by name.
+/// Returns the state of the cache at the start, by name.
 pub fn start_named(name: &str) -> Result<Start, SimError> {
     match name {
         "cold" => Ok(Start::Cold),
@@ -216,7 +216,7 @@ impl Parts {
     }
 }
 
-/// The place of a value in a list, which it is appended to where it is new.
+/// Returns the place of a value in a list; appends the value where it is new.
 pub(crate) fn position<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
     list.iter().position(|other| *other == value).unwrap_or_else(|| {
         list.push(value);
@@ -234,7 +234,7 @@ fn choice_of(storage: String, outcome: &DatabaseOutcome) -> DatabaseChoice {
     }
 }
 
-/// The course of a choice, a row for each step.
+/// Adds the course of a choice, a row for each step.
 fn add_course(columns: &mut Columns, rows: &[Second]) {
     let mut add = |name, read: fn(&Second) -> Option<f64>| columns.add(name, rows.iter().map(read));
     add("t_s", |row| Some(row.t_s));

@@ -170,12 +170,12 @@ fn choice_of(storage: String, outcome: &DemandOutcome) -> DemandChoice {
     }
 }
 
-/// The limit that requests of a cycle waited for longest; none where none waited.
+/// Returns the limit that requests of a cycle waited for longest; None where none waited.
 pub fn longest_cap(repeated: &Repeated) -> Option<&'static str> {
     repeated.summary.throttled_by_s.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cap, _)| cap.name())
 }
 
-/// The day of a storage, row by row.
+/// Adds the day of a storage, row by row.
 fn add_day(columns: &mut Columns, rows: &[RunRow]) {
     let mut add = |name, read: fn(&RunRow) -> Option<f64>| columns.add(name, rows.iter().map(read));
     add("t_s", |row| Some(row.t_s));

@@ -60,7 +60,7 @@ enum Answer {
 #[derive(Default)]
 pub struct WhatIf {
     load: Option<OpenLoad>,
-    /// The load times a factor, and what is known of it.
+    /// The load times a factor, and its results so far.
     factored: Option<(OpenLoad, SearchMemory)>,
     database: Option<(Database, WarmUps)>,
     /// The database of a run as it was given, and the caches of runs.
@@ -83,8 +83,8 @@ impl WhatIf {
         pack(&answer.unwrap_or_else(Answer::Refused), &columns)
     }
 
-    /// A load times a factor with what is remembered of it; no columns: the load of the question
-    /// before.
+    /// Returns a load times a factor, with the results that are remembered for it; without columns,
+    /// the load of the question before.
     fn memory_of(&mut self, columns: Option<&LoadColumns>, factor: f64) -> Result<&(OpenLoad, SearchMemory), Refusal> {
         if let Some(columns) = columns {
             self.load = Some(columns.load()?);
@@ -99,7 +99,7 @@ impl WhatIf {
         Ok(self.factored.get_or_insert_with(|| (load, SearchMemory::default())))
     }
 
-    /// The database of a run; none: that of the question before.
+    /// Returns the database of a run; without one, that of the question before.
     fn base_of(&mut self, given: Option<&Database>) -> Result<&Database, Refusal> {
         if let Some(database) = given {
             self.base = Some(database.clone());
@@ -109,7 +109,8 @@ impl WhatIf {
             .ok_or_else(|| Refusal::new("database", "is missing, and no question came before", "crates/whatif", "Give the table of the database."))
     }
 
-    /// The caches of a database that have been followed: none where the one before was another.
+    /// Returns the caches of a database that have been followed: none where the question before had
+    /// another database.
     fn caches_of(&mut self, database: Database) -> &(Database, WarmUps) {
         if self.database.as_ref().is_some_and(|(before, _)| *before != database) {
             self.database = None;
@@ -118,14 +119,14 @@ impl WhatIf {
     }
 }
 
-/// The day that a question is about: the newest of the catalog where it names none.
+/// Returns the day that a question is about: the newest of the catalog where it names none.
 pub fn day(text: Option<&str>) -> Result<NaiveDate, Refusal> {
     let Some(text) = text else { return Ok(Catalog::embedded().newest_date()) };
     text.parse().map_err(|_| Refusal::new(text, "a date is written YYYY-MM-DD", "ISO 8601", "for example 2018-08-15"))
 }
 
-/// USD a month of a storage at the list prices of a region; none where a price is missing. Volumes
-/// that are billed by the request cost more than that.
+/// Returns the USD a month of a storage at the list prices of a region; None where a price is
+/// missing. Volumes that are billed by the request cost more than that.
 fn usd_month(storage: &StorageSpec, prices: &RegionPrices) -> Option<f64> {
     let items = Catalog::embedded().monthly_cost_at(storage, prices, 0.0).ok()?;
     Some(items.iter().map(|item| item.usd).sum())

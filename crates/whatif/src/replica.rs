@@ -157,7 +157,7 @@ impl ReplicaSetup {
     }
 }
 
-/// The seconds of a replica, each by its beginning.
+/// Adds the seconds of a replica, each by its beginning.
 fn add_seconds(columns: &mut Columns, rows: &[ReplicaSecond], step_s: f64) {
     columns.add("t_s", rows.iter().map(|row| Some(row.t_s - step_s)));
     let mut add = |name, read: fn(&ReplicaSecond) -> Option<f64>| columns.add(name, rows.iter().map(read));

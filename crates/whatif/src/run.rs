@@ -47,7 +47,7 @@ enum StartRequest {
 }
 
 impl RunRequest {
-    /// The limits of the run's storage and instance.
+    /// Resolves the limits of the run's storage and instance.
     ///
     /// # Errors
     /// The notation cannot be read, or the catalog does not know a volume, an instance or a day.
@@ -66,7 +66,7 @@ impl RunRequest {
         self.instance.as_deref()
     }
 
-    /// Seconds that a row stands for.
+    /// Returns the seconds that a row stands for.
     pub(crate) fn step_s(&self) -> f64 {
         self.step_s
     }
@@ -78,7 +78,7 @@ impl RunRequest {
         }
     }
 
-    /// The run of a database whose cache has been followed, on limits that are resolved.
+    /// Returns the run of a database whose cache has been followed, on limits that are resolved.
     ///
     /// # Errors
     /// The start has no such name.
@@ -112,9 +112,9 @@ const MOST_CACHES: usize = 16;
 pub struct FollowedCaches(Vec<(Database, f64, Arc<WarmUp>)>);
 
 impl FollowedCaches {
-    /// The cache of a database from a cold start.
+    /// Returns the cache of a database from a cold start.
     pub fn of(&mut self, database: &Database, bytes: f64) -> Arc<WarmUp> {
-        if let Some((_, _, warm_up)) = self.0.iter().find(|(known, size, _)| size.to_bits() == bytes.to_bits() && known == database) {
+        if let Some((_, _, warm_up)) = self.0.iter().find(|(other, size, _)| size.to_bits() == bytes.to_bits() && other == database) {
             return Arc::clone(warm_up);
         }
         let warm_up = Arc::new(WarmUp::new(database, bytes));
@@ -153,7 +153,7 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// The database over the data of the run.
+    /// Returns the database over the data of the run.
     pub(crate) fn grown(&self, database: &Database) -> Result<Database, Refusal> {
         self.check()?;
         let grown = if self.growth == 1.0 { database.clone() } else { database.grown(self.growth) };
@@ -205,7 +205,7 @@ pub struct RunQuestion {
     run: RunSettings,
 }
 
-/// Limits of a run. The seconds stand in the columns, of which `cap` has places in this list.
+/// Limits of a run. The seconds stand in the columns; `cap` has places in this list.
 #[derive(Serialize)]
 pub struct RunAnswer {
     caps: Vec<String>,
@@ -223,7 +223,7 @@ impl RunQuestion {
     }
 }
 
-/// The seconds of a run, each by its beginning; returns the names of what binds.
+/// Adds the seconds of a run, each by its beginning; returns the names of the limits that bind.
 fn add_seconds(columns: &mut Columns, rows: &[Second], step_s: f64) -> Vec<String> {
     columns.add("t_s", rows.iter().map(|row| Some(row.t_s - step_s)));
     let mut add = |name, read: fn(&Second) -> Option<f64>| columns.add(name, rows.iter().map(read));

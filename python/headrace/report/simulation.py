@@ -483,7 +483,7 @@ def replay_in_words(replay: dict) -> list[str]:
     else:
         first = replay["first_difference"]
         lines.append(
-            f"{requests - replay['equal']:,} decisions differ. The first: request {first['request']:,}, {first['asked']}."
+            f"{requests - replay['equal']:,} decisions differ. The first: request {first['request']:,}, {first['arrival']}."
         )
         lines += [f"  recorded: {first['recorded']}", f"  replayed: {first['replayed']}"]
     if late["answers"]:

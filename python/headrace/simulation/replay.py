@@ -16,7 +16,7 @@ class Replay(Document, schema="headrace-replay/1"):
     """The answer of `replay`.
 
     `equal`: requests whose decision was the recorded one to the nanosecond. `first_difference`:
-    None, or `request`, `asked`, `recorded`, `replayed`. `lateness` of the device's answers:
+    None, or `request`, `arrival`, `recorded`, `replayed`. `lateness` of the device's answers:
     `answers`, `p50_ns`, `p90_ns`, `p99_ns`, `p99_9_ns`, `max_ns`. `span`: ns. `cut_tail`: the
     record ends inside a frame.
     """

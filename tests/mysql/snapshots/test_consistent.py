@@ -116,9 +116,9 @@ def test_loading_in_order_of_need(lab, striped):
     got = take(lab_request(lab, "striped"))
     again = restore.to_server(lab, got.snapshot_set, "warm")
     try:
-        before = lab.cold_blocks(again.volumes.data, limit=1)["left"]
+        before = lab.cold_blocks(again.volumes.data, limit=1)["remaining"]
         assert warming.warm_server(again) > 0
-        assert lab.cold_blocks(again.volumes.data, limit=1)["left"] < 0.2 * max(before, 10)
+        assert lab.cold_blocks(again.volumes.data, limit=1)["remaining"] < 0.2 * max(before, 10)
     finally:
         servers.destroy(again)
 

@@ -42,45 +42,45 @@ pub struct ServiceBill {
 pub(super) fn bill(catalog: &Catalog, spec: &ServiceSpec, region: &str, date: NaiveDate) -> Result<ServiceBill, CatalogError> {
     let (region, _) = catalog.region(region)?;
     let class = catalog.service_class(spec.deployment, &spec.instance_type, date)?.class;
-    let mut made = ServiceBill { items: Vec::new(), missing: Vec::new(), total_usd: None };
+    let mut bill = ServiceBill { items: Vec::new(), missing: Vec::new(), total_usd: None };
     match spec.deployment.service() {
         Service::Ec2 => {
             match catalog.instance_price(&class, region, date) {
-                Some(price) => made.items.push(item(&class, (HOURS_PER_MONTH, "h"), price.usd, &price.source, price.as_of)),
-                None => made.missing.push(format!("{class} in {region}")),
+                Some(price) => bill.items.push(item(&class, (HOURS_PER_MONTH, "h"), price.usd, &price.source, price.as_of)),
+                None => bill.missing.push(format!("{class} in {region}")),
             }
-            made.items.extend(catalog.monthly_cost(&spec.storage, region, date, spec.million_ios)?);
+            bill.items.extend(catalog.monthly_cost(&spec.storage, region, date, spec.million_ios)?);
         }
         Service::Rds => {
-            made.class(catalog, spec, &class, 1, region, date)?;
+            bill.class(catalog, spec, &class, 1, region, date)?;
             let storage = catalog.rds_storage(single(&spec.storage)?, date)?;
             let product = storage.volume_type.as_str();
-            made.component(catalog, spec, (product, "storage", storage.size_gib as f64), region, date)?;
+            bill.component(catalog, spec, (product, "storage", storage.size_gib as f64), region, date)?;
             if let Some(iops) = storage.iops {
-                made.component(catalog, spec, (product, "iops", iops as f64), region, date)?;
+                bill.component(catalog, spec, (product, "iops", iops as f64), region, date)?;
             }
             if let Some(mib_s) = storage.throughput_mib_s {
                 // Throughput that rises by itself with IOPS above 32,000 is included.
                 let by_itself = storage.iops.unwrap_or(0) / 64;
                 if mib_s > by_itself {
-                    made.component(catalog, spec, (product, "throughput", mib_s as f64), region, date)?;
+                    bill.component(catalog, spec, (product, "throughput", mib_s as f64), region, date)?;
                 }
             }
         }
         Service::Aurora => {
-            made.class(catalog, spec, &class, 1 + spec.readers, region, date)?;
-            made.component(catalog, spec, ("aurora", "storage", spec.data_gib), region, date)?;
-            made.component(catalog, spec, ("aurora", "million_ios", spec.million_ios), region, date)?;
+            bill.class(catalog, spec, &class, 1 + spec.readers, region, date)?;
+            bill.component(catalog, spec, ("aurora", "storage", spec.data_gib), region, date)?;
+            bill.component(catalog, spec, ("aurora", "million_ios", spec.million_ios), region, date)?;
         }
     }
-    made.total_usd = made.missing.is_empty().then(|| made.items.iter().map(|item| item.usd).sum());
-    Ok(made)
+    bill.total_usd = bill.missing.is_empty().then(|| bill.items.iter().map(|item| item.usd).sum());
+    Ok(bill)
 }
 
-/// Returns the one volume that RDS is asked for.
+/// Returns the volume that RDS is asked for; an array is refused.
 pub(super) fn single(storage: &StorageSpec) -> Result<&crate::VolumeSpec, CatalogError> {
     match storage.members.as_slice() {
-        [one] => Ok(one),
+        [volume] => Ok(volume),
         _ => Err(CatalogError::Limit(Box::new(crate::error::Problem::new(
             storage.to_string(),
             "is an array: RDS lays out its volumes itself",
@@ -94,19 +94,19 @@ fn item(what: &str, (quantity, unit): (f64, &str), usd: f64, source: &str, as_of
     CostItem { item: what.to_string(), quantity, unit: unit.to_string(), unit_price_usd: usd, usd: quantity * usd, source: source.to_string(), as_of }
 }
 
-/// Days a price was seen, with what to know about it.
+/// Writes the days on which a price was seen, and the note of its row.
 fn days(first: NaiveDate, last: NaiveDate, date: NaiveDate, confirmed: bool, note: &str) -> String {
-    let mut told = if first == last { first.to_string() } else { format!("{first} to {last}") };
+    let mut dates = if first == last { first.to_string() } else { format!("{first} to {last}") };
     if first > date {
-        told += &format!(", later than {date}");
+        dates += &format!(", later than {date}");
     }
     if !confirmed {
-        told += "; not confirmed";
+        dates += "; not confirmed";
     }
     if !note.is_empty() {
-        told += &format!("; {note}");
+        dates += &format!("; {note}");
     }
-    told
+    dates
 }
 
 impl ServiceBill {
@@ -122,8 +122,8 @@ impl ServiceBill {
         };
         match in_force(&fits, date, |row| row.first_seen) {
             Some(row) => {
-                let told = days(row.first_seen, row.last_seen, date, row.confirmed, &row.note);
-                self.items.push(item(&what, (HOURS_PER_MONTH * f64::from(count), "h"), row.usd_hour, &row.source, told));
+                let dates = days(row.first_seen, row.last_seen, date, row.confirmed, &row.note);
+                self.items.push(item(&what, (HOURS_PER_MONTH * f64::from(count), "h"), row.usd_hour, &row.source, dates));
             }
             None => self.missing.push(format!("{class}, {}, in {region}", deployment.option())),
         }
@@ -160,8 +160,8 @@ impl ServiceBill {
                 other => other,
             };
             let above = if row.from_quantity > 0 { format!(" above {}", row.from_quantity) } else { String::new() };
-            let told = days(row.first_seen, row.last_seen, date, row.confirmed, &row.note);
-            self.items.push(item(&format!("{product} {name}{above}"), (billed, &row.unit), row.usd, &row.source, told));
+            let dates = days(row.first_seen, row.last_seen, date, row.confirmed, &row.note);
+            self.items.push(item(&format!("{product} {name}{above}"), (billed, &row.unit), row.usd, &row.source, dates));
         }
         Ok(())
     }

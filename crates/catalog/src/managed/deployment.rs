@@ -49,7 +49,7 @@ pub enum Deployment {
     /// RDS with a standby in another zone that gets every write.
     #[serde(rename = "rds:multi-az")]
     RdsMultiAz,
-    /// RDS with two readable standbys; a commit waits for one of them.
+    /// RDS with two readable standbys; a commit waits for the first of them.
     #[serde(rename = "rds:multi-az-cluster")]
     RdsCluster,
     /// Aurora with I/O billed by use.
@@ -93,14 +93,15 @@ impl Deployment {
     /// [`CatalogError::UnknownType`] naming the known ones.
     pub fn named(name: &str) -> Result<Vec<Deployment>, CatalogError> {
         let given = name.trim().to_ascii_lowercase();
-        let found: Vec<Deployment> = Deployment::ALL.into_iter().filter(|one| one.to_string() == given || one.service().as_str() == given).collect();
-        if !found.is_empty() {
-            return Ok(found);
+        let matches: Vec<Deployment> =
+            Deployment::ALL.into_iter().filter(|deployment| deployment.to_string() == given || deployment.service().as_str() == given).collect();
+        if !matches.is_empty() {
+            return Ok(matches);
         }
-        let mut known: Vec<String> = vec!["ec2".into(), "rds".into(), "aurora".into()];
-        known.extend(Deployment::ALL.iter().filter(|one| **one != Deployment::Ec2).map(ToString::to_string));
-        let otherwise = format!("Known: {}.", known.join(", "));
-        let hint = did_you_mean(&given, known.iter().map(String::as_str), &otherwise);
+        let mut names: Vec<String> = vec!["ec2".into(), "rds".into(), "aurora".into()];
+        names.extend(Deployment::ALL.iter().filter(|deployment| **deployment != Deployment::Ec2).map(ToString::to_string));
+        let otherwise = format!("Known: {}.", names.join(", "));
+        let hint = did_you_mean(&given, names.iter().map(String::as_str), &otherwise);
         Err(CatalogError::UnknownType(Box::new(Problem::new(name, "is not a service that runs MySQL", "data/managed", hint))))
     }
 }

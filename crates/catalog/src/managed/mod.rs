@@ -64,8 +64,8 @@ impl Catalog {
         let class = format!("db.{name}");
         let row = managed.class(&class);
         if !managed.is_priced(deployment.service(), &class) && (row.is_none() || deployment.service() == Service::Aurora) {
-            let known = managed.classes_of(deployment.service());
-            let hint = did_you_mean(&class, known.iter().copied(), "Choose a class of the service's price list (data/managed/prices_classes.csv).");
+            let classes = managed.classes_of(deployment.service());
+            let hint = did_you_mean(&class, classes.iter().copied(), "Choose a class of the service's price list (data/managed/prices_classes.csv).");
             return Err(CatalogError::UnknownInstance(Box::new(Problem::new(
                 class,
                 format!("is not a class of {} in these tables", deployment.service().title()),
@@ -89,14 +89,14 @@ impl Catalog {
     }
 
     /// Returns the volumes behind storage that RDS is asked for. IOPS and MiB/s that are not named,
-    /// or are below what is included, are the included ones.
+    /// or are lower than the included ones, are the included ones.
     ///
     /// # Errors
     /// [`CatalogError::Limit`] for a type, size, IOPS or throughput that RDS does not take,
     /// [`CatalogError::NotYet`] before it took the type.
-    pub fn rds_storage(&self, asked: &VolumeSpec, date: NaiveDate) -> Result<RdsStorage, CatalogError> {
-        self.check_launched(Deployment::RdsSingleAz, &format!("{}_launched_on", asked.volume_type), date)?;
-        let storage = self.managed_tables()?.rds_storage(asked, date)?;
+    pub fn rds_storage(&self, volume: &VolumeSpec, date: NaiveDate) -> Result<RdsStorage, CatalogError> {
+        self.check_launched(Deployment::RdsSingleAz, &format!("{}_launched_on", volume.volume_type), date)?;
+        let storage = self.managed_tables()?.rds_storage(volume, date)?;
         // The members are EBS volumes: what EBS refuses on that day, RDS cannot have.
         self.storage_limits(&storage.array, date, None)?;
         Ok(storage)
@@ -144,7 +144,7 @@ impl Catalog {
         self.managed_tables().map_or(&[], |tables| &tables.comparison)
     }
 
-    /// Returns the published figures of Aurora and of what it was compared with.
+    /// Returns the published figures of Aurora and of the services in the same comparisons.
     pub fn published_services(&self) -> &[PublishedRun] {
         self.managed_tables().map_or(&[], |tables| &tables.published)
     }

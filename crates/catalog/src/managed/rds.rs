@@ -28,14 +28,14 @@ pub struct RdsStorage {
 
 /// The rules of one type and size on a day.
 struct SizeRules<'a> {
-    asked: &'a VolumeSpec,
+    volume: &'a VolumeSpec,
     rows: Vec<&'a StorageRow>,
     date: NaiveDate,
 }
 
 impl<'a> SizeRules<'a> {
     fn row(&self, parameter: &str) -> Option<&'a StorageRow> {
-        let size = self.asked.size_gib;
+        let size = self.volume.size_gib;
         let fits = |row: &&&StorageRow| row.parameter == parameter && (row.from_gib..=row.to_gib).contains(&size);
         let fits: Vec<&StorageRow> = self.rows.iter().filter(fits).copied().collect();
         in_force(&fits, self.date, |row| row.first_seen).copied()
@@ -47,14 +47,14 @@ impl<'a> SizeRules<'a> {
 
     fn refused<T>(&self, rule: String, hint: &str) -> Result<T, CatalogError> {
         let source = "data/managed/rds_storage.csv (Amazon RDS user guide)";
-        Err(CatalogError::Limit(Box::new(Problem::new(self.asked.to_string(), rule, source, hint))))
+        Err(CatalogError::Limit(Box::new(Problem::new(self.volume.to_string(), rule, source, hint))))
     }
 
-    /// Returns the IOPS of all volumes together: what is asked for, at least what is included.
+    /// Returns the IOPS of all volumes together: the requested ones, at least the included ones.
     fn iops(&self) -> Result<Option<f64>, CatalogError> {
-        let (name, size) = (self.asked.volume_type.as_str(), self.asked.size_gib);
-        let mut iops = self.asked.iops.map(|iops| iops as f64);
-        if self.asked.volume_type == VolumeType::Gp2 {
+        let (name, size) = (self.volume.volume_type.as_str(), self.volume.size_gib);
+        let mut iops = self.volume.iops.map(|iops| iops as f64);
+        if self.volume.volume_type == VolumeType::Gp2 {
             return if iops.is_none() { Ok(None) } else { self.refused("gp2 has its IOPS by size".into(), "Leave them out, or take gp3, io1 or io2.") };
         }
         if let Some(included) = self.value("included_iops") {
@@ -75,15 +75,15 @@ impl<'a> SizeRules<'a> {
         }
     }
 
-    /// Returns the MiB/s of all volumes together, where they can be named: at least what is
-    /// included, and what rises by itself with IOPS.
+    /// Returns the MiB/s of all volumes together, where they can be named: at least the included
+    /// ones, and those that rise by themselves with IOPS.
     fn throughput(&self, iops: f64) -> Result<Option<f64>, CatalogError> {
-        let asked = self.asked.throughput_mib_s.map(|mib_s| mib_s as f64);
+        let named_mib_s = self.volume.throughput_mib_s.map(|mib_s| mib_s as f64);
         let Some(included) = self.value("included_mib_s") else {
-            return if asked.is_none() { Ok(None) } else { self.refused("the type has its MiB/s by size or IOPS".into(), "Leave them out.") };
+            return if named_mib_s.is_none() { Ok(None) } else { self.refused("the type has its MiB/s by size or IOPS".into(), "Leave them out.") };
         };
         let by_itself = self.value("iops_per_included_mib_s").map_or(0.0, |per| iops / per);
-        let given = asked.unwrap_or(0.0).max(included).max(by_itself);
+        let given = named_mib_s.unwrap_or(0.0).max(included).max(by_itself);
         let per_iops = self.value("most_mib_s_per_iops").map_or(f64::INFINITY, |per| per * iops);
         let most = self.value("most_mib_s").unwrap_or(f64::INFINITY).min(per_iops);
         if given > most {
@@ -113,8 +113,8 @@ impl Managed {
         let bounds: BTreeSet<u64> = of().flat_map(|row| [row.from_gib, row.to_gib + 1]).collect();
         let bounds: Vec<u64> = bounds.into_iter().collect();
         let range = |pair: &[u64]| {
-            let asked = VolumeSpec { volume_type, size_gib: pair[0], iops: None, throughput_mib_s: None };
-            let rules = SizeRules { asked: &asked, rows: of().collect(), date };
+            let volume = VolumeSpec { volume_type, size_gib: pair[0], iops: None, throughput_mib_s: None };
+            let rules = SizeRules { volume: &volume, rows: of().collect(), date };
             let names: BTreeSet<&str> = of().map(|row| row.parameter.as_str()).collect();
             let figures = names.into_iter().filter_map(|name| Some((name.to_string(), rules.value(name)?))).collect();
             RdsRange { from_gib: pair[0], to_gib: pair[1] - 1, figures }
@@ -122,10 +122,10 @@ impl Managed {
         bounds.windows(2).map(range).filter(|range| !range.figures.is_empty()).collect()
     }
 
-    pub(super) fn rds_storage(&self, asked: &VolumeSpec, date: NaiveDate) -> Result<RdsStorage, CatalogError> {
-        let (volume_type, size) = (asked.volume_type, asked.size_gib);
+    pub(super) fn rds_storage(&self, volume: &VolumeSpec, date: NaiveDate) -> Result<RdsStorage, CatalogError> {
+        let (volume_type, size) = (volume.volume_type, volume.size_gib);
         let name = volume_type.as_str();
-        let rules = SizeRules { asked, rows: self.storage.iter().filter(|row| row.storage_type == name).collect(), date };
+        let rules = SizeRules { volume, rows: self.storage.iter().filter(|row| row.storage_type == name).collect(), date };
         let Some((least, most)) = rules.rows.iter().map(|row| (row.from_gib, row.to_gib)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
             return rules.refused(format!("RDS for MySQL does not offer {name}"), "Choose gp3, gp2, io1 or io2.");
         };

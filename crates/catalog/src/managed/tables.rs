@@ -66,7 +66,7 @@ pub struct Comparison {
     pub aurora: String,
     /// Source ids, joined by `+`.
     pub source: String,
-    /// `false`: part of it was not read in a stored source.
+    /// `false`: a part was not read in a stored source.
     pub confirmed: bool,
 }
 
@@ -251,11 +251,11 @@ impl Managed {
             let fits = |row: &&ManagedRule| row.service == service.as_str() && row.option == option && row.key == key;
             self.rules.iter().filter(fits).cloned().collect()
         };
-        let mut found = of(option);
-        if found.is_empty() {
-            found = of("any");
+        let mut rules = of(option);
+        if rules.is_empty() {
+            rules = of("any");
         }
-        in_force(&found, date, |row| row.first_seen).cloned()
+        in_force(&rules, date, |row| row.first_seen).cloned()
     }
 }
 

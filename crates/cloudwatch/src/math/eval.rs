@@ -5,26 +5,24 @@ use super::parse::{Expr, Operator, Tree};
 use super::value::{Context, Series, Value};
 use super::MathError;
 
-fn both(operator: Operator, left: &Series, right: &Series) -> Series {
-    let shared = left.points.iter().filter_map(|(t_s, one)| Some((*t_s, operator.apply(*one, *right.points.get(t_s)?))));
-    Series { period_s: left.period_s.max(right.period_s), ..left.with(shared) }
+fn both(operator: Operator, lhs: &Series, rhs: &Series) -> Series {
+    let shared = lhs.points.iter().filter_map(|(t_s, value)| Some((*t_s, operator.apply(*value, *rhs.points.get(t_s)?))));
+    Series { period_s: lhs.period_s.max(rhs.period_s), ..lhs.with(shared) }
 }
 
 /// Combines two values.
-fn combined(operator: Operator, left: Value, right: Value, at: usize) -> Result<Value, MathError> {
-    Ok(match (left, right) {
-        (Value::Number(left), Value::Number(right)) => Value::Number(operator.apply(left, right)),
-        (Value::Series(left), Value::Number(right)) => Value::Series(left.mapped(|left| operator.apply(left, right))),
-        (Value::Number(left), Value::Series(right)) => Value::Series(right.mapped(|right| operator.apply(left, right))),
-        (Value::Series(left), Value::Series(right)) => Value::Series(both(operator, &left, &right)),
-        (Value::Array(left), Value::Number(right)) => Value::Array(left.iter().map(|one| one.mapped(|left| operator.apply(left, right))).collect()),
-        (Value::Number(left), Value::Array(right)) => Value::Array(right.iter().map(|one| one.mapped(|right| operator.apply(left, right))).collect()),
-        (Value::Array(left), Value::Series(right)) => Value::Array(left.iter().map(|left| both(operator, left, &right)).collect()),
-        (Value::Series(left), Value::Array(right)) => {
-            Value::Array(right.iter().map(|right| Series { name: right.name.clone(), ..both(operator, &left, right) }).collect())
-        }
-        (left @ Value::Array(_), right @ Value::Array(_)) => {
-            let words = format!("'{}' cannot combine {} and {}", operator.as_str(), left.type_name(), right.type_name());
+fn combined(operator: Operator, lhs: Value, rhs: Value, at: usize) -> Result<Value, MathError> {
+    Ok(match (lhs, rhs) {
+        (Value::Number(lhs), Value::Number(rhs)) => Value::Number(operator.apply(lhs, rhs)),
+        (Value::Series(lhs), Value::Number(rhs)) => Value::Series(lhs.mapped(|lhs| operator.apply(lhs, rhs))),
+        (Value::Number(lhs), Value::Series(rhs)) => Value::Series(rhs.mapped(|rhs| operator.apply(lhs, rhs))),
+        (Value::Series(lhs), Value::Series(rhs)) => Value::Series(both(operator, &lhs, &rhs)),
+        (Value::Array(lhs), Value::Number(rhs)) => Value::Array(lhs.iter().map(|series| series.mapped(|lhs| operator.apply(lhs, rhs))).collect()),
+        (Value::Number(lhs), Value::Array(rhs)) => Value::Array(rhs.iter().map(|series| series.mapped(|rhs| operator.apply(lhs, rhs))).collect()),
+        (Value::Array(lhs), Value::Series(rhs)) => Value::Array(lhs.iter().map(|lhs| both(operator, lhs, &rhs)).collect()),
+        (Value::Series(lhs), Value::Array(rhs)) => Value::Array(rhs.iter().map(|rhs| Series { name: rhs.name.clone(), ..both(operator, &lhs, rhs) }).collect()),
+        (lhs @ Value::Array(_), rhs @ Value::Array(_)) => {
+            let words = format!("'{}' cannot combine {} and {}", operator.as_str(), lhs.type_name(), rhs.type_name());
             return Err(MathError::new(at, words));
         }
     })
@@ -47,7 +45,7 @@ impl Expr {
             Tree::Text(_) => Err(MathError::new(self.at, "text has a meaning only as the argument of METRICS")),
             Tree::Name(name) => context.values.get(name).cloned().ok_or_else(|| MathError::new(self.at, format!("'{name}' is not the id of a query"))),
             Tree::Negative(inner) => combined(Operator::Subtract, Value::Number(0.0), inner.value(context)?, self.at),
-            Tree::Operation(operator, left, right) => combined(*operator, left.value(context)?, right.value(context)?, self.at),
+            Tree::Operation(operator, lhs, rhs) => combined(*operator, lhs.value(context)?, rhs.value(context)?, self.at),
             Tree::Call(name, arguments) => functions::call(name, self.at, arguments, context),
             Tree::List(parts) => {
                 let mut array = Vec::new();

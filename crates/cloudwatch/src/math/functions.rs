@@ -57,16 +57,16 @@ impl Call<'_> {
         if (least..=most).contains(&given) {
             return Ok(());
         }
-        let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
-        Err(self.error(self.at, &format!("takes {wanted} argument{}, and is given {given}", if most == 1 { "" } else { "s" })))
+        let count = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        Err(self.error(self.at, &format!("takes {count} argument{}, and is given {given}", if most == 1 { "" } else { "s" })))
     }
 
     fn argument(&self, index: usize) -> Outcome {
         self.arguments[index].value(self.context)
     }
 
-    fn wrong(&self, index: usize, wanted: &str, found: &Value) -> MathError {
-        self.error(self.arguments[index].at, &format!("needs {wanted} as argument {}, and is given {}", index + 1, found.type_name()))
+    fn wrong(&self, index: usize, rule: &str, value: &Value) -> MathError {
+        self.error(self.arguments[index].at, &format!("needs {rule} as argument {}, and is given {}", index + 1, value.type_name()))
     }
 
     fn series(&self, index: usize, arguments: usize) -> Result<Series, MathError> {
@@ -192,12 +192,12 @@ impl Call<'_> {
 
     fn metrics(&self) -> Outcome {
         self.counted(0, 1)?;
-        let wanted = match self.arguments.first().map(|argument| &argument.tree) {
+        let part = match self.arguments.first().map(|argument| &argument.tree) {
             None => "",
             Some(Tree::Text(text)) => text,
             Some(_) => return Err(self.error(self.arguments[0].at, "takes text in quotes: a part of the ids it stands for")),
         };
-        let ids = self.context.metrics.iter().filter(|id| id.contains(wanted));
+        let ids = self.context.metrics.iter().filter(|id| id.contains(part));
         let series = ids.filter_map(|id| match self.context.values.get(id)? {
             Value::Series(series) => Some(series.clone()),
             _ => None,
@@ -220,9 +220,9 @@ impl Call<'_> {
         let by = by.ok_or_else(|| self.error(self.arguments[1].at, "sorts by AVG, MIN, MAX or SUM, as argument 2"))?;
         let direction = self.word(2).filter(|word| word == "ASC" || word == "DESC");
         let direction = direction.ok_or_else(|| self.error(self.arguments[2].at, "sorts ASC or DESC, as argument 3"))?;
-        array.sort_by(|one, other| {
+        array.sort_by(|a, b| {
             let of = |series: &Series| reduce(&by, series.points.values().copied());
-            let order = of(one).total_cmp(&of(other));
+            let order = of(a).total_cmp(&of(b));
             if direction == "DESC" {
                 order.reverse()
             } else {
@@ -237,9 +237,9 @@ impl Call<'_> {
 
     fn end(&self) -> Outcome {
         let array = self.array(0, 1)?;
-        let found = if self.name == "FIRST" { array.first() } else { array.last() };
+        let series = if self.name == "FIRST" { array.first() } else { array.last() };
         let empty = Series { name: self.name.to_string(), period_s: self.context.window.period_s, points: Points::new() };
-        Ok(Value::Series(found.cloned().unwrap_or(empty)))
+        Ok(Value::Series(series.cloned().unwrap_or(empty)))
     }
 
     fn slice(&self) -> Outcome {

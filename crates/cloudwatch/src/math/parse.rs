@@ -13,8 +13,8 @@
 
 use super::{MathError, MAX_EXPRESSION_CHARS};
 
-/// Deepest nesting of brackets and calls: far beyond what is written by hand, and within the stack
-/// of any thread.
+/// Deepest nesting of brackets and calls: far deeper than expressions written by hand, and within
+/// the stack of any thread.
 const MAX_DEPTH: usize = 64;
 
 /// Functions that CloudWatch has and the lab does not, each with the reason.
@@ -54,22 +54,22 @@ impl Operator {
     }
 
     /// Computes the result for two numbers; comparisons give 1 or 0.
-    pub fn apply(self, left: f64, right: f64) -> f64 {
+    pub fn apply(self, lhs: f64, rhs: f64) -> f64 {
         let truth = |holds: bool| f64::from(u8::from(holds));
         match self {
-            Operator::Add => left + right,
-            Operator::Subtract => left - right,
-            Operator::Multiply => left * right,
-            Operator::Divide => left / right,
-            Operator::Power => left.powf(right),
-            Operator::Equal => truth(left == right),
-            Operator::NotEqual => truth(left != right),
-            Operator::Less => truth(left < right),
-            Operator::Greater => truth(left > right),
-            Operator::LessOrEqual => truth(left <= right),
-            Operator::GreaterOrEqual => truth(left >= right),
-            Operator::And => truth(left != 0.0 && right != 0.0),
-            Operator::Or => truth(left != 0.0 || right != 0.0),
+            Operator::Add => lhs + rhs,
+            Operator::Subtract => lhs - rhs,
+            Operator::Multiply => lhs * rhs,
+            Operator::Divide => lhs / rhs,
+            Operator::Power => lhs.powf(rhs),
+            Operator::Equal => truth(lhs == rhs),
+            Operator::NotEqual => truth(lhs != rhs),
+            Operator::Less => truth(lhs < rhs),
+            Operator::Greater => truth(lhs > rhs),
+            Operator::LessOrEqual => truth(lhs <= rhs),
+            Operator::GreaterOrEqual => truth(lhs >= rhs),
+            Operator::And => truth(lhs != 0.0 && rhs != 0.0),
+            Operator::Or => truth(lhs != 0.0 || rhs != 0.0),
         }
     }
 }
@@ -111,7 +111,7 @@ pub enum Tree {
     Text(String),
     /// The id of a metric or expression, or a word like REPEAT.
     Name(String),
-    /// The negative of it.
+    /// The negative of the expression.
     Negative(Box<Expr>),
     /// Two operands.
     Operation(Operator, Box<Expr>, Box<Expr>),
@@ -128,9 +128,9 @@ impl Expr {
             Tree::Number(_) | Tree::Text(_) => {}
             Tree::Name(name) => see(name),
             Tree::Negative(inner) => inner.names(see),
-            Tree::Operation(_, left, right) => {
-                left.names(see);
-                right.names(see);
+            Tree::Operation(_, lhs, rhs) => {
+                lhs.names(see);
+                rhs.names(see);
             }
             Tree::Call(_, parts) | Tree::List(parts) => parts.iter().for_each(|part| part.names(see)),
         }
@@ -148,7 +148,7 @@ enum Token {
 }
 
 impl Token {
-    fn shown(&self) -> String {
+    fn quoted(&self) -> String {
         match self {
             Token::Number(number) => format!("'{number}'"),
             Token::Text(text) => format!("\"{text}\""),
@@ -165,7 +165,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, MathError> {
     if chars.len() > MAX_EXPRESSION_CHARS {
         return Err(MathError::new(MAX_EXPRESSION_CHARS, format!("an expression has at most {MAX_EXPRESSION_CHARS} characters, this one {}", chars.len())));
     }
-    let mut found = Vec::new();
+    let mut tokens = Vec::new();
     let mut next = 0;
     while next < chars.len() {
         let (first, at) = (chars[next], next + 1);
@@ -176,32 +176,32 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, MathError> {
             let end = next + number_chars(&chars[next..]);
             let written: String = chars[next..end].iter().collect();
             let number = written.parse().ok().filter(|number: &f64| number.is_finite());
-            found.push((at, Token::Number(number.ok_or_else(|| MathError::new(at, format!("'{written}' is not a number")))?)));
+            tokens.push((at, Token::Number(number.ok_or_else(|| MathError::new(at, format!("'{written}' is not a number")))?)));
             next = end;
         } else if first.is_ascii_alphabetic() || first == '_' {
             let end = next + run(|c| c.is_ascii_alphanumeric() || c == '_');
             let word: String = chars[next..end].iter().collect();
             let operator = TOKENS.iter().find(|(text, _)| *text == word).map(|(_, operator)| Token::Operator(*operator));
-            found.push((at, operator.unwrap_or(Token::Word(word))));
+            tokens.push((at, operator.unwrap_or(Token::Word(word))));
             next = end;
         } else if first == '"' || first == '\'' {
             let end = chars[next + 1..].iter().position(|c| *c == first);
             let end = next + 1 + end.ok_or_else(|| MathError::new(at, "the text that begins here has no closing quote"))?;
-            found.push((at, Token::Text(chars[next + 1..end].iter().collect())));
+            tokens.push((at, Token::Text(chars[next + 1..end].iter().collect())));
             next = end + 1;
         } else if "()[],".contains(first) {
-            found.push((at, Token::Sign(first)));
+            tokens.push((at, Token::Sign(first)));
             next += 1;
         } else {
             let rest: String = chars[next..chars.len().min(next + 2)].iter().collect();
             let operator = TOKENS.iter().find(|(text, _)| rest.starts_with(text));
             let (text, operator) = operator.ok_or_else(|| MathError::new(at, format!("'{first}' has no meaning here")))?;
-            found.push((at, Token::Operator(*operator)));
+            tokens.push((at, Token::Operator(*operator)));
             next += text.len();
         }
     }
-    found.push((chars.len() + 1, Token::End));
-    Ok(found)
+    tokens.push((chars.len() + 1, Token::End));
+    Ok(tokens)
 }
 
 /// Returns the number of characters of a number: digits, a point, an exponent.
@@ -228,7 +228,7 @@ pub fn parse(text: &str) -> Result<Expr, MathError> {
     let expr = parser.level(0)?;
     match parser.peek() {
         (_, Token::End) => Ok(expr),
-        (at, token) => Err(MathError::new(at, format!("expected an operator or the end, found {}", token.shown()))),
+        (at, token) => Err(MathError::new(at, format!("expected an operator or the end, found {}", token.quoted()))),
     }
 }
 
@@ -265,22 +265,22 @@ impl Parser {
 
     fn expect(&mut self, sign: char) -> Result<(), MathError> {
         match self.take() {
-            (_, Token::Sign(found)) if found == sign => Ok(()),
-            (at, token) => Err(MathError::new(at, format!("expected '{sign}', found {}", token.shown()))),
+            (_, Token::Sign(actual)) if actual == sign => Ok(()),
+            (at, token) => Err(MathError::new(at, format!("expected '{sign}', found {}", token.quoted()))),
         }
     }
 
     fn level(&mut self, level: usize) -> Result<Expr, MathError> {
         let Some(operators) = LEVELS.get(level) else { return self.sign() };
-        let mut left = self.level(level + 1)?;
+        let mut lhs = self.level(level + 1)?;
         loop {
             match self.peek() {
                 (at, Token::Operator(operator)) if operators.contains(&operator) => {
                     self.take();
-                    let right = self.level(level + 1)?;
-                    left = Expr { at, tree: Tree::Operation(operator, Box::new(left), Box::new(right)) };
+                    let rhs = self.level(level + 1)?;
+                    lhs = Expr { at, tree: Tree::Operation(operator, Box::new(lhs), Box::new(rhs)) };
                 }
-                _ => return Ok(left),
+                _ => return Ok(lhs),
             }
         }
     }
@@ -338,12 +338,12 @@ impl Parser {
                 Tree::Call(name, self.parts(')')?)
             }
             Token::Word(word) => Tree::Name(word),
-            other => return Err(MathError::new(at, format!("expected a number, a metric or a function, found {}", other.shown()))),
+            other => return Err(MathError::new(at, format!("expected a number, a metric or a function, found {}", other.quoted()))),
         };
         Ok(Expr { at, tree })
     }
 
-    /// Parts with commas, until the closing sign.
+    /// Reads parts between commas, until the closing sign.
     fn parts(&mut self, close: char) -> Result<Vec<Expr>, MathError> {
         let mut parts = Vec::new();
         if self.peek().1 == Token::Sign(close) {
@@ -354,8 +354,8 @@ impl Parser {
             parts.push(self.level(0)?);
             match self.take() {
                 (_, Token::Sign(',')) => {}
-                (_, Token::Sign(found)) if found == close => return Ok(parts),
-                (at, token) => return Err(MathError::new(at, format!("expected ',' or '{close}', found {}", token.shown()))),
+                (_, Token::Sign(actual)) if actual == close => return Ok(parts),
+                (at, token) => return Err(MathError::new(at, format!("expected ',' or '{close}', found {}", token.quoted()))),
             }
         }
     }

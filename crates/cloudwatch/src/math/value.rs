@@ -12,7 +12,7 @@ const MOST_POINTS: usize = 2_000_000;
 /// A series with its name and the length of its periods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Id of the query, or what an expression made of it.
+    /// Id of the query, or the name that an expression gave the series.
     pub name: String,
     /// Seconds.
     pub period_s: u32,
@@ -69,9 +69,9 @@ impl Budget {
             Value::Series(series) => 1 + series.points.len(),
             Value::Array(array) => array.iter().map(|series| 1 + series.points.len()).sum(),
         };
-        let left = self.0.get().checked_sub(many);
-        self.0.set(left.unwrap_or(0));
-        left.map(drop).ok_or_else(|| MathError::new(at, format!("the request makes more than {MOST_POINTS} points; ask for less time or longer periods")))
+        let remaining = self.0.get().checked_sub(many);
+        self.0.set(remaining.unwrap_or(0));
+        remaining.map(drop).ok_or_else(|| MathError::new(at, format!("the request makes more than {MOST_POINTS} points; ask for less time or longer periods")))
     }
 }
 

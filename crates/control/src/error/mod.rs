@@ -157,7 +157,7 @@ impl Problem {
     #[must_use]
     pub fn says(mut self, code: impl Into<String>, message: impl Into<String>) -> Problem {
         self.code = code.into();
-        // Ids and names from a caller stand in it: one line, and not a page of it.
+        // Ids and names from a caller stand in it: one line, not a page.
         self.message = message.into().replace(char::is_control, " ");
         self
     }
@@ -172,7 +172,7 @@ pub struct ControlError(Box<Problem>);
 impl ControlError {
     /// Makes an error of a rule.
     pub fn new(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> ControlError {
-        // One line, whatever was pasted in, and not a page of it.
+        // The text is a single line, not a page, whatever was pasted in.
         let value = value.into().replace(char::is_control, " ");
         let value = match value.char_indices().nth(80) {
             Some((cut, _)) => format!("{}...", &value[..cut]),

@@ -122,7 +122,7 @@ pub enum SnapshotCommand {
     FastRestore { snapshot: String, zone: String, enable: bool },
     /// Adds a retention rule of the recycle bin.
     SetRule { rule: RetentionRule },
-    /// Takes a retention rule away; what it keeps stays until its time.
+    /// Takes a retention rule away; its snapshots stay until their time.
     DeleteRule { rule: String },
     /// Adds or replaces a schedule.
     SetSchedule(ScheduleRequest),

@@ -74,7 +74,7 @@ impl Snapshots {
         self.records.values().filter(|record| !self.bin.contains_key(&record.id))
     }
 
-    /// Names of the schedules whose time has come.
+    /// Returns the names of the schedules whose time has come.
     pub fn schedules_due(&self, now_ms: u64) -> Vec<String> {
         self.schedules.values().filter(|schedule| schedule.enabled && schedule.next_ms <= now_ms).map(|schedule| schedule.name.clone()).collect()
     }

@@ -70,7 +70,7 @@ pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     over.map(|(id, bin)| Event { at_ms: bin.exit_ms, change: Change::Snapshot(SnapshotChange::DeletionStarted { snapshot: id.clone() }) }).collect()
 }
 
-/// Names the object store that holds the snapshots of another region: that of another lab.
+/// Names the object store of the lab that stands for another region.
 pub(crate) fn set_region(lab: &Lab, region: &str, store: Option<&str>) -> Result<Vec<SnapshotChange>, ControlError> {
     check_name(region)?;
     if region == lab.settings.region {

@@ -76,9 +76,9 @@ pub(crate) fn delete(all: &Snapshots, schedule: &str) -> Result<Vec<SnapshotChan
     Ok(vec![SnapshotChange::ScheduleDeleted { schedule }])
 }
 
-/// Decides the snapshots of a schedule's volumes, deletion of what is no longer kept, and the time
-/// of its next run. A volume that cannot be snapshotted now is left out; runs that were missed are
-/// one run.
+/// Decides the snapshots of a schedule's volumes, the deletion of snapshots that it no longer
+/// keeps, and the time of its next run. A volume that cannot be snapshotted now is left out; runs
+/// that were missed are one run.
 pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let all = &lab.snapshots;
     let schedule = find(all, schedule)?;

@@ -85,8 +85,8 @@ pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<C
     match record.members[index].state {
         MemberState::Ok => return Ok(Vec::new()),
         MemberState::Slow { .. } => {}
-        // Without redundancy no write was answered while it was away, so its data is what was
-        // acknowledged.
+        // Without redundancy no write was answered while it was away, so its data are the
+        // acknowledged ones.
         MemberState::Failed if !record.redundant() => {}
         MemberState::Failed | MemberState::Rebuilding { .. } => return Err(lost(record, index)),
     }

@@ -180,7 +180,7 @@ struct MemberChange {
 }
 
 impl MemberChange {
-    /// Applies the change to a member, with EC2's defaults for what is not named: the same type
+    /// Applies the change to a member, with EC2's defaults for the other figures: the same type
     /// keeps all; another type has 3,000 IOPS where they are bought (API text, ModifyVolume), and
     /// gp3 that was gp2 the larger of the gp2 figures and the included ones (`data/rules.toml`:
     /// gp2_to_gp3_defaults).

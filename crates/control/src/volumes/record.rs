@@ -176,8 +176,8 @@ pub struct Slowness {
 }
 
 impl Slowness {
-    /// Computes the slowness from what is left of the caps, percent, and what is added to every
-    /// request, ms.
+    /// Computes the slowness from the remaining share of the caps, percent, and the time added to
+    /// every request, ms.
     ///
     /// # Errors
     /// Either is outside its limits.
@@ -204,7 +204,7 @@ pub struct BalanceSet {
     pub at_ms: u64,
 }
 
-/// A member of an array, or the one volume there is.
+/// A member of an array, or the single volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
@@ -410,7 +410,7 @@ impl VolumeRecord {
         }
     }
 
-    /// Returns true if bytes of another volume are still on their way to it.
+    /// Returns true if bytes of another volume are still being copied to it.
     pub fn is_being_copied(&self) -> bool {
         self.status == VolumeStatus::Creating && self.source_volume.is_some()
     }
@@ -487,7 +487,7 @@ impl VolumeRecord {
             // md's near-2 layout with an even number of members: neighbours are pairs.
             Some(RaidLevel::Raid10) => self.lives(member ^ 1),
             // Far-2: its first copies lie again on the next member, its second copies come from the
-            // one before.
+            // member before.
             Some(RaidLevel::Raid10F2) => self.lives((member + 1) % count) && self.lives((member + count - 1) % count),
         }
     }

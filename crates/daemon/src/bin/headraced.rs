@@ -4,7 +4,8 @@ use clap::Parser;
 use headrace_control::ErrorKind;
 use headrace_daemon::cloudwatch::alarming;
 use headrace_daemon::engine::housekeeping;
-use headrace_daemon::engine::{Engine, Options};
+use headrace_daemon::engine::Engine;
+use headrace_daemon::options::Options;
 use headrace_daemon::problem::{of_io, refused, Outcome};
 use headrace_daemon::socket::Socket;
 use std::process::ExitCode;
@@ -28,8 +29,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Keeps the memory of this process private, because keys are in it: no other process may read it,
-/// and no core file is written of it. The limit on open files is raised to the machine's, because
+/// Keeps the memory of this process private, because keys are in it: no other process may read its
+/// memory, and no core file is written. The limit on open files is raised to the machine's, because
 /// each volume in use takes one or more.
 fn keep_memory_private() {
     use rustix::mm::{mlockall, MlockAllFlags};
@@ -67,13 +68,13 @@ fn run(options: &Options) -> Outcome<()> {
     let engine = Engine::open(options)?;
     let socket = Socket::listen(&engine.socket, options.group)?;
     let housekeeper = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
-    let watching = alarming::start(&engine).map_err(|error| of_io("starting the alarms", &error))?;
-    engine.resume_rebuilds();
-    engine.start_snapshots().map_err(|error| of_io("starting the snapshots", &error))?;
+    let watching = alarming::start(&engine.alarms).map_err(|error| of_io("starting the alarms", &error))?;
+    engine.volumes.resume_rebuilds();
+    engine.workers.start().map_err(|error| of_io("starting the snapshots", &error))?;
     if let Some(words) = &engine.repaired {
         tracing::warn!("cut off what a crash left: {words}");
     }
-    tracing::info!("lab at {}, socket {}", engine.folder.display(), engine.socket.display());
+    tracing::info!("lab at {}, socket {}", engine.volumes.folder.display(), engine.socket.display());
     println!("ready");
     socket.serve(&engine, &stop);
     if !engine.is_down() {

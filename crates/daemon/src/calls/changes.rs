@@ -4,9 +4,8 @@
 use crate::calls::answer::{json, Answer};
 use crate::calls::snapshots::view as snapshot_view;
 use crate::engine::state::changes::Changes;
-use crate::engine::Engine;
+use crate::engine::{lab_time, Engine};
 use crate::problem::{of_control, Outcome};
-use crate::view::lab_time;
 use headrace_control::keys::key_arn;
 use headrace_control::{SnapshotId, VolumeId, VolumeRecord};
 use headrace_protocol::answers::{AttachmentFacts, VolumeChanges, VolumeFacts};
@@ -50,9 +49,9 @@ where
     Ok(Page { whole: true, records: page.into_iter().map(|(_, record)| record).collect(), gone: Vec::new(), next })
 }
 
-/// Volumes that changed since a version, or all.
+/// Returns the volumes that changed since a version, or all.
 pub(crate) fn volumes(engine: &Engine, args: &Since) -> Outcome<Answer> {
-    let (version, whole, records, gone, next) = engine.state(|state| {
+    let (version, whole, records, gone, next) = engine.ledger.state(|state| {
         let page = select_changed::<VolumeId, VolumeRecord>(&state.changed_volumes, &state.lab.volumes, args)?;
         let records: Vec<VolumeRecord> = page.records.into_iter().cloned().collect();
         Ok((state.changed_volumes.version(), page.whole, records, page.gone, page.next))
@@ -63,8 +62,8 @@ pub(crate) fn volumes(engine: &Engine, args: &Since) -> Outcome<Answer> {
 
 /// Snapshots that changed since a version, or all; those in the recycle bin too.
 pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
-    let now_ms = engine.lab_ms();
-    let answer = engine.state(|state| {
+    let now_ms = engine.ledger.lab_ms();
+    let answer = engine.ledger.state(|state| {
         let all = &state.lab.snapshots;
         let page = select_changed::<SnapshotId, _>(&state.changed_snapshots, &all.records, args)?;
         let snapshots = page.records.into_iter().map(|record| snapshot_view(&state.lab.settings, all, record, now_ms)).collect();
@@ -75,10 +74,10 @@ pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
 }
 
 fn facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
-    let settings = engine.lab(|lab| lab.settings.clone());
+    let settings = engine.ledger.lab(|lab| lab.settings.clone());
     let (zone, zone_id) = (settings.zone(), settings.zone_id());
     let of = |record: &VolumeRecord| {
-        let limits = engine.limits(record).unwrap_or_default();
+        let limits = engine.volumes.limits(record).unwrap_or_default();
         let attachment = record.attachment.as_ref().map(|attachment| AttachmentFacts {
             state: attachment.state.as_str().to_string(),
             instance: settings.instance_id.clone(),

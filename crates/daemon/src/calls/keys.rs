@@ -1,10 +1,10 @@
 //! Calls about keys: from the protocol to the engine, and back.
 
 use crate::calls::answer::{json, Answer};
-use crate::engine::Engine;
+use crate::engine::encryption::Keys;
+use crate::engine::{lab_time, Engine};
 use crate::keyring::{self, KEY_BYTES};
 use crate::problem::{bad_input, of_io, refused, Outcome};
-use crate::view::lab_time;
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::keys::{self, key_arn, Alias, Grant, EBS_ALIAS};
 use headrace_control::{Command, ErrorKind, KeyCommand, KeyRecord, Settings, TagRequest};
@@ -36,30 +36,30 @@ pub(crate) fn are_about(call: &Call) -> bool {
 /// Answers a call about keys.
 pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
     match call {
-        Call::KeyCreate(args) => engine.new_key(args).and_then(json),
-        Call::KeyList(_) => json(engine.key_list()),
-        Call::KeyDescribe(args) => engine.key(&args.key).and_then(|record| json(engine.key_view(&record))),
-        Call::KeyEnable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Enable { key }).and_then(json),
-        Call::KeyDisable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Disable { key }).and_then(json),
+        Call::KeyCreate(args) => engine.keys.new_key(args).and_then(json),
+        Call::KeyList(_) => json(engine.keys.key_list()),
+        Call::KeyDescribe(args) => engine.keys.key(&args.key).and_then(|record| json(engine.keys.key_view(&record))),
+        Call::KeyEnable(OneKey { key }) => engine.keys.change_key(&key.clone(), KeyCommand::Enable { key }).and_then(json),
+        Call::KeyDisable(OneKey { key }) => engine.keys.change_key(&key.clone(), KeyCommand::Disable { key }).and_then(json),
         Call::KeyScheduleDeletion(KeyDeletion { key, days }) => {
-            engine.change_key(&key.clone(), KeyCommand::ScheduleDeletion { key, days: days.unwrap_or(30) }).and_then(json)
+            engine.keys.change_key(&key.clone(), KeyCommand::ScheduleDeletion { key, days: days.unwrap_or(30) }).and_then(json)
         }
-        Call::KeyCancelDeletion(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::CancelDeletion { key }).and_then(json),
-        Call::KeyUpdate(args) => engine.update_key(args).and_then(json),
+        Call::KeyCancelDeletion(OneKey { key }) => engine.keys.change_key(&key.clone(), KeyCommand::CancelDeletion { key }).and_then(json),
+        Call::KeyUpdate(args) => engine.keys.update_key(args).and_then(json),
         Call::KeySetAlias(SetAlias { alias, key, exists }) => {
-            engine.change_key(&key.clone(), KeyCommand::SetAlias { alias, key, exists: exists.unwrap_or(false) }).and_then(json)
+            engine.keys.change_key(&key.clone(), KeyCommand::SetAlias { alias, key, exists: exists.unwrap_or(false) }).and_then(json)
         }
-        Call::KeyDeleteAlias(OneAlias { alias }) => engine.command(&Command::Key(KeyCommand::DeleteAlias { alias })).and_then(|_| json(Done {})),
-        Call::KeyGrant(args) => engine.new_grant(args).and_then(json),
-        Call::KeyEndGrant(OneGrant { key, grant }) => engine.command(&Command::Key(KeyCommand::EndGrant { key, grant })).and_then(|_| json(Done {})),
-        Call::KeyEncrypt(args) => engine.encrypt_call(args).and_then(json),
-        Call::KeyDecrypt(args) => engine.decrypt_call(args).and_then(json),
-        Call::KeyReEncrypt(args) => engine.re_encrypt_call(args).and_then(json),
-        Call::KeyGenerateDataKey(args) => engine.data_key_call(args).and_then(json),
-        Call::KeyExport(args) => engine.export_call(&args.key).and_then(json),
-        Call::KeyImport(args) => engine.import_call(args).and_then(json),
-        Call::EncryptionDefaults(_) => json(engine.encryption_defaults()),
-        Call::EncryptionSet(args) => engine.set_encryption(args).and_then(json),
+        Call::KeyDeleteAlias(OneAlias { alias }) => engine.ledger.command(&Command::Key(KeyCommand::DeleteAlias { alias })).and_then(|_| json(Done {})),
+        Call::KeyGrant(args) => engine.keys.new_grant(args).and_then(json),
+        Call::KeyEndGrant(OneGrant { key, grant }) => engine.ledger.command(&Command::Key(KeyCommand::EndGrant { key, grant })).and_then(|_| json(Done {})),
+        Call::KeyEncrypt(args) => engine.keys.encrypt_call(args).and_then(json),
+        Call::KeyDecrypt(args) => engine.keys.decrypt_call(args).and_then(json),
+        Call::KeyReEncrypt(args) => engine.keys.re_encrypt_call(args).and_then(json),
+        Call::KeyGenerateDataKey(args) => engine.keys.data_key_call(args).and_then(json),
+        Call::KeyExport(args) => engine.keys.export_call(&args.key).and_then(json),
+        Call::KeyImport(args) => engine.keys.import_call(args).and_then(json),
+        Call::EncryptionDefaults(_) => json(engine.keys.encryption_defaults()),
+        Call::EncryptionSet(args) => engine.keys.set_encryption(args).and_then(json),
         _ => Err(bad_input("call", "is not about keys", "Report it.")),
     }
 }
@@ -89,9 +89,9 @@ fn alias_view(settings: &Settings, name: &str, alias: &Alias) -> KeyAlias {
     }
 }
 
-impl Engine {
+impl Keys {
     fn arn(&self, key: &str) -> String {
-        self.lab(|lab| key_arn(&lab.settings, key))
+        self.ledger.lab(|lab| key_arn(&lab.settings, key))
     }
 
     /// Returns a key as the protocol shows it.
@@ -108,14 +108,14 @@ impl Engine {
             created_at: lab_time(record.created_ms),
             deletion_at: record.deletion_ms.map(lab_time),
             tags: record.new.tags.clone(),
-            aliases: self.lab(aliases),
+            aliases: self.ledger.lab(aliases),
             grants: record.grants.iter().map(grant_view).collect(),
         }
     }
 
     pub(crate) fn key_list(&self) -> KeyList {
-        let records: Vec<KeyRecord> = self.lab(|lab| lab.keys.keys.values().cloned().collect());
-        let aliases = self.lab(|lab| lab.keys.aliases.iter().map(|(name, alias)| alias_view(&lab.settings, name, alias)).collect());
+        let records: Vec<KeyRecord> = self.ledger.lab(|lab| lab.keys.keys.values().cloned().collect());
+        let aliases = self.ledger.lab(|lab| lab.keys.aliases.iter().map(|(name, alias)| alias_view(&lab.settings, name, alias)).collect());
         KeyList { keys: records.iter().map(|record| self.key_view(record)).collect(), aliases }
     }
 
@@ -124,7 +124,7 @@ impl Engine {
         check_policy(policy.as_deref())?;
         let remote = match (kms_endpoint, kms_key) {
             (Some(endpoint), Some(key)) => {
-                let region = kms_region.or_else(|| region_of(&key)).unwrap_or_else(|| self.lab(|lab| lab.settings.region.clone()));
+                let region = kms_region.or_else(|| region_of(&key)).unwrap_or_else(|| self.ledger.lab(|lab| lab.settings.region.clone()));
                 Some(RemoteKey { endpoint, region, key, profile: kms_profile })
             }
             (None, None) => None,
@@ -143,7 +143,7 @@ impl Engine {
     /// Changes a key; it is shown as it is afterwards.
     pub(crate) fn change_key(&self, key: &str, command: KeyCommand) -> Outcome<KeyView> {
         let id = self.key(key)?.id;
-        self.command(&Command::Key(command))?;
+        self.ledger.command(&Command::Key(command))?;
         // A key that can no longer be used is not kept in memory.
         if self.usable_key(&id).is_err() {
             self.keyring.forget(&id);
@@ -171,7 +171,7 @@ impl Engine {
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let constraints = constraints.map(|value| value.to_string());
         let grant = Grant { id: id.clone(), grantee, retiring, operations, name: name.clone(), constraints, created_ms: 0 };
-        self.command(&Command::Key(KeyCommand::CreateGrant { key: key.clone(), grant }))?;
+        self.ledger.command(&Command::Key(KeyCommand::CreateGrant { key: key.clone(), grant }))?;
         let record = self.key(&key)?;
         // A grant that is created again keeps its first id.
         let grant = record.grants.iter().find(|grant| grant.id == id).or_else(|| record.grants.iter().find(|grant| grant.name == name));
@@ -240,7 +240,7 @@ impl Engine {
     }
 
     pub(crate) fn encryption_defaults(&self) -> EncryptionDefaults {
-        self.lab(|lab| EncryptionDefaults {
+        self.ledger.lab(|lab| EncryptionDefaults {
             by_default: lab.keys.encrypt_by_default,
             key: lab.keys.default_key.as_ref().map_or_else(|| EBS_ALIAS.to_string(), |key| key_arn(&lab.settings, key)),
         })
@@ -249,10 +249,10 @@ impl Engine {
     pub(crate) fn set_encryption(&self, args: SetEncryption) -> Outcome<EncryptionDefaults> {
         if let Some(key) = args.key {
             let key = Some(key).filter(|key| !key.is_empty() && key != EBS_ALIAS);
-            self.command(&Command::Key(KeyCommand::SetDefault { key }))?;
+            self.ledger.command(&Command::Key(KeyCommand::SetDefault { key }))?;
         }
         if let Some(encrypt) = args.by_default {
-            self.command(&Command::Key(KeyCommand::EncryptByDefault { encrypt }))?;
+            self.ledger.command(&Command::Key(KeyCommand::EncryptByDefault { encrypt }))?;
         }
         Ok(self.encryption_defaults())
     }

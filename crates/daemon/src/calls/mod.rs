@@ -7,7 +7,7 @@ mod snapshots;
 
 use crate::calls::answer::{json, Answer};
 use crate::cloudwatch::calls as cloudwatch;
-use crate::engine::Engine;
+use crate::engine::{lab_time, Engine};
 use crate::envelope::{self, Envelope};
 use crate::metrics::{Resolution, COLUMNS};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
@@ -50,11 +50,11 @@ fn read(name: &str, args: Arguments) -> Outcome<Call> {
 /// Answers one call. With a token it is done once, however often it comes; with `dry_run` it is
 /// only decided.
 pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<String>, dry_run: bool) -> (Outcome<Answer>, After) {
-    if engine.is_stopping() {
+    if engine.ledger.is_stopping() {
         return (Err(could_not(name, "the lab is going down", "Start it again with `headrace lab up`.")), After::Next);
     }
     let token = token.map(|token| ClientToken { token, request: request_of(name, &args) });
-    // Rules look at what is so now: what was due until now comes first.
+    // Rules judge the present state: the events that are due by now come first.
     let outcome = engine.pass_due().and_then(|()| read(name, args)).and_then(|call| {
         let down = matches!(call, Call::LabDown(_)) && !dry_run;
         Ok((down, once(engine, call, token, dry_run)?))
@@ -82,7 +82,7 @@ fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: b
         return Err(refused(ErrorKind::Unsupported, "dry_run", "this call works on the devices at once and cannot be tried", hint));
     }
     let used = |token: &Option<ClientToken>| match token {
-        Some(token) if !dry_run => engine.used_token(token),
+        Some(token) if !dry_run => engine.ledger.used_token(token),
         _ => Ok(None),
     };
     if let Some(used) = used(&token)? {
@@ -124,48 +124,50 @@ fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome
     if subject.starts_with("snap-") {
         return snapshots::repeated(engine, subject);
     }
-    if let Ok(key) = engine.key(subject) {
-        return json(engine.key_view(&key));
+    if let Ok(key) = engine.keys.key(subject) {
+        return json(engine.keys.key_view(&key));
     }
-    let record = engine.find(subject)?;
+    let record = engine.ledger.find(subject)?;
     match (call, record.modification()) {
-        (Call::VolumeModify(_), Some(last)) => json(engine.modification_view(&record, last)),
+        (Call::VolumeModify(_), Some(last)) => json(engine.volumes.modification_view(&record, last)),
         (Call::VolumeDelete(_) | Call::ResourceTag(_), _) => json(Done {}),
-        _ => json(engine.view(&record)),
+        _ => json(engine.volumes.view(&record)),
     }
 }
 
 fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
-    let shown = |record: VolumeRecord| json(engine.view(&record));
+    let described = |record: VolumeRecord| json(engine.volumes.view(&record));
     match call {
         Call::LabStatus(_) => json(engine.status()),
         Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
         Call::LabDown(args) => engine.shut_down(args.force.unwrap_or(false)).and_then(|()| json(Done {})),
-        Call::MetricsText(_) => json(MetricsText { text: engine.exposition() }),
-        Call::VolumeCreate(args) => create(engine, args).and_then(shown),
-        Call::VolumeCopy(args) => copy(engine, args).and_then(shown),
+        Call::MetricsText(_) => json(MetricsText { text: engine.volumes.exposition() }),
+        Call::VolumeCreate(args) => create(engine, args).and_then(described),
+        Call::VolumeCopy(args) => copy(engine, args).and_then(described),
         Call::VolumeList(args) => list(engine, args),
         Call::VolumeChanges(args) => changes::volumes(engine, &args),
         Call::SnapshotChanges(args) => changes::snapshots(engine, &args),
-        Call::VolumeDescribe(args) => engine.find(&args.volume).and_then(shown),
-        Call::VolumeDelete(args) => engine.delete(&args.volume).and_then(|()| json(Done {})),
-        Call::VolumeAttach(args) => attach(engine, args).and_then(shown),
-        Call::VolumeDetach(args) => detach(engine, args).and_then(shown),
+        Call::VolumeDescribe(args) => engine.ledger.find(&args.volume).and_then(described),
+        Call::VolumeDelete(args) => engine.volumes.delete(&args.volume).and_then(|()| json(Done {})),
+        Call::VolumeAttach(args) => attach(engine, args).and_then(described),
+        Call::VolumeDetach(args) => detach(engine, args).and_then(described),
         Call::VolumeModify(args) => modify(engine, args),
         Call::VolumeModifications(args) => modifications(engine, args.volume.as_deref()),
-        Call::VolumeAttributes(args) => attributes(engine, args).and_then(shown),
+        Call::VolumeAttributes(args) => attributes(engine, args).and_then(described),
         Call::ResourceTag(args) => tag_resources(engine, args),
-        Call::VolumeTag(args) => tag(engine, args).and_then(shown),
-        Call::VolumeBalance(args) => engine.balance_view(&args.volume).and_then(json),
-        Call::VolumeSetBalance(args) => set_balance(engine, &args).and_then(|()| engine.balance_view(&args.volume)).and_then(json),
+        Call::VolumeTag(args) => tag(engine, args).and_then(described),
+        Call::VolumeBalance(args) => engine.volumes.balance_view(&args.volume).and_then(json),
+        Call::VolumeSetBalance(args) => set_balance(engine, &args).and_then(|()| engine.volumes.balance_view(&args.volume)).and_then(json),
         Call::VolumeRestoreBalance(args) => restore_balance(engine, &args),
-        Call::VolumeFault(args) => engine.fault(&args).and_then(|set| json(FaultAnswer { fault: engine.fault_view(&set) })),
+        Call::VolumeFault(args) => engine.volumes.fault(&args).and_then(|set| json(FaultAnswer { fault: engine.volumes.fault_view(&set) })),
         Call::VolumeFaults(args) => faults(engine, &args.volume),
-        Call::VolumeClearFault(args) => engine.clear_faults(&args.volume, args.fault.as_deref()).and_then(|cleared| json(Cleared { cleared })),
-        Call::VolumeFailMember(OneMember { volume, member }) => engine.member(&Command::FailMember { volume, member }).and_then(shown),
-        Call::VolumeSlowMember(args) => engine.member(&slow_member(args)).and_then(shown),
-        Call::VolumeRestoreMember(OneMember { volume, member }) => engine.member(&Command::RestoreMember { volume, member }).and_then(shown),
-        Call::VolumeReplaceMember(ReplaceMember { volume, member, mib_s }) => engine.member(&Command::ReplaceMember { volume, member, mib_s }).and_then(shown),
+        Call::VolumeClearFault(args) => engine.volumes.clear_faults(&args.volume, args.fault.as_deref()).and_then(|cleared| json(Cleared { cleared })),
+        Call::VolumeFailMember(OneMember { volume, member }) => engine.volumes.member(&Command::FailMember { volume, member }).and_then(described),
+        Call::VolumeSlowMember(args) => engine.volumes.member(&slow_member(args)).and_then(described),
+        Call::VolumeRestoreMember(OneMember { volume, member }) => engine.volumes.member(&Command::RestoreMember { volume, member }).and_then(described),
+        Call::VolumeReplaceMember(ReplaceMember { volume, member, mib_s }) => {
+            engine.volumes.member(&Command::ReplaceMember { volume, member, mib_s }).and_then(described)
+        }
         Call::VolumeMetrics(args) => metrics(engine, &args),
         Call::VolumeRecord(args) => record(engine, args),
         Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
@@ -198,62 +200,41 @@ fn dispatch_watched(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
 }
 
 fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
-    let Create {
-        spec,
-        name,
-        tags,
-        as_of,
-        balance_percent,
-        volume_type,
-        size_gib,
-        iops,
-        throughput_mib_s,
-        zone,
-        zone_id,
-        encrypted,
-        kms_key,
-        multi_attach,
-        snapshot,
-        initialization_rate_mib_s,
-    } = args;
-    let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
-    let record = engine.create(CreateRequest {
-        spec,
-        volume_type,
-        size_gib,
-        iops,
-        throughput_mib_s,
-        zone,
-        zone_id,
-        encrypted,
-        kms_key,
-        multi_attach,
-        name,
-        tags,
-        as_of,
-        balance_percent,
-        snapshot,
-        initialization_mib_s: initialization_rate_mib_s,
+    let record = engine.volumes.create(CreateRequest {
+        spec: args.spec.unwrap_or_default(),
+        volume_type: args.volume_type,
+        size_gib: args.size_gib,
+        iops: args.iops,
+        throughput_mib_s: args.throughput_mib_s,
+        zone: args.zone,
+        zone_id: args.zone_id,
+        encrypted: args.encrypted,
+        kms_key: args.kms_key,
+        multi_attach: args.multi_attach.unwrap_or(false),
+        name: args.name,
+        tags: args.tags.unwrap_or_default(),
+        as_of: args.as_of,
+        balance_percent: args.balance_percent,
+        snapshot: args.snapshot,
+        initialization_mib_s: args.initialization_rate_mib_s,
         source_volume: None,
     })?;
-    engine.start_loading(&record);
+    engine.volumes.start_loading(&record);
     Ok(record)
 }
 
 fn copy(engine: &Arc<Engine>, args: CopyVolume) -> Outcome<VolumeRecord> {
-    let CopyVolume { volume, name, tags, volume_type, size_gib, iops, throughput_mib_s, encrypted, kms_key, multi_attach } = args;
-    let (tags, multi_attach, source_volume) = (tags.unwrap_or_default(), multi_attach.unwrap_or(false), Some(volume));
-    engine.copy_volume(CreateRequest {
-        name,
-        tags,
-        volume_type,
-        size_gib,
-        iops,
-        throughput_mib_s,
-        encrypted,
-        kms_key,
-        multi_attach,
-        source_volume,
+    engine.workers.copy_volume(CreateRequest {
+        name: args.name,
+        tags: args.tags.unwrap_or_default(),
+        volume_type: args.volume_type,
+        size_gib: args.size_gib,
+        iops: args.iops,
+        throughput_mib_s: args.throughput_mib_s,
+        encrypted: args.encrypted,
+        kms_key: args.kms_key,
+        multi_attach: args.multi_attach.unwrap_or(false),
+        source_volume: Some(args.volume),
         ..CreateRequest::default()
     })
 }
@@ -261,50 +242,50 @@ fn copy(engine: &Arc<Engine>, args: CopyVolume) -> Outcome<VolumeRecord> {
 fn attach(engine: &Arc<Engine>, args: Attach) -> Outcome<VolumeRecord> {
     let Attach { volume, name, unpaced, device_name, instance, probe } = args;
     let (unpaced, probe) = (unpaced.unwrap_or(false), probe.unwrap_or(true));
-    engine.attach(&volume, AttachRequest { name, device_name, instance, unpaced, probe })
+    engine.volumes.attach(&volume, AttachRequest { name, device_name, instance, unpaced, probe })
 }
 
 fn detach(engine: &Arc<Engine>, args: Detach) -> Outcome<VolumeRecord> {
     let Detach { volume, force, instance, name, waits } = args;
-    engine.detach(&volume, DetachRequest { force: force.unwrap_or(false), instance, name }, waits.unwrap_or(false))
+    engine.volumes.detach(&volume, DetachRequest { force: force.unwrap_or(false), instance, name }, waits.unwrap_or(false))
 }
 
 fn attributes(engine: &Arc<Engine>, args: Attributes) -> Outcome<VolumeRecord> {
     let Attributes { volume, auto_enable_io, delete_on_termination } = args;
-    engine.command(&Command::SetAttributes { volume: volume.clone(), auto_enable_io, delete_on_termination })?;
-    engine.find(&volume)
+    engine.ledger.command(&Command::SetAttributes { volume: volume.clone(), auto_enable_io, delete_on_termination })?;
+    engine.ledger.find(&volume)
 }
 
 fn tag_resources(engine: &Arc<Engine>, args: ResourceTags) -> Outcome<Answer> {
     let ResourceTags { resources, set, remove, remove_equal } = args;
     let (set, remove, remove_equal) = (set.unwrap_or_default(), remove.unwrap_or_default(), remove_equal.unwrap_or_default());
-    engine.command(&Command::Tag(TagRequest { resources, set, remove, remove_equal }))?;
+    engine.ledger.command(&Command::Tag(TagRequest { resources, set, remove, remove_equal }))?;
     json(Done {})
 }
 
 fn modify(engine: &Arc<Engine>, args: Modify) -> Outcome<Answer> {
     let Modify { volume, size_gib, volume_type, iops, throughput_mib_s } = args;
-    let (record, modification) = engine.modify(&volume, ModifyRequest { size_gib, volume_type, iops, throughput_mib_s, used_gib: None })?;
-    json(engine.modification_view(&record, &modification))
+    let (record, modification) = engine.volumes.modify(&volume, ModifyRequest { size_gib, volume_type, iops, throughput_mib_s, used_gib: None })?;
+    json(engine.volumes.modification_view(&record, &modification))
 }
 
 fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Answer> {
-    let modifications = engine.modifications(volume)?;
-    json(Modifications { modifications: modifications.iter().map(|(record, modification)| engine.modification_view(record, modification)).collect() })
+    let modifications = engine.volumes.modifications(volume)?;
+    json(Modifications { modifications: modifications.iter().map(|(record, modification)| engine.volumes.modification_view(record, modification)).collect() })
 }
 
 fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
     let Tag { volume, set, remove } = args;
     let (set, remove) = (set.unwrap_or_default(), remove.unwrap_or_default());
     // The volume is passed by its id: a name may look like the id of another type of resource.
-    let resources = vec![engine.find(&volume)?.id.to_string()];
-    engine.command(&Command::Tag(TagRequest { resources, set, remove, ..TagRequest::default() }))?;
-    engine.find(&volume)
+    let resources = vec![engine.ledger.find(&volume)?.id.to_string()];
+    engine.ledger.command(&Command::Tag(TagRequest { resources, set, remove, ..TagRequest::default() }))?;
+    engine.ledger.find(&volume)
 }
 
 fn faults(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
-    let faults = engine.faults(volume)?;
-    json(Faults { faults: faults.iter().map(|fault| engine.fault_view(fault)).collect() })
+    let faults = engine.volumes.faults(volume)?;
+    json(Faults { faults: faults.iter().map(|fault| engine.volumes.fault_view(fault)).collect() })
 }
 
 fn slow_member(args: SlowMember) -> Command {
@@ -319,17 +300,17 @@ fn list(engine: &Arc<Engine>, args: SomeVolumes) -> Outcome<Answer> {
     };
     let limit = args.limit.unwrap_or(usize::MAX);
     let records: Vec<VolumeRecord> = match args.volumes {
-        Some(names) => engine.lab(|lab| lab.find_all(&names).map(|records| records.into_iter().cloned().collect::<Vec<_>>())).map_err(of_control)?,
-        None => engine.lab(|lab| lab.volumes.range((after, Bound::Unbounded)).take(limit).map(|(_, record)| record.clone()).collect()),
+        Some(names) => engine.ledger.lab(|lab| lab.find_all(&names).map(|records| records.into_iter().cloned().collect::<Vec<_>>())).map_err(of_control)?,
+        None => engine.ledger.lab(|lab| lab.volumes.range((after, Bound::Unbounded)).take(limit).map(|(_, record)| record.clone()).collect()),
     };
-    json(VolumeList { volumes: records.iter().map(|record| engine.view(record)).collect() })
+    json(VolumeList { volumes: records.iter().map(|record| engine.volumes.view(record)).collect() })
 }
 
 fn set_balance(engine: &Arc<Engine>, args: &SetBalance) -> Outcome<()> {
     let &SetBalance { ref volume, percent, member } = args;
-    engine.command(&Command::SetBalance { volume: volume.clone(), member, percent })?;
-    let device = engine.device_number(&engine.find(volume)?)?;
-    engine.devices().change(&ModelChange::Balance { device, member: member.map(|member| member as usize), percent });
+    engine.ledger.command(&Command::SetBalance { volume: volume.clone(), member, percent })?;
+    let device = engine.volumes.device_number(&engine.ledger.find(volume)?)?;
+    engine.volumes.devices.change(&ModelChange::Balance { device, member: member.map(|member| member as usize), percent });
     Ok(())
 }
 
@@ -339,7 +320,7 @@ fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Answe
         return Err(wrong());
     }
     let members = args.state["members"].as_array().ok_or_else(wrong)?;
-    let record = engine.find(&args.volume)?;
+    let record = engine.ledger.find(&args.volume)?;
     if members.len() != record.members.len() {
         let rule = format!("is of {} members, {} has {}", members.len(), record.label(), record.members.len());
         return Err(bad_input("state", rule, "Give one of this volume."));
@@ -348,14 +329,14 @@ fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Answe
         let percent = member["percent"].as_f64().ok_or_else(wrong)?;
         set_balance(engine, &SetBalance { volume: args.volume.clone(), percent, member: Some(index as u32) })?;
     }
-    engine.balance_view(&args.volume).and_then(json)
+    engine.volumes.balance_view(&args.volume).and_then(json)
 }
 
 fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
     // The rows of a deleted volume are found by its id.
-    let volume = match engine.find(&args.volume) {
+    let volume = match engine.ledger.find(&args.volume) {
         Ok(record) => record.id.to_string(),
-        Err(_) if engine.metrics.retired(&args.volume).is_some() => args.volume.clone(),
+        Err(_) if engine.metrics.store.retired(&args.volume).is_some() => args.volume.clone(),
         Err(problem) => return Err(problem),
     };
     let resolution = match args.resolution.as_deref() {
@@ -363,27 +344,27 @@ fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
         Some("minute") => Resolution::Minute,
         Some(other) => return Err(bad_input(other, "is not a resolution: second or minute", "Name one of them.")),
     };
-    let rows = engine.metrics.rows(&volume, args.member, resolution, args.since, args.last).map_err(|error| of_io("reading metrics", &error))?;
+    let rows = engine.metrics.store.rows(&volume, args.member, resolution, args.since, args.last).map_err(|error| of_io("reading metrics", &error))?;
     json(MetricsRows { columns: COLUMNS.iter().map(ToString::to_string).collect(), rows: rows.iter().map(|row| row.to_json()).collect() })
 }
 
 fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
-    let volume = engine.find(&args.volume)?;
-    engine.device_number(&volume)?;
+    let volume = engine.ledger.find(&args.volume)?;
+    engine.volumes.device_number(&volume)?;
     let path = match args.path {
         Some(path) if path.is_absolute() => path,
         Some(path) => return Err(bad_input(path.display().to_string(), "must be a path from the root: the daemon has another folder", "Write it whole.")),
-        None => engine.folder.join("records").join(format!("{}-{}.rec", volume.id, view::lab_time(engine.lab_ms()).replace(':', ""))),
+        None => engine.volumes.folder.join("records").join(format!("{}-{}.rec", volume.id, lab_time(engine.ledger.lab_ms()).replace(':', ""))),
     };
-    engine.devices().record(&path).map_err(|error| of_io(format!("recording to {}", path.display()), &error))?;
+    engine.volumes.devices.record(&path).map_err(|error| of_io(format!("recording to {}", path.display()), &error))?;
     json(RecordStarted { path: text_of(&path) })
 }
 
 fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     // The record is of the whole lab; a name that no volume has is still a mistake of the caller.
-    engine.find(volume)?;
+    engine.ledger.find(volume)?;
     let hint = "Begin one with `headrace volume record VOL start`.";
-    let stopped = engine.devices().stop_recording();
+    let stopped = engine.volumes.devices.stop_recording();
     let (path, outcome) = stopped.ok_or_else(|| refused(ErrorKind::IncorrectState, "record", "none is being written", hint))?;
     let hint = "The record ends early, and the volumes went on. Free space there, or name another place with --to.";
     let requests = outcome.map_err(|error| could_not(path.display().to_string(), format!("the record is not whole: {error}"), hint))?;

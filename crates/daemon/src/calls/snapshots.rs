@@ -1,9 +1,8 @@
 //! Calls about snapshots: to the engine, and back to what callers see.
 
 use crate::calls::answer::{json, Answer};
-use crate::engine::Engine;
+use crate::engine::{lab_time, Engine};
 use crate::problem::{bad_input, of_control, Outcome};
-use crate::view::lab_time;
 use chrono::DateTime;
 use headrace_control::keys::key_arn;
 use headrace_control::{
@@ -27,17 +26,17 @@ const DAY_MS: u64 = 86_400_000;
 
 /// Answers a call about snapshots.
 pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
-    let command = |command: SnapshotCommand| engine.command(&Command::Snapshot(command));
+    let command = |command: SnapshotCommand| engine.ledger.command(&Command::Snapshot(command));
     match call {
         Call::SnapshotCreate(CreateSnapshot { volume, description, tags }) => {
             let request = request(vec![volume], description, tags, false);
-            let ids = engine.create_snapshots(request)?;
-            shown(engine, &ids[0])
+            let ids = engine.workers.create_snapshots(request)?;
+            describe(engine, &ids[0])
         }
         Call::SnapshotCreateMany(CreateSnapshots { volumes, description, tags, copy_tags }) => {
-            let ids = engine.create_snapshots(request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
-            let now_ms = engine.lab_ms();
-            let all = engine.lab(|lab| {
+            let ids = engine.workers.create_snapshots(request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
+            let now_ms = engine.ledger.lab_ms();
+            let all = engine.ledger.lab(|lab| {
                 lab.snapshots
                     .records
                     .values()
@@ -48,35 +47,35 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
             json(SnapshotList { snapshots: all, next: None })
         }
         Call::SnapshotList(args) => list(engine, &args),
-        Call::SnapshotDescribe(args) => find(engine, &args.snapshot).and_then(|id| shown(engine, &id)),
-        Call::SnapshotDelete(args) => engine.delete_snapshot(&args.snapshot).and_then(|()| json(Done {})),
+        Call::SnapshotDescribe(args) => find(engine, &args.snapshot).and_then(|id| describe(engine, &id)),
+        Call::SnapshotDelete(args) => engine.snapshots.delete_snapshot(&args.snapshot).and_then(|()| json(Done {})),
         Call::SnapshotCopy(CopySnapshot { snapshot, store, region, encrypted, kms_key, description, tags }) => {
             let store = store.map_or_else(|| store_of(engine, region.as_deref()), |store| Ok(Some(store)))?;
             let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), ..CopyRequest::default() };
-            engine.copy_snapshot(request, encrypted, kms_key).and_then(|id| shown(engine, &id))
+            engine.snapshots.copy_snapshot(request, encrypted, kms_key).and_then(|id| describe(engine, &id))
         }
-        Call::SnapshotOffer(args) => engine.offer_snapshot(&args.snapshot).and_then(json),
+        Call::SnapshotOffer(args) => engine.snapshots.offer_snapshot(&args.snapshot).and_then(json),
         Call::SnapshotShare(ShareSnapshot { snapshot, add, remove }) => {
             command(SnapshotCommand::Share { snapshot: snapshot.clone(), add: add.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
+            find(engine, &snapshot).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotLock(args) => {
             let snapshot = args.snapshot.clone();
             command(SnapshotCommand::Lock(lock_request(args)?))?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
+            find(engine, &snapshot).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotUnlock(OneSnapshot { snapshot }) => {
             command(SnapshotCommand::Unlock { snapshot: snapshot.clone() })?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
+            find(engine, &snapshot).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotRecover(OneSnapshot { snapshot }) => {
             command(SnapshotCommand::Recover { snapshot: snapshot.clone() })?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
+            find(engine, &snapshot).and_then(|id| describe(engine, &id))
         }
         Call::SnapshotSetFastRestore(args) => set_fast_restore(engine, &args),
         Call::SnapshotFastRestores(_) => {
-            let now_ms = engine.lab_ms();
-            let all = engine.lab(|lab| fast_restores(&lab.snapshots, now_ms, |_, _| true));
+            let now_ms = engine.ledger.lab_ms();
+            let all = engine.ledger.lab(|lab| fast_restores(&lab.snapshots, now_ms, |_, _| true));
             json(FastRestores { fast_restores: all, failures: Vec::new() })
         }
         other => settings_and_blocks(engine, other),
@@ -84,7 +83,7 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
 }
 
 fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
-    let command = |command: SnapshotCommand| engine.command(&Command::Snapshot(command));
+    let command = |command: SnapshotCommand| engine.ledger.command(&Command::Snapshot(command));
     match call {
         Call::SnapshotSetRule(RetentionRuleView { name, days, tags, description }) => {
             let rule = RetentionRule { name, days, tags: tags.unwrap_or_default(), description: description.unwrap_or_default() };
@@ -99,17 +98,17 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
         Call::SnapshotRegions(_) => regions(engine),
         Call::SnapshotBlocks(args) => {
             let limit = args.limit.unwrap_or(PAGE).clamp(1, MOST_BLOCKS);
-            engine.snapshot_blocks(&args.snapshot, args.since.as_deref(), args.start.unwrap_or(0), limit).and_then(json)
+            engine.snapshots.snapshot_blocks(&args.snapshot, args.since.as_deref(), args.start.unwrap_or(0), limit).and_then(json)
         }
-        Call::SnapshotGetBlock(args) => engine.snapshot_block(&args.snapshot, args.block, args.block_token.as_deref()).and_then(json),
+        Call::SnapshotGetBlock(args) => engine.snapshots.snapshot_block(&args.snapshot, args.block, args.block_token.as_deref()).and_then(json),
         Call::SnapshotStart(StartSnapshot { size_gib, parent, description, tags, encrypted, kms_key }) => {
             let request = DirectRequest { size_gib, parent, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), key: None };
-            engine.start_snapshot(request, encrypted, kms_key).and_then(|id| shown(engine, &id))
+            engine.snapshots.start_snapshot(request, encrypted, kms_key).and_then(|id| describe(engine, &id))
         }
-        Call::SnapshotPutBlock(args) => engine.put_block(&args).and_then(|()| json(Done {})),
-        Call::SnapshotFinish(args) => engine.finish_snapshot(&args).and_then(|id| shown(engine, &id)),
+        Call::SnapshotPutBlock(args) => engine.snapshots.put_block(&args).and_then(|()| json(Done {})),
+        Call::SnapshotFinish(args) => engine.snapshots.finish_snapshot(&args).and_then(|id| describe(engine, &id)),
         Call::VolumeCold(args) => {
-            engine.cold_blocks(&args.volume, args.start.unwrap_or(0), args.limit.unwrap_or(MOST_BLOCKS).clamp(1, MOST_BLOCKS)).and_then(json)
+            engine.volumes.cold_blocks(&args.volume, args.start.unwrap_or(0), args.limit.unwrap_or(MOST_BLOCKS).clamp(1, MOST_BLOCKS)).and_then(json)
         }
         _ => Err(bad_input("call", "is not about snapshots", "Report it.")),
     }
@@ -149,17 +148,17 @@ fn lock_request(args: LockSnapshot) -> Outcome<LockRequest> {
 
 /// Returns the answer to a call that was done before under its token.
 pub(crate) fn repeated(engine: &Engine, snapshot: &str) -> Outcome<Answer> {
-    find(engine, snapshot).and_then(|id| shown(engine, &id))
+    find(engine, snapshot).and_then(|id| describe(engine, &id))
 }
 
 /// Returns a snapshot that is not in the recycle bin.
 fn find(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
-    engine.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(of_control)
+    engine.ledger.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(of_control)
 }
 
-fn shown(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
-    let now_ms = engine.lab_ms();
-    let view = engine.lab(|lab| lab.snapshots.records.get(id).map(|record| view(&lab.settings, &lab.snapshots, record, now_ms)));
+fn describe(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
+    let now_ms = engine.ledger.lab_ms();
+    let view = engine.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| view(&lab.settings, &lab.snapshots, record, now_ms)));
     match view {
         Some(view) => json(view),
         None => Err(bad_input(id.as_str(), "was deleted meanwhile", "See `headrace snapshot list`.")),
@@ -167,10 +166,11 @@ fn shown(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
 }
 
 fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
-    let now_ms = engine.lab_ms();
+    let now_ms = engine.ledger.lab_ms();
     let limit = args.limit.unwrap_or(PAGE).clamp(1, MOST_PAGE);
     let in_bin = args.bin.unwrap_or(false);
     engine
+        .ledger
         .lab(|lab| {
             let all = &lab.snapshots;
             if let Some(names) = args.snapshots.as_ref().filter(|_| !in_bin) {
@@ -241,12 +241,12 @@ fn lock_view(lock: &SnapshotLock, now_ms: u64) -> LockView {
 }
 
 fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Answer> {
-    let zones = args.zones.clone().unwrap_or_else(|| vec![engine.lab(|lab| lab.settings.zone())]);
+    let zones = args.zones.clone().unwrap_or_else(|| vec![engine.ledger.lab(|lab| lab.settings.zone())]);
     let (mut done, mut failures) = (Vec::new(), Vec::new());
     for snapshot in &args.snapshots {
         for zone in &zones {
             let command = SnapshotCommand::FastRestore { snapshot: snapshot.clone(), zone: zone.clone(), enable: args.enable };
-            match engine.command(&Command::Snapshot(command)) {
+            match engine.ledger.command(&Command::Snapshot(command)) {
                 Ok(_) => done.push((snapshot.clone(), zone.clone())),
                 Err(problem) => failures.push(FastRestoreFailure {
                     snapshot: snapshot.clone(),
@@ -258,9 +258,9 @@ fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Answ
             }
         }
     }
-    let now_ms = engine.lab_ms();
+    let now_ms = engine.ledger.lab_ms();
     let is_done = |snapshot: &str, zone: &str| done.iter().any(|(id, at)| id == snapshot && at == zone);
-    let fast_restores = engine.lab(|lab| fast_restores(&lab.snapshots, now_ms, is_done));
+    let fast_restores = engine.ledger.lab(|lab| fast_restores(&lab.snapshots, now_ms, is_done));
     json(FastRestores { fast_restores, failures })
 }
 
@@ -286,13 +286,13 @@ fn fast_view(id: &SnapshotId, zone: &str, fast: &FastRestore, now_ms: u64) -> Fa
 }
 
 fn regions(engine: &Engine) -> Outcome<Answer> {
-    json(Regions { regions: engine.lab(|lab| lab.snapshots.regions.clone()) })
+    json(Regions { regions: engine.ledger.lab(|lab| lab.snapshots.regions.clone()) })
 }
 
 /// Returns the object store of a region; None for this lab's own.
 fn store_of(engine: &Engine, region: Option<&str>) -> Outcome<Option<String>> {
     let Some(region) = region else { return Ok(None) };
-    let (own, store) = engine.lab(|lab| (lab.settings.region == region, lab.snapshots.regions.get(region).cloned()));
+    let (own, store) = engine.ledger.lab(|lab| (lab.settings.region == region, lab.snapshots.regions.get(region).cloned()));
     if own || store.is_some() {
         return Ok(store);
     }
@@ -302,13 +302,13 @@ fn store_of(engine: &Engine, region: Option<&str>) -> Outcome<Option<String>> {
 }
 
 fn rules(engine: &Engine) -> Outcome<Answer> {
-    let rules = engine.lab(|lab| lab.snapshots.rules.values().cloned().collect::<Vec<_>>());
+    let rules = engine.ledger.lab(|lab| lab.snapshots.rules.values().cloned().collect::<Vec<_>>());
     let view = |rule: RetentionRule| RetentionRuleView { name: rule.name, days: rule.days, tags: Some(rule.tags), description: Some(rule.description) };
     json(RetentionRules { rules: rules.into_iter().map(view).collect() })
 }
 
 fn schedules(engine: &Engine) -> Outcome<Answer> {
-    let schedules = engine.lab(|lab| lab.snapshots.schedules.values().cloned().collect::<Vec<Schedule>>());
+    let schedules = engine.ledger.lab(|lab| lab.snapshots.schedules.values().cloned().collect::<Vec<Schedule>>());
     let view = |schedule: Schedule| ScheduleView {
         name: schedule.name,
         target_tags: schedule.target_tags,

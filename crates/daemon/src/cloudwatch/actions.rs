@@ -120,8 +120,8 @@ impl Actions {
         self.added.notify_one();
     }
 
-    /// Takes actions one after the other until `stop` says so; `note` is told how each went, by
-    /// alarm and action.
+    /// Takes the actions in turn until `stop` returns true; `note` is told how each went, by alarm
+    /// and action.
     pub(crate) fn serve(&self, stop: &dyn Fn() -> bool, note: &Note<'_>) {
         while !stop() {
             let task = {
@@ -167,19 +167,19 @@ impl Actions {
     }
 
     fn read(&self) -> Result<ActionsFile, String> {
-        let shown = self.file.display();
-        let open = std::fs::File::open(&self.file).map_err(|error| format!("{shown}: {error}; actions of alarms are written there"))?;
-        let about = open.metadata().map_err(|error| format!("{shown}: {error}"))?;
+        let name = self.file.display();
+        let open = std::fs::File::open(&self.file).map_err(|error| format!("{name}: {error}; actions of alarms are written there"))?;
+        let about = open.metadata().map_err(|error| format!("{name}: {error}"))?;
         let owner = rustix::process::geteuid().as_raw();
         if (about.uid() != 0 && about.uid() != owner) || about.mode() & 0o022 != 0 {
-            return Err(format!("{shown} must belong to root or user {owner} and be writable for its owner only: what it names is run"));
+            return Err(format!("{name} must belong to root or user {owner} and be writable for its owner only: what it names is run"));
         }
         let mut text = String::new();
-        open.take(MOST_FILE_BYTES + 1).read_to_string(&mut text).map_err(|error| format!("{shown}: {error}"))?;
+        open.take(MOST_FILE_BYTES + 1).read_to_string(&mut text).map_err(|error| format!("{name}: {error}"))?;
         if text.len() as u64 > MOST_FILE_BYTES {
-            return Err(format!("{shown} has more than {MOST_FILE_BYTES} bytes"));
+            return Err(format!("{name} has more than {MOST_FILE_BYTES} bytes"));
         }
-        toml::from_str(&text).map_err(|error| format!("{shown}: {}", error.to_string().replace('\n', " ")))
+        toml::from_str(&text).map_err(|error| format!("{name}: {}", error.to_string().replace('\n', " ")))
     }
 }
 

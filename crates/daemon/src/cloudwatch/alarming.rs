@@ -4,11 +4,12 @@
 //! minute has passed, the others when a period has. The evaluation range ends at the last whole
 //! minute (or period), so longer periods slide by a minute.
 
-use crate::cloudwatch::points::Reader;
-use crate::engine::{unix_ms, Engine};
+use crate::cloudwatch::actions::Actions;
+use crate::cloudwatch::points::{Metrics, Reader};
+use crate::engine::ledger::Ledger;
+use crate::engine::parts::{lab_time, unix_ms};
 use crate::events;
 use crate::problem::Outcome;
-use crate::view;
 use headrace_cloudwatch::alarm::{range, AlarmSpec, Rule, State, EXTRA_PERIODS};
 use headrace_cloudwatch::{evaluate, MINUTE_S};
 use headrace_control::{AlarmCommand, AlarmRecord, AlarmRequest, Change, Command, Event};
@@ -28,11 +29,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// There cannot be another thread.
-pub fn start(engine: &Arc<Engine>) -> std::io::Result<[JoinHandle<()>; 2]> {
-    let (looking, acting) = (engine.clone(), engine.clone());
+pub fn start(alarms: &Arc<Alarms>) -> std::io::Result<[JoinHandle<()>; 2]> {
+    let (looking, acting) = (alarms.clone(), alarms.clone());
     let look = move || {
         let mut done = HashMap::new();
-        while !looking.is_stopping() {
+        while !looking.ledger.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
             looking.evaluate_due(&mut done, (unix_ms() / 1_000) as i64);
         }
@@ -44,7 +45,7 @@ pub fn start(engine: &Arc<Engine>) -> std::io::Result<[JoinHandle<()>; 2]> {
 }
 
 /// Takes the actions that wait, until the lab goes down, and notes how they went.
-fn act(engine: &Engine) {
+fn act(alarms: &Alarms) {
     let note = |alarm: &str, action: &str, outcome: Result<String, String>| {
         let succeeded = outcome.is_ok();
         let outcome = outcome.unwrap_or_else(|words| words);
@@ -52,11 +53,11 @@ fn act(engine: &Engine) {
             tracing::warn!("action {action} of alarm {alarm}: {outcome}");
         }
         let command = AlarmCommand::ActionDone { name: alarm.to_string(), action: action.to_string(), succeeded, outcome };
-        if let Err(problem) = engine.alarm_command(command) {
+        if let Err(problem) = alarms.command(command) {
             tracing::error!("noting an action: {}", problem.rule);
         }
     };
-    engine.actions.serve(&|| engine.is_stopping(), &note);
+    alarms.actions.serve(&|| alarms.ledger.is_stopping(), &note);
 }
 
 /// Result of an evaluation.
@@ -66,15 +67,28 @@ struct Verdict {
     data: Value,
 }
 
-impl Engine {
+/// The alarms of a lab: their evaluation and their actions.
+pub struct Alarms {
+    pub(crate) ledger: Arc<Ledger>,
+    metrics: Arc<Metrics>,
+    /// Commands and webhooks that alarms set off.
+    pub(crate) actions: Actions,
+}
+
+impl Alarms {
+    /// Makes the alarms of a lab; `actions` are those of its folder.
+    pub(crate) fn new(ledger: Arc<Ledger>, metrics: Arc<Metrics>, actions: Actions) -> Alarms {
+        Alarms { ledger, metrics, actions }
+    }
+
     /// Decides a command about alarms, and sets off the actions of states that it changes.
-    pub fn alarm_command(&self, command: AlarmCommand) -> Outcome<Vec<Event>> {
+    pub fn command(&self, command: AlarmCommand) -> Outcome<Vec<Event>> {
         let request = AlarmRequest { wall_ms: unix_ms(), command };
         let before: Option<AlarmRecord> = match &request.command {
-            AlarmCommand::SetState { name, .. } | AlarmCommand::Evaluated { name, .. } => self.lab(|lab| lab.alarms.by_name.get(name).cloned()),
+            AlarmCommand::SetState { name, .. } | AlarmCommand::Evaluated { name, .. } => self.ledger.lab(|lab| lab.alarms.by_name.get(name).cloned()),
             _ => None,
         };
-        let events = self.command(&Command::Alarm(request))?;
+        let events = self.ledger.command(&Command::Alarm(request))?;
         for event in &events {
             if let (Change::Alarm(headrace_control::AlarmChange::StateSet { wall_ms, state, reason, reason_data, .. }), Some(before)) = (&event.change, &before)
             {
@@ -89,16 +103,16 @@ impl Engine {
 
     /// Evaluates the alarms that are due. `done` has the end of the range that was evaluated last.
     fn evaluate_due(&self, done: &mut HashMap<String, (u64, i64)>, now_s: i64) {
-        let alarms: Vec<AlarmRecord> = self.lab(|lab| lab.alarms.by_name.values().cloned().collect());
+        let alarms: Vec<AlarmRecord> = self.ledger.lab(|lab| lab.alarms.by_name.values().cloned().collect());
         done.retain(|name, _| alarms.iter().any(|alarm| alarm.spec.alarm_name == *name));
-        let mut reader = Reader::new(self, now_s);
+        let mut reader = Reader::new(&self.metrics, now_s);
         for alarm in alarms {
             let Ok(queries) = alarm.spec.queries() else { continue };
             let step_s = i64::from(alarm.spec.period_s(&queries)).min(MINUTE_S);
             let end_s = (now_s - LAG_S).div_euclid(step_s) * step_s;
             let name = alarm.spec.alarm_name.clone();
             // A new configuration is evaluated at once.
-            if done.insert(name.clone(), (alarm.configured_ms, end_s)) == Some((alarm.configured_ms, end_s)) || self.is_stopping() {
+            if done.insert(name.clone(), (alarm.configured_ms, end_s)) == Some((alarm.configured_ms, end_s)) || self.ledger.is_stopping() {
                 continue;
             }
             let Some(verdict) = verdict(&alarm, &mut reader, end_s, now_s) else { continue };
@@ -106,7 +120,7 @@ impl Engine {
                 continue;
             }
             let command = AlarmCommand::Evaluated { name, state: verdict.state, reason: verdict.reason, reason_data: verdict.data.to_string() };
-            if let Err(problem) = self.alarm_command(command) {
+            if let Err(problem) = self.command(command) {
                 tracing::error!("evaluating an alarm: {}: {}", problem.value, problem.rule);
             }
         }
@@ -141,8 +155,8 @@ fn verdict(alarm: &AlarmRecord, reader: &mut Reader<'_>, end_s: i64, now_s: i64)
     let recent = &recent[recent.len().saturating_sub(rule.periods as usize)..];
     let data = json!({
         "version": "1.0",
-        "queryDate": view::lab_time(now_s as u64 * 1_000).replace('Z', "+0000"),
-        "startDate": view::lab_time(start_s.max(0) as u64 * 1_000).replace('Z', "+0000"),
+        "queryDate": lab_time(now_s as u64 * 1_000).replace('Z', "+0000"),
+        "startDate": lab_time(start_s.max(0) as u64 * 1_000).replace('Z', "+0000"),
         "period": period_s,
         "recentDatapoints": recent,
         "threshold": rule.threshold,

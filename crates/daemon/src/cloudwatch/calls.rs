@@ -60,7 +60,7 @@ fn refuse<T>(result: Result<T, Refusal>) -> Outcome<T> {
 /// Adds values of metrics of the user's own.
 pub fn put_metric_data(engine: &Engine, args: PutMetrics) -> Outcome<()> {
     let data: Vec<Datum> = read("MetricData", args.data)?;
-    refuse(lock(&engine.custom).put(&args.namespace, data, now_s()))
+    refuse(lock(&engine.metrics.custom).put(&args.namespace, data, now_s()))
 }
 
 #[derive(Deserialize)]
@@ -76,7 +76,7 @@ pub fn list_metrics(engine: &Engine, args: MetricFilter) -> Outcome<MetricNames>
     let filters: Vec<DimensionFilter> = args.dimensions.map_or(Ok(Vec::new()), |dimensions| read("Dimensions", dimensions))?;
     let after = refuse(args.next_token.as_deref().map(place).transpose())?;
     let now_s = now_s();
-    let newest_points = Reader::new(engine, now_s).metrics();
+    let newest_points = Reader::new(&engine.metrics, now_s).metrics();
     let mut names = newest_points.into_iter().filter(|(id, newest)| {
         args.namespace.as_ref().is_none_or(|namespace| id.namespace == *namespace)
             && args.name.as_ref().is_none_or(|name| id.name == *name)
@@ -125,7 +125,7 @@ pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcom
     }
     let spec = MetricSpec { namespace: args.namespace, metric_name: args.name.clone(), dimensions };
     let id = refuse(spec.id())?;
-    let values = Reader::new(engine, now_s).values(&id, window.start_s, window.end_s);
+    let values = Reader::new(&engine.metrics, now_s).values(&id, window.start_s, window.end_s);
     let mut datapoints = Vec::new();
     // Values of different units are apart, as in CloudWatch.
     let mut units: Vec<Unit> = values.iter().map(|(_, unit, _)| *unit).filter(|candidate| unit.is_none_or(|unit| unit == *candidate)).collect();
@@ -163,13 +163,13 @@ pub fn get_metric_data(engine: &Engine, args: DataRequest) -> Outcome<MetricData
     let from = refuse(args.next_token.as_deref().map(data_place).transpose())?;
     let range = (time("StartTime", args.start_s)?, time("EndTime", args.end_s)?);
     let now_s = now_s();
-    let mut reader = Reader::new(engine, now_s);
+    let mut reader = Reader::new(&engine.metrics, now_s);
     let results = refuse(evaluate(&queries, range, now_s, &mut |stat: &MetricStat, window: &Window| reader.points(stat, window)))?;
     let results = results.into_iter().map(|result| (result.id, result.label, result.points)).collect();
     Ok(pages(results, newest_first, most, from))
 }
 
-/// Returns the number of a result, and the last time of it that an answer had.
+/// Returns the number of a result, and its last time in the answer before, Unix seconds.
 fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
     let wrong = || Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer.");
     let place = place(text)?;
@@ -228,13 +228,13 @@ pub fn put_alarm(engine: &Engine, args: PutAlarm) -> Outcome<()> {
     // The rules of the alarm come first: their words are CloudWatch's.
     refuse(spec.check())?;
     for action in actions.iter().filter(|action| headrace_control::action_parts(action).is_some()) {
-        engine.actions.check(action).map_err(|words| of_refusal(Refusal::value("AlarmActions", action, words)))?;
+        engine.alarms.actions.check(action).map_err(|words| of_refusal(Refusal::value("AlarmActions", action, words)))?;
     }
-    engine.alarm_command(AlarmCommand::Put { spec: Box::new(spec), tags }).map(drop)
+    engine.alarms.command(AlarmCommand::Put { spec: Box::new(spec), tags }).map(drop)
 }
 
 fn region(engine: &Engine) -> String {
-    engine.lab(|lab| lab.settings.region.clone())
+    engine.ledger.lab(|lab| lab.settings.region.clone())
 }
 
 fn view(record: &AlarmRecord, region: &str) -> AlarmView {
@@ -274,12 +274,12 @@ impl OfMetric {
         let sorted = |dimensions: &[Dimension]| -> BTreeMap<String, String> {
             dimensions.iter().map(|dimension| (dimension.name.clone(), dimension.value.clone())).collect()
         };
-        let asked = |filter: &Option<String>, value: &Option<String>| filter.is_none() || filter == value;
+        let admits = |filter: &Option<String>, value: &Option<String>| filter.is_none() || filter == value;
         spec.namespace.as_ref() == Some(&self.namespace)
             && spec.metric_name.as_ref() == Some(&self.metric_name)
             && sorted(&spec.dimensions) == sorted(&self.dimensions)
-            && asked(&self.statistic, &spec.statistic)
-            && asked(&self.extended_statistic, &spec.extended_statistic)
+            && admits(&self.statistic, &spec.statistic)
+            && admits(&self.extended_statistic, &spec.extended_statistic)
             && (self.period.is_none() || self.period == spec.period)
             && (self.unit.is_none() || self.unit == spec.unit)
     }
@@ -317,7 +317,7 @@ pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList>
             })
             && after.as_ref().is_none_or(|after| name > after)
     };
-    Ok(engine.lab(|lab| {
+    Ok(engine.ledger.lab(|lab| {
         let mut records = lab.alarms.by_name.values().filter(matches);
         let alarms: Vec<AlarmView> = records.by_ref().take(most).map(|record| view(record, &region)).collect();
         let last = alarms.last().and_then(|alarm| alarm.alarm["AlarmName"].as_str());
@@ -336,19 +336,19 @@ fn named(names: Vec<String>) -> Outcome<Vec<String>> {
 
 /// Deletes alarms.
 pub fn delete_alarms(engine: &Engine, names: Vec<String>) -> Outcome<()> {
-    engine.alarm_command(AlarmCommand::Delete { names: named(names)? }).map(drop)
+    engine.alarms.command(AlarmCommand::Delete { names: named(names)? }).map(drop)
 }
 
 /// Switches actions on or off.
 pub fn enable_actions(engine: &Engine, names: Vec<String>, enabled: bool) -> Outcome<()> {
-    engine.alarm_command(AlarmCommand::EnableActions { names: named(names)?, enabled }).map(drop)
+    engine.alarms.command(AlarmCommand::EnableActions { names: named(names)?, enabled }).map(drop)
 }
 
 /// Sets the state of an alarm.
 pub fn set_alarm_state(engine: &Engine, args: AlarmState) -> Outcome<()> {
     let AlarmState { name, state, reason, reason_data } = args;
     let state = refuse(State::read(&state))?;
-    engine.alarm_command(AlarmCommand::SetState { name, state, reason, reason_data }).map(drop)
+    engine.alarms.command(AlarmCommand::SetState { name, state, reason, reason_data }).map(drop)
 }
 
 /// Returns the history of alarms.
@@ -369,7 +369,7 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
             && args.end_s.is_none_or(|end_s| t_s < end_s)
             && after.is_none_or(|after| if oldest_first { item.number > after } else { item.number < after })
     };
-    Ok(engine.lab(|lab| {
+    Ok(engine.ledger.lab(|lab| {
         let mut items: Vec<&HistoryItem> = lab.alarms.history.iter().filter(matches).collect();
         if !oldest_first {
             items.reverse();
@@ -377,14 +377,14 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
         let more = items.len() > most;
         items.truncate(most);
         let next_token = items.last().filter(|_| more).map(|item| token(&item.number.to_string()));
-        let shown = |item: &HistoryItem| AlarmHistoryItem {
+        let item_of = |item: &HistoryItem| AlarmHistoryItem {
             name: item.name.clone(),
             t_s: seconds(item.wall_ms),
             kind: item.kind.clone(),
             summary: item.summary.clone(),
             data: item.data.clone(),
         };
-        AlarmHistory { items: items.into_iter().map(shown).collect(), next_token }
+        AlarmHistory { items: items.into_iter().map(item_of).collect(), next_token }
     }))
 }
 
@@ -409,7 +409,7 @@ fn tagged<T>(outcome: Outcome<T>) -> Outcome<T> {
 /// Returns the tags of an alarm.
 pub fn alarm_tags(engine: &Engine, arn: &str) -> Outcome<AlarmTags> {
     let name = name_of(engine, arn)?;
-    let tags = engine.lab(|lab| lab.alarms.find(&name).map(|alarm| alarm.tags.clone())).map_err(of_control);
+    let tags = engine.ledger.lab(|lab| lab.alarms.find(&name).map(|alarm| alarm.tags.clone())).map_err(of_control);
     tagged(tags).map(|tags| AlarmTags { tags })
 }
 
@@ -417,7 +417,7 @@ pub fn alarm_tags(engine: &Engine, arn: &str) -> Outcome<AlarmTags> {
 pub fn tag_alarm(engine: &Engine, args: AlarmTagRequest) -> Outcome<()> {
     let name = name_of(engine, &args.arn)?;
     let command = AlarmCommand::Tag { name, set: args.set.unwrap_or_default(), remove: args.remove.unwrap_or_default() };
-    tagged(engine.alarm_command(command)).map(drop)
+    tagged(engine.alarms.command(command)).map(drop)
 }
 
 /// Returns the events after a cursor.
@@ -428,27 +428,27 @@ pub fn events_since(engine: &Engine, args: EventsRequest) -> Outcome<LabEvents> 
     }
     let from = match args.cursor.as_deref() {
         None => None,
-        Some("now") => Some(engine.state(|state| state.events.next())),
+        Some("now") => Some(engine.ledger.state(|state| state.events.next())),
         Some(text) => {
             let wrong = || bad_input(text, "is not a cursor of an earlier answer", "Leave it out for the oldest events, or give `now`.");
             Some(text.parse::<u64>().map_err(|_| wrong())?)
         }
     };
-    let (events, lost, next) = engine.state(|state| state.events.since(from.unwrap_or(0), most as usize));
+    let (events, lost, next) = engine.ledger.state(|state| state.events.since(from.unwrap_or(0), most as usize));
     // Without a cursor nothing was promised that could be lost.
     Ok(LabEvents { events, cursor: next.to_string(), lost: from.map_or(0, |_| lost) })
 }
 
 /// Returns the NVMe statistics page of an attached volume.
 pub fn nvme_statistics(engine: &Engine, args: StatisticsPageRequest) -> Outcome<StatisticsPage> {
-    let record = engine.find(&args.volume)?;
+    let record = engine.ledger.find(&args.volume)?;
     let members = record.members.len() as u32;
     if let Some(member) = args.member.filter(|member| members < 2 || *member >= members) {
         let rule = if members < 2 { "the volume is not an array".to_string() } else { format!("the array has members 0 to {}", members - 1) };
         return Err(bad_input(member.to_string(), rule, "Leave the member out for the volume as a whole."));
     }
-    let queue_length = engine.queue_length(&record)?;
-    let page = engine.metrics.nvme_page(record.id.as_str(), args.member, queue_length).map_err(|error| of_io("reading metrics", &error))?;
+    let queue_length = engine.volumes.queue_length(&record)?;
+    let page = engine.metrics.store.nvme_page(record.id.as_str(), args.member, queue_length).map_err(|error| of_io("reading metrics", &error))?;
     Ok(StatisticsPage { page_hex: page.iter().map(|byte| format!("{byte:02x}")).collect() })
 }
 

@@ -152,7 +152,7 @@ fn size(distribution: &Distribution) -> usize {
 }
 
 impl Custom {
-    /// Opens the log of a lab and reads what is in it.
+    /// Opens the log of a lab and reads its values.
     ///
     /// # Errors
     /// An [`io::Error`] if the files of the log cannot be read.
@@ -206,7 +206,7 @@ impl Custom {
         }
     }
 
-    /// Drops the oldest tenth of the values, of whichever metric they are.
+    /// Drops the oldest tenth of all metrics' values.
     fn make_room(&mut self) {
         let mut ages: Vec<(i64, usize)> =
             self.metrics.values().flat_map(|values| values.iter().map(|((t_s, _), distribution)| (*t_s, size(distribution)))).collect();

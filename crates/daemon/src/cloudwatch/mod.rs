@@ -16,7 +16,7 @@ pub mod alarming;
 pub mod calls;
 pub mod custom;
 mod paging;
-mod points;
+pub mod points;
 
 use crate::problem::Outcome;
 use headrace_cloudwatch::Refusal;

@@ -1,12 +1,17 @@
 //! The values of a metric: of AWS/EBS and AWS/EC2 from the rows of volumes, else what was put.
 
-use crate::engine::{lock, unix_ms, Engine};
-use crate::metrics::{facts_of, minute_of, Retired};
+use crate::cloudwatch::custom::Custom;
+use crate::engine::ledger::Ledger;
+use crate::engine::{lock, unix_ms};
+use crate::metrics::{facts_of, minute_of, Retired, Store};
+use crate::problem::{of_io, Outcome};
 use headrace_catalog::VolumeLimits;
 use headrace_cloudwatch::ebs::{Minute, VolumeFacts, BALANCE_STEP_S, EBS, EC2, INSTANCE_METRICS, VOLUME_METRICS};
 use headrace_cloudwatch::{aggregate, Distribution, MetricId, MetricStat, Points, Unit, Window, HOUR_S, MINUTE_S};
 use headrace_control::VolumeRecord;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// A volume, or a member of an array, as CloudWatch knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,7 +22,7 @@ struct Place {
 
 /// Reads values for one call or one look at the alarms: rows are read once for all metrics.
 pub struct Reader<'a> {
-    engine: &'a Engine,
+    metrics: &'a Metrics,
     now_s: i64,
     /// Minutes from the first time on.
     minutes: HashMap<Place, (i64, Vec<Minute>)>,
@@ -41,12 +46,27 @@ fn facts_of_record(record: &VolumeRecord, limits: &[VolumeLimits]) -> Vec<Volume
     std::iter::once(whole).chain(members).collect()
 }
 
-impl Engine {
+/// The metrics of a lab: rows of its volumes, and values that users put.
+pub struct Metrics {
+    /// Rows of the volumes.
+    pub store: Store,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) custom: Mutex<Custom>,
+}
+
+impl Metrics {
+    /// Opens the metrics in the folder of a lab.
+    pub(crate) fn open(folder: &Path, ledger: Arc<Ledger>) -> Outcome<Metrics> {
+        let store = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
+        let custom = Custom::open(folder, (unix_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
+        Ok(Metrics { store, ledger, custom: Mutex::new(custom) })
+    }
+
     /// Keeps the metrics of a volume that is deleted now, as CloudWatch does.
-    pub(crate) fn retire_metrics(&self, record: &VolumeRecord) {
-        let limits = self.lab(|lab| record.limits(&lab.settings)).unwrap_or_default();
+    pub(crate) fn retire(&self, record: &VolumeRecord) {
+        let limits = self.ledger.lab(|lab| record.limits(&lab.settings)).unwrap_or_default();
         let retired = Retired { deleted_s: unix_ms() / 1_000, facts: facts_of_record(record, &limits) };
-        if let Err(error) = self.metrics.retire(record.id.as_str(), retired) {
+        if let Err(error) = self.store.retire(record.id.as_str(), retired) {
             tracing::warn!(volume = record.id.as_str(), "keeping its metrics: {error}");
         }
     }
@@ -54,8 +74,8 @@ impl Engine {
 
 impl<'a> Reader<'a> {
     /// Makes a reader at this time of the wall clock.
-    pub fn new(engine: &'a Engine, now_s: i64) -> Reader<'a> {
-        Reader { engine, now_s, minutes: HashMap::new(), facts: HashMap::new() }
+    pub fn new(metrics: &'a Metrics, now_s: i64) -> Reader<'a> {
+        Reader { metrics, now_s, minutes: HashMap::new(), facts: HashMap::new() }
     }
 
     /// Returns the points of a metric in the periods of a window.
@@ -73,18 +93,18 @@ impl<'a> Reader<'a> {
         match id.namespace.as_str() {
             EBS => only("VolumeId").and_then(|volume| self.place(volume)).map_or_else(Vec::new, |place| self.of_volume(&place, &id.name, start_s, end_s)),
             EC2 => {
-                let ours = self.engine.lab(|lab| lab.settings.instance_id.clone());
-                only("InstanceId").filter(|instance| **instance == ours).map_or_else(Vec::new, |_| self.of_instance(&id.name, start_s, end_s))
+                let own = self.metrics.ledger.lab(|lab| lab.settings.instance_id.clone());
+                only("InstanceId").filter(|instance| **instance == own).map_or_else(Vec::new, |_| self.of_instance(&id.name, start_s, end_s))
             }
-            _ => lock(&self.engine.custom).values(id, start_s, end_s),
+            _ => lock(&self.metrics.custom).values(id, start_s, end_s),
         }
     }
 
     /// Returns the place of a dimension's value: `vol-...`, or `vol-...-m0` for a member.
     fn place(&self, text: &str) -> Option<Place> {
         let count_members = |volume: &str| {
-            let here = self.engine.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
-            here.or_else(|| self.engine.metrics.retired(volume).map(|retired| retired.members() as usize))
+            let here = self.metrics.ledger.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
+            here.or_else(|| self.metrics.store.retired(volume).map(|retired| retired.members() as usize))
         };
         if count_members(text).is_some() {
             return Some(Place { volume: text.to_string(), member: None });
@@ -97,7 +117,7 @@ impl<'a> Reader<'a> {
     fn minutes(&mut self, place: &Place, start_s: i64, end_s: i64) -> Vec<Minute> {
         let read = self.minutes.get(place).is_some_and(|(since, _)| *since <= start_s);
         if !read {
-            let rows = self.engine.metrics.minutes(&place.volume, place.member, start_s.max(0) as u64, (self.now_s - MINUTE_S + 1).max(0) as u64);
+            let rows = self.metrics.store.minutes(&place.volume, place.member, start_s.max(0) as u64, (self.now_s - MINUTE_S + 1).max(0) as u64);
             let rows = rows.unwrap_or_else(|error| {
                 tracing::warn!("rows of {}: {error}", place.volume);
                 Vec::new()
@@ -109,14 +129,14 @@ impl<'a> Reader<'a> {
     }
 
     fn facts(&mut self, place: &Place) -> VolumeFacts {
-        let engine = self.engine;
+        let metrics = self.metrics;
         *self.facts.entry(place.clone()).or_insert_with(|| {
-            let here = engine.lab(|lab| {
+            let here = metrics.ledger.lab(|lab| {
                 let record = lab.volumes.values().find(|record| record.id.as_str() == place.volume)?;
                 let facts = facts_of_record(record, &record.limits(&lab.settings).ok()?);
                 facts.get(place.member.map_or(0, |member| member as usize + 1)).copied()
             });
-            here.or_else(|| engine.metrics.retired(&place.volume)?.facts_of(place.member)).unwrap_or_default()
+            here.or_else(|| metrics.store.retired(&place.volume)?.facts_of(place.member)).unwrap_or_default()
         })
     }
 
@@ -124,13 +144,13 @@ impl<'a> Reader<'a> {
     /// and those that were deleted at `since_s` or later.
     fn places(&self, since_s: i64) -> Vec<Place> {
         let mut volumes: BTreeMap<String, u32> = self
-            .engine
             .metrics
+            .store
             .all_retired()
             .into_iter()
             .filter_map(|(volume, retired)| (retired.deleted_s as i64 >= since_s).then(|| (volume, retired.members())))
             .collect();
-        volumes.extend(self.engine.lab(|lab| {
+        volumes.extend(self.metrics.ledger.lab(|lab| {
             let members = |record: &VolumeRecord| if record.members.len() > 1 { record.members.len() as u32 } else { 0 };
             lab.volumes.values().map(|record| (record.id.to_string(), members(record))).collect::<Vec<_>>()
         }));
@@ -167,7 +187,7 @@ impl<'a> Reader<'a> {
         let mut metrics = Vec::new();
         let mut newest_of_all = None;
         for place in self.places(0) {
-            let newest = self.engine.metrics.rows(&place.volume, place.member, crate::metrics::Resolution::Minute, None, Some(2)).unwrap_or_default();
+            let newest = self.metrics.store.rows(&place.volume, place.member, crate::metrics::Resolution::Minute, None, Some(2)).unwrap_or_default();
             let Some(minute) = newest.iter().rev().map(minute_of).find(|minute| minute.t_s + MINUTE_S <= self.now_s) else { continue };
             let facts = self.facts(&place);
             let name = place.member.map_or_else(|| place.volume.clone(), |member| format!("{}-m{member}", place.volume));
@@ -176,7 +196,7 @@ impl<'a> Reader<'a> {
             newest_of_all = newest_of_all.max(Some(minute.t_s));
         }
         if let Some(newest) = newest_of_all {
-            let instance = self.engine.lab(|lab| lab.settings.instance_id.clone());
+            let instance = self.metrics.ledger.lab(|lab| lab.settings.instance_id.clone());
             for metric in &INSTANCE_METRICS {
                 let since = newest - if metric.is_basic { HOUR_S } else { 0 };
                 if let Some((t_s, _, _)) = self.of_instance(metric.name, since, newest + MINUTE_S).last() {
@@ -184,7 +204,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        metrics.extend(lock(&self.engine.custom).metrics().map(|(id, newest)| (id.clone(), newest)));
+        metrics.extend(lock(&self.metrics.custom).metrics().map(|(id, newest)| (id.clone(), newest)));
         metrics.sort();
         metrics
     }

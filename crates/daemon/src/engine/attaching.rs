@@ -1,14 +1,14 @@
 //! Devices that come and go: a FUSE file, a loop device on it, stable names.
 
-use crate::engine::{lock, Engine};
+use crate::engine::parts::lock;
+use crate::engine::volumes::Volumes;
 use crate::problem::{could_not, in_use, of_io, Outcome};
 use headrace_control::{AttachRequest, AttachedDevice, AttachmentState, Ceiling, Command, DetachRequest, VolumeRecord};
 use headrace_device::devices::{AttachedVolume, Pace};
+use headrace_device::loopdev;
 use headrace_device::probe::{self, PathCost};
-use headrace_device::{loopdev, stale_mounts};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,34 +18,35 @@ const PATH_COUNTS_FOR: Duration = Duration::from_secs(60);
 /// Longest wait for the loop driver to release a device. A guess: it takes milliseconds.
 const RELEASE_WITHIN: Duration = Duration::from_secs(5);
 
-impl Engine {
+impl Volumes {
     /// Makes a block device of a volume.
     pub fn attach(&self, volume: &str, request: AttachRequest) -> Outcome<VolumeRecord> {
         let _work = lock(&self.work);
         // A key that cannot be used is said at once, in EC2's words.
-        if let Ok(record) = self.find(volume) {
+        if let Ok(record) = self.ledger.find(volume) {
             if record.attachment.is_none() {
-                self.data_key_of(&record)?;
+                self.keys.data_key_of(&record)?;
                 self.rest(&record.id, |files| files.locked)?;
             }
         }
-        self.command(&Command::Attach { volume: volume.to_string(), request })?;
-        let record = self.find(volume)?;
+        self.ledger.command(&Command::Attach { volume: volume.to_string(), request })?;
+        let record = self.ledger.find(volume)?;
         self.finish_attaching(&record)?;
-        self.find(volume)
+        self.ledger.find(volume)
     }
 
-    /// Makes devices again after a restart for what was attached, and ends what was under way.
+    /// Makes the devices of attached volumes again after a restart, and ends attachments that were
+    /// under way.
     pub(crate) fn reattach(&self, record: &VolumeRecord) -> Outcome<()> {
         let volume = record.id.to_string();
         match record.attachment.as_ref().map(|attachment| attachment.state) {
             None => Ok(()),
-            Some(AttachmentState::Detaching | AttachmentState::Busy) => self.command(&Command::Detached { volume }).map(drop),
+            Some(AttachmentState::Detaching | AttachmentState::Busy) => self.ledger.command(&Command::Detached { volume }).map(drop),
             Some(AttachmentState::Attaching | AttachmentState::Attached) => {
-                if let Err(problem) = self.device_for(record).and_then(|device| self.command(&Command::Attached { volume: volume.clone(), device })) {
+                if let Err(problem) = self.device_for(record).and_then(|device| self.ledger.command(&Command::Attached { volume: volume.clone(), device })) {
                     tracing::error!(volume, "not attached again: {}: {}", problem.value, problem.rule);
                     self.take_device(record);
-                    self.command(&Command::Detached { volume })?;
+                    self.ledger.command(&Command::Detached { volume })?;
                 }
                 Ok(())
             }
@@ -54,10 +55,10 @@ impl Engine {
 
     fn finish_attaching(&self, record: &VolumeRecord) -> Outcome<()> {
         let volume = record.id.to_string();
-        let result = self.device_for(record).and_then(|device| self.command(&Command::Attached { volume: volume.clone(), device }));
+        let result = self.device_for(record).and_then(|device| self.ledger.command(&Command::Attached { volume: volume.clone(), device }));
         if let Err(problem) = result {
             self.take_device(record);
-            self.command(&Command::AttachFailed { volume, reason: format!("{}: {}", problem.value, problem.rule) })?;
+            self.ledger.command(&Command::AttachFailed { volume, reason: format!("{}: {}", problem.value, problem.rule) })?;
             return Err(problem);
         }
         Ok(())
@@ -67,7 +68,7 @@ impl Engine {
         let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
         let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
         if self.files_of(record, |files| files.locked)? {
-            self.data_key_of(record)?;
+            self.keys.data_key_of(record)?;
             return Err(could_not(record.label(), "was opened without its key", "Try again in a moment."));
         }
         let attached = self.files_of(record, |files| {
@@ -116,7 +117,7 @@ impl Engine {
 
     /// Returns sentences about the limits of the volume that this machine cannot reach.
     fn beyond(&self, record: &VolumeRecord, cost: &PathCost, unpaced: bool) -> Vec<String> {
-        let Ok(limits) = self.lab(|lab| record.limits(&lab.settings)) else { return Vec::new() };
+        let Ok(limits) = self.ledger.lab(|lab| record.limits(&lab.settings)) else { return Vec::new() };
         if unpaced {
             return vec!["It is not paced: it answers as fast as this machine can.".to_string()];
         }
@@ -179,8 +180,8 @@ impl Engine {
         let Some(attachment) = &record.attachment else { return };
         let (own, machine) = self.links_of(record, &attachment.name);
         let device = device_path(record);
-        let ours = machine.into_iter().filter(|link| device.is_some() && std::fs::read_link(link).ok() == device);
-        for link in own.into_iter().chain(ours) {
+        let links = machine.into_iter().filter(|link| device.is_some() && std::fs::read_link(link).ok() == device);
+        for link in own.into_iter().chain(links) {
             let _ = std::fs::remove_file(link);
         }
     }
@@ -189,27 +190,27 @@ impl Engine {
     /// it is `busy` until its user is gone, and detached then.
     pub fn detach(&self, volume: &str, request: DetachRequest, waits: bool) -> Outcome<VolumeRecord> {
         let _work = lock(&self.work);
-        let record = self.find(volume)?;
+        let record = self.ledger.find(volume)?;
         let force = request.force;
-        self.command(&Command::Detach { volume: volume.to_string(), request })?;
+        self.ledger.command(&Command::Detach { volume: volume.to_string(), request })?;
         let device = device_path(&record);
         if !force && device.as_deref().is_some_and(loopdev::is_busy) {
             let reason = format!("{} is mounted or in an array", device.unwrap_or_default().display());
-            self.command(&Command::DetachBusy { volume: record.id.to_string(), reason: reason.clone(), waits })?;
+            self.ledger.command(&Command::DetachBusy { volume: record.id.to_string(), reason: reason.clone(), waits })?;
             if waits {
-                return self.find(volume);
+                return self.ledger.find(volume);
             }
             return Err(in_use(record.label(), reason, "Unmount it first, or detach it with --force: its users then see I/O errors."));
         }
         self.take_device(&record);
-        self.command(&Command::Detached { volume: record.id.to_string() })?;
-        self.find(volume)
+        self.ledger.command(&Command::Detached { volume: record.id.to_string() })?;
+        self.ledger.find(volume)
     }
 
-    /// Detaches what was busy when it was to be detached, and is not any more.
+    /// Detaches the volumes that were in use when they were to be detached, and are not any more.
     pub(crate) fn detach_what_waited(&self) -> Outcome<()> {
         let waits = |record: &&VolumeRecord| record.attachment.as_ref().is_some_and(|attachment| attachment.waits);
-        let waiting: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(waits).cloned().collect());
+        let waiting: Vec<VolumeRecord> = self.ledger.lab(|lab| lab.volumes.values().filter(waits).cloned().collect());
         for record in waiting.iter().filter(|record| !device_path(record).as_deref().is_some_and(loopdev::is_busy)) {
             self.detach(record.id.as_str(), DetachRequest::default(), true)?;
         }
@@ -219,7 +220,7 @@ impl Engine {
     /// Takes away the block device, the attached volume and the links of a volume. Acknowledged
     /// writes are flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
-        let attached = lock(&self.volumes).get_mut(&record.id).and_then(|files| {
+        let attached = lock(&self.files).get_mut(&record.id).and_then(|files| {
             files.used = Instant::now();
             files.attached.take()
         });
@@ -249,46 +250,6 @@ impl Engine {
 
     fn is_device_of(&self, device: &Path, record: &VolumeRecord) -> bool {
         loopdev::file_of(device).is_some_and(|file| file == self.folder.join("mnt").join(record.id.as_str()))
-    }
-
-    /// Ends the lab: devices go, attachments stay noted and come back with the next start. Without
-    /// `force` not while something is mounted.
-    pub fn shut_down(&self, force: bool) -> Outcome<()> {
-        let _work = lock(&self.work);
-        if self.is_down() {
-            return Ok(());
-        }
-        let attached: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.attachment.is_some()).cloned().collect());
-        if let Some(record) = attached.iter().find(|record| !force && device_path(record).is_some_and(|device| loopdev::is_busy(&device))) {
-            let device = device_path(record).unwrap_or_default();
-            return Err(in_use(record.label(), format!("{} is mounted or in an array", device.display()), "Unmount it first, or use --force."));
-        }
-        self.stopping.store(true, Ordering::Release);
-        let _ = self.devices.stop_recording();
-        let devices = attached.iter().filter_map(|record| {
-            let device_number = self.device_number(record).ok()?;
-            let (now, device) = self.devices.saved_device(device_number)?;
-            Some((record.id.clone(), now, device))
-        });
-        let devices = devices.collect();
-        attached.iter().for_each(|record| self.take_device(record));
-        self.close_captures();
-        if let Err(problem) = self.note_balances(devices, self.devices.saved_instance()) {
-            tracing::error!("noting balances: {}", problem.rule);
-        }
-        self.close_journal();
-        if let Some(mount) = lock(&self.mount).take() {
-            if let Err(error) = mount.unmount() {
-                // A device is still open elsewhere. Programs that have it open get I/O errors from
-                // now on; the mount is released when the last of them closes it.
-                tracing::warn!("unmounting: {error}; detached while it is still in use");
-                if let Err(error) = stale_mounts::release(&self.folder.join("mnt")) {
-                    tracing::warn!("taking the mount away: {error}");
-                }
-            }
-        }
-        self.down.store(true, Ordering::Release);
-        Ok(())
     }
 }
 

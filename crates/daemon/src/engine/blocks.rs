@@ -1,10 +1,10 @@
 //! Blocks of snapshots, one at a time: what the EBS direct API asks for.
 
-use crate::engine::parts::{lock, started, Put};
-use crate::engine::Engine;
+use crate::engine::parts::lock;
+use crate::engine::snapshots::{started, Put, Snapshots};
 use crate::problem::{bad_input, of_control, of_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
-use headrace_control::{Command, DirectRequest, ErrorKind, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotSource, SnapshotState};
+use headrace_control::{Command, DirectRequest, ErrorKind, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotSource};
 use headrace_protocol::snapshots::{BlockData, BlockView, Blocks, FinishSnapshot, PutBlock};
 use headrace_store::snapshots::{changed_blocks, read_block, Builder, Manifest, BLOCK_BYTES};
 use sha2::{Digest, Sha256};
@@ -19,21 +19,12 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
 }
 
-impl Engine {
-    pub(crate) fn completed(&self, snapshot: &str) -> Outcome<SnapshotRecord> {
-        let record = self.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
-        if record.state == SnapshotState::Completed {
-            return Ok(record);
-        }
-        let rule = format!("is {}, and must be completed for that", record.state.as_str());
-        Err(refused(ErrorKind::IncorrectState, snapshot, rule, "Wait until it is completed: `headrace snapshot list`."))
-    }
-
+impl Snapshots {
     /// Makes the token of a block: the end of its validity, and a digest that only this daemon
     /// makes.
     fn token(&self, snapshot: &SnapshotId, block: u64, until_s: u64) -> String {
-        let inner = Sha256::new().chain_update(self.snapshots.secret).chain_update(format!("{snapshot}:{block}:{until_s}")).finalize();
-        let outer = Sha256::new().chain_update(self.snapshots.secret).chain_update(inner).finalize();
+        let inner = Sha256::new().chain_update(self.secret).chain_update(format!("{snapshot}:{block}:{until_s}")).finalize();
+        let outer = Sha256::new().chain_update(self.secret).chain_update(inner).finalize();
         format!("{until_s:x}={}", BASE64_STANDARD.encode(&outer[..18]))
     }
 
@@ -51,8 +42,8 @@ impl Engine {
 
     /// Returns the blocks of a snapshot, all or those that differ from an earlier one.
     pub(crate) fn snapshot_blocks(&self, snapshot: &str, since: Option<&str>, start: u64, limit: usize) -> Outcome<Blocks> {
-        let record = self.completed(snapshot)?;
-        let before = since.map(|since| self.completed(since)).transpose()?;
+        let record = self.ledger.completed(snapshot)?;
+        let before = since.map(|since| self.ledger.completed(since)).transpose()?;
         let failed = |id: &SnapshotId| {
             let id = id.to_string();
             move |error: io::Error| of_io(format!("the manifest of {id}"), &error)
@@ -82,13 +73,13 @@ impl Engine {
 
     /// Returns the bytes of a block.
     pub(crate) fn snapshot_block(&self, snapshot: &str, block: u64, token: Option<&str>) -> Outcome<BlockData> {
-        let record = self.completed(snapshot)?;
+        let record = self.ledger.completed(snapshot)?;
         if let Some(token) = token {
             self.check_token(&record.id, block, token)?;
         }
         let manifest = self.manifest(&record.id).map_err(|error| of_io(format!("the manifest of {snapshot}"), &error))?;
         let cipher = self.cipher_of(&record).map_err(|error| of_io(format!("the key of {snapshot}"), &error))?;
-        let data = read_block(&self.snapshots.objects, &manifest, block, cipher.as_deref()).map_err(|error| of_io(format!("block {block}"), &error))?;
+        let data = read_block(&self.objects, &manifest, block, cipher.as_deref()).map_err(|error| of_io(format!("block {block}"), &error))?;
         let Some(data) = data else {
             let hint = "List the blocks that there are.";
             return Err(refused(ErrorKind::NotFound, block.to_string(), format!("is not a block of {snapshot}"), hint)
@@ -99,13 +90,13 @@ impl Engine {
 
     /// Begins a snapshot that is put block by block.
     pub(crate) fn start_snapshot(&self, request: DirectRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<SnapshotId> {
-        let request = DirectRequest { key: self.key_of_direct(request.parent.as_deref(), encrypted, kms_key)?, ..request };
-        let events = self.command(&Command::Snapshot(SnapshotCommand::Start(request)))?;
+        let request = DirectRequest { key: self.keys.key_of_direct(request.parent.as_deref(), encrypted, kms_key)?, ..request };
+        let events = self.ledger.command(&Command::Snapshot(SnapshotCommand::Start(request)))?;
         let id = started(&events).pop().map(|(id, _)| id);
-        let record = id.and_then(|id| self.lab(|lab| lab.snapshots.records.get(&id).cloned()));
+        let record = id.and_then(|id| self.ledger.lab(|lab| lab.snapshots.records.get(&id).cloned()));
         let record = record.ok_or_else(|| crate::problem::could_not("snapshot", "was not made", "Try again."))?;
         if let Err(error) = self.open_builder(&record) {
-            let events = self.command(&Command::Snapshot(SnapshotCommand::Abandon { snapshots: vec![record.id.clone()] }))?;
+            let events = self.ledger.command(&Command::Snapshot(SnapshotCommand::Abandon { snapshots: vec![record.id.clone()] }))?;
             self.after_deletions(&events);
             return Err(of_io("beginning the snapshot", &error));
         }
@@ -114,16 +105,16 @@ impl Engine {
 
     fn open_builder(&self, record: &SnapshotRecord) -> io::Result<()> {
         let parent = match &record.of.source {
-            SnapshotSource::Direct { parent: Some(parent) } => Some(Manifest::load(&self.snapshots.objects, parent.as_str())?),
+            SnapshotSource::Direct { parent: Some(parent) } => Some(Manifest::load(&self.objects, parent.as_str())?),
             _ => None,
         };
         let cipher = self.cipher_of(record)?;
-        let builder = Builder::open(self.snapshots.objects.clone(), record.id.as_str(), record.of.size_gib << 30, parent, cipher)?;
-        lock(&self.snapshots.builders).insert(record.id.clone(), Arc::new(Put { builder, checksums: Mutex::default() }));
+        let builder = Builder::open(self.objects.clone(), record.id.as_str(), record.of.size_gib << 30, parent, cipher)?;
+        lock(&self.builders).insert(record.id.clone(), Arc::new(Put { builder, checksums: Mutex::default() }));
         Ok(())
     }
 
-    /// Opens a snapshot again after a restart: what was put is still there.
+    /// Opens a snapshot again after a restart: the blocks that were put are still there.
     pub(crate) fn resume_builder(&self, record: &SnapshotRecord) {
         if let Err(error) = self.open_builder(record) {
             self.fail_snapshot(&record.id, &error.to_string());
@@ -131,8 +122,8 @@ impl Engine {
     }
 
     fn put_of(&self, snapshot: &str) -> Outcome<(SnapshotId, Arc<Put>)> {
-        let record = self.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
-        let put = lock(&self.snapshots.builders).get(&record.id).cloned();
+        let record = self.ledger.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
+        let put = lock(&self.builders).get(&record.id).cloned();
         let rule = "is not being put block by block";
         let put = put.ok_or_else(|| {
             refused(ErrorKind::IncorrectState, snapshot, rule, "Begin one with snapshot.start.").says("ConflictException", "The snapshot is not pending.")
@@ -180,8 +171,8 @@ impl Engine {
             }
         }
         drop(put);
-        let put = lock(&self.snapshots.builders).remove(&id).and_then(Arc::into_inner);
-        let record = self.lab(|lab| lab.snapshots.records.get(&id).cloned());
+        let put = lock(&self.builders).remove(&id).and_then(Arc::into_inner);
+        let record = self.ledger.lab(|lab| lab.snapshots.records.get(&id).cloned());
         let (Some(put), Some(record)) = (put, record) else {
             return Err(refused(ErrorKind::IncorrectState, id.as_str(), "a block of it is being put", "Complete it when every block is answered."));
         };

@@ -7,7 +7,8 @@
 //! A data key is in the clear only in memory, while its volume is open, and is overwritten when the
 //! volume is closed: within seconds after it was detached.
 
-use crate::engine::{lock, random, Engine};
+use crate::engine::ledger::Ledger;
+use crate::engine::parts::{lock, random};
 use crate::envelope;
 use crate::keyring::{self, Context, Keyring, KEY_BYTES};
 use crate::other_lab::OpenKey;
@@ -20,7 +21,7 @@ use headrace_store::kms::RemoteKey;
 use headrace_store::snapshots::WrappedKey;
 use headrace_store::SectorCipher;
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use zeroize::Zeroizing;
 
 /// Returns the encryption context of a volume's data key, as EBS has it (EBS user guide, "How EBS
@@ -29,19 +30,32 @@ fn context_of(volume: &str) -> Context {
     Context::from([("aws:ebs:id".to_string(), volume.to_string())])
 }
 
-impl Engine {
+/// The keys of a lab: their records are in the ledger, their material in the keyring.
+pub struct Keys {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) keyring: Keyring,
+    /// The lock under which a key is made or taken in: one at a time.
+    work: Mutex<()>,
+}
+
+impl Keys {
+    /// Makes the keys of a lab.
+    pub(crate) fn new(ledger: Arc<Ledger>, keyring: Keyring) -> Keys {
+        Keys { ledger, keyring, work: Mutex::default() }
+    }
+
     /// Returns a key by id, ARN or alias.
     pub fn key(&self, key: &str) -> Outcome<KeyRecord> {
-        self.lab(|lab| lab.keys.find(&lab.settings, key).cloned()).map_err(of_control)
+        self.ledger.lab(|lab| lab.keys.find(&lab.settings, key).cloned()).map_err(of_control)
     }
 
     /// Returns a key that can be used now.
     pub fn usable_key(&self, key: &str) -> Outcome<KeyRecord> {
-        self.lab(|lab| lab.keys.usable(&lab.settings, key).cloned()).map_err(of_control)
+        self.ledger.lab(|lab| lab.keys.usable(&lab.settings, key).cloned()).map_err(of_control)
     }
 
-    /// Makes a key, material first: a key that is written down can be used. `remote`: it is in KMS
-    /// elsewhere, and nothing of it is made here.
+    /// Makes a key, material first: a key that is written down can be used. `remote`: the key is in
+    /// KMS elsewhere, and this lab makes no material.
     pub fn create_key(&self, new: NewKey, remote: Option<&RemoteKey>) -> Outcome<KeyRecord> {
         let _work = lock(&self.work);
         let id = keyring::new_id().map_err(|error| of_io("drawing the id of a key", &error))?;
@@ -53,7 +67,7 @@ impl Engine {
                 return Err(problem);
             }
         }
-        if let Err(problem) = self.command(&Command::Key(KeyCommand::Create { id: id.clone(), new })) {
+        if let Err(problem) = self.ledger.command(&Command::Key(KeyCommand::Create { id: id.clone(), new })) {
             self.keyring.destroy(&id);
             return Err(problem);
         }
@@ -76,7 +90,7 @@ impl Engine {
     /// it and it is not there yet. It outlives a creation that is refused later, as at AWS. Says
     /// what a dry run must leave out, which makes none.
     pub(crate) fn key_for_new_volume(&self, request: &mut CreateRequest) -> Outcome<()> {
-        let missing = self.lab(|lab| match lab.keys.choose(request.encrypted, request.kms_key.as_deref()) {
+        let missing = self.ledger.lab(|lab| match lab.keys.choose(request.encrypted, request.kms_key.as_deref()) {
             Ok(Some(None)) => lab.keys.default_for_volumes().is_none(),
             _ => false,
         });
@@ -99,7 +113,7 @@ impl Engine {
     pub(crate) fn make_data_key(&self, record: &VolumeRecord) -> Outcome<()> {
         let Some(encryption) = &record.encryption else { return Ok(()) };
         let wrapped = self.wrapped_data_key(&encryption.key, record.id.as_str())?;
-        self.command(&Command::Key(KeyCommand::VolumeKey { volume: record.id.to_string(), wrapped })).map(drop)
+        self.ledger.command(&Command::Key(KeyCommand::VolumeKey { volume: record.id.to_string(), wrapped })).map(drop)
     }
 
     /// Returns the data key of a volume, unwrapped; None where the volume is not encrypted.
@@ -111,7 +125,8 @@ impl Engine {
         self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str()).map(Some)
     }
 
-    /// Unwraps a data key. `context`: the id of what it was wrapped for.
+    /// Unwraps a data key. `context`: the id of the volume, copy or snapshot that it was wrapped
+    /// for.
     fn unwrapped(&self, key: &str, wrapped: &str, context: &str) -> Outcome<Arc<SectorCipher>> {
         self.usable_key(key).map_err(as_ec2)?;
         let wrapped =
@@ -134,7 +149,7 @@ impl Engine {
     /// Makes what seals and opens the blocks of a snapshot.
     ///
     /// # Errors
-    /// The errors of [`Engine::data_key_of`].
+    /// The errors of [`Keys::data_key_of`].
     pub(crate) fn snapshot_cipher(&self, key: &SnapshotKey) -> Outcome<Arc<SnapshotCipher>> {
         self.cipher_known_as(key, &id_of_data_key(&key.wrapped))
     }
@@ -154,8 +169,8 @@ impl Engine {
         Ok(SnapshotKey { key: kms_key.to_string(), wrapped: BASE64_STANDARD.encode(sealed), context })
     }
 
-    /// Returns the key of a copy: the one it names, else the default key of the lab, whichever key
-    /// its source has (EC2 API, CopySnapshot).
+    /// Returns the key of a copy: the named key, else the default key of the lab, whichever key its
+    /// source has (EC2 API, CopySnapshot).
     pub(crate) fn key_of_copy(&self, is_source_encrypted: bool, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
         if encrypted == Some(false) {
             let problem = bad_input("encrypted", "cannot be false for a copy (EC2 API, CopySnapshot)", "Leave it out: the copy is encrypted as its source is.");
@@ -164,15 +179,15 @@ impl Engine {
         self.new_snapshot_key(encrypted.or(is_source_encrypted.then_some(true)), kms_key, "copy")
     }
 
-    /// Returns the key of a snapshot that is put block by block: that of its parent, or as that of
-    /// a new volume. With a parent, an encryption or a key in the request is refused (EBS API,
-    /// StartSnapshot). Encryption by default with a parent that is not encrypted is refused too,
-    /// which is the lab's choice: the blocks of the parent are not encrypted, and the setting
-    /// forbids that.
+    /// Returns the key of a snapshot that is put block by block: the key of its parent, or the key
+    /// that a new volume would have. With a parent, an encryption or a key in the request is
+    /// refused (EBS API, StartSnapshot). Encryption by default with a parent that is not encrypted
+    /// is refused too, which is the lab's choice: the blocks of the parent are not encrypted, and
+    /// the setting forbids that.
     pub(crate) fn key_of_direct(&self, parent: Option<&str>, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
         let invalid = |value: &str, rule: &str, hint: &str| Err(bad_input(value, rule, hint).says("ValidationException", format!("{value} {rule}.")));
         let Some(parent) = parent else { return self.new_snapshot_key(encrypted, kms_key, "direct") };
-        let record = self.completed(parent)?;
+        let record = self.ledger.completed(parent)?;
         if encrypted.is_some() || kms_key.is_some() {
             let value = if encrypted.is_some() { "Encrypted" } else { "KmsKeyArn" };
             return invalid(value, "cannot be given with a parent: the snapshot is encrypted as its parent is", "Leave it out.");
@@ -182,7 +197,7 @@ impl Engine {
                 self.snapshot_cipher(&key)?;
                 Ok(Some(key))
             }
-            None if self.lab(|lab| lab.keys.encrypt_by_default) => {
+            None if self.ledger.lab(|lab| lab.keys.encrypt_by_default) => {
                 let rule = "is not encrypted and cannot be a parent while encryption by default is on";
                 invalid(parent, rule, "Make a snapshot without a parent, or copy the parent: the copy is encrypted.")
             }
@@ -193,18 +208,18 @@ impl Engine {
     fn new_snapshot_key(&self, encrypted: Option<bool>, kms_key: Option<String>, made_for: &str) -> Outcome<Option<SnapshotKey>> {
         let mut request = CreateRequest { encrypted, kms_key, ..CreateRequest::default() };
         self.key_for_new_volume(&mut request)?;
-        let key = self.lab(|lab| lab.keys.for_volume(&lab.settings, request.encrypted, request.kms_key.as_deref())).map_err(of_control)?;
+        let key = self.ledger.lab(|lab| lab.keys.for_volume(&lab.settings, request.encrypted, request.kms_key.as_deref())).map_err(of_control)?;
         let context = format!("{made_for}-{:016x}", random());
         key.map(|key| Ok(SnapshotKey { wrapped: self.wrapped_data_key(&key, &context)?, key, context })).transpose()
     }
 
     /// Returns the wrapped data key of a snapshot, as it lies next to it in the store.
     pub(crate) fn wrapped_key(&self, snapshot: &str, key: &SnapshotKey) -> WrappedKey {
-        let elsewhere = self.lab(|lab| lab.keys.keys.get(&key.key).and_then(|record| record.new.elsewhere.clone()));
+        let elsewhere = self.ledger.lab(|lab| lab.keys.keys.get(&key.key).and_then(|record| record.new.elsewhere.clone()));
         WrappedKey {
             version: WrappedKey::VERSION,
             snapshot: snapshot.to_string(),
-            kms_key: self.lab(|lab| key_arn(&lab.settings, &key.key)),
+            kms_key: self.ledger.lab(|lab| key_arn(&lab.settings, &key.key)),
             algorithm: if elsewhere.is_some() { "KMS" } else { "AES_256_GCM" }.to_string(),
             elsewhere,
             context: context_of(&key.context),
@@ -229,7 +244,7 @@ impl Engine {
             }
             (Err(_), false) => return Err(foreign_key(wrapped)),
             (Err(_), true) => {
-                let here = self.lab(|lab| {
+                let here = self.ledger.lab(|lab| {
                     let usable = lab.keys.keys.values().filter(|key| key.new.elsewhere.is_some() && lab.keys.usable(&lab.settings, &key.id).is_ok());
                     usable.map(|key| key.id.clone()).collect::<Vec<_>>()
                 });
@@ -259,7 +274,7 @@ impl Engine {
             return Err(envelope::dry_run_passed());
         }
         self.keyring.keep_imported(id, material).map_err(|error| of_io("keeping an imported key", &error))?;
-        if let Err(problem) = self.command(&Command::Key(KeyCommand::Create { id: id.to_string(), new: NewKey { description, ..NewKey::default() } })) {
+        if let Err(problem) = self.ledger.command(&Command::Key(KeyCommand::Create { id: id.to_string(), new: NewKey { description, ..NewKey::default() } })) {
             self.keyring.destroy(id);
             return Err(problem);
         }

@@ -1,7 +1,8 @@
 //! Faults of seconds, members that are slow, lost or rebuilt, and power cuts.
 
+use crate::engine::parts::{lock, random};
 use crate::engine::volume_files::member_of;
-use crate::engine::{lock, random, Engine};
+use crate::engine::volumes::Volumes;
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
 use headrace_catalog::RaidLevel;
 use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord, MOST_EXTRA_MS};
@@ -23,7 +24,7 @@ const MOST_SECONDS: f64 = 7.0 * 86_400.0;
 const DEGRADED_SECONDS: f64 = 60.0;
 const DEGRADED_PERCENT: f64 = 10.0;
 const DEGRADED_MS: f64 = 300.0;
-/// Latency a fault adds where none is named, ms: a guess at what is clearly felt.
+/// Latency a fault adds where none is named, ms: a guess: a user clearly notices it.
 const LATENCY_MS: f64 = 100.0;
 /// A power cut without a wait would find nothing that is not flushed.
 const CUT_AFTER_S: f64 = 1.0;
@@ -79,16 +80,16 @@ fn nanos(seconds: f64) -> Nanos {
     Nanos((seconds * 1e9) as u64)
 }
 
-impl Engine {
+impl Volumes {
     fn attached_of(&self, record: &VolumeRecord) -> Outcome<Arc<AttachedVolume>> {
-        let attached = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
+        let attached = lock(&self.files).get(&record.id).and_then(|files| files.attached.clone());
         attached
             .ok_or_else(|| refused(ErrorKind::IncorrectState, record.label(), "is not attached", "Attach it first: a fault changes what its device answers."))
     }
 
     /// Sets a fault; its exact times are in the answer.
     pub fn fault(self: &Arc<Self>, request: &FaultRequest) -> Outcome<FaultSet> {
-        let record = self.find(&request.volume)?;
+        let record = self.ledger.find(&request.volume)?;
         let op = operation(request.op.as_deref())?;
         let in_s = within("in_s", request.in_s, if request.kind == "power-cut" { CUT_AFTER_S } else { 0.0 }, 0.0, MOST_SECONDS)?;
         let seconds = within("seconds", request.seconds, if request.kind == "pause" { 1.0 } else { DEGRADED_SECONDS }, 0.001, MOST_SECONDS)?;
@@ -132,17 +133,17 @@ impl Engine {
     /// Arms a power cut: writes can be lost from now on, and at its time the power goes.
     fn cut_power(self: &Arc<Self>, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
         let attached = self.attached_of(record)?;
-        let power = lock(&self.volumes).get(&record.id).map(|files| files.power.clone());
+        let power = lock(&self.files).get(&record.id).map(|files| files.power.clone());
         let power = power.ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
         if power.is_armed() {
             return Err(refused(ErrorKind::IncorrectState, record.label(), "has a power cut coming", "Wait for it, or detach the volume."));
         }
         power.arm().map_err(|error| of_io("flushing before the power cut", &error))?;
         let seed = request.seed.unwrap_or_else(random);
-        let (engine, at, id) = (self.clone(), set.from, record.id.clone());
+        let (volumes, at, id) = (self.clone(), set.from, record.id.clone());
         std::thread::spawn(move || {
-            while engine.devices.clock.now() < at && !engine.is_stopping() {
-                std::thread::sleep(Duration::from_nanos(at.0.saturating_sub(engine.devices.clock.now().0).min(100_000_000)));
+            while volumes.devices.clock.now() < at && !volumes.ledger.is_stopping() {
+                std::thread::sleep(Duration::from_nanos(at.0.saturating_sub(volumes.devices.clock.now().0).min(100_000_000)));
             }
             attached.faults.set_power(false);
             match power.cut(seed) {
@@ -156,8 +157,8 @@ impl Engine {
 
     /// Returns the faults of a volume's device that have not ended.
     pub fn faults(&self, volume: &str) -> Outcome<Vec<FaultSet>> {
-        let record = self.find(volume)?;
-        let Some(attached) = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone()) else { return Ok(Vec::new()) };
+        let record = self.ledger.find(volume)?;
+        let Some(attached) = lock(&self.files).get(&record.id).and_then(|files| files.attached.clone()) else { return Ok(Vec::new()) };
         let mut faults: Vec<FaultSet> = attached.faults.faults(self.devices.clock.now()).iter().map(described).collect();
         if attached.faults.is_off() {
             faults.push(FaultSet { id: "power".into(), kind: "power-cut".into(), from: Nanos::ZERO, until: Nanos::NEVER, seed: None });
@@ -167,8 +168,8 @@ impl Engine {
 
     /// Ends one fault or all, and every degradation with the last; how many ended.
     pub fn clear_faults(&self, volume: &str, fault: Option<&str>) -> Outcome<usize> {
-        let record = self.find(volume)?;
-        let attached = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
+        let record = self.ledger.find(volume)?;
+        let attached = lock(&self.files).get(&record.id).and_then(|files| files.attached.clone());
         let Some(fault) = fault else {
             let device = self.device_number(&record)?;
             for (member, is) in record.members.iter().enumerate() {
@@ -196,16 +197,16 @@ impl Engine {
             return Err(could_not("member", "this command is of no member", "Report it."));
         };
         let _work = lock(&self.work);
-        self.command(command)?;
-        let record = self.find(volume)?;
+        self.ledger.command(command)?;
+        let record = self.ledger.find(volume)?;
         let index = *member as usize;
         let device = self.device_number(&record)?;
         self.devices.change(&ModelChange::Recover { device, member: index });
-        let raid = lock(&self.volumes).get(&record.id).and_then(|files| files.raid.clone());
+        let raid = lock(&self.files).get(&record.id).and_then(|files| files.raid.clone());
         // A lost member may take a rebuild with it: all are set.
         for (index, is) in record.members.iter().enumerate() {
             let state = member_of(&is.state);
-            // The model knows no rebuild: until it is over the member is lost to it.
+            // The model knows no rebuild: until then the array counts the member as lost.
             self.devices.change(&ModelChange::Failed { device, member: index, failed: state != MemberData::Good });
             if let Some(raid) = &raid {
                 raid.set_member(index, state);
@@ -228,10 +229,10 @@ impl Engine {
         }
     }
 
-    /// Goes on with what a restart ended: from the beginning, since what was written last may not
-    /// have reached the disk.
+    /// Goes on with what a restart ended: from the beginning, since the last writes may not have
+    /// reached the disk.
     pub fn resume_rebuilds(self: &Arc<Self>) {
-        for record in self.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()) {
+        for record in self.ledger.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()) {
             for (member, is) in record.members.iter().enumerate() {
                 if matches!(is.state, MemberState::Rebuilding { .. }) {
                     self.start_rebuild(&record, member);
@@ -241,8 +242,8 @@ impl Engine {
     }
 
     fn start_rebuild(self: &Arc<Self>, record: &VolumeRecord, member: usize) {
-        let (engine, record) = (self.clone(), record.clone());
-        std::thread::spawn(move || match engine.rebuild(&record, member) {
+        let (volumes, record) = (self.clone(), record.clone());
+        std::thread::spawn(move || match volumes.rebuild(&record, member) {
             Ok(true) => tracing::info!(volume = record.id.as_str(), member, "rebuilt"),
             Ok(false) => {}
             Err(problem) => tracing::error!(volume = record.id.as_str(), member, "rebuild: {}: {}", problem.value, problem.rule),
@@ -257,7 +258,7 @@ impl Engine {
         let (id, index) = (record.id.to_string(), member as u32);
         let mut offset = 0;
         while offset < raid.member_bytes() {
-            if self.is_stopping() || raid.member(member) != MemberData::Rebuilding {
+            if self.ledger.is_stopping() || raid.member(member) != MemberData::Rebuilding {
                 return Ok(false);
             }
             let written = raid.rebuild_step(member, offset).map_err(|error| of_io(format!("rebuilding {}", record.member_name(member)), &error))?;
@@ -271,21 +272,21 @@ impl Engine {
             }
             if reported.elapsed() >= PROGRESS_EVERY {
                 reported = Instant::now();
-                self.command(&Command::MemberRebuilding { volume: id.clone(), member: index, done_bytes: offset.min(raid.member_bytes()) })?;
+                self.ledger.command(&Command::MemberRebuilding { volume: id.clone(), member: index, done_bytes: offset.min(raid.member_bytes()) })?;
             }
         }
         let _work = lock(&self.work);
         if raid.member(member) != MemberData::Rebuilding {
             return Ok(false);
         }
-        self.command(&Command::MemberRebuilt { volume: id, member: index })?;
+        self.ledger.command(&Command::MemberRebuilt { volume: id, member: index })?;
         raid.set_member(member, MemberData::Good);
         self.devices.change(&ModelChange::Failed { device: device_number, member, failed: false });
         Ok(true)
     }
 
     /// Charges the members with a step of a rebuild: a read of the members that have the data, then
-    /// a write of the new member, one after the other.
+    /// a write of the new member.
     fn charge(&self, device_number: usize, record: &VolumeRecord, member: usize, offset: u64) {
         let count = record.members.len();
         let sources: Vec<usize> = match record.spec.raid {

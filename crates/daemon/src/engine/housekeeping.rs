@@ -1,14 +1,11 @@
-//! Work that no call asks for: modifications that are due, credits to note, rows of metrics.
+//! Work that no call asks for: events that are due, schedules, rows of metrics, volumes to put to
+//! rest.
 
-use crate::engine::{lock, Engine};
-use crate::metrics::{CreditUnit, Extra, Gauges, VolumeGauges};
-use crate::problem::{refused, Outcome};
-use headrace_catalog::VolumeType;
-use headrace_control::{ErrorKind, VolumeId, VolumeRecord};
-use headrace_device::meter::Sample;
-use headrace_device::AttachedVolume;
-use headrace_model::{Nanos, SavedDevice};
-use std::sync::atomic::Ordering;
+use crate::engine::parts::lock;
+use crate::engine::Engine;
+use crate::problem::Outcome;
+use headrace_control::keys::KeyChange;
+use headrace_control::{Change, Command};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,154 +25,64 @@ pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()
 impl Engine {
     fn keep(&self) {
         let mut second = unix_s();
-        lock(&self.noting).second = second;
-        while !self.is_stopping() {
+        lock(&self.volumes.noting).second = second;
+        while !self.ledger.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
             if let Err(problem) = self.pass_due() {
                 tracing::error!("what was due: {}: {}", problem.value, problem.rule);
             }
-            if let Err(problem) = self.settle() {
+            if let Err(problem) = self.ledger.settle() {
                 tracing::error!("the journal: {}: {}", problem.value, problem.rule);
             }
-            if let Err(problem) = self.run_schedules() {
+            if let Err(problem) = self.workers.run_schedules() {
                 tracing::error!("schedules: {}: {}", problem.value, problem.rule);
             }
             let now = unix_s();
             if now != second {
-                self.note_loaded();
+                self.volumes.note_loaded();
                 // The row belongs to the second that ended.
-                self.note_second(now);
+                self.volumes.note_second(now);
                 if now / EXPIRE_EVERY_S != second / EXPIRE_EVERY_S {
-                    self.metrics.expire(now);
+                    self.metrics.store.expire(now);
                 }
                 second = now;
-                if let Err(problem) = self.detach_what_waited() {
+                if let Err(problem) = self.volumes.detach_what_waited() {
                     tracing::error!("detaching what was busy: {}: {}", problem.value, problem.rule);
                 }
-                if let Err(problem) = self.rest_idle() {
+                if let Err(problem) = self.volumes.rest_idle() {
                     tracing::error!("putting volumes to rest: {}: {}", problem.value, problem.rule);
                 }
             }
         }
     }
 
-    /// Writes a row for every attached volume about the second that ends, and notes the credits of
-    /// those with requests. `next` is the second that begins.
-    fn note_second(&self, next: u64) {
-        let mut noting = lock(&self.noting);
-        let second = std::mem::replace(&mut noting.second, next);
-        let attached: Vec<_> = lock(&self.volumes).iter().filter_map(|(id, files)| Some((id.clone(), files.attached.clone()?))).collect();
-        for (id, parting) in std::mem::take(&mut noting.parting) {
-            self.note_parting(second, &id, &parting, attached.iter().any(|(other, _)| *other == id));
-            if parting.meter.in_flight() > 0 {
-                noting.parting.push((id, parting));
+    /// Applies the events that are due now; volumes that grow do so as they begin to optimize.
+    pub(crate) fn pass_due(&self) -> Outcome<()> {
+        let _due = lock(&self.due);
+        for event in self.ledger.due_events() {
+            if let Change::ModificationOptimizing { volume, .. } = &event.change {
+                if let Err(problem) = self.volumes.grow(volume.as_str()) {
+                    tracing::error!(volume = volume.as_str(), "{}: {}", problem.value, problem.rule);
+                    let reason = format!("{}: {}", problem.value, problem.rule);
+                    self.ledger.command(&Command::ModifyFailed { volume: volume.to_string(), reason })?;
+                    self.volumes.undo_in_model(volume.as_str())?;
+                    // Other due events may have changed with it: the next round asks for them
+                    // again.
+                    return Ok(());
+                }
+            }
+            let gone = match &event.change {
+                Change::Key(KeyChange::Deleted { key }) => Some(key.clone()),
+                _ => None,
+            };
+            let events = [event.clone()];
+            self.ledger.commit(event)?;
+            self.snapshots.after_deletions(&events);
+            if let Some(key) = gone {
+                self.keys.keyring.destroy(&key);
             }
         }
-        let mut used: Vec<(VolumeId, Nanos, _)> = Vec::new();
-        for (id, attached) in attached {
-            if self.note_volume(second, &id, &attached, false) {
-                used.extend(self.devices.saved_device(attached.device_number).map(|(now, device)| (id, now, device)));
-            }
-        }
-        self.note_used(used);
-    }
-
-    fn note_used(&self, used: Vec<(VolumeId, Nanos, SavedDevice)>) {
-        if used.is_empty() {
-            return;
-        }
-        if let Err(problem) = self.note_balances(used, self.devices.saved_instance()) {
-            tracing::error!("noting balances: {}", problem.rule);
-        }
-    }
-
-    /// Writes the rows of a volume and its members for a second, or for a part of it. Says whether
-    /// the volume was used.
-    fn note_volume(&self, second: u64, id: &VolumeId, attached: &AttachedVolume, is_part: bool) -> bool {
-        let sample = attached.meter.take(self.devices.clock.now());
-        let credits = self.lab(|lab| lab.volumes.get(id).map_or(CreditUnit::Ios, credit_unit));
-        let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();
-        let extra = Extra { balance_percent: self.lowest_balance(attached.device_number), instance_ios_percent, instance_bytes_percent, credits };
-        self.note_row(second, id, None, &sample, &extra, is_part);
-        let members = self.devices.balances(attached.device_number);
-        for (member, sample) in self.devices.member_samples(attached.device_number).iter().enumerate() {
-            let balance_percent = members.get(member).copied().flatten().map(|balance| balance.percent());
-            self.note_row(second, id, Some(member as u32), sample, &Extra { balance_percent, ..extra }, is_part);
-        }
-        sample.ops != [0, 0]
-    }
-
-    fn note_row(&self, second: u64, id: &VolumeId, member: Option<u32>, sample: &Sample, extra: &Extra, is_part: bool) {
-        let noted = match is_part {
-            true => self.metrics.record_part(id.as_str(), member, second, sample, extra),
-            false => self.metrics.record(id.as_str(), member, second, sample, extra),
-        };
-        if noted.is_err() {
-            self.rows_lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes what a volume did that is being detached into the second under way, and its credits.
-    /// Requests that are not answered yet are counted as they are.
-    pub(crate) fn note_detached(&self, id: &VolumeId, attached: Arc<AttachedVolume>) {
-        let mut noting = lock(&self.noting);
-        if self.note_volume(noting.second, id, &attached, true) {
-            self.note_used(self.devices.saved_device(attached.device_number).map(|(now, device)| (id.clone(), now, device)).into_iter().collect());
-        }
-        if attached.meter.in_flight() > 0 {
-            noting.parting.push((id.clone(), attached));
-        }
-    }
-
-    /// Notes the requests that were answered in this second to users of a volume that was detached
-    /// while they had it open. No time of an attachment is counted for it.
-    fn note_parting(&self, second: u64, id: &VolumeId, parting: &AttachedVolume, is_part: bool) {
-        let sample = Sample { span_ns: 0, idle_ns: 0, ..parting.meter.take(self.devices.clock.now()) };
-        let Some(record) = self.lab(|lab| lab.volumes.get(id).cloned()).filter(|_| sample.ops != [0, 0]) else { return };
-        let balances = self.balances_of(&record).into_iter().flatten();
-        let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();
-        let balance_percent = balances.map(|balance| balance.percent()).min_by(f64::total_cmp);
-        let extra = Extra { balance_percent, instance_ios_percent, instance_bytes_percent, credits: credit_unit(&record) };
-        self.note_row(second, id, None, &sample, &extra, is_part);
-    }
-
-    /// Returns the lowest credit balance of a volume's members, percent.
-    pub(crate) fn lowest_balance(&self, device_number: usize) -> Option<f64> {
-        self.devices.balances(device_number).into_iter().flatten().map(|balance| balance.percent()).min_by(f64::total_cmp)
-    }
-
-    fn instance_percents(&self) -> (Option<f64>, Option<f64>) {
-        let balances = self.devices.instance_balances().unwrap_or_default();
-        (balances.ios.map(|balance| balance.percent()), balances.bytes.map(|balance| balance.percent()))
-    }
-
-    /// Returns the number of requests in flight at an attached volume.
-    pub(crate) fn queue_length(&self, record: &VolumeRecord) -> Outcome<u32> {
-        let attached = lock(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
-        let hint = format!("Run `headrace volume attach {}` first.", record.label());
-        let attached = attached.ok_or_else(|| refused(ErrorKind::IncorrectState, record.label(), "is not attached", hint))?;
-        Ok(attached.meter.in_flight())
-    }
-
-    /// Returns the text of the Prometheus endpoint.
-    pub fn exposition(&self) -> String {
-        let attached: Vec<_> =
-            lock(&self.volumes).iter().filter_map(|(id, files)| Some((id.to_string(), files.device_number, files.attached.clone()?))).collect();
-        let volumes = attached.into_iter().map(|(volume, device_number, attached)| VolumeGauges {
-            volume,
-            member: None,
-            queue_length: attached.meter.in_flight(),
-            balance_percent: self.lowest_balance(device_number),
-        });
-        let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();
-        self.metrics.exposition(&Gauges { volumes: volumes.collect(), instance_ios_percent, instance_bytes_percent })
-    }
-}
-
-fn credit_unit(record: &VolumeRecord) -> CreditUnit {
-    match record.spec.members.first().map(|member| member.volume_type) {
-        Some(VolumeType::St1 | VolumeType::Sc1) => CreditUnit::Bytes,
-        _ => CreditUnit::Ios,
+        Ok(())
     }
 }
 

@@ -1,10 +1,11 @@
 //! Volumes that are made from a snapshot: which blocks are still in it, who loads them, and what
 //! the model knows of that.
 
+use crate::engine::parts::lock;
 use crate::engine::volume_files::Origin;
-use crate::engine::{lock, Engine};
-use crate::problem::{of_io, Outcome};
-use headrace_control::{Command, SnapshotCommand, SnapshotState, VolumeId, VolumeRecord};
+use crate::engine::volumes::Volumes;
+use crate::problem::Outcome;
+use headrace_control::{Command, SnapshotCommand, VolumeId, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
 use headrace_model::Device;
 use headrace_protocol::snapshots::{ColdBlocks, InitializationView};
@@ -17,11 +18,11 @@ use std::time::{Duration, Instant};
 /// Wait of a loader after an error of the object store. A guess.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-impl Engine {
+impl Volumes {
     /// Returns a volume's blocks that are still in its snapshot; None if it was made empty, or is
     /// loaded.
     fn restored(&self, volume: &VolumeId) -> Option<Arc<Restored>> {
-        lock(&self.volumes).get(volume).and_then(|files| files.restored.clone())
+        lock(&self.files).get(volume).and_then(|files| files.restored.clone())
     }
 
     /// Tells the model which blocks are cold. With fast snapshot restore none is.
@@ -45,24 +46,13 @@ impl Engine {
         let objects = &self.snapshots.objects;
         let manifest = match Manifest::load_from(&copies, objects, snapshot) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let manifest = self.manifest(&origin.snapshot)?;
+                let manifest = self.snapshots.manifest(&origin.snapshot)?;
                 manifest.keep(&copies)?;
                 Manifest::clone(&manifest)
             }
             manifest => manifest?,
         };
-        Ok(Some(Origin { manifest: Arc::new(manifest), objects: objects.clone(), cipher: self.cipher_of_origin(record)? }))
-    }
-
-    /// Checks that a snapshot can be had before a volume is made from it. While the object store is
-    /// away, no volume is made, and the same call may be made again.
-    pub(crate) fn look_for_snapshot(&self, snapshot: Option<&str>) -> Outcome<()> {
-        let record = snapshot.and_then(|snapshot| self.lab(|lab| lab.snapshots.find(snapshot).cloned()).ok());
-        match record.filter(|record| record.state == SnapshotState::Completed) {
-            Some(record) => self.manifest(&record.id).map(drop).map_err(|error| of_io(format!("the snapshot {}", record.id), &error)),
-            // The decision names the fault of another snapshot.
-            None => Ok(()),
-        }
+        Ok(Some(Origin { manifest: Arc::new(manifest), objects: objects.clone(), cipher: self.snapshots.cipher_of_origin(record)? }))
     }
 
     /// Starts a thread that loads a volume in the background, where it has a rate or fast restore.
@@ -82,9 +72,9 @@ impl Engine {
                 return;
             }
         };
-        let (engine, volume) = (self.clone(), record.id.clone());
+        let (volumes, volume) = (self.clone(), record.id.clone());
         let name = format!("headrace-load-{}", &volume.as_str()[..12]);
-        let spawned = std::thread::Builder::new().name(name).spawn(move || engine.load(&volume, &restored, rate));
+        let spawned = std::thread::Builder::new().name(name).spawn(move || volumes.load(&volume, &restored, rate));
         if let Err(error) = spawned {
             tracing::error!(volume = record.id.as_str(), "loading in the background: {error}");
         }
@@ -96,7 +86,7 @@ impl Engine {
         let _turn = rate.is_none().then(|| lock(&self.fast_loading));
         for block in cold_from(restored, 0) {
             loop {
-                if self.is_stopping() || !lock(&self.volumes).contains_key(volume) {
+                if self.ledger.is_stopping() || !lock(&self.files).contains_key(volume) {
                     return;
                 }
                 match restored.initialize(block) {
@@ -117,7 +107,7 @@ impl Engine {
 
     /// Notes the volumes that are loaded by now.
     pub(crate) fn note_loaded(&self) {
-        let loading: Vec<VolumeId> = self.lab(|lab| {
+        let loading: Vec<VolumeId> = self.ledger.lab(|lab| {
             let loads = |record: &&VolumeRecord| record.origin.as_ref().is_some_and(|origin| !origin.loaded);
             lab.volumes.values().filter(loads).map(|record| record.id.clone()).collect()
         });
@@ -125,28 +115,30 @@ impl Engine {
         for volume in loading {
             let done = self.restored(&volume).is_some_and(|restored| restored.cold_blocks() == 0 && restored.flush().is_ok());
             if done {
-                match self.command(&Command::Snapshot(SnapshotCommand::VolumeLoaded { volume: volume.clone() })) {
+                match self.ledger.command(&Command::Snapshot(SnapshotCommand::VolumeLoaded { volume: volume.clone() })) {
                     Ok(_) => any = true,
                     Err(problem) => tracing::error!(volume = volume.as_str(), "noting that it is loaded: {}", problem.rule),
                 }
             }
         }
         if any {
-            self.retry_removals();
+            self.snapshots.retry_removals();
         }
     }
 
     /// Returns the blocks of a volume that are still in its snapshot, page by page.
     pub(crate) fn cold_blocks(&self, volume: &str, start: u64, limit: usize) -> Outcome<ColdBlocks> {
-        let record = self.find(volume)?;
-        let Some(restored) = self.files_of(&record, |files| files.restored.clone())? else { return Ok(ColdBlocks { blocks: Vec::new(), next: None, left: 0 }) };
+        let record = self.ledger.find(volume)?;
+        let Some(restored) = self.files_of(&record, |files| files.restored.clone())? else {
+            return Ok(ColdBlocks { blocks: Vec::new(), next: None, remaining: 0 });
+        };
         let mut cold = cold_from(&restored, start);
         let blocks: Vec<u64> = cold.by_ref().take(limit).collect();
-        Ok(ColdBlocks { next: cold.next(), blocks, left: restored.cold_blocks() })
+        Ok(ColdBlocks { next: cold.next(), blocks, remaining: restored.cold_blocks() })
     }
 
     /// Returns the number of blocks of a volume's snapshot, and of those that are not loaded. Opens
-    /// a volume of which that is not known.
+    /// a volume whose counts are not in memory.
     fn cold_of(&self, record: &VolumeRecord) -> (u64, u64) {
         let counts = |restored: &Arc<Restored>| (restored.manifest().blocks(), restored.cold_blocks());
         if let Some(restored) = self.restored(&record.id) {
@@ -160,7 +152,7 @@ impl Engine {
     /// empty.
     pub(crate) fn initialization(&self, record: &VolumeRecord) -> Option<InitializationView> {
         if record.source_volume.is_some() {
-            return Some(self.copy_progress(record));
+            return Some(self.snapshots.copy_progress(record));
         }
         let origin = record.origin.as_ref()?;
         let (all, remaining) = if origin.loaded { (0, 0) } else { self.cold_of(record) };

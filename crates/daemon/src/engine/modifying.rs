@@ -1,76 +1,48 @@
 //! Size, type, IOPS and MiB/s of a volume in use.
 
 use crate::engine::attaching::device_path;
-use crate::engine::{lock, Engine};
+use crate::engine::parts::lock;
+use crate::engine::volumes::Volumes;
 use crate::problem::{could_not, of_control, of_io, Outcome};
-use headrace_control::keys::KeyChange;
 use headrace_control::{Change, Command, Modification, ModifyRequest, VolumeRecord};
 use headrace_device::loopdev;
 use headrace_model::rates::VolumeModification as ModelModification;
 use headrace_model::record::HostChange as ModelChange;
 use headrace_store::Backing;
 
-impl Engine {
+impl Volumes {
     /// Starts a modification.
     pub fn modify(&self, volume: &str, request: ModifyRequest) -> Outcome<(VolumeRecord, Modification)> {
         let _work = lock(&self.work);
-        let record = self.find(volume)?;
+        let record = self.ledger.find(volume)?;
         let used = self.allocated_of(&record);
         let request = ModifyRequest { used_gib: used.map(|bytes| bytes.div_ceil(1 << 30)), ..request };
         let command = Command::Modify { volume: volume.to_string(), request };
-        let events = self.command(&command)?;
+        let events = self.ledger.command(&command)?;
         let started = events.into_iter().find_map(|event| match event.change {
             Change::ModificationStarted { modification, .. } => Some(modification),
             _ => None,
         });
         let modification = started.ok_or_else(|| could_not(volume, "no modification began", "Try again."))?;
         self.modify_model(&record, &modification)?;
-        Ok((self.find(volume)?, modification))
+        Ok((self.ledger.find(volume)?, modification))
     }
 
     fn modify_model(&self, record: &VolumeRecord, modification: &Modification) -> Outcome<()> {
         let after = VolumeRecord { spec: modification.to.clone(), ..record.clone() };
-        let limits = self.lab(|lab| after.limits(&lab.settings)).map_err(of_control)?;
+        let limits = self.ledger.lab(|lab| after.limits(&lab.settings)).map_err(of_control)?;
         let now = self.devices.clock.now();
-        let modifying = self.device_span(modification.modifying_until_ms - modification.started_ms);
-        let optimizing = self.device_span(modification.optimizing_until_ms - modification.modifying_until_ms);
+        let modifying = self.ledger.device_span(modification.modifying_until_ms - modification.started_ms);
+        let optimizing = self.ledger.device_span(modification.optimizing_until_ms - modification.modifying_until_ms);
         let (modifying_until, optimizing_until) = (now + modifying, now + modifying + optimizing);
         let targets = limits.into_iter().map(|target| ModelModification { target, modifying_until, optimizing_until }).collect();
         self.devices.change(&ModelChange::Modify { device: self.device_number(record)?, targets });
         Ok(())
     }
 
-    /// Applies the events that are due now; volumes that grow do so as they begin to optimize.
-    pub(crate) fn pass_due(&self) -> Outcome<()> {
-        let _due = lock(&self.due);
-        for event in self.due_events() {
-            if let Change::ModificationOptimizing { volume, .. } = &event.change {
-                if let Err(problem) = self.grow(volume.as_str()) {
-                    tracing::error!(volume = volume.as_str(), "{}: {}", problem.value, problem.rule);
-                    let reason = format!("{}: {}", problem.value, problem.rule);
-                    self.command(&Command::ModifyFailed { volume: volume.to_string(), reason })?;
-                    self.undo_in_model(volume.as_str())?;
-                    // Other due events may have changed with it: the next round asks for them
-                    // again.
-                    return Ok(());
-                }
-            }
-            let gone = match &event.change {
-                Change::Key(KeyChange::Deleted { key }) => Some(key.clone()),
-                _ => None,
-            };
-            let events = [event.clone()];
-            self.commit(event)?;
-            self.after_deletions(&events);
-            if let Some(key) = gone {
-                self.keyring.destroy(&key);
-            }
-        }
-        Ok(())
-    }
-
-    fn grow(&self, volume: &str) -> Outcome<()> {
-        let record = self.find(volume)?;
+    /// Grows the files and the device of a volume that begins to optimize.
+    pub(super) fn grow(&self, volume: &str) -> Outcome<()> {
+        let record = self.ledger.find(volume)?;
         let Some(modification) = record.modification() else { return Ok(()) };
         let bytes = modification.to.usable_gib() << 30;
         // A change of type or IOPS alone opens nothing.
@@ -90,8 +62,8 @@ impl Engine {
     }
 
     /// Restores the limits in the model after a modification that failed.
-    fn undo_in_model(&self, volume: &str) -> Outcome<()> {
-        let record = self.find(volume)?;
+    pub(super) fn undo_in_model(&self, volume: &str) -> Outcome<()> {
+        let record = self.ledger.find(volume)?;
         let device_number = self.device_number(&record)?;
         if let Some((_, mut saved)) = self.devices.saved_device(device_number) {
             saved.members.iter_mut().for_each(|member| member.modification = None);
@@ -103,8 +75,8 @@ impl Engine {
     /// Returns all modifications, newest last.
     pub fn modifications(&self, volume: Option<&str>) -> Outcome<Vec<(VolumeRecord, Modification)>> {
         let records = match volume {
-            Some(volume) => vec![self.find(volume)?],
-            None => self.lab(|lab| lab.volumes.values().filter(|record| !record.modifications.is_empty()).cloned().collect()),
+            Some(volume) => vec![self.ledger.find(volume)?],
+            None => self.ledger.lab(|lab| lab.volumes.values().filter(|record| !record.modifications.is_empty()).cloned().collect()),
         };
         Ok(records.iter().flat_map(|record| record.modifications.iter().map(|modification| (record.clone(), modification.clone()))).collect())
     }

@@ -5,9 +5,10 @@
 //! Credits of a resting volume flow on: they were noted when it went to rest, and a balance at any
 //! later time follows from that.
 
+use crate::engine::parts::lock;
 use crate::engine::parts::Resting;
 use crate::engine::volume_files::{self, VolumeFiles};
-use crate::engine::{lock, Engine};
+use crate::engine::volumes::Volumes;
 use crate::problem::{could_not, of_control, Outcome};
 use headrace_catalog::VolumeLimits;
 use headrace_control::{MemberState, VolumeId, VolumeRecord};
@@ -29,11 +30,11 @@ const MOST_LIMITS: usize = 4_096;
 /// An open volume: number in the model, bytes, device.
 type Opened = (usize, Arc<PowerCut>, Option<Arc<AttachedVolume>>);
 
-impl Engine {
+impl Volumes {
     /// Returns the number of a volume's device in the model; opens a volume that rests.
     pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
         let find_open = || {
-            let mut volumes = lock(&self.volumes);
+            let mut volumes = lock(&self.files);
             let files = volumes.get_mut(&record.id)?;
             files.used = Instant::now();
             Some(files.device_number)
@@ -52,19 +53,19 @@ impl Engine {
     /// Calls a function with an open volume; opens one that rests.
     pub(crate) fn files_of<R>(&self, record: &VolumeRecord, look: impl FnOnce(&mut VolumeFiles) -> R) -> Outcome<R> {
         self.device_number(record)?;
-        let mut volumes = lock(&self.volumes);
+        let mut volumes = lock(&self.files);
         volumes.get_mut(&record.id).map(look).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))
     }
 
     /// Returns a volume that is open already.
     pub(crate) fn opened(&self, id: &VolumeId) -> Option<Opened> {
-        lock(&self.volumes).get(id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()))
+        lock(&self.files).get(id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()))
     }
 
     /// Puts volumes to rest that are not attached and were not used for a while.
     pub(crate) fn rest_idle(&self) -> Outcome<()> {
         let idle = |files: &VolumeFiles| files.attached.is_none() && files.used.elapsed() >= if files.encrypted { ENCRYPTED_IDLE_FOR } else { IDLE_FOR };
-        let ids: Vec<VolumeId> = lock(&self.volumes).iter().filter(|(_, files)| idle(files)).map(|(id, _)| id.clone()).collect();
+        let ids: Vec<VolumeId> = lock(&self.files).iter().filter(|(_, files)| idle(files)).map(|(id, _)| id.clone()).collect();
         for id in ids {
             let _work = lock(&self.work);
             self.rest(&id, idle)?;
@@ -75,21 +76,21 @@ impl Engine {
     /// Puts a volume to rest, if it is `idle` and nobody has its bytes. Called with `work` held.
     pub(crate) fn rest(&self, id: &VolumeId, idle: impl Fn(&VolumeFiles) -> bool) -> Outcome<()> {
         let _opening = lock(&self.opening);
-        let record = self.lab(|lab| lab.volumes.get(id).cloned());
+        let record = self.ledger.lab(|lab| lab.volumes.get(id).cloned());
         // A rebuild works on the files of a volume that nobody attached, too.
         let rebuilds = record.is_some_and(|record| record.members.iter().any(|member| matches!(member.state, MemberState::Rebuilding { .. })));
         let Some((device_number, power)) =
-            lock(&self.volumes).get(id).filter(|files| idle(files) && files.is_quiet() && !rebuilds).map(|files| (files.device_number, files.power.clone()))
+            lock(&self.files).get(id).filter(|files| idle(files) && files.is_quiet() && !rebuilds).map(|files| (files.device_number, files.power.clone()))
         else {
             return Ok(());
         };
         if let Some((now, device)) = self.devices.saved_device(device_number) {
-            self.note_balances(vec![(id.clone(), now, device)], None)?;
+            self.ledger.note_balances(vec![(id.clone(), now, device)], None)?;
         }
         let allocated = power.allocated().ok();
         drop(power);
         self.close_capture(id);
-        let mut volumes = lock(&self.volumes);
+        let mut volumes = lock(&self.files);
         // A request that is still under way has its bytes: next time.
         if volumes.get(id).is_some_and(VolumeFiles::is_quiet) {
             let cold = volumes.remove(id).and_then(|files| files.restored).map(|restored| (restored.manifest().blocks(), restored.cold_blocks()));
@@ -102,11 +103,11 @@ impl Engine {
 
     /// Returns the limits of each member of a volume, and remembers them.
     pub(crate) fn limits(&self, record: &VolumeRecord) -> Outcome<Arc<Vec<VolumeLimits>>> {
-        let key = (record.spec.clone(), record.as_of, self.lab(|lab| lab.settings.instance_type.clone()));
+        let key = (record.spec.clone(), record.as_of, self.ledger.lab(|lab| lab.settings.instance_type.clone()));
         if let Some(cached) = lock(&self.known_limits).get(&key) {
             return Ok(cached.clone());
         }
-        let limits = Arc::new(self.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?);
+        let limits = Arc::new(self.ledger.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?);
         let mut cache = lock(&self.known_limits);
         if cache.len() >= MOST_LIMITS {
             cache.clear();
@@ -150,21 +151,22 @@ impl Engine {
     /// Returns the device of a volume and the time of its last use; a new device if it was never
     /// used.
     pub(crate) fn saved_as_left(&self, record: &VolumeRecord, limits: &[VolumeLimits]) -> Outcome<(SavedDevice, Nanos)> {
-        let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
+        let saved = self.ledger.state(|state| state.balances.devices.get(&record.id).cloned());
         let device = saved.and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
         let at = device.as_ref().map_or(Nanos::ZERO, |(_, at)| *at);
-        Ok((volume_files::device_of(record, limits, &self.model_options()?, device), at))
+        Ok((volume_files::device_of(record, limits, &self.ledger.model_options()?, device), at))
     }
 
     /// Balances that were set after the last one was noted: member and percent.
     pub(crate) fn balances_set(&self, record: &VolumeRecord) -> Vec<(usize, f64)> {
-        let noted_ms = self.state(|state| state.balances.devices.get(&record.id).map(|saved| saved.at_ms));
+        let noted_ms = self.ledger.state(|state| state.balances.devices.get(&record.id).map(|saved| saved.at_ms));
         let sets = record.members.iter().enumerate().filter_map(|(index, member)| Some((index, member.balance?)));
         let later = sets.filter(|(_, set)| noted_ms.is_none_or(|noted_ms| set.at_ms >= noted_ms));
         later.map(|(index, set)| (index, f64::from(set.per_million) / 10_000.0)).collect()
     }
 
-    /// Bytes that a volume's files take on the disk; none where that is not known. Opens nothing.
+    /// Returns the bytes that a volume's files take on the disk; None where they are not known.
+    /// Opens no file.
     pub(crate) fn allocated_of(&self, record: &VolumeRecord) -> Option<u64> {
         if let Some((_, power, _)) = self.opened(&record.id) {
             return power.allocated().ok();

@@ -64,8 +64,8 @@ pub fn create_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     files(&folder, record).into_iter().try_for_each(|(path, bytes)| SparseFile::create(&path, bytes).map(drop))
 }
 
-/// Bytes that a volume's files take on the disk, without opening them. An error where one is
-/// missing or was cut.
+/// Returns the bytes that a volume's files take on the disk, without opening them. Fails where a
+/// file is missing or was cut.
 pub fn look(volumes: &Path, record: &VolumeRecord) -> io::Result<u64> {
     let files = files(&folder_of(volumes, record), record).into_iter();
     let allocated = files.map(|(path, bytes)| {
@@ -154,7 +154,7 @@ impl VolumeFiles {
     /// Returns true if only the lab itself holds the bytes of the volume: no request, no instant,
     /// no loader.
     pub(crate) fn is_quiet(&self) -> bool {
-        // The capture is also in the power cut, what was restored also in the capture.
+        // The power cut contains the capture, and the capture contains the restored blocks.
         Arc::strong_count(&self.power) == 1
             && Arc::strong_count(&self.capture) == 2
             && self.restored.as_ref().is_none_or(|restored| Arc::strong_count(restored) == 2)

@@ -48,8 +48,7 @@ const RECORD_HEADER_BYTES: usize = 24;
 /// Most payload of a record: a checkpoint of the largest lab, 16,384 volumes with some KiB of
 /// modifications and balances each and 64 MiB of tags, is about half of it.
 const MAX_PAYLOAD_BYTES: usize = 256 << 20;
-/// A journal is compacted long before; what is larger is not one of ours, and is not read into
-/// memory.
+/// A journal is compacted long before; a larger record is damage, and is not read into memory.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Size from which a checkpoint is worth writing.
 const COMPACT_ABOVE_BYTES: u64 = 16 << 20;
@@ -374,12 +373,12 @@ impl Journal {
                 Ok(())
             }
             // Linux may drop what it could not write and answer the next fsync with success: only a
-            // new start reads what is true.
+            // new start reads the bytes that are on the medium.
             Err(error) => Err(self.stop("forcing to disk", error)),
         }
     }
 
-    /// Bytes up to the last good end.
+    /// Returns the bytes of the journal up to the end of its last whole entry.
     pub fn bytes(&self) -> u64 {
         self.end
     }

@@ -4,7 +4,7 @@ use super::row::{ErrorFactor, Stretch};
 use headrace_device::meter::{quantile, Histogram, BUCKETS, SIZE_CLASSES};
 use headrace_model::Op;
 
-/// Size classes: those of [`SIZE_CLASSES`] and what is larger.
+/// Size classes: those of [`SIZE_CLASSES`] and a last one for larger requests.
 pub const CLASSES: usize = SIZE_CLASSES.len() + 1;
 
 /// Latencies over a stretch. The counts are 64 bits wide: 15 days at 30,000 IOPS are 4e10 requests.
@@ -60,7 +60,7 @@ impl Latencies {
 fn wide_quantile(counts: &[u64; BUCKETS], q: f64) -> Option<u64> {
     let divisor = counts.iter().max().map_or(1, |&most| most / u64::from(u32::MAX) + 1);
     let mut narrow: Histogram = [0; BUCKETS];
-    // Rounded up, so that what is rare does not vanish.
+    // Counts are rounded up, so that rare requests do not vanish.
     narrow.iter_mut().zip(counts).for_each(|(to, &n)| *to = n.div_ceil(divisor) as u32);
     quantile(&narrow, q)
 }

@@ -188,8 +188,8 @@ impl Store {
         self.read(volume, member, |series| series.latencies(resolution, since, until)).map(Option::unwrap_or_default)
     }
 
-    /// Deletes the rows and counters of a volume and its members. Says whether nothing of it is
-    /// left on disk; what could not be deleted does no harm.
+    /// Deletes the rows and counters of a volume and its members. Returns whether its rows are gone
+    /// from the disk; what could not be deleted does no harm.
     pub fn forget(&self, volume: &str) -> bool {
         lock(&self.retired).remove(volume);
         self.close(volume);
@@ -199,7 +199,7 @@ impl Store {
         })
     }
 
-    /// Ends the counters of a volume that is deleted, and takes no row of it any more.
+    /// Ends the counters of a volume that is deleted, and takes no more rows of the volume.
     fn close(&self, volume: &str) {
         let mut all = lock(&self.series);
         let gone: Vec<Shared> = {
@@ -223,7 +223,7 @@ impl Store {
         members.chain([whole]).collect()
     }
 
-    /// Rows that could not be written since the daemon's start.
+    /// Returns the number of rows that could not be written since the daemon's start.
     pub fn dropped(&self) -> u64 {
         let live: u64 = self.all().iter().map(|(_, shared)| lock(shared).dropped()).sum();
         live + self.dropped.load(Ordering::Relaxed)
@@ -256,7 +256,7 @@ impl Store {
         let shared = {
             let mut all = lock(&self.series);
             let key = (volume.to_string(), member);
-            // Asking for what is not there leaves no trace.
+            // A question about a volume without rows makes no files.
             if !all.contains_key(&key) && !folder.exists() {
                 return Ok(None);
             }

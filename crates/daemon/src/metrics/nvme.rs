@@ -1,9 +1,9 @@
 //! The NVMe statistics page of a volume (log page 0xD0) as bytes.
 //!
-//! The layout is `data/nvme_log_page_d0.csv`; nothing of it is repeated here but the names of the
-//! fields. Counters count from the daemon's start, as after the attachment of a volume on AWS, and
-//! are a second old at most. The bounds of the bins are those of the lab's own histograms, two to
-//! an octave: AWS does not document its own, and readers take them from the page.
+//! The layout is `data/nvme_log_page_d0.csv`; only the names of the fields are repeated here.
+//! Counters count from the daemon's start, as after the attachment of a volume on AWS, and are a
+//! second old at most. The bounds of the bins are those of the lab's own histograms, two to an
+//! octave: AWS does not document its own, and readers take them from the page.
 
 use super::totals::Totals;
 use headrace_device::meter::{bounds_of, BUCKETS};

@@ -95,7 +95,7 @@ impl Store {
         lock(&self.retired).iter().map(|(volume, retired)| (volume.clone(), retired.clone())).collect()
     }
 
-    /// Deletes what is older than is kept, and the oldest of what is more than is kept.
+    /// Deletes the files beyond the age limit, and the oldest files beyond the size limit.
     pub fn expire(&self, now_s: u64) {
         let mut oldest_first = self.all_retired();
         oldest_first.sort_by_key(|(_, retired)| retired.deleted_s);

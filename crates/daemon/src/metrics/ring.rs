@@ -1,9 +1,9 @@
 //! A ring file: the newest rows of a volume in slots of one size.
 //!
 //! Rows are numbered in the order they were written; number n lies in slot n modulo the slots. So
-//! the clock may jump as it likes: what is kept is what happened last. The file grows with its
-//! rows, up to `slots`. Idle rows that follow each other share a slot, up to `run_s`; an idle day
-//! takes 1.4 MiB of seconds and 48 KiB of minutes.
+//! the clock may jump as it likes: the ring holds the newest rows. The file grows with its rows, up
+//! to `slots`. Idle rows that follow each other share a slot, up to `run_s`; an idle day takes 1.4
+//! MiB of seconds and 48 KiB of minutes.
 //!
 //! Written is one row in one write(2) into one page, never forced to disk: a `kill -9` leaves it
 //! whole, a power cut may tear or lose the newest. Torn slots are skipped. The file is opened for
@@ -82,8 +82,8 @@ impl Ring {
         self.next = self.next.max(next);
     }
 
-    /// Writes a row, or what is still missing of one that [`Ring::push_part`] began. After an error
-    /// it is as if it had not been asked.
+    /// Writes a row, or the missing part of a row that [`Ring::push_part`] began. After an error it
+    /// is as if it had not been asked.
     pub fn push(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<()> {
         if self.join(t_s, stretch)? {
             self.part = None;
@@ -104,7 +104,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Writes a row whose time is not over: what follows in the same time is added to it.
+    /// Writes a row whose time is not over: later rows of the same time are added to it.
     pub fn push_part(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<()> {
         if !self.join(t_s, stretch)? {
             let slot = self.append(t_s, through, stretch)?;

@@ -49,8 +49,8 @@ pub const COLUMNS: [&str; 27] = [
 ///
 /// A stored row holds histograms in little space. If a row does not fit its slot, neighbouring
 /// buckets are joined, in the whole row alike and no further than needed: halves of an octave
-/// (factor 1.5), octaves (2), two octaves (4), four (16). On reading, a joined bucket's count is
-/// spread evenly over what it joined. The number of requests stays exact. The factor holds from 1
+/// (factor 1.5), octaves (2), two octaves (4), four (16). On reading, the count of a joined bucket
+/// is spread evenly over its buckets. The number of requests stays exact. The factor holds from 1
 /// us on, to 235 s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ErrorFactor(pub(crate) u8);

@@ -64,8 +64,8 @@ impl Series {
         }
     }
 
-    /// Takes the row of a second, or, where the second is not over, of a part of it. An error says
-    /// that a row was dropped; the minute still contains it.
+    /// Takes the row of a second, or of the part of a second that is not over. An error says that a
+    /// row was dropped; the minute still contains it.
     pub fn record(&mut self, unix_s: u64, stretch: &Stretch, is_part: bool) -> io::Result<()> {
         let minute = self.close_minute(unix_s, self.seconds.next());
         let pushed = match is_part {

@@ -42,14 +42,14 @@ impl Clumps {
         }));
     }
 
-    /// All walks as one distribution, on top of other waits.
+    /// Returns all walks as a single distribution, on top of other waits.
     pub fn together(&self, waits: &Waits) -> Waits {
         let mut waits = waits.clone();
         self.looks.iter().for_each(|look| waits.delay(look.requests / WALKS as f64, look.wait_ms));
         waits
     }
 
-    /// Mean wait, ms, and percentiles of the whole run.
+    /// Returns the mean wait, ms, and the percentiles of the whole run.
     pub fn whole(&self, waits: &Waits, percentiles: &dyn Fn(&Waits) -> [f64; 4]) -> (f64, [f64; 4]) {
         let mut each = vec![waits.clone(); WALKS];
         self.looks.iter().for_each(|look| each[look.walk as usize].delay(look.requests, look.wait_ms));
@@ -61,44 +61,10 @@ impl Clumps {
         mean
     }
 
-    /// Figures of the worst windows, in the mean and of the unluckiest walk, each for itself;
-    /// `others` are those of what did not wait in clumps.
+    /// Returns the figures of the worst windows: their means over the walks, and the highest of any
+    /// walk. `others` are the figures of requests that did not wait in clumps.
     pub fn worst(&self, busy: &BusySlots, slots: &Slots, own_mean_ms: f64, others: &Worst, percentiles: &dyn Fn(&Waits) -> [f64; 4]) -> (Worst, Worst) {
-        // Places of the looks of each slot.
-        let mut runs: Vec<(usize, usize, usize)> = Vec::new();
-        for (place, look) in self.looks.iter().enumerate() {
-            match runs.last_mut().filter(|run| run.0 == look.slot as usize) {
-                Some(run) => run.2 = place + 1,
-                None => runs.push((look.slot as usize, place, place + 1)),
-            }
-        }
-        let mut by_walk = vec![[SlotWaits::default(); WALKS]; runs.len()];
-        for (&(_, from, until), waits) in runs.iter().zip(&mut by_walk) {
-            for look in &self.looks[from..until] {
-                let of = &mut waits[look.walk as usize];
-                of.sum_ms += look.requests * look.wait_ms;
-                of.longest_ms = of.longest_ms.max(look.wait_ms);
-            }
-        }
-        let mut starts: Vec<usize> = runs.iter().flat_map(|&(slot, _, _)| slots.windows_with(slot)).collect();
-        starts.sort_unstable();
-        starts.dedup();
-        // Windows of the highest mean and of the longest wait are chosen for each walk: the highest
-        // percentiles are in one of them or hardly lower.
-        let mut chosen = [[(f64::NEG_INFINITY, 0usize); 2]; WALKS];
-        for &start in &starts {
-            let end = slots.window(start).1;
-            let inside = runs.partition_point(|run| run.0 < start)..runs.partition_point(|run| run.0 < end);
-            for (walk, chosen) in chosen.iter_mut().enumerate() {
-                let waits = by_walk[inside.clone()].iter().map(|waits| waits[walk]);
-                let (sum, longest) = waits.fold((0.0, 0.0_f64), |all, of| (all.0 + of.sum_ms, all.1.max(of.longest_ms)));
-                for (best, value) in chosen.iter_mut().zip([sum, longest]) {
-                    if value > best.0 {
-                        *best = (value, start);
-                    }
-                }
-            }
-        }
+        let chosen = self.choose_windows(slots);
         let mut each = vec![*others; WALKS];
         let mut cache: Vec<(usize, Waits)> = Vec::new();
         for (walk, worst) in each.iter_mut().enumerate() {
@@ -119,19 +85,65 @@ impl Clumps {
             }
         }
         each.sort_by(|a, b| a.percentiles_ms[P99].total_cmp(&b.percentiles_ms[P99]));
-        let mean = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).sum::<f64>() / WALKS as f64;
-        let most = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).fold(0.0, f64::max);
-        let shown = Worst {
-            mean_ms: mean(&|worst| worst.mean_ms),
-            percentiles_ms: [0, 1, 2, 3].map(|place: usize| mean(&|worst| worst.percentiles_ms[place])),
-            // Begin of the worst window of a middle walk, or of the next that waited.
-            at_s: each[WALKS / 2..].iter().find_map(|worst| worst.at_s),
-        };
-        let unlucky = Worst {
-            mean_ms: most(&|worst| worst.mean_ms),
-            percentiles_ms: [0, 1, 2, 3].map(|place: usize| most(&|worst| worst.percentiles_ms[place])),
-            at_s: each[WALKS - 1].at_s,
-        };
-        (shown, unlucky)
+        summarise(&each)
     }
+
+    /// Returns for each walk the windows of the highest mean and of the longest wait, each with its
+    /// value, ms, and its first slot.
+    fn choose_windows(&self, slots: &Slots) -> [[(f64, usize); 2]; WALKS] {
+        // Places of the looks of each slot.
+        let mut runs: Vec<(usize, usize, usize)> = Vec::new();
+        for (place, look) in self.looks.iter().enumerate() {
+            match runs.last_mut().filter(|run| run.0 == look.slot as usize) {
+                Some(run) => run.2 = place + 1,
+                None => runs.push((look.slot as usize, place, place + 1)),
+            }
+        }
+        let mut by_walk = vec![[SlotWaits::default(); WALKS]; runs.len()];
+        for (&(_, from, until), waits) in runs.iter().zip(&mut by_walk) {
+            for look in &self.looks[from..until] {
+                let of = &mut waits[look.walk as usize];
+                of.sum_ms += look.requests * look.wait_ms;
+                of.longest_ms = of.longest_ms.max(look.wait_ms);
+            }
+        }
+        let mut starts: Vec<usize> = runs.iter().flat_map(|&(slot, _, _)| slots.windows_with(slot)).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        // Windows of the highest mean and of the longest wait are chosen for each walk: the highest
+        // percentiles lie in these windows, or are hardly higher elsewhere.
+        let mut chosen = [[(f64::NEG_INFINITY, 0usize); 2]; WALKS];
+        for &start in &starts {
+            let end = slots.window(start).1;
+            let inside = runs.partition_point(|run| run.0 < start)..runs.partition_point(|run| run.0 < end);
+            for (walk, chosen) in chosen.iter_mut().enumerate() {
+                let waits = by_walk[inside.clone()].iter().map(|waits| waits[walk]);
+                let (sum, longest) = waits.fold((0.0, 0.0_f64), |all, of| (all.0 + of.sum_ms, all.1.max(of.longest_ms)));
+                for (best, value) in chosen.iter_mut().zip([sum, longest]) {
+                    if value > best.0 {
+                        *best = (value, start);
+                    }
+                }
+            }
+        }
+        chosen
+    }
+}
+
+/// Returns the means over the walks, in order of their p99, and the highest figures of any walk.
+fn summarise(each: &[Worst]) -> (Worst, Worst) {
+    let mean = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).sum::<f64>() / WALKS as f64;
+    let most = |get: &dyn Fn(&Worst) -> f64| each.iter().map(get).fold(0.0, f64::max);
+    let average = Worst {
+        mean_ms: mean(&|worst| worst.mean_ms),
+        percentiles_ms: [0, 1, 2, 3].map(|place: usize| mean(&|worst| worst.percentiles_ms[place])),
+        // Begin of the worst window of a middle walk, or of the next that waited.
+        at_s: each[WALKS / 2..].iter().find_map(|worst| worst.at_s),
+    };
+    let unlucky = Worst {
+        mean_ms: most(&|worst| worst.mean_ms),
+        percentiles_ms: [0, 1, 2, 3].map(|place: usize| most(&|worst| worst.percentiles_ms[place])),
+        at_s: each[WALKS - 1].at_s,
+    };
+    (average, unlucky)
 }

@@ -57,7 +57,7 @@ impl Repeated {
         Repeated { dry_after_s: dry_at_s(&summary), summary, ..Repeated::default() }
     }
 
-    /// The first cycle.
+    /// Returns the summary of the first cycle.
     pub fn first(&self) -> &Summary {
         self.first.as_deref().unwrap_or(&self.summary)
     }
@@ -137,7 +137,7 @@ pub(crate) fn settle(mut driver: Driver<'_>, measured: &MeasuredLoad, run: &mut 
     Repeated { summary, first, settled: Some(settled), loses_percent_per_cycle, dry_after_s }
 }
 
-/// First moment at which credits of the volume or the instance were gone, s.
+/// Returns the first moment at which credits of the volume or the instance were gone, s.
 fn dry_at_s(summary: &Summary) -> Option<f64> {
     [summary.credits_empty_at_s, summary.instance_empty_at_s].into_iter().flatten().min_by(f64::total_cmp)
 }

@@ -78,7 +78,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     let mut flight = InFlight::new(load.outstanding());
     let mut submit = |flight: &mut InFlight, recorder: &mut RunRecorder, host: &mut Host, slot: u32, now: Nanos| {
         let io = source.next(slot);
-        recorder.asked(io.bytes);
+        recorder.arrived(io.bytes);
         let decision = self::submit(host, lost, now, io);
         recorder.decided(now, &decision);
         flight.insert(slot, Answered { arrived: now, bytes: io.bytes, decision });
@@ -172,8 +172,8 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
     Ok(recorder.finish(&host))
 }
 
-/// Counts requests as they come. Those that wait in the host are not kept: while some do, a copy of
-/// the source runs ahead.
+/// Counts requests as they come. Requests that wait in the host are not stored: while some do, a
+/// copy of the source runs ahead.
 #[derive(Default)]
 struct Coming<'a> {
     /// The next request to be counted, where it is known.
@@ -186,7 +186,7 @@ struct Coming<'a> {
 }
 
 impl<'a> Coming<'a> {
-    /// The host turns to the next request.
+    /// Turns the host to the next request.
     #[inline]
     fn begin(&mut self, request: (Nanos, Io)) {
         self.counted = self.counted.saturating_sub(1);
@@ -204,7 +204,7 @@ impl<'a> Coming<'a> {
             }
             let Some((at, io)) = self.next.filter(|(at, _)| *at <= until) else { return };
             recorder.reach(at, host);
-            recorder.asked(io.bytes);
+            recorder.arrived(io.bytes);
             (self.next, self.last) = (None, at);
             self.counted += 1;
         }

@@ -39,8 +39,8 @@ use bucket::{instance_buckets, member_buckets, FluidBucket, DAY_S};
 pub(crate) use rest::{BucketsKey, NeededLoad};
 pub(crate) use step::Step;
 
-/// A step shorter than this could vanish in the rounding of the time, and the interval would never
-/// end: a billionth of the time so far.
+/// Returns the shortest step, s: a billionth of the time so far. A shorter one could vanish in the
+/// rounding of the time, and the interval would never end.
 fn least_step(now: f64) -> f64 {
     1e-9 * now.max(1.0)
 }
@@ -86,13 +86,13 @@ struct Batch {
     requests: f64,
 }
 
-/// The buckets of the volumes of `setup`, full.
+/// Makes the buckets of the volumes of `setup`, full.
 fn volume_buckets(setup: &Setup) -> Vec<FluidBucket> {
     let amplification = Amplification::of(setup.storage.raid, setup.limits.len());
     let mut buckets: Vec<FluidBucket> = Vec::new();
     for (limits, share) in setup.limits.iter().zip(setup.member_shares()) {
-        // Like members carry like shares, so their buckets are one bucket, unless something
-        // happens to one of them.
+        // Like members carry like shares, so a single bucket stands for theirs, unless a fault
+        // concerns a single member.
         for bucket in member_buckets(limits, Rates::of(limits), (amplification, share), setup) {
             if setup.has_events() || !buckets.iter().any(|other| other.is_like(&bucket)) {
                 buckets.push(bucket);
@@ -103,7 +103,7 @@ fn volume_buckets(setup: &Setup) -> Vec<FluidBucket> {
 }
 
 impl Fluid {
-    /// The buckets of `setup`, full or at its start balance.
+    /// Makes the buckets of `setup`, full or at its start balance.
     pub fn new(setup: &Setup) -> Fluid {
         let mut buckets = volume_buckets(setup);
         if let Some(instance) = setup.instance.as_ref().filter(|_| !setup.is_local()) {
@@ -125,8 +125,8 @@ impl Fluid {
         fluid
     }
 
-    /// The instance's buckets alone, for storages that share them; the volumes are then simulated
-    /// without an instance. Writes count once per copy.
+    /// Makes the instance's buckets alone, for storages that share them; the volumes are then
+    /// simulated without an instance. A write counts once for each of its copies.
     pub fn of_instance(instance: &InstanceLimits, saved_second: bool, start_balance_percent: Option<f64>) -> Fluid {
         let mut fluid = Fluid::of_buckets(instance_buckets(instance, Amplification::of(None, 1), saved_second));
         fluid.start_at(start_balance_percent);
@@ -168,17 +168,17 @@ impl Fluid {
         }
     }
 
-    /// Most repetitions a second of `each` that every bucket lets through over `seconds` on top of
-    /// `always`, and the cap that limits them. Tokens that caps have saved are not counted on: a
-    /// load at the cap has spent them.
+    /// Returns the most repetitions a second of `each` that every bucket lets through over
+    /// `seconds` on top of `always`, and the cap that limits them. Tokens that caps have saved are
+    /// not counted on: a load at the cap has spent them.
     #[inline]
     pub fn max_rate(&self, each: &Measured, always: &Measured, seconds: f64) -> (f64, Cap) {
         let mut lowest = (f64::INFINITY, Cap::None);
         for bucket in &self.buckets {
             let cost = bucket.demand(each);
             if cost > 0.0 {
-                // A step's refill stays behind: demand that scatters around what is let through
-                // then neither loses nor gains by an empty bucket.
+                // A step's refill stays behind: demand that scatters around that rate then neither
+                // loses nor gains by an empty bucket.
                 let saved = if bucket.is_credits() { (bucket.level / seconds - bucket.rate).max(0.0) } else { 0.0 };
                 let rate = (bucket.rate + saved - bucket.demand(always)).max(0.0) / cost;
                 if rate < lowest.0 {
@@ -208,15 +208,15 @@ impl Fluid {
         (by.reads_per_read, by.reads_per_write + by.writes_per_write)
     }
 
-    /// Leaves out byte caps that this load cannot reach: neither by what it asks nor by working off
-    /// a backlog as fast as the IOPS cap of the same volume lets it.
+    /// Leaves out byte caps that this load cannot reach, neither by its demand nor by working off a
+    /// backlog as fast as the IOPS cap of the same volume allows.
     pub fn leave_out_idle_caps(&mut self, load: &MeasuredLoad) {
         let iops_caps: Vec<FluidBucket> = self.buckets.iter().filter(|bucket| bucket.measure == Measure::Units && !bucket.is_credits()).cloned().collect();
         self.buckets.retain(|bucket| {
-            let asked = bucket.per_read * load.peak_bytes_s.0 + bucket.per_write * load.peak_bytes_s.1;
+            let peak_bytes_s = bucket.per_read * load.peak_bytes_s.0 + bucket.per_write * load.peak_bytes_s.1;
             let idle = |iops: &FluidBucket| {
                 let same_place = iops.per_read == bucket.per_read && iops.per_write == bucket.per_write;
-                same_place && asked <= bucket.rate && iops.rate * load.bytes_per_unit <= bucket.rate && iops.depth * load.bytes_per_unit <= bucket.depth
+                same_place && peak_bytes_s <= bucket.rate && iops.rate * load.bytes_per_unit <= bucket.rate && iops.depth * load.bytes_per_unit <= bucket.depth
             };
             bucket.measure != Measure::Bytes || bucket.is_credits() || !iops_caps.iter().any(idle)
         });
@@ -236,7 +236,7 @@ impl Fluid {
         }
     }
 
-    /// The instance's burst buckets are full again after a day.
+    /// Fills the instance's burst buckets again after a day.
     pub(crate) fn top_up(&mut self, t_s: f64) {
         while t_s >= self.next_top_up_s {
             self.next_top_up_s += DAY_S;
@@ -280,8 +280,8 @@ impl Fluid {
         self.backlog.is_empty() && self.buckets.iter().all(calm)
     }
 
-    /// One interval that begins at `t_s`; what came of it is added to `step`. `keep_queue` carries
-    /// what was not delivered into the next.
+    /// Simulates an interval that begins at `t_s` and adds its outcome to `step`. `keep_queue`
+    /// carries requests that were not served into the next interval.
     #[inline]
     pub fn step(&mut self, point: &Measured, t_s: f64, keep_queue: bool, waits: &mut Waits, step: &mut Step) {
         let seconds = point.duration_s;
@@ -356,8 +356,8 @@ impl Fluid {
         self.buckets.iter().all(within) && some
     }
 
-    /// Independent arrivals near a cap ([`crate::demand::near_cap`]): the reserve takes what
-    /// exceeds the main part, against its refill; once it is used up, requests wait.
+    /// Lets independent arrivals come near a cap ([`crate::demand::near_cap`]): the reserve takes
+    /// what exceeds the main part, against its refill; once the reserve is used up, requests wait.
     fn clump(&mut self, point: &Measured, t_s: f64, step: &mut Step, waits: &mut Waits) {
         let seconds = point.duration_s;
         let came = point.iops * seconds;
@@ -418,8 +418,8 @@ impl Fluid {
         self.clumped = waiting;
     }
 
-    /// The clumps near a cap end with this interval: what waits is served at once, or is a backlog
-    /// from now on (true).
+    /// Ends the clumps near a cap with this interval. Requests that wait are served at once, or are
+    /// a backlog from now on; returns true for a backlog.
     fn end_clumps(&mut self, point: &Measured, t_s: f64, step: &mut Step) -> bool {
         let (requests, bytes) = std::mem::take(&mut self.clumped);
         self.near = false;
@@ -452,8 +452,8 @@ impl Fluid {
         self.backlog.push_back(Batch { point: *point, interval: self.interval, arrived_s: now, requests: 0.0 });
     }
 
-    /// Nothing waits: requests pass as they come, until a bucket that gives less than is asked runs
-    /// empty. Returns the time reached.
+    /// Lets requests pass as they come, while none waits, until a bucket that gives less than it is
+    /// asked for runs empty. Returns the time reached, s.
     fn flow(&mut self, point: &Measured, now: f64, end: f64, step: &mut Step, waits: &mut Waits) -> f64 {
         let mut until = end;
         for bucket in &mut self.buckets {
@@ -482,9 +482,9 @@ impl Fluid {
         until
     }
 
-    /// The head of the backlog is served: at once while every bucket holds something, then at the
-    /// rate of the slowest that is empty, until the head is worked off, another bucket runs empty
-    /// or the interval ends. Returns the time reached.
+    /// Serves the head of the backlog: at once while every bucket holds something, then at the rate
+    /// of the slowest that is empty, until the head is worked off, another bucket runs empty or the
+    /// interval ends. Returns the time reached.
     fn drain(&mut self, head: &Batch, point: &Measured, (now, end): (f64, f64), step: &mut Step, waits: &mut Waits) -> f64 {
         let per_request = 1.0 / head.point.iops;
         let mut at_once = head.requests;
@@ -555,12 +555,12 @@ impl Fluid {
         done
     }
 
-    /// Lowest level of the buckets of one kind, percent.
+    /// Returns the lowest level of the buckets of a kind, percent.
     pub fn percent_of(&self, cap: Cap) -> Option<f64> {
         self.buckets.iter().filter(|bucket| bucket.cap == cap).map(FluidBucket::percent).min_by(f64::total_cmp)
     }
 
-    /// Burst buckets of the instance for I/Os and bytes, percent.
+    /// Returns the burst buckets of the instance for I/Os and bytes, percent.
     pub fn instance_percents(&self) -> [Option<f64>; 2] {
         [Measure::Units, Measure::Bytes]
             .map(|measure| self.buckets.iter().find(|bucket| bucket.cap == Cap::InstanceCredits && bucket.measure == measure).map(FluidBucket::percent))

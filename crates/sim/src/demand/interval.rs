@@ -50,7 +50,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
     let measured = measure(setup, &cut(&of(offered), interval_s)?);
     let mut rows = Vec::with_capacity(measured.points.len());
     let mut summary = Driver::new(setup, &measured, &own, false).cycle(&mut row_collector(&mut rows, &own));
-    // Little's law: what is outstanding over what is delivered.
+    // Little's law: outstanding requests over delivered requests a second.
     let mean_ms = outstanding / (summary.delivered_ios / summary.seconds).max(1e-9) * 1e3;
     for row in &mut rows {
         (row.asked_iops, row.asked_mib_s, row.queue) = (row.iops, row.mib_s, outstanding);
@@ -69,14 +69,14 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
     Ok(Run { rows, summary })
 }
 
-/// Only the summary of an open load that is measured and whose own latency is known: the planner's
-/// inner loop.
+/// Computes only the summary of an open load that is measured and whose own latency is known. This
+/// is the planner's inner loop.
 pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Summary {
     Driver::new(setup, measured, own, true).cycle(&mut |_, _, _, _, _| {})
 }
 
-/// Highest mean latency of any five minutes of a closed load (Little's law), ms, and where they
-/// begin.
+/// Returns the highest mean latency of any five minutes of a closed load (Little's law), ms, and
+/// their begin, s.
 fn slowest(measured: &MeasuredLoad, rows: &[RunRow], outstanding: f64) -> (Option<f64>, Option<f64>) {
     let mut worst: Option<(f64, f64)> = None;
     for (from, until) in measured.slots().spans() {
@@ -160,8 +160,8 @@ impl Cold {
     }
 }
 
-/// Called after each interval: its start (s), buckets, demand, what came of it, and the requests
-/// that met cold blocks with their delay, ms.
+/// Called after each interval: its start (s), buckets, demand, outcome, and the requests that met
+/// cold blocks with their delay, ms.
 pub(crate) type Each<'a> = dyn FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a;
 
 /// Takes a load through a storage's buckets, once or again and again.
@@ -180,8 +180,8 @@ pub(crate) struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// At the storage's start. `keep_queue` lets requests pile up; without it they give up, as
-    /// clients of a closed load that never sent them.
+    /// Makes a run at the storage's start. `keep_queue` lets requests pile up; without it they give
+    /// up, as clients of a closed load that never sent them.
     pub fn new(setup: &'a Setup, measured: &'a MeasuredLoad, own: &'a OwnLatency, keep_queue: bool) -> Driver<'a> {
         let mut fluid = Fluid::new(setup);
         fluid.independent_arrivals = measured.independent_arrivals && keep_queue;
@@ -192,7 +192,7 @@ impl<'a> Driver<'a> {
         Driver { setup, measured, own, keep_queue, fluid, busy_points: None, stop_above_s: f64::INFINITY }
     }
 
-    /// Once through the load.
+    /// Goes through the load once.
     pub fn cycle(&mut self, each: &mut Each<'_>) -> Summary {
         let mut summary = Summary::default();
         let (mut waits, mut busy, mut step) = (Waits::default(), Busy::default(), Step::default());
@@ -248,8 +248,8 @@ impl<'a> Driver<'a> {
         summary
     }
 
-    /// The point up to which nothing happens from this one on: all buckets are full, and no limit
-    /// is near.
+    /// Returns the point up to which no request waits from `index` on: all buckets are full, and no
+    /// limit is near.
     fn rests_until(&self, index: usize) -> usize {
         let Some(busy) = &self.busy_points else { return index };
         let next = busy.partition_point(|&at| (at as usize) < index);
@@ -261,7 +261,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// One interval that lies in one slot: that of a point's piece.
+    /// Simulates an interval that lies in a single slot: that of a point's piece.
     #[inline]
     fn part(&mut self, point: &Measured, t_s: f64, (index, piece): (usize, usize), waits: &mut Waits, step: &mut Step, busy: &mut Busy) {
         if self.setup.has_events() {

@@ -39,7 +39,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Share of reads, given fio's `rwmixread` for the mixed ones.
+    /// Returns the share of reads, 0-1; `mix_percent` is fio's `rwmixread` for mixed patterns.
     pub fn read_share(self, mix_percent: u32) -> f64 {
         match self {
             Pattern::Read | Pattern::RandRead => 1.0,
@@ -124,7 +124,7 @@ impl Point {
         self.reads_per_s + self.writes_per_s
     }
 
-    /// Bytes a second.
+    /// Returns the throughput, bytes a second.
     pub fn bytes_s(&self) -> f64 {
         self.reads_per_s * self.read_bytes + self.writes_per_s * self.write_bytes
     }
@@ -149,7 +149,7 @@ pub struct OpenLoad {
 }
 
 impl OpenLoad {
-    /// A load of `points`, random, Poisson, at most 1,024 outstanding.
+    /// Makes a load of `points`: random offsets, Poisson arrivals, at most 1,024 outstanding.
     pub fn new(points: Vec<Point>) -> OpenLoad {
         OpenLoad { points, sequential_read_share: 0.0, sequential_write_share: 0.0, arrivals: Arrivals::Poisson, max_outstanding: 1_024, span_bytes: 0 }
     }
@@ -159,7 +159,7 @@ impl OpenLoad {
         OpenLoad { points: self.points.iter().map(|point| point.times(factor)).collect(), ..*self }
     }
 
-    /// Length, s.
+    /// Returns the length, s.
     pub fn duration_s(&self) -> f64 {
         self.points.iter().map(|point| point.duration_s).sum()
     }
@@ -184,7 +184,7 @@ impl OpenLoad {
     }
 }
 
-/// A size in whole sectors whose mean is `mean_bytes`.
+/// Draws a size in whole sectors whose mean is `mean_bytes`.
 #[inline]
 pub(crate) fn whole_sectors(rng: &mut ChaCha8Rng, mean_bytes: f64) -> u32 {
     SECTOR_BYTES * around(rng, mean_bytes / f64::from(SECTOR_BYTES)).max(1)

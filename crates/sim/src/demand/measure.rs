@@ -68,24 +68,25 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// For stripes with chunks of `chunk_bytes` (none: single volumes); `hdd` gives the 1 MiB
-    /// accounting.
+    /// Counts for stripes with chunks of `chunk_bytes` (None: single volumes); `hdd` gives the
+    /// accounting of 1 MiB.
     pub fn new(chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> Counting {
         Counting { chunk_bytes, hdd: hdd.map(Accounting::new) }
     }
 
-    /// For a storage whose type is still open: as SSD types and as HDD types count.
+    /// Counts for a storage whose type is still open: as SSD types and as HDD types do.
     fn either(chunk_bytes: Option<f64>) -> Counting {
         Counting { chunk_bytes, hdd: Some(Accounting::hdd()) }
     }
 
-    /// Parts of a request of `bytes`: one larger than a chunk becomes one per chunk.
+    /// Returns the parts of a request of `bytes`: a request larger than a chunk becomes one per
+    /// chunk.
     #[inline]
     fn parts(&self, bytes: f64) -> f64 {
         self.chunk_bytes.map_or(1.0, |chunk| (bytes / chunk).ceil().max(1.0))
     }
 
-    /// Units, bytes and HDD bytes a second of `rate` requests of `bytes`.
+    /// Returns units, bytes and HDD bytes a second of `rate` requests of `bytes`.
     #[inline]
     pub fn of(&self, rate: f64, bytes: f64, sequential: f64) -> (f64, f64, f64) {
         let parts = self.parts(bytes);
@@ -162,17 +163,17 @@ impl MeasuredLoad {
         MeasuredLoad { points, independent_arrivals: load.arrivals == Arrivals::Poisson, bytes_per_unit, peak_bytes_s, slots: OnceLock::new(), mix }
     }
 
-    /// Minutes, for the worst five of them.
+    /// Returns the load's minutes, for the worst five of them.
     pub(crate) fn slots(&self) -> &Slots {
         self.slots.get_or_init(|| Slots::new(self.points.iter().map(|point| (point.duration_s, point.iops))))
     }
 
-    /// Length, s.
+    /// Returns the length, s.
     pub(crate) fn seconds(&self) -> f64 {
         self.points.iter().map(|point| point.duration_s).sum()
     }
 
-    /// Key of the own latency of this load on a storage.
+    /// Returns the key of this load's own latency on a storage.
     pub fn latency_key(&self, setup: &Setup) -> OwnLatencyKey {
         let first = &setup.limits[0];
         OwnLatencyKey {

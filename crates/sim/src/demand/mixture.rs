@@ -25,7 +25,8 @@ struct Octaves {
 }
 
 impl Octaves {
-    /// The cell of `x` and how far into it, 0-1; none below the scale, the last cell above it.
+    /// Returns the cell of `x` and how far into it `x` lies, 0-1; None below the scale, the last
+    /// cell above it.
     #[inline]
     fn place(&self, x: f64) -> Option<(usize, f64)> {
         if x < self.from {
@@ -71,14 +72,14 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// `requests` that did not wait.
+    /// Adds `requests` that did not wait.
     #[inline]
     pub fn add_none(&mut self, requests: f64) {
         self.none += requests;
         self.total += requests;
     }
 
-    /// `requests` whose waits lie evenly between two values, ms.
+    /// Adds `requests` whose waits lie evenly between two values, ms.
     pub fn add(&mut self, requests: f64, from_ms: f64, to_ms: f64) {
         let (low, high) = (from_ms.min(to_ms), from_ms.max(to_ms));
         self.total += requests;
@@ -121,7 +122,7 @@ impl Waits {
         self.none < self.total
     }
 
-    /// Mean wait, ms.
+    /// Returns the mean wait, ms.
     pub fn mean_ms(&self) -> f64 {
         if self.total > 0.0 {
             self.sum_ms / self.total
@@ -158,8 +159,8 @@ pub struct OwnLatencyKey {
 }
 
 impl OwnLatency {
-    /// The table of a mix; kept, because plans ask for the same few again and again. The oldest are
-    /// dropped when there are many.
+    /// Returns the table of a mix. Tables are cached, because plans ask for the same few again and
+    /// again; the oldest are dropped when there are many.
     pub fn cached(key: &OwnLatencyKey) -> Arc<OwnLatency> {
         static TABLES: Mutex<Vec<(OwnLatencyKey, Arc<OwnLatency>)>> = Mutex::new(Vec::new());
         let find = |tables: &[(OwnLatencyKey, Arc<OwnLatency>)]| tables.iter().find(|(entry, _)| entry == key).map(|(_, table)| Arc::clone(table));
@@ -204,12 +205,12 @@ impl OwnLatency {
         OwnLatency { exceeds, mean_ms }
     }
 
-    /// Mean, ms.
+    /// Returns the mean, ms.
     pub fn mean_ms(&self) -> f64 {
         self.mean_ms
     }
 
-    /// Share of requests whose own latency is above `x_ms`.
+    /// Returns the share of requests whose own latency is above `x_ms`, 0-1.
     #[inline]
     pub fn exceeds(&self, x_ms: f64) -> f64 {
         match OWN.place(x_ms) {
@@ -218,8 +219,8 @@ impl OwnLatency {
         }
     }
 
-    /// The latencies that shares `1 - q` of requests exceed, ms, with `waits` added; `quantiles`
-    /// must rise. Without any requests: without waits.
+    /// Returns the latencies that shares `1 - q` of requests exceed, ms, with `waits` added;
+    /// `quantiles` must rise. Without any requests no waits are added.
     pub fn percentiles_ms<const N: usize>(&self, waits: &Waits, quantiles: [f64; N]) -> [f64; N] {
         let mix = WaitMix::new(self, waits);
         let mut least = OWN.from;
@@ -265,7 +266,7 @@ impl WaitMix<'_> {
         WaitMix { own, none: if some { waits.none } else { 1.0 }, total: if some { waits.total } else { 1.0 }, used }
     }
 
-    /// Share of requests above `x_ms`.
+    /// Returns the share of requests above `x_ms`, 0-1.
     fn above(&self, x_ms: f64) -> f64 {
         let waited: f64 = self.used.iter().map(|(wait, weight)| weight * if x_ms > *wait { self.own.exceeds(x_ms - wait) } else { 1.0 }).sum();
         (self.none * self.own.exceeds(x_ms) + waited) / self.total

@@ -43,7 +43,7 @@ pub(crate) const WALKS: usize = 64;
 const LOOKS: usize = 64;
 const LOOKS_IN_ALL: usize = 640;
 const LEAST_LOOKS: usize = 1;
-/// A reserve lasts for certain where it is above what is taken by this number of deviations.
+/// A reserve certainly lasts where it exceeds the mean overflow by this number of deviations.
 const SURE: f64 = 5.0;
 
 /// Drift and spread of what waits at a cap.
@@ -51,7 +51,7 @@ const SURE: f64 = 5.0;
 pub(crate) struct Walk {
     /// Tokens a second; never quite zero.
     drift: f64,
-    /// Tokens^2 a second.
+    /// Variance of the walk, tokens^2 a second.
     spread: f64,
     /// Tokens of a request.
     cost: f64,
@@ -68,26 +68,26 @@ impl Walk {
         Walk { drift: if drift.abs() >= least { drift } else { least.copysign(drift) }, spread, cost }
     }
 
-    /// Tokens^2 a second.
+    /// Returns the variance of the walk, tokens^2 a second.
     pub fn spread(&self) -> f64 {
         self.spread
     }
 
-    /// Tokens a second that exceed a main part of `depth`, if what exceeds it is taken away at once
-    /// (by the reserve): loss of a walk between two walls.
+    /// Returns the tokens a second that exceed a main part of `depth`, if the reserve takes them
+    /// away at once: loss of a walk between two walls.
     pub fn overflow(&self, depth: f64) -> f64 {
         self.drift / -libm::expm1(-2.0 * self.drift * depth / self.spread)
     }
 
-    /// Tokens a second that the walk is pushed up by at zero in that case: what the bucket does not
-    /// need.
+    /// Returns the tokens a second that the walk is pushed up by at zero in that case: the bucket
+    /// does not need them.
     pub fn unused(&self, depth: f64) -> f64 {
         self.overflow(depth) - self.drift
     }
 
-    /// Variance of that overflow, tokens^2 a second: with f' = 0 at zero and 1 at the main part,
-    /// and drift f' + spread f'' / 2 constant, overflow less its mean is the integral of f' over
-    /// the noise, so its variance is spread times the mean square of f'.
+    /// Returns the variance of that overflow, tokens^2 a second: with f' = 0 at zero and 1 at the
+    /// main part, and drift f' + spread f'' / 2 constant, overflow less its mean is the integral of
+    /// f' over the noise, so its variance is spread times the mean square of f'.
     pub fn overflow_variance(&self, depth: f64) -> f64 {
         let a = 2.0 * self.drift * depth / self.spread;
         if a.abs() < 1e-2 {
@@ -106,7 +106,7 @@ impl Walk {
     }
 }
 
-/// A walk, and what is left of its reserve.
+/// A walk and its remaining reserve, tokens.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     /// Tokens in the reserve; meaningless once it is used up.
@@ -177,12 +177,12 @@ impl NearCap {
         NearCap { paths: (0..WALKS).map(path).collect(), dice }
     }
 
-    /// Mean of what the two parts hold, tokens; the main part counts as full.
+    /// Returns the mean of what the two parts hold, tokens; the main part counts as full.
     pub fn level(&self, parts: Parts) -> f64 {
         parts.main + self.paths.iter().map(|path| if path.waiting.is_some() { 0.0 } else { path.reserve }).sum::<f64>() / WALKS as f64
     }
 
-    /// Mean of the highest that the walks exceeded the main part by so far, tokens.
+    /// Returns the mean of the walks' largest excess over the main part so far, tokens.
     pub fn most(&self, walk: &Walk, parts: Parts) -> f64 {
         let depth = (parts.main - walk.cost).max(0.0);
         self.paths.iter().map(|path| (path.most - depth).max(0.0)).sum::<f64>() / WALKS as f64
@@ -244,8 +244,8 @@ impl NearCap {
     }
 }
 
-/// Lowest point of a Brownian bridge from `from` to `to` of that variance, for an exponential
-/// number.
+/// Computes the lowest point of a Brownian bridge from `from` to `to` of that variance, for an
+/// exponential number.
 #[inline]
 fn lowest(from: f64, to: f64, variance: f64, exponential: f64) -> f64 {
     0.5 * (from + to - ((from - to) * (from - to) + 2.0 * variance * exponential).sqrt())
@@ -286,7 +286,7 @@ fn tables() -> &'static Tables {
     })
 }
 
-/// The cell of the lowest bits.
+/// Returns the cell of the lowest bits.
 #[inline]
 fn cell(bits: u64) -> usize {
     (bits & ((1 << TABLE_BITS) - 1)) as usize
@@ -308,7 +308,7 @@ impl Strata {
         Strata(order)
     }
 
-    /// Normal numbers whose sum is that of the walk's stratum.
+    /// Draws normal numbers whose sum is that of the walk's stratum.
     fn bridge(&self, path: usize, dice: &mut ChaCha8Rng, noise: &mut [f64]) {
         let tables = tables();
         let mut sum = 0.0;
@@ -334,7 +334,7 @@ mod tests {
     /// Hardly a main part and no reserve: all of W is looked at, from zero.
     const BARE: Parts = Parts { main: 1e-3, reserve: 0.0, refill: 0.0 };
 
-    /// W of many walks at the looks of a part that begins after `before` s.
+    /// Computes W of many walks at the looks of a part that begins after `before` s.
     fn looks(walk: &Walk, before: f64, seconds: f64) -> Vec<f64> {
         let mut tokens = Vec::new();
         for episode in 1..=50 {

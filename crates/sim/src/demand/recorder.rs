@@ -103,7 +103,7 @@ impl Windows {
 
 #[derive(Default)]
 struct RowCounts {
-    asked: u64,
+    requests: u64,
     asked_bytes: u64,
     delivered: u64,
     delivered_bytes: u64,
@@ -132,9 +132,9 @@ impl RunRecorder {
         }
     }
 
-    /// A request came. Call in order of time, after [`RunRecorder::reach`].
-    pub fn asked(&mut self, bytes: u32) {
-        self.row.asked += 1;
+    /// Notes that a request came. Call in order of time, after [`RunRecorder::reach`].
+    pub fn arrived(&mut self, bytes: u32) {
+        self.row.requests += 1;
         self.row.asked_bytes += u64::from(bytes);
         self.in_flight += 1;
         if self.in_flight as f64 > self.summary.peak_queue {
@@ -142,8 +142,8 @@ impl RunRecorder {
         }
     }
 
-    /// A request was handed to the storage, which decided; `arrived` may be earlier (it waited in
-    /// the host).
+    /// Notes the storage's decision on a request; `arrived` is earlier than the decision where the
+    /// request waited in the host.
     pub fn decided(&mut self, arrived: Nanos, decision: &Decision) {
         let wait = decision.start.since(arrived);
         if wait == Nanos::ZERO || decision.cap == Cap::None {
@@ -161,7 +161,7 @@ impl RunRecorder {
         }
     }
 
-    /// A request was answered. Call in order of completion.
+    /// Notes that a request was answered. Call in order of completion.
     pub fn answered(&mut self, done: &Answered) {
         self.in_flight -= 1;
         if done.decision.verdict == Verdict::Failed {
@@ -207,7 +207,7 @@ impl RunRecorder {
         let row = RunRow {
             t_s: start.as_secs_f64(),
             duration_s: seconds,
-            asked_iops: counts.asked as f64 / seconds,
+            asked_iops: counts.requests as f64 / seconds,
             asked_mib_s: counts.asked_bytes as f64 / seconds / MIB,
             iops: counts.delivered as f64 / seconds,
             mib_s: counts.delivered_bytes as f64 / seconds / MIB,
@@ -233,7 +233,7 @@ impl RunRecorder {
 
     fn summarise(&mut self, row: &RunRow, end_s: f64) {
         let summary = &mut self.summary;
-        summary.asked_ios += self.row.asked as f64;
+        summary.asked_ios += self.row.requests as f64;
         summary.delivered_ios += self.row.delivered as f64;
         summary.delivered_bytes += self.row.delivered_bytes as f64;
         summary.see_balance(end_s, row.balance_percent);

@@ -86,7 +86,7 @@ pub struct SearchMemory {
 enum Looked {
     Decided(DemandOutcome),
     /// The candidate is to be simulated.
-    Asked(Box<(Setup, Arc<SharedLoad>)>, OutcomeKey),
+    Simulate(Box<(Setup, Arc<SharedLoad>)>, OutcomeKey),
 }
 
 /// Evaluates all candidates, in their order. `progress` is told how many are done; returning false
@@ -143,19 +143,19 @@ impl SearchMemory {
         }
         // Nothing happens to a candidate's volumes (`Setup::plain`): these buckets decide.
         fluid.leave_out_idle_caps(&shared.needed.measured);
-        Looked::Asked(Box::new((setup, shared)), (key, cycle, fluid.key()))
+        Looked::Simulate(Box::new((setup, shared)), (key, cycle, fluid.key()))
     }
 
-    /// Simulates what is not known yet, each set of buckets once.
+    /// Simulates the questions without a cached outcome, each set of buckets once.
     fn decide(&self, looked: Vec<Looked>) -> Vec<DemandOutcome> {
         let mut outcomes = lock(&self.outcomes);
-        // Those of this batch are read from it too.
+        // Outcomes of this batch are read from it too.
         if outcomes.len() + looked.len() > MAX_OUTCOMES {
             outcomes.clear();
         }
         let mut new: HashMap<&OutcomeKey, &(Setup, Arc<SharedLoad>)> = HashMap::new();
         for looked in &looked {
-            if let Looked::Asked(what, key) = looked {
+            if let Looked::Simulate(what, key) = looked {
                 if !outcomes.contains_key(key) {
                     new.insert(key, what);
                 }
@@ -166,7 +166,7 @@ impl SearchMemory {
         outcomes.par_extend(new.into_par_iter().map(of));
         let outcome = |looked| match looked {
             Looked::Decided(outcome) => outcome,
-            Looked::Asked(_, key) => outcomes[&key].clone(),
+            Looked::Simulate(_, key) => outcomes[&key].clone(),
         };
         looked.into_iter().map(outcome).collect()
     }
@@ -189,7 +189,7 @@ pub(super) fn setup_of(search: &DemandSearch<'_>, candidate: &DemandCandidate) -
     Ok(Setup { start_balance_percent, ..Setup::plain(candidate.storage.clone(), limits, instance.cloned()) })
 }
 
-/// The cycle that is looked at: credits at the start are those of the first.
+/// Returns the cycle that is judged: credits at the start are those of the first.
 pub(super) fn cycle_of(search: &DemandSearch<'_>) -> Cycle {
     match search.start_balance_percent {
         None => search.cycle,

@@ -96,7 +96,7 @@ impl Slots {
         }
     }
 
-    /// The slot of a point's piece.
+    /// Returns the slot of a point's piece.
     #[inline]
     pub fn of(&self, point: usize, piece: usize) -> usize {
         self.first[point] as usize + piece
@@ -109,7 +109,7 @@ impl Slots {
         before.filter(|&start| self.slots[start].window_end > 0)
     }
 
-    /// Start of a window, s, and the slot behind its last.
+    /// Returns the start of a window, s, and the slot behind its last.
     pub fn window(&self, start: usize) -> (f64, usize) {
         (self.slots[start].start_s, self.slots[start].window_end as usize)
     }
@@ -192,12 +192,12 @@ impl BusySlots {
     }
 
     /// Notes a step, or a part of one, in `slot`; slots come in order.
-    pub fn note(&mut self, slot: usize, asked: f64, delivered: f64, served: &[Served]) {
+    pub fn note(&mut self, slot: usize, offered: f64, delivered: f64, served: &[Served]) {
         if self.busy.last().is_none_or(|last| last.slot != slot) {
             self.busy.push(Busy { slot, more: 0.0, wait_sum_ms: 0.0, longest_ms: 0.0, first: self.served.len() });
         }
         let Some(busy) = self.busy.last_mut() else { return };
-        busy.more += delivered - asked;
+        busy.more += delivered - offered;
         for part in served {
             busy.wait_sum_ms += part.requests * 0.5 * (part.from_ms + part.to_ms);
             busy.longest_ms = busy.longest_ms.max(part.from_ms).max(part.to_ms);
@@ -205,13 +205,12 @@ impl BusySlots {
         self.served.extend_from_slice(served);
     }
 
-    /// The worst of all windows; `calm` are the percentiles without any wait, which is what windows
-    /// without waits have.
+    /// Returns the worst of all windows; windows without waits have the percentiles `calm`.
     pub fn worst(&self, slots: &Slots, own: &OwnLatency, quantiles: [f64; 4], calm: [f64; 4]) -> Worst {
         let mut worst = Worst::calm(own, calm);
         let mut windows = self.windows(slots);
-        // Those with the longest waits first: once the rest cannot come near, they need not be
-        // looked at.
+        // The slots with the longest waits come first: once the rest cannot come near, they need
+        // not be looked at.
         windows.sort_by(|a, b| b.longest_ms.total_cmp(&a.longest_ms));
         let can_raise = |window: &Window, best: &[f64; 4]| (0..4).any(|i| window.longest_ms + calm[i] > best[i]);
         for window in &windows {
@@ -228,7 +227,7 @@ impl BusySlots {
         worst
     }
 
-    /// Every window that has a busy slot, in order.
+    /// Returns every window that has a busy slot, in order.
     fn windows(&self, slots: &Slots) -> Vec<Window> {
         let mut windows = Vec::with_capacity(self.busy.len() + 8);
         let (mut start, mut from, mut until) = (0, 0, 0);
@@ -274,7 +273,7 @@ impl BusySlots {
         Some(Window { start_s: slots.slots[start].start_s, busy: (from, until), delivered, mean_ms: waited / delivered, longest_ms })
     }
 
-    /// The waits of a window, all its requests counted.
+    /// Returns the waits of a window, with all its requests counted.
     pub fn waits_from(&self, slots: &Slots, start: usize) -> Waits {
         let end = slots.slots[start].window_end as usize;
         let place = |slot: usize| self.busy.partition_point(|busy| busy.slot < slot);

@@ -1,8 +1,14 @@
-//! A small InnoDB database for the tests of both forms.
+//! The day of the tests' limits, and a small InnoDB database for the tests of both forms.
 
+use headrace_catalog::NaiveDate;
 use headrace_sim::mysql::{Clients, Database, IoShape, Log, Noise, PageClass, PageWrites, Popularity, StorageEngine};
 
 pub const PAGE: f64 = 16_384.0;
+
+/// Returns the day whose limits and latencies the tests take.
+pub fn day() -> NaiveDate {
+    "2024-06-01".parse().unwrap()
+}
 
 /// Some ten reads and three page writes a transaction once settled; no log, no background, no
 /// scatter.

@@ -1,6 +1,7 @@
 //! A source and its replica, to be varied.
 
-use headrace_catalog::{Catalog, InstanceLimits, NaiveDate};
+pub use crate::common::day;
+use headrace_catalog::{Catalog, InstanceLimits};
 use headrace_sim::mysql::interval::{Scenario, Start, TransactionLoad};
 use headrace_sim::mysql::replica::*;
 use headrace_sim::mysql::sysbench::{Distribution, Oltp, Script};
@@ -8,10 +9,6 @@ use headrace_sim::mysql::{Database, WarmUp};
 use headrace_sim::Setup;
 
 pub const MIB: f64 = 1_048_576.0;
-
-pub fn day() -> NaiveDate {
-    "2024-06-01".parse().unwrap()
-}
 
 pub fn setup(storage: &str) -> Setup {
     Setup::resolve(storage, None, day()).unwrap()

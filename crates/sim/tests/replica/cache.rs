@@ -198,10 +198,10 @@ fn pages_are_written_back_early() {
 #[test]
 fn a_buffer_pool_has_whole_chunks() {
     use headrace_sim::mysql::settings::pool_bytes;
-    let mib = |flavor: &str, version: &str, asked: f64, vcpus: u32| pool_bytes(flavor, version, asked * MIB, vcpus) / MIB;
+    let mib = |flavor: &str, version: &str, requested: f64, vcpus: u32| pool_bytes(flavor, version, requested * MIB, vcpus) / MIB;
     // One instance: multiples of 128 MiB from 128 on, less as it is.
-    for (asked, allocated) in [(52.0, 52.0), (127.0, 127.0), (128.0, 128.0), (129.0, 256.0), (156.0, 256.0), (260.0, 384.0), (1_000.0, 1_024.0)] {
-        assert_eq!(mib("mysql", "9.7", asked, 2), allocated, "{asked}");
+    for (requested, allocated) in [(52.0, 52.0), (127.0, 127.0), (128.0, 128.0), (129.0, 256.0), (156.0, 256.0), (260.0, 384.0), (1_000.0, 1_024.0)] {
+        assert_eq!(mib("mysql", "9.7", requested, 2), allocated, "{requested}");
     }
     // Eight instances from 1 GiB on: multiples of 1 GiB. MySQL 8.4 with 16 processors: four of them.
     assert_eq!(mib("mysql", "8.0.36", 9_300.0, 16), 10_240.0);

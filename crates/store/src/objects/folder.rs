@@ -189,8 +189,8 @@ impl Bucket for Folder {
     }
 }
 
-/// Has the kernel write what it holds of a file, without waiting, and give the memory back of what
-/// is written. Only a hint: what it does not do, the flush does.
+/// Lets the kernel write its dirty pages of a file, without waiting, and free the pages that are
+/// written. Only a hint: the flush does the rest.
 fn begin_writing(file: &File) {
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }

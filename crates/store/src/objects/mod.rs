@@ -35,7 +35,8 @@ pub struct Listed {
 pub trait Bucket: Send + Sync {
     /// Writes an object whole, or not at all. It is durable when this returns.
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()>;
-    /// Reads an object, or a range of it: what there is of it, when the object ends before.
+    /// Reads an object, or a range of it: the bytes up to the end of the object, when it ends
+    /// within the range.
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
     /// Writes an object that need not be durable before [`Bucket::settle`]: the process may die,
     /// the machine may not. Calls `rest` now and then.
@@ -46,8 +47,8 @@ pub trait Bucket: Send + Sync {
     fn settle(&self, _names: &[String], _rest: &dyn Fn()) -> io::Result<()> {
         Ok(())
     }
-    /// Returns true if an object may differ from what was written when the machine stopped before
-    /// it was settled.
+    /// Returns true if an object may differ from the written bytes because the machine stopped
+    /// before it was settled.
     fn is_lazy(&self) -> bool {
         false
     }

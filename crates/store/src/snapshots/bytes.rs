@@ -1,4 +1,4 @@
-//! Numbers and texts in a row of bytes, little-endian, and what is wrong when they end early.
+//! Numbers and texts in a row of bytes, little-endian, and the error when they end early.
 
 use std::io;
 
@@ -78,7 +78,7 @@ pub(crate) fn framed_bytes(magic: &[u8; 8], bytes: &[u8]) -> io::Result<u64> {
     reader.u64()?.checked_add(FRAME_BYTES as u64).ok_or_else(|| damaged("its length is damaged"))
 }
 
-/// Returns the body that [`framed`] was given, and what follows it. An error when a bit of it is
+/// Returns the body that [`framed`] was given, and what follows it. Fails when a bit of it is
 /// wrong.
 pub(crate) fn unframed<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> io::Result<(&'a [u8], &'a [u8])> {
     let length = framed_bytes(magic, bytes)? - FRAME_BYTES as u64;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Locks of blocks; a block's number modulo this says which. With 16 threads at random places 6 %
-/// of the writes share one, which only matters while one of them sets aside.
+/// of the writes share a lock, which only matters while a write sets bytes aside.
 const STRIPES: u64 = 256;
 /// The longest part of a discard or zeroing that is done at once while something may have to be set
 /// aside, bytes: how much is read and written before others get a turn.
@@ -74,8 +74,8 @@ struct Locks<'a> {
 }
 
 impl Capture {
-    /// Opens a capture over a volume, with a folder of its own for what is set aside. Instants that
-    /// a process left there are under way again ([`Capture::instants`]).
+    /// Opens a capture over a volume, with a folder of its own for the bytes set aside. Instants
+    /// that a process left there are under way again ([`Capture::instants`]).
     pub fn new(inner: Arc<dyn Backing>, folder: PathBuf) -> io::Result<Arc<Capture>> {
         Capture::open(inner, folder, None, AsideKey::Plain)
     }
@@ -87,7 +87,7 @@ impl Capture {
         Capture::sealed(inner, folder, Some(origin), AsideKey::Plain)
     }
 
-    /// Captures either kind of volume, with what is set aside encrypted like the volume.
+    /// Captures either kind of volume; bytes set aside are encrypted like the volume.
     pub fn sealed(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>, key: AsideKey) -> io::Result<Arc<Capture>> {
         origin.map(check_part).transpose()?;
         Capture::open(inner, folder, origin, key)
@@ -331,7 +331,7 @@ impl Instant {
         let active = capture.active();
         let sides: Vec<_> = active.sides.iter().filter(|side| side.name != self.side.name).cloned().collect();
         capture.set_active(Active { sides, now: active.now.clone(), begins: None });
-        // In this order: a set without the instant that ends it would be taken for the one of now.
+        // In this order: a set without the instant that ends it would be taken for the current set.
         if !self.side.since().is_empty() && active.now.since() != Some(self.side.since()) {
             let _ = std::fs::remove_file(side::changes_path(&capture.folder, self.side.since()));
         }

@@ -95,7 +95,7 @@ impl Changes {
             while at < first + blocks {
                 let part = (first + blocks - at).min(MARKS as u64);
                 if file.write_all_at(&vec![1; part as usize], HEADER_BYTES as u64 + at).is_err() && !self.lost.swap(true, Ordering::SeqCst) {
-                    // A full disk: what is in the file must not be taken for all.
+                    // A full disk: the file must not be taken for the whole set.
                     let _ = file.set_len(0);
                 }
                 at += part;

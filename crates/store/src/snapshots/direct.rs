@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Locks for puts: two of one block come one after the other.
+/// Locks for puts: two puts of the same block are serialized.
 const LOCKS: u64 = 16;
 
 /// Reads a block of a stored snapshot, opened. `None`: it is zeros.
@@ -93,7 +93,7 @@ impl Builder {
         Ok(Builder { objects, name: name.to_string(), bytes, parent, cipher, put: Mutex::new(put), locks })
     }
 
-    /// Stores one block, in place of what was put before.
+    /// Stores a block, in place of the block that was put before.
     pub fn put(&self, index: u64, data: &[u8]) -> io::Result<()> {
         if data.len() != BLOCK_BYTES || index >= blocks_of(self.bytes) {
             let words = format!(

@@ -29,7 +29,7 @@ const PAGE_BLOCKS: u64 = 8_192;
 const KEPT_PAGES: usize = 16;
 /// Says in the index that bits follow, and not runs.
 const AS_BITS: u32 = u32::MAX;
-/// Bytes that are read at once when what was written is compared.
+/// Bytes that are read at once when written blocks are compared.
 const COMPARED_AT_ONCE: usize = 32 << 20;
 
 /// Place of a block in the store, and its checksum as it is stored.
@@ -229,7 +229,7 @@ impl Manifest {
             return Ok(entry.1);
         }
         drop(cache);
-        // Not while it is locked: other pages can be had meanwhile.
+        // The lock is not held meanwhile: other pages can be had meanwhile.
         let page = Arc::new(self.read_page(&self.0.pages[at])?);
         let mut cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.push_front((at, page.clone()));
@@ -270,7 +270,7 @@ impl Manifest {
         copies.put(&object_of(self.name()), &self.0.front)
     }
 
-    /// Reads all of it, and holds it against its checksums.
+    /// Reads the whole manifest and compares it with its checksums.
     pub fn check(&self) -> io::Result<()> {
         self.segments()?;
         self.from(0).try_for_each(|block| block.map(drop))

@@ -59,7 +59,7 @@ pub(crate) fn digest_of(data: &[u8]) -> Digest {
 }
 
 /// Returns the number of blocks of a volume of `bytes`. The last may be a part of one; the rest of
-/// it is zeros.
+/// the block is zeros.
 pub fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64)
 }

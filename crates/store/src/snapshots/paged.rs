@@ -100,7 +100,7 @@ impl BlockSet {
         words_of(first, blocks).for_each(|(word, bits)| self.words.or(word, bits));
     }
 
-    /// Takes a block out of it.
+    /// Takes a block out of the set.
     pub fn remove(&self, block: u64) {
         self.words.and_not(block / 64, 1 << (block % 64));
     }
@@ -155,21 +155,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_set_is_that_of_a_list(runs in prop::collection::vec((0u64..900, 0u64..300), 0..12), asked in (0u64..1_300, 0u64..200)) {
+        fn a_set_is_that_of_a_list(runs in prop::collection::vec((0u64..900, 0u64..300), 0..12), range in (0u64..1_300, 0u64..200)) {
             let set = BlockSet::default();
             let mut list = vec![false; 1_600];
             for &(first, blocks) in &runs {
                 set.insert(first, blocks);
                 list[first as usize..(first + blocks) as usize].fill(true);
             }
-            prop_assert_eq!(set.any(asked.0, asked.1), list[asked.0 as usize..(asked.0 + asked.1) as usize].contains(&true));
+            prop_assert_eq!(set.any(range.0, range.1), list[range.0 as usize..(range.0 + range.1) as usize].contains(&true));
             prop_assert!((0..1_600).all(|block| set.contains(block) == list[block as usize]));
             prop_assert_eq!(set.count(), list.iter().filter(|&&flag| flag).count() as u64);
             let copy = set.copy();
-            list[asked.0 as usize..(asked.0 + asked.1) as usize].fill(false);
-            (asked.0..asked.0 + asked.1).for_each(|block| copy.remove(block));
-            let remaining: Vec<u64> = (asked.0 / 2..1_600).filter(|&block| list[block as usize]).collect();
-            prop_assert_eq!(copy.from(asked.0 / 2).collect::<Vec<_>>(), remaining);
+            list[range.0 as usize..(range.0 + range.1) as usize].fill(false);
+            (range.0..range.0 + range.1).for_each(|block| copy.remove(block));
+            let remaining: Vec<u64> = (range.0 / 2..1_600).filter(|&block| list[block as usize]).collect();
+            prop_assert_eq!(copy.from(range.0 / 2).collect::<Vec<_>>(), remaining);
         }
     }
 }

@@ -192,8 +192,8 @@ impl Restored {
         Ok(true)
     }
 
-    /// Returns the offset of a block in the volume, bytes, and the number of bytes that the
-    /// snapshot has of it.
+    /// Returns the offset of a block in the volume, bytes, and the number of its bytes in the
+    /// snapshot.
     fn extent(&self, block: u64) -> (u64, u64) {
         let at = block * BLOCK_BYTES as u64;
         (at, (BLOCK_BYTES as u64).min(self.manifest.bytes() - at))

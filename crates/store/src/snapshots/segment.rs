@@ -4,7 +4,7 @@
 //!  block 512 KiB | block | ... | for each block: index u64, digest 16 bytes | checksum u32, blocks u32, magic
 //! ```
 //!
-//! The table at the end lets an upload that was interrupted go on: what is stored says what it is.
+//! The table at the end lets an upload that was interrupted go on: stored bytes name their format.
 
 use super::bytes::{damaged, put_u32, put_u64, Reader};
 use super::{Digest, BLOCK_BYTES};
@@ -52,7 +52,7 @@ impl Segment {
         &mut self.data[at..at + BLOCK_BYTES]
     }
 
-    /// Keeps what was filled in.
+    /// Keeps the blocks that were filled in.
     pub(crate) fn keep(&mut self, index: u64, digest: Digest) {
         self.blocks.push((index, digest));
     }
@@ -118,8 +118,8 @@ pub(crate) fn table_of_whole(objects: &Objects, name: &str, bytes: u64) -> io::R
     }
 }
 
-/// Reads the block at a place of a segment, as it is stored. An error when it is not the one with
-/// this digest.
+/// Reads the block at a place of a segment, as it is stored. Fails when the block has another
+/// digest.
 pub(crate) fn read(objects: &Objects, name: &str, slot: u32, digest: &Digest) -> io::Result<Vec<u8>> {
     let at = u64::from(slot) * BLOCK_BYTES as u64;
     let data = objects.get_range(name, at..at + BLOCK_BYTES as u64)?;

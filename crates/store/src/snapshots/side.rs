@@ -102,7 +102,8 @@ impl Aside {
         }
     }
 
-    /// Reads what was set aside: zeros where nothing was written, also behind the end of the file.
+    /// Reads bytes that were set aside: zeros where nothing was written, also behind the end of the
+    /// file.
     fn read(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         match &self.key {
             AsideKey::Plain => self.read_stored(into, at),
@@ -345,7 +346,7 @@ impl Side {
     pub(super) fn may_hold_data(&self, volume: &dyn Backing, first: u64, count: u64) -> bool {
         let at = first * BLOCK_BYTES as u64;
         let length = (count * BLOCK_BYTES as u64).min(volume.bytes().min(self.bytes).saturating_sub(at));
-        // In this order: what is discarded in between was set aside before.
+        // In this order: bytes discarded in between were set aside before.
         volume.may_hold_data(at, length) || (first..first + count).any(|block| self.words.get(block) != 0)
     }
 

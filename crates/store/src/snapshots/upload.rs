@@ -3,7 +3,7 @@
 //!
 //! Blocks that are not stored are zeros, blocks that did not change since the parent when that is
 //! known, and blocks whose digest is the parent's when it is not. An upload that was interrupted
-//! finds in the store what it had written, and goes on.
+//! reads from the store how far it came, and goes on.
 
 use super::manifest::{Manifest, Place};
 use super::segment::{self, Segment, SEGMENT_BLOCKS};
@@ -95,9 +95,9 @@ struct Job<'a> {
 
 /// Stores `source` under a name of its own, and returns the manifest once it is in the store.
 ///
-/// `parent` is the snapshot before, if any; it must stay until this returns. After an error what
-/// was stored stays, and the same call goes on with it; [`super::forget_upload`] gives it up. When
-/// `cancel` is set, it is given up, and the error is of kind `Interrupted`.
+/// `parent` is the snapshot before, if any; it must stay until this returns. After an error the
+/// stored blocks stay, and the same call goes on with them; [`super::forget_upload`] gives it up.
+/// When `cancel` is set, it is given up, and the error is of kind `Interrupted`.
 pub fn upload(
     source: &dyn BlockSource,
     objects: &Objects,
@@ -328,7 +328,7 @@ impl Job<'_> {
         Manifest::write(self.objects, (self.name, self.source.bytes(), key), owners, merged)
     }
 
-    /// Names of the segments that were written. An error when one of them is not there whole.
+    /// Returns the names of the segments that were written. Fails when a segment is not whole.
     fn written(&self, outcomes: &[(u64, Outcome)]) -> io::Result<Vec<String>> {
         let mut slots: HashMap<u32, u32> = HashMap::new();
         for (_, outcome) in outcomes {

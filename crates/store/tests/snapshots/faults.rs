@@ -258,8 +258,8 @@ fn damage_is_never_read_as_data() {
 fn a_full_disk_ends_the_snapshot_and_not_the_volume() {
     let folder = tempfile::tempdir().unwrap();
     let unreadable = Arc::new(AtomicBool::new(false));
-    let asked = unreadable.clone();
-    let before_read = move |_| match asked.load(Ordering::SeqCst) {
+    let flag = unreadable.clone();
+    let before_read = move |_| match flag.load(Ordering::SeqCst) {
         true => Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device")),
         false => Ok(()),
     };

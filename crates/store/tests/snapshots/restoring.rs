@@ -217,8 +217,8 @@ fn after_the_machine_stopped_what_was_not_flushed_is_fetched_again() {
 fn a_block_whose_bytes_could_not_be_written_stays_cold() {
     let fixture = prepare();
     let failing = Arc::new(AtomicU64::new(1));
-    let asked = failing.clone();
-    let before_write = move |_| match asked.load(Ordering::SeqCst) {
+    let flag = failing.clone();
+    let before_write = move |_| match flag.load(Ordering::SeqCst) {
         0 => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device")),
     };

@@ -568,7 +568,7 @@ def initialize(
         try:
             done = initializing.initialize(lab, volume, threads, tick)
         except KeyboardInterrupt:
-            remaining = number(lab.cold_blocks(volume, limit=1)["left"])
+            remaining = number(lab.cold_blocks(volume, limit=1)["remaining"])
             words = f"Interrupted. {remaining} blocks of {volume} are left; headrace volume initialize {volume} goes on there."
             raise CouldNotRun("", words, exit_code=INTERRUPTED) from None
     say(f"{volume}: {number(done)} blocks of 512 KiB loaded")

@@ -31,7 +31,7 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
     path = attachment["device"] if attachment else None
     if path is None:
         raise InputError(volume, "is not attached", "", f"Run `headrace volume attach {volume}` first.")
-    total = lab.cold_blocks(volume, limit=1)["left"]
+    total = lab.cold_blocks(volume, limit=1)["remaining"]
     if not total:
         return 0
     file = os.open(path, os.O_RDONLY | os.O_DIRECT)

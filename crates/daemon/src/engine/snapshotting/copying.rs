@@ -10,12 +10,12 @@
 //! where it is lost, the copy is in `error` and says so. An instant whose copy is not `creating`
 //! ends when its source is opened, so none is left behind.
 
-use crate::engine::parts::{lock, Job};
+use crate::engine::parts::lock;
+use crate::engine::snapshots::Job;
+use crate::engine::snapshotting::SnapshotWorkers;
 use crate::engine::volume_files::{self, DataKey};
-use crate::engine::Engine;
 use crate::problem::{could_not, of_io, Outcome};
 use headrace_control::{Command, CreateRequest, Problem, VolumeId, VolumeRecord};
-use headrace_protocol::snapshots::InitializationView;
 use headrace_store::snapshots::{begin_all, BlockSource, Instant, BLOCK_BYTES};
 use headrace_store::Backing;
 use std::io;
@@ -24,36 +24,36 @@ use std::io;
 /// look costs, far less than one second of copying.
 const LOOK_BLOCKS: u64 = 128;
 
-impl Engine {
+impl SnapshotWorkers {
     /// Begins a copy of a volume as it is now.
     pub(crate) fn copy_volume(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
-        let source = self.find(request.source_volume.as_deref().unwrap_or_default())?;
+        let source = self.ledger.find(request.source_volume.as_deref().unwrap_or_default())?;
         if source.encryption.is_none() {
-            self.key_for_new_volume(&mut request)?;
+            self.keys.key_for_new_volume(&mut request)?;
         }
         self.check_room(&source)?;
         // No volume may come or go between the decision and the instant.
-        let _work = lock(&self.work);
-        let events = self.command(&Command::CreateVolume(request))?;
+        let _work = lock(&self.volumes.work);
+        let events = self.ledger.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());
         let id = id.ok_or_else(|| could_not("volume", "was not made", "Try again."))?;
         match self.begin_copy(&id, &source) {
             Ok(instant) => drop(lock(&self.snapshots.copies).insert(id.clone(), instant)),
             Err(error) => {
                 let problem = of_io(format!("taking the instant of {}", source.label()), &error);
-                self.command(&Command::VolumeFailed { volume: id.to_string(), reason: problem.rule.clone() })?;
+                self.ledger.command(&Command::VolumeFailed { volume: id.to_string(), reason: problem.rule.clone() })?;
                 return Err(problem);
             }
         }
         self.snapshots.put(id.as_str(), Job::Copy(id.clone()));
-        self.find(id.as_str())
+        self.ledger.find(id.as_str())
     }
 
     /// Refuses a copy that does not fit on the lab's disk: while it fills that, writes to every
     /// other volume fail.
     fn check_room(&self, source: &VolumeRecord) -> Outcome<()> {
-        let needed = self.allocated_of(source).unwrap_or_default();
-        let free = rustix::fs::statvfs(self.volumes_folder()).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
+        let needed = self.volumes.allocated_of(source).unwrap_or_default();
+        let free = rustix::fs::statvfs(self.volumes.volumes_folder()).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize));
         if needed <= free {
             return Ok(());
         }
@@ -62,27 +62,17 @@ impl Engine {
     }
 
     fn begin_copy(&self, id: &VolumeId, source: &VolumeRecord) -> io::Result<Instant> {
-        let capture = self.files_of(source, |files| files.capture.clone()).map_err(|problem| as_io(&problem))?;
+        let capture = self.volumes.files_of(source, |files| files.capture.clone()).map_err(|problem| as_io(&problem))?;
         begin_all(&[(capture, id.as_str())])?.pop().ok_or_else(|| io::Error::other("nothing was captured"))
-    }
-
-    /// Adopts an instant that an earlier daemon left: it is of a copy that is under way, or of
-    /// nothing.
-    pub(super) fn adopt_copy(&self, instant: Instant) {
-        let id: Option<VolumeId> = instant.name().parse().ok();
-        match id.filter(|id| self.lab(|lab| lab.volumes.get(id).is_some_and(VolumeRecord::is_being_copied))) {
-            Some(id) => drop(lock(&self.snapshots.copies).insert(id, instant)),
-            None => drop(instant.finish()),
-        }
     }
 
     /// Goes on with what a restart ended.
     pub(super) fn resume_copies(&self) {
-        let copies: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.is_being_copied()).cloned().collect());
+        let copies: Vec<VolumeRecord> = self.ledger.lab(|lab| lab.volumes.values().filter(|record| record.is_being_copied()).cloned().collect());
         for record in copies {
-            let source = self.lab(|lab| record.source_volume.as_ref().and_then(|source| lab.volumes.get(source).cloned()));
+            let source = self.ledger.lab(|lab| record.source_volume.as_ref().and_then(|source| lab.volumes.get(source).cloned()));
             // Opening the source finds its instants.
-            if let Some(Err(problem)) = source.map(|source| self.device_number(&source)) {
+            if let Some(Err(problem)) = source.map(|source| self.volumes.device_number(&source)) {
                 tracing::error!(volume = record.id.as_str(), "{}: {}", problem.value, problem.rule);
             }
             if lock(&self.snapshots.copies).contains_key(&record.id) {
@@ -95,7 +85,7 @@ impl Engine {
 
     /// Brings all bytes over, from the first on: what an earlier try brought is made anew.
     pub(super) fn copy_bytes(&self, id: &VolumeId) -> io::Result<()> {
-        let record = self.lab(|lab| lab.volumes.get(id).cloned()).filter(VolumeRecord::is_being_copied);
+        let record = self.ledger.lab(|lab| lab.volumes.get(id).cloned()).filter(VolumeRecord::is_being_copied);
         // Taken out while it is read, put back where that must be tried again.
         let instant = lock(&self.snapshots.copies).remove(id);
         let (record, instant) = match (record, instant) {
@@ -103,12 +93,12 @@ impl Engine {
             (_, instant) => return instant.map_or(Ok(()), Instant::finish),
         };
         let copied = self.copy_from(&record, &instant);
-        let done = copied.and_then(|()| self.command(&Command::Created { volume: id.to_string() }).map_err(|problem| as_io(&problem)));
+        let done = copied.and_then(|()| self.ledger.command(&Command::Created { volume: id.to_string() }).map_err(|problem| as_io(&problem)));
         match done {
             Ok(_) => {
                 lock(&self.snapshots.to_copy).remove(id);
                 // The remembered bytes on disk are those of the files while they grew.
-                lock(&self.resting).remove(id);
+                lock(&self.volumes.resting).remove(id);
                 instant.finish()
             }
             Err(error) => {
@@ -122,10 +112,10 @@ impl Engine {
         // No use to try again.
         instant.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
         let record = self.with_data_key(record).map_err(|problem| as_io(&problem))?;
-        let volumes = self.volumes_folder();
+        let volumes = self.volumes.volumes_folder();
         volume_files::remove_files(&volumes, &record)?;
         volume_files::create_files(&volumes, &record)?;
-        let key = match self.data_key_of(&record).map_err(|problem| as_io(&problem))? {
+        let key = match self.keys.data_key_of(&record).map_err(|problem| as_io(&problem))? {
             Some(cipher) => DataKey::Open(cipher),
             None => DataKey::None,
         };
@@ -137,9 +127,9 @@ impl Engine {
     fn with_data_key(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         // One that an earlier try made serves as well.
         if record.encryption.as_ref().is_some_and(|encryption| encryption.wrapped.is_empty()) {
-            self.make_data_key(record)?;
+            self.keys.make_data_key(record)?;
         }
-        self.find(record.id.as_str())
+        self.ledger.find(record.id.as_str())
     }
 
     fn copy_blocks(&self, id: &VolumeId, from: &Instant, to: &dyn Backing) -> io::Result<()> {
@@ -151,7 +141,7 @@ impl Engine {
             lock(&self.snapshots.to_copy).insert(id.clone(), (all, all - index));
             let next = (index + LOOK_BLOCKS).min(all);
             for number in (index..next).filter(|_| from.may_hold_data(index, next - index)) {
-                if self.is_stopping() {
+                if self.ledger.is_stopping() {
                     return Err(io::Error::other("the lab goes down"));
                 }
                 from.read_block(number, &mut data)?;
@@ -168,7 +158,7 @@ impl Engine {
 
     /// Notes that a copy failed, and lets its instant and its files go.
     pub(super) fn fail_copy(&self, id: &VolumeId, reason: &str) {
-        if let Err(problem) = self.command(&Command::VolumeFailed { volume: id.to_string(), reason: reason.to_string() }) {
+        if let Err(problem) = self.ledger.command(&Command::VolumeFailed { volume: id.to_string(), reason: reason.to_string() }) {
             tracing::error!(volume = id.as_str(), "noting that it failed: {}", problem.rule);
             return;
         }
@@ -176,27 +166,8 @@ impl Engine {
         if let Some(instant) = lock(&self.snapshots.copies).remove(id) {
             drop(instant.finish());
         }
-        if let Some(record) = self.lab(|lab| lab.volumes.get(id).cloned()) {
-            let _ = volume_files::remove_files(&self.volumes_folder(), &record);
-        }
-    }
-
-    /// Returns the progress of a copy.
-    pub(crate) fn copy_progress(&self, record: &VolumeRecord) -> InitializationView {
-        let blocks = record.size_gib() * ((1 << 30) / BLOCK_BYTES as u64);
-        let (all, remaining) = match record.is_being_copied() {
-            true => lock(&self.snapshots.to_copy).get(&record.id).copied().unwrap_or((blocks, blocks)),
-            false => (blocks, 0),
-        };
-        InitializationView {
-            state: if record.is_being_copied() { "initializing" } else { "completed" }.to_string(),
-            r#type: "default".to_string(),
-            // 100 is for completed alone.
-            progress_percent: if record.is_being_copied() { (100.0 * (all - remaining) as f64 / all.max(1) as f64).min(99.0) } else { 100.0 },
-            blocks_left: remaining,
-            rate_mib_s: None,
-            remaining_s: None,
-            fast: false,
+        if let Some(record) = self.ledger.lab(|lab| lab.volumes.get(id).cloned()) {
+            let _ = volume_files::remove_files(&self.volumes.volumes_folder(), &record);
         }
     }
 }

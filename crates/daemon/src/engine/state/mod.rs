@@ -47,7 +47,7 @@ impl State {
         self.lab.due(now_ms)
     }
 
-    /// Does what an event says, and notes what it changes.
+    /// Applies an event, and notes the records that it changes.
     fn apply(&mut self, event: &Event) {
         self.lab.apply(event);
         match &event.change {

@@ -100,13 +100,13 @@ impl FluidBucket {
         self.per_read * reads + self.per_write * writes
     }
 
-    /// Tokens that a whole load asks.
-    pub(super) fn asked(&self, load: &MeasuredLoad) -> f64 {
+    /// Returns the tokens that a whole load takes.
+    pub(super) fn tokens_of(&self, load: &MeasuredLoad) -> f64 {
         load.points.iter().map(|point| self.demand(point) * point.duration_s).sum()
     }
 
-    /// Tokens it can give in a load's time: from its start, or every time that the load is
-    /// repeated.
+    /// Returns the tokens that the bucket can give in a load's time: from its start or, `settled`,
+    /// every time that the load is repeated.
     pub(super) fn gives(&self, seconds: f64, settled: bool) -> f64 {
         let saved = match self.cap {
             // Filled up once a day: at the start, and within.
@@ -144,12 +144,12 @@ impl FluidBucket {
     /// long as a clump of five minutes does: neither p99 nor the worst five minutes are those of a
     /// clump.
     pub(super) fn is_overrun(&self, load: &MeasuredLoad) -> bool {
-        let (mut owed, mut late, mut asked) = (-self.depth, 0.0, 0.0);
+        let (mut owed, mut late, mut total) = (-self.depth, 0.0, 0.0);
         let (mut most, mut spread) = (0.0, 0.0);
         for point in &load.points {
             let need = self.demand(point);
             owed = f64::max(owed + (need - self.rate) * point.duration_s, -self.depth);
-            asked += need * point.duration_s;
+            total += need * point.duration_s;
             if owed > 0.0 {
                 late += need * point.duration_s;
                 if owed > most {
@@ -157,7 +157,7 @@ impl FluidBucket {
                 }
             }
         }
-        late > 0.02 * asked && most > 10.0 * (spread * WINDOW_S).sqrt()
+        late > 0.02 * total && most > 10.0 * (spread * WINDOW_S).sqrt()
     }
 
     /// Returns the main part and the reserve.
@@ -169,7 +169,7 @@ impl FluidBucket {
     #[inline]
     pub(super) fn pass(&mut self, seconds: f64, taken: f64) {
         let level = self.level + (self.rate - taken) * seconds;
-        // Above its main part a cap refills at a fraction of what is left over.
+        // Above its main part a cap refills at a fraction of the unused tokens.
         let knee = self.main_depth.max(self.level);
         self.level = if level <= EMPTY_SHARE * self.depth {
             0.0

@@ -21,14 +21,14 @@ impl Fluid {
         }
     }
 
-    /// Before a load goes through (again): the lowest and highest levels are those of that time.
+    /// Forgets the lowest and highest levels, before a load goes through (again).
     pub fn forget_extremes(&mut self) {
         for bucket in &mut self.buckets {
             (bucket.low, bucket.low_at_s, bucket.high) = (f64::INFINITY, 0.0, 0.0);
         }
     }
 
-    /// The lowest balance of one kind, percent, and when it was, s.
+    /// Returns the lowest balance of a kind of credits, percent, and its time, s.
     pub fn lowest(&self, cap: Cap) -> Option<(f64, f64)> {
         let seen = self.buckets.iter().filter(|bucket| bucket.cap == cap && bucket.low.is_finite());
         seen.map(|bucket| (100.0 * bucket.low / bucket.depth, bucket.low_at_s)).min_by(|a, b| a.0.total_cmp(&b.0))
@@ -39,7 +39,7 @@ impl Fluid {
         FluidBalances { levels: self.buckets.iter().map(|bucket| bucket.level).collect(), backlog: self.backlog() }
     }
 
-    /// The load begins again: time counts from its start, and an instance's burst buckets are full
+    /// Begins the load again: time counts from its start, and an instance's burst buckets are full
     /// where it is a day long. A shorter one is repeated without that: most of its repetitions in a
     /// day see none.
     pub fn begin_again(&mut self, seconds: f64) {
@@ -66,15 +66,15 @@ impl Fluid {
     /// gone.
     pub fn is_beyond_help(&self, before: &FluidBalances, load: &MeasuredLoad) -> bool {
         let seconds = load.seconds();
-        let mut over = self.buckets.iter().zip(&before.levels).filter(|(bucket, _)| bucket.asked(load) > bucket.gives(seconds, true)).peekable();
+        let mut over = self.buckets.iter().zip(&before.levels).filter(|(bucket, _)| bucket.tokens_of(load) > bucket.gives(seconds, true)).peekable();
         let any = over.peek().is_some();
         let mut credits = over.filter(|(bucket, _)| bucket.is_credits()).peekable();
         any && before.backlog > 0.0 && (credits.peek().is_none() || credits.any(|(bucket, level)| bucket.is_empty_at(*level)))
     }
 
-    /// Leaves out the cycles that would be like the one that began at `before`, and says how many:
-    /// as long as no balance runs full or empty, each cycle changes the balances by the same
-    /// amounts. It stops before the first cycle in which a balance does.
+    /// Leaves out the cycles that would be like the cycle that began at `before`, and returns their
+    /// number: as long as no balance runs full or empty, each cycle changes the balances by the
+    /// same amounts. It stops before the first cycle in which a balance does.
     pub fn leave_out_like_cycles(&mut self, before: &FluidBalances) -> f64 {
         if self.backlog() != before.backlog {
             return 0.0;
@@ -109,7 +109,7 @@ impl Fluid {
         let seconds = load.seconds();
         // Credits of an instance are filled up every day.
         let lasting = |bucket: &&FluidBucket| bucket.cap == Cap::VolumeCredits || (bucket.is_credits() && !is_a_day(seconds));
-        let loss = |bucket: &FluidBucket| 100.0 * (bucket.asked(load) - bucket.rate * seconds) / bucket.depth;
+        let loss = |bucket: &FluidBucket| 100.0 * (bucket.tokens_of(load) - bucket.rate * seconds) / bucket.depth;
         self.buckets.iter().filter(lasting).map(loss).filter(|&percent| percent > 0.0).max_by(f64::total_cmp)
     }
 }

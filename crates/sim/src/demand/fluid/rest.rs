@@ -19,15 +19,15 @@ pub(crate) struct Needs {
     /// The highest of them.
     pub most: f64,
     /// Tokens of the whole load.
-    asked: f64,
+    tokens: f64,
 }
 
-/// A measured load and what buckets take of it, computed once for each way of counting.
+/// A measured load and the tokens that buckets take for it, computed once for each way of counting.
 #[derive(Debug)]
 pub(crate) struct NeededLoad {
     pub measured: Arc<MeasuredLoad>,
     seconds: f64,
-    /// Length of each point, where all are alike, s.
+    /// Length of each point, s; None where they differ.
     even_s: Option<f64>,
     needs: Mutex<Vec<Arc<Needs>>>,
 }
@@ -59,14 +59,14 @@ impl NeededLoad {
             per_read: bucket.per_read,
             per_write: bucket.per_write,
             most: each.iter().copied().fold(0.0, f64::max),
-            asked: bucket.asked(&self.measured),
+            tokens: bucket.tokens_of(&self.measured),
             each,
         });
         cache.push(Arc::clone(&entry));
         entry
     }
 
-    /// Length of each point, where all are alike, s.
+    /// Returns the length of each point, s; None where they differ.
     pub fn even_s(&self) -> Option<f64> {
         self.even_s
     }
@@ -78,7 +78,8 @@ impl NeededLoad {
 }
 
 impl Fluid {
-    /// Two storages of one layout whose keys are alike serve a load alike.
+    /// Returns the key of the buckets: storages of the same layout with equal keys serve a load
+    /// alike.
     pub fn key(&self) -> BucketsKey {
         let numbers = |bucket: &FluidBucket| [bucket.rate, bucket.level, bucket.main_depth, bucket.depth, bucket.per_read, bucket.per_write].map(f64::to_bits);
         let of = |bucket: &FluidBucket| {
@@ -93,7 +94,7 @@ impl Fluid {
     /// `settled` balances count for nothing, but for an instance's, which are filled up every day:
     /// a repeated load has to win back the credits that it spends.
     pub fn overload_of(&self, load: &NeededLoad, needs: &[Arc<Needs>], settled: bool) -> f64 {
-        self.buckets.iter().zip(needs).map(|(bucket, needs)| needs.asked / bucket.gives(load.seconds, settled)).fold(0.0, f64::max)
+        self.buckets.iter().zip(needs).map(|(bucket, needs)| needs.tokens / bucket.gives(load.seconds, settled)).fold(0.0, f64::max)
     }
 
     /// Returns the highest demand of a point over the most that the caps give in it, all their
@@ -111,9 +112,9 @@ impl Fluid {
 
     fn peak_overload(&self, load: &MeasuredLoad) -> f64 {
         let caps: Vec<_> = self.buckets.iter().filter(|bucket| !bucket.is_credits()).collect();
-        let asked =
+        let overload =
             |point: &Measured| caps.iter().map(|cap| cap.demand(point) * point.duration_s / (cap.rate * point.duration_s + cap.depth)).fold(0.0, f64::max);
-        load.points.iter().map(asked).fold(0.0, f64::max)
+        load.points.iter().map(overload).fold(0.0, f64::max)
     }
 
     /// Returns whether demands up to `most` of each bucket never wait, in any order: no cap is
@@ -133,7 +134,8 @@ impl Fluid {
         })
     }
 
-    /// The points at which something may happen though all buckets are full: some limit is near.
+    /// Returns the points at which a request may wait although all buckets are full, because a
+    /// limit is near.
     pub fn busy_points(&self, needs: &[Arc<Needs>]) -> Vec<u32> {
         let count = needs.first().map_or(0, |needs| needs.each.len());
         let mut busy = vec![false; count];
@@ -152,7 +154,7 @@ impl Fluid {
         !self.near && self.backlog.is_empty() && self.clumped.0 <= 0.0 && self.buckets.iter().all(|bucket| bucket.level == bucket.depth)
     }
 
-    /// Time has passed at rest until `t_s`.
+    /// Passes time at rest until `t_s`, s.
     pub fn rest_until(&mut self, t_s: f64) {
         self.note_levels(t_s);
     }

@@ -45,7 +45,7 @@ impl Step {
         }
     }
 
-    /// The waits of this interval as a distribution.
+    /// Returns the waits of this interval as a distribution.
     pub fn waits(&self) -> Waits {
         let mut waits = Waits::default();
         for part in &self.served {
@@ -58,12 +58,13 @@ impl Step {
         waits
     }
 
-    /// Time in which requests waited, s. Not `sum`: that of nothing is -0.0.
+    /// Returns the time in which requests waited, s. `sum` is not used: it returns -0.0 for no
+    /// terms.
     pub fn throttled_s(&self) -> f64 {
         self.stretches.iter().fold(0.0, |sum, (_, seconds, _)| sum + seconds)
     }
 
-    /// The limit that made requests wait longest.
+    /// Returns the limit that made requests wait longest.
     pub fn cap(&self) -> Cap {
         let total = |cap: Cap| -> f64 { self.stretches.iter().filter(|(_, _, of)| *of == cap).map(|(_, seconds, _)| seconds).sum() };
         self.stretches.iter().map(|&(_, _, cap)| cap).max_by(|a, b| total(*a).total_cmp(&total(*b))).unwrap_or_default()

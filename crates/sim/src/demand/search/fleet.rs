@@ -82,7 +82,7 @@ pub struct DayDraws {
     pub per_day: usize,
     /// Days of each recording.
     pub days_each: usize,
-    /// Days of all recordings, one after the other: index of the day, and the factor of its rates.
+    /// Days of all recordings, joined: index of the day, and the factor of its rates.
     pub days: Vec<(usize, f64)>,
 }
 
@@ -177,9 +177,9 @@ impl Fleet {
         Judge { setup, load: &needed, goal, prune_above: f64::INFINITY, p99_ms: |summary| summary.worst_p99_ms }.meets(&own)
     }
 
-    /// The storages of the questions point by point, from these balances (percent; none: as AWS
-    /// gives them): of each point the balance (percent, NaN without credits), the seconds throttled
-    /// and the queue at its end.
+    /// Follows the storages of the questions point by point, from these balances (percent; none: as
+    /// AWS gives them): of each point the balance (percent, NaN without credits), the seconds
+    /// throttled and the queue at its end.
     pub fn follow(&self, terms: &FleetTerms<'_>, questions: &[(FleetQuestion, Option<f64>)]) -> Vec<Result<Vec<[f64; 3]>, SimError>> {
         let answer = |(question, start): &(FleetQuestion, Option<f64>)| {
             let setup = setup_of(&self.search(terms, question, *start), &question.candidate)?;
@@ -249,12 +249,12 @@ impl Fleet {
     }
 }
 
-/// A load like another, without points.
+/// Returns a load like another, without points.
 fn blank(load: &OpenLoad) -> OpenLoad {
     OpenLoad { points: Vec::new(), ..*load }
 }
 
-/// A table of own latency with the p99 of requests that do not wait.
+/// Returns a table of own latency with the p99 of requests that do not wait, ms.
 fn with_p99(own: OwnLatency) -> (Arc<OwnLatency>, f64) {
     let p99_ms = interval::calm_ms(&own)[P99];
     (Arc::new(own), p99_ms)

@@ -11,7 +11,7 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import restore
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Backup, Manifest, folder_of
+from headrace.servers.backup.manifest import Backup, folder_of
 from headrace.servers.backup.retention import chain_whole
 from headrace.servers.backup.targets.target import BackupTarget
 
@@ -48,17 +48,12 @@ def check_backup(
         documents.read_proof(target, backup, key)
     except InputError as error:
         problems.append(f"{error.value}: {error.rule}")
-    problems += [f"{name} is of no backup" for name in _list_unknown_files(target, manifest)]
+    folder, expected = f"{folder_of(backup)}/", {part.name for part in manifest.parts}
+    # The last two are those of a run that was killed behind its last step.
+    expected |= {documents.MANIFEST, documents.PROOF, documents.RUNNING, documents.BEGUN}
+    names = [file.name for file in target.list(folder) if file.name.removeprefix(folder) not in expected]
+    problems += [f"{name} is of no backup" for name in names]
     return Checked(backup, len(manifest.parts) + 1, size, tuple(problems))
-
-
-def _list_unknown_files(target: BackupTarget, manifest: Manifest) -> list[str]:
-    expected_names = {part.name for part in manifest.parts} | {documents.MANIFEST, documents.PROOF}
-    expected_names |= {documents.RUNNING, documents.BEGUN}  # killed behind its last step
-    folder = folder_of(manifest.id)
-    return [
-        file.name for file in target.list(f"{folder}/") if file.name.removeprefix(f"{folder}/") not in expected_names
-    ]
 
 
 def check_timeline(

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
 
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -33,7 +32,7 @@ from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget, TargetWriter
 from headrace.servers.backup.unfinished import Leftover
 from headrace.servers.copies import source as sources
-from headrace.servers.copies.copy import CopyMethod, Destination, Pace
+from headrace.servers.copies.copy import Destination, Pace
 from headrace.servers.copies.folders import new_id
 from headrace.servers.copies.methods import METHODS, PHYSICAL
 from headrace.servers.copies.pipeline import Flow, Pumped, ahead, best_pack, cipher, packer
@@ -125,7 +124,9 @@ def _refuse(source: CopySource, target: BackupTarget, request: BackupRequest) ->
 def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, backup: str) -> Manifest:
     """Writes the copy into `place`, without its manifest, which is returned."""
     began, stream = time.time(), PartsWriter(place, backup, request)
-    about = _describe_server(source, request.only)
+    with source.connect() as connection:
+        databases = request.only or tuple(sources.databases(connection))
+        tables, settings = sources.count_tables(connection, databases), read_settings(connection)
     into = Destination(
         _folder_of(source, request, backup),
         stream=stream,
@@ -134,7 +135,7 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
         label=f"headrace backup {backup}",
         tags={unfinished.TAG: backup},
     )
-    method = _method_of(source, request.method)
+    method = METHODS[{"logical": "dump", "physical": PHYSICAL[source.flavor]}.get(request.method, request.method)]
     copied = method.take(source, into)
     manifest = Manifest(
         id=backup,
@@ -150,10 +151,12 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
         packing=Packing(method.form, "none" if copied.snapshots else stream.pack, request.key is not None),
         data_bytes=copied.data_bytes,
         parts=tuple(stream.parts),
+        databases=databases,
+        tables=tables,
         only=request.only,
+        settings=settings,
         snapshots=dict(copied.snapshots),
         facts=dict(copied.facts),
-        **about,
     )
     if manifest.snapshots:
         # If this run is killed while the snapshots are stored, the next run resumes with them.
@@ -291,30 +294,6 @@ class PartsWriter:
             file, self._file = self._file, None
             file.close()
             self.parts.append(Part(f"data.{len(self.parts) + 1:05d}", file.size, file.sha256))
-
-
-class _Contents(TypedDict):
-    """The databases, tables and settings of a server, as its manifest lists them."""
-
-    databases: tuple[str, ...]
-    tables: int
-    settings: dict[str, str]
-
-
-def _describe_server(source: CopySource, only: tuple[str, ...]) -> _Contents:
-    """Reads the databases, tables and settings that a manifest lists."""
-    with source.connect() as connection:
-        names = list(only) or sources.databases(connection)
-        return {
-            "databases": tuple(names),
-            "tables": sources.count_tables(connection, names),
-            "settings": read_settings(connection),
-        }
-
-
-def _method_of(source: CopySource, method: str) -> CopyMethod:
-    """Returns the method of copying that the name of a backup's method means for this server."""
-    return METHODS[{"logical": "dump", "physical": PHYSICAL[source.flavor]}.get(method, method)]
 
 
 def _folder_of(source: CopySource, request: BackupRequest, backup: str) -> Path:

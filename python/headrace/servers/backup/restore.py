@@ -138,9 +138,9 @@ def _restore(
         replay = None
         if request.goal is not None:
             replay = _collect(target, manifest, request, key, work, progress)
-            if _position_is_own(manifest):
-                # Tested from where the copy began; collected again once the copy's position is
-                # known.
+            if "gtid_at_most" in manifest.facts:
+                # Only a server that is started on the copy knows its position (CLONE): tested from
+                # where the copy began, collected again once the position is known.
                 replay = None
                 shutil.rmtree(work / "relay")
         began = time.monotonic()
@@ -185,11 +185,6 @@ def checked_fit(manifest: Manifest, server_path: str | None = None) -> ServerPro
         rule = f"is of {manifest.flavor} {manifest.version}, newer than this server, {program.label}"
         raise InputError(manifest.id, rule, DOC, "Restore with that version or a newer one: --server-path.")
     return program
-
-
-def _position_is_own(manifest: Manifest) -> bool:
-    """True when only a server that is started on the copy knows its position (CLONE)."""
-    return "gtid_at_most" in manifest.facts
 
 
 def _collect(
@@ -328,7 +323,7 @@ def _restore_copy(
     }
     packing = manifest.packing
     back = cipher(key if packing.encrypted else None, back=True) + unpacker(packing.packed)
-    meter = _Meter(progress, manifest.stored_bytes)
+    meter = moments.ByteMeter(manifest.stored_bytes, lambda share: progress(0.1 + 0.4 * share, "unpacking the copy"))
     if manifest.method == "snapshot":
         return running_servers.up(lab, **{**new, **seeds(manifest, request)})
     if manifest.method == "logical":
@@ -383,17 +378,6 @@ def seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
         "log_seed_from": manifest.snapshots[roles["log"]],
         "log_storage": str(log_storage),
     }
-
-
-class _Meter:
-    """Reports progress by bytes."""
-
-    def __init__(self, progress: Progress, total: int) -> None:
-        self.progress, self.total, self.done = progress, max(1, total), 0
-
-    def __call__(self, count: int) -> None:
-        self.done += count
-        self.progress(0.1 + 0.4 * self.done / self.total, "unpacking the copy")
 
 
 def _settings(manifest: Manifest, program: ServerProgram, request: RestoreRequest) -> dict[str, str | None]:
@@ -463,7 +447,9 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
         before = _hurry(connection, source, count)
         try:
             first = _place_logs(connection, source, replay)
-            _start(connection, source, first)
+            rows(connection, _change(source, f", RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4"))
+            for statement in source.dialect.start_apply():
+                rows(connection, statement)
             _wait(connection, source, replay, progress)
         finally:
             with contextlib.suppress(HeadraceError):
@@ -508,9 +494,8 @@ def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) 
         raise CouldNotRun(str(server.paths.datadir), "has no one index of relay logs", DOC, "")
     base = indexes[0].with_suffix("")
     _forget(connection, source)
-    room = os.statvfs(base.parent)
     size = sum(path.stat().st_size for path in replay.logs)
-    if size > room.f_bavail * room.f_frsize:
+    if size > volumes.free_bytes(base.parent):
         rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
         raise CouldNotRun(server.name, rule, DOC, "Restore onto a larger volume: --storage.")
     names = []
@@ -524,13 +509,6 @@ def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) 
     os.chmod(indexes[0], 0o640)
     os.chown(indexes[0], user.uid, user.gid)
     return f"{base.name}.000001"  # the server puts its folder in front
-
-
-def _start(connection: Connection, source: CopySource, first: str) -> None:
-    kind = "RELAY_LOG_FILE"
-    rows(connection, _change(source, f", {kind} = '{first}', RELAY_LOG_POS = 4"))
-    for statement in source.dialect.start_apply():
-        rows(connection, statement)
 
 
 def _forget(connection: Connection, source: CopySource) -> None:

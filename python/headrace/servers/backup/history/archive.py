@@ -385,12 +385,9 @@ def timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
         parts = file.name.split("/")
         if len(parts) >= 3 and TIMELINE.fullmatch(parts[1]):
             names.setdefault(parts[1], []).append(file.name)
-    return [_timeline(target, name, names[name], key) for name in sorted(names, key=_order_of)]
-
-
-def _order_of(timeline: str) -> tuple[str, int]:
-    """Returns a sort key: the server, then the number, so that 10 comes behind 9."""
-    return timeline.rpartition("-")[0], number_of_timeline(timeline)
+    # By the server, then by the number, so that 10 comes behind 9.
+    ordered = sorted(names, key=lambda name: (name.rpartition("-")[0], number_of_timeline(name)))
+    return [_timeline(target, name, names[name], key) for name in ordered]
 
 
 def number_of_timeline(timeline: str) -> int:
@@ -475,7 +472,7 @@ def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damage
     if (number_of(last.name), last.ends) >= (number_of(end.file), end.offset):
         return
     words = f"can be read up to offset {last.ends:,} of {last.name}"
-    words += f", and its index says that it goes to {end.offset:,} of {end.file} ({_few_text(end.gtid)})"
+    words += f", and its index says that it goes to {end.offset:,} of {end.file} ({few(end.gtid)})"
     damages.append(Damage(end.file, f"{timeline} {words}"))
 
 
@@ -535,16 +532,14 @@ def _join(files: list[ArchivedFile], next_one: ArchivedFile, damages: list[Damag
         damages.append(Damage(last.name, words))
     missing, extra = next_one.earlier.minus(last.later), last.later.minus(next_one.earlier)
     if not missing.is_empty:
-        words = f"between {last.name} and {next_one.name} {missing.count():,} transactions are missing: {_few(missing)}"
+        words = f"between {last.name} and {next_one.name} {missing.count():,} transactions are missing: {few(missing)}"
         damages.append(Damage(last.name, words))
     elif not extra.is_empty:
-        words = f"{next_one.name} is of another history: its source has not executed {_few(extra)} of {last.name}"
+        words = f"{next_one.name} is of another history: its source has not executed {few(extra)} of {last.name}"
         damages.append(Damage(last.name, words))
 
 
-def _few(gtids: GtidSet) -> str:
-    return _few_text(str(gtids))
-
-
-def _few_text(text: str) -> str:
+def few(gtids: GtidSet | str) -> str:
+    """Returns a set as text for an error, cut off after 160 characters."""
+    text = str(gtids)
     return text if len(text) <= 160 else f"{text[:157]}..."

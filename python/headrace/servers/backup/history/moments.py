@@ -21,6 +21,7 @@ from headrace.servers.backup.history.archive import (
     Damage,
     Timeline,
     as_position,
+    few,
     number_of_timeline,
     parts_of,
     piece_bytes,
@@ -161,7 +162,7 @@ def choose(
     lacking = [timeline for timeline in beyond if not timeline.ends.contains(own.reach)]
     if lacking:
         without = own.reach.minus(lacking[0].ends)
-        rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({_few(without)})"
+        rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({few(without)})"
         hint = f"Say which history is meant: --timeline {own.id}, or --timeline {lacking[0].id}."
         raise InputError(f"timeline {own.id}", rule, DOC, hint)
     promoted = _pick_complete(beyond, manifest)
@@ -196,12 +197,12 @@ def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet,
             if _joins(later, base) and _has_all_of(later, earlier):
                 continue
             if not _is_before(goal, earlier, later.begins):
-                rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({_few(again)})"
+                rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({few(again)})"
                 hint = f"Say which history is meant: --timeline {earlier.id}, or --timeline {later.id}."
                 if earlier.damage_behind(base):
                     rule = f"cannot be read to its end, and {later.id} has transactions of the same numbers"
                     hint = f"It was begun when the damage was seen. If the server was not reset: --timeline {later.id}."
-                    raise InputError(f"timeline {earlier.id}", f"{rule} ({_few(again)})", DOC, hint)
+                    raise InputError(f"timeline {earlier.id}", f"{rule} ({few(again)})", DOC, hint)
                 raise InputError(f"the server of timeline {earlier.id}", rule, DOC, hint)
 
 
@@ -241,7 +242,7 @@ def _refuse_short(own: Timeline, family: list[Timeline], lost: list[Timeline], m
         gap = later.begins.minus(own.reach)
         if number_of_timeline(later.id) <= number or gap.is_empty:
             continue
-        rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({_few(gap)})"
+        rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({few(gap)})"
         hint = f"Take a backup from behind the gap as the base, or --timeline {own.id} for what lies before it."
         raise InputError(f"timeline {own.id}", rule, DOC, hint)
 
@@ -309,10 +310,10 @@ def _no_timeline(same: list[Timeline], manifest: Manifest, base: GtidSet, lost: 
         return _damaged(last, behind, base)
     if not base.contains(last.begins):
         missing = last.begins.minus(base)
-        rule = f"the archive begins later: {missing.count():,} transactions between are missing ({_few(missing)})"
+        rule = f"the archive begins later: {missing.count():,} transactions between are missing ({few(missing)})"
         return InputError(manifest.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
     missing = base.minus(last.ends)
-    rule = f"the archive ends before it: it has not {_few(missing)}"
+    rule = f"the archive ends before it: it has not {few(missing)}"
     return InputError(manifest.id, rule, DOC, "Let the stream catch up, or restore the backup as it is.")
 
 
@@ -326,18 +327,13 @@ def _damaged(timeline: Timeline, behind: tuple[Damage, ...], executed: GtidSet, 
     """Returns the error for a history that is damaged before the goal. `executed`: what can be
     reached, `last_gtid`: its last transaction, "" for none behind the backup."""
     without = timeline.reach.minus(executed)
-    count = f"; {without.count():,} transactions lie behind ({_few(without)})" if not without.is_empty else ""
+    count = f"; {without.count():,} transactions lie behind ({few(without)})" if not without.is_empty else ""
     hint = NOTHING_BEHIND
     if last_gtid:
         hint = "Copy the file back from another copy of the target. Without it the last that can be reached is "
         hint += f"--to-gtid {last_gtid}."
     rule = f"is damaged: {behind[0].words}{count}"
     return InputError(f"timeline {timeline.id}", rule, DOC, hint, kind=BROKEN)
-
-
-def _few(gtids: GtidSet) -> str:
-    text = str(gtids)
-    return text if len(text) <= 160 else f"{text[:157]}..."
 
 
 def before_base(moment_us: int, has: str) -> InputError:
@@ -366,7 +362,7 @@ def collect(
     reach = _Reach(base, goal)
     logs: list[Path] = []
     total = sum(file.ends for timeline in chain.timelines for file in _needed(timeline, base)) or 1
-    meter = _Meter(total, progress)
+    meter = ByteMeter(total, progress)
     for timeline, behind in zip(chain.timelines, (*chain.timelines[1:], None), strict=True):
         if reach.done:
             break
@@ -379,18 +375,28 @@ def collect(
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
             raise InputError(timeline.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
     reach.finish(chain.timelines[-1])
-    return _result(chain, reach, logs)
+    return ReplayPlan(
+        timeline=", ".join(timeline.id for timeline in chain.timelines),
+        executed=reach.executed,
+        transactions=reach.count,
+        last_gtid=reach.last_gtid,
+        last_us=reach.last_us,
+        logs=tuple(logs),
+        server_ids=frozenset(reach.servers),
+        doubt=len(reach.doubtful),
+        doubt_gtids=(reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", ""),
+    )
 
 
-class _Meter:
-    """Reports progress by bytes."""
+class ByteMeter:
+    """Reports the share of `total` bytes, 0 to 1, whenever some are done."""
 
-    def __init__(self, total: int, progress: Callable[[float], None]) -> None:
-        self.total, self.progress, self.done = total, progress, 0
+    def __init__(self, total: int, report: Callable[[float], None]) -> None:
+        self.total, self.report, self.done = max(1, total), report, 0
 
-    def add(self, count: int) -> None:
+    def __call__(self, count: int) -> None:
         self.done += count
-        self.progress(min(1.0, self.done / self.total))
+        self.report(min(1.0, self.done / self.total))
 
 
 def _needed(timeline: Timeline, base: GtidSet) -> list[ArchivedFile]:
@@ -404,7 +410,7 @@ def _collect_timeline(
     folder: Path,
     key: bytes | None,
     logs: list[Path],
-    meter: _Meter,
+    meter: ByteMeter,
 ) -> None:
     """Writes the relay logs of a timeline."""
     executed = reach.base
@@ -414,27 +420,12 @@ def _collect_timeline(
         path = folder / f"relay.{len(logs) + 1:06d}"
         with open(path, "wb") as out:
             for size in _copy(target, file, reach, out, key):
-                meter.add(size)
+                meter(size)
         logs.append(path)
         if reach.done or (reach.until is not None and reach.executed.contains(reach.until)):
             return
         executed = executed.union(file.later)
         _check_end(timeline, file, files[index + 1] if index + 1 < len(files) else None, reach)
-
-
-def _result(chain: ReplayChain, reach: _Reach, logs: list[Path]) -> ReplayPlan:
-    ends = (reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", "")
-    return ReplayPlan(
-        ", ".join(timeline.id for timeline in chain.timelines),
-        reach.executed,
-        reach.count,
-        reach.last_gtid,
-        reach.last_us,
-        tuple(logs),
-        frozenset(reach.servers),
-        len(reach.doubtful),
-        ends,
-    )
 
 
 def _holds(gtids: GtidSet, key: str, number: int) -> bool:
@@ -475,8 +466,8 @@ class _Reach:
         if unreached.is_empty:
             if self.flavor == "mysql" and goal.count() == 1 or not goal.contains(self.base):
                 raise InputError(
-                    f"--to-gtid {_few(goal)}",
-                    f"is before the backup, which has executed {_few(self.base)} already",
+                    f"--to-gtid {few(goal)}",
+                    f"is before the backup, which has executed {few(self.base)} already",
                     DOC,
                     "Take an older backup.",
                 )
@@ -578,9 +569,9 @@ class _Reach:
             raise _damaged(timeline, behind, self.executed, self.last_gtid)
         if self.goal.gtid is None and self.goal.moment_us is None:
             return
-        last = f"{self.last_gtid or _few(self.base)}" + (f" of {shown(self.last_us)}" if self.last_us else "")
+        last = f"{self.last_gtid or few(self.base)}" + (f" of {shown(self.last_us)}" if self.last_us else "")
         if self.goal.gtid is not None:
-            value = f"--to-gtid {_few(self.goal.gtid)}"
+            value = f"--to-gtid {few(self.goal.gtid)}"
         else:
             assert self.goal.moment_us is not None
             value = f"--to-time {shown(self.goal.moment_us)}"
@@ -637,9 +628,9 @@ def _check_join(timeline: Timeline, file: ArchivedFile, executed: GtidSet, first
         return
     if behind := timeline.damage_behind(reach.base):
         raise _damaged(timeline, behind, reach.executed, reach.last_gtid)
-    rule = f"{missing.count():,} transactions before it are missing from the archive: {_few(missing)}"
+    rule = f"{missing.count():,} transactions before it are missing from the archive: {few(missing)}"
     if missing.is_empty:
-        rule = f"is of another history: its source has not executed {_few(executed.minus(file.earlier))}"
+        rule = f"is of another history: its source has not executed {few(executed.minus(file.earlier))}"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
     raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.", kind=BROKEN)
 

@@ -209,7 +209,8 @@ class Stream:
         another machine collides at a piece or at the index: then the one that is behind ends."""
         by = mark_of(self.target, f"binlogs/{timeline}/{archive.STREAMING}")
         if by is not None and by.here and by.alive and by.pid != os.getpid():
-            rule = f"is being streamed by process {by.pid}, since {_format_time(by.began_unix)}"
+            began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(by.began_unix))
+            rule = f"is being streamed by process {by.pid}, since {began}"
             raise InputError(f"timeline {timeline}", rule, DOC, ONE_STREAM)
 
     def _logs(self) -> list[str]:
@@ -342,7 +343,8 @@ class Stream:
                 self._store()
                 stored = time.monotonic()
             self._index()
-            self._join()
+            if self._pieces.live >= JOIN_AFTER and not self._stored and not self._joiner.busy:
+                self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
             if not came and self._over(done, followed):
                 self._finish()
                 continue
@@ -566,11 +568,6 @@ class Stream:
         self._retry(write)
         self._indexed, self._indexed_s = end, time.monotonic()
 
-    def _join(self) -> None:
-        """Joins pieces if the file that is being written has many."""
-        if self._pieces.live >= JOIN_AFTER and not self._stored and not self._joiner.busy:
-            self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
-
     def _finish(self) -> None:
         """Ends a file: in the archive its pieces are joined into few large ones."""
         self._store(ended=self._ending() or "crash")
@@ -625,10 +622,6 @@ def _explain_unusable(last: Timeline) -> str:
         damage for damage in last.damages if damage.name and not damage.harmless and number_of(damage.file) >= end
     ]
     return at_end[0].words if at_end else ""
-
-
-def _format_time(unix: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))
 
 
 def _check_source(source: CopySource) -> None:

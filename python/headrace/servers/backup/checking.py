@@ -18,8 +18,7 @@ from headrace.servers.backup.targets.target import BackupTarget
 
 @dataclass(frozen=True)
 class Checked:
-    """Result of a check: the thing that was checked in words, its files, its size in bytes, and its
-    problems, each a phrase."""
+    """Result of a check: what was checked, its files, its size (bytes), its problems as phrases."""
 
     what: str
     files: int
@@ -62,8 +61,7 @@ def check_timeline(
     key: bytes | None = None,
     tell: Callable[[int], None] = lambda count: None,
 ) -> Checked:
-    """Reads every byte of a timeline: checks checksums, events, and that each piece holds the
-    transactions of its index."""
+    """Reads every byte of a timeline: checksums, events, and the transactions of each index."""
     problems, size, count = list(timeline.problems), 0, 0
     for file in timeline.files:
         reader, following = binlog.Reader(file.name), binlog.Transactions(file.name)
@@ -83,8 +81,7 @@ def check_timeline(
 
 
 def broken_chains(backups: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:
-    """Lists, in words, the backups that cannot be replayed up to the end of their source's
-    archive."""
+    """Lists, in words, backups that cannot be replayed to the end of their source's archive."""
     streamed = {timeline.source_id for timeline in histories if timeline.files}
     return [
         f"{backup.id}: the binary log from its position to the archive's end is not whole"

@@ -97,8 +97,7 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
             for place in reversed(places):
                 unfinished.forget_quietly(place, backup, tagged)
         raise
-    # From here on there is a backup, whatever happens: the next run removes what remains of this
-    # one.
+    # From here on there is a backup, whatever happens: the next run removes what remains of it.
     with contextlib.suppress(HeadraceError, OSError):
         unfinished.unmark(target, backup)
         if spool is not None:
@@ -246,8 +245,7 @@ def _is_whole(target: BackupTarget, manifest: Manifest) -> bool:
 
 
 class PartsWriter:
-    """Packs and encrypts the bytes of a copy, and writes them as files of equal size. `parts`: the
-    complete ones."""
+    """Packs, encrypts and writes a copy's bytes as files of one size; `parts`: complete ones."""
 
     def __init__(self, target: BackupTarget, backup: str, request: BackupRequest) -> None:
         self.target, self.folder, self.request = target, folder_of(backup), request
@@ -297,8 +295,7 @@ class PartsWriter:
 
 
 def _folder_of(source: CopySource, request: BackupRequest, backup: str) -> Path:
-    """Returns a folder for what the tools need meanwhile. CLONE writes the whole copy into it, as
-    the server's own account."""
+    """Returns a folder for the tools; the server's own account CLONEs the whole copy into it."""
     folder = Path(tempfile.gettempdir())
     if request.method == "physical" and source.flavor == "mysql" and source.server is not None:
         folder = Path(request.staging or source.server.paths.datadir.parent / "tmp")

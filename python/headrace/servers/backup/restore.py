@@ -22,28 +22,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from headrace.base.machine import cores
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.statements import ask_named
+from headrace.mysql.statements import SqlConnection, ask_named
 from headrace.servers import record as records
 from headrace.servers import server as running_servers
 from headrace.servers import volumes
 from headrace.servers.access import service_user
+from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
-from headrace.servers.backup.manifest import (
-    Manifest,
-    Part,
-    RestoreProof,
-    folder_of,
-    read_manifest,
-    sealed,
-    write_proof,
-)
+from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.settings import OtherSetting, as_options, others
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, MISSING, BackupTarget
 from headrace.servers.copies.dump import MOST_PACKET
@@ -57,9 +50,6 @@ from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server
 from headrace.servers.topology.threads import stop_applying
-
-if TYPE_CHECKING:
-    from pymysql import Connection
 
 # Seconds between two looks at the replay. It may stand still for any time: one transaction can be
 # an ALTER TABLE of hours, so only a stopped applier ends the wait.
@@ -114,17 +104,17 @@ def restore(
     except HeadraceError as error:
         if error.kind in (DAMAGED, BROKEN):
             with contextlib.suppress(HeadraceError, OSError):
-                manifest = read_manifest(target, request.backup, key)
+                manifest = documents.read_manifest(target, request.backup, key)
                 reason = f"restore: {error.value}: {error.rule}"
-                failed = RestoreProof(time.time(), 0.0, "", 0, "", "", False, reason, manifest.part)
-                write_proof(target, request.backup, failed, key)
+                failed = documents.RestoreProof(time.time(), 0.0, "", 0, "", "", False, reason, manifest.part)
+                documents.write_proof(target, request.backup, failed, key)
         raise
 
 
 def _restore(
     lab: Lab, target: BackupTarget, request: RestoreRequest, key: bytes | None, progress: Progress
 ) -> Restored:
-    manifest = read_manifest(target, request.backup, key)
+    manifest = documents.read_manifest(target, request.backup, key)
     if manifest.only and request.goal is not None:
         rule = f"is a part of its server ({manifest.part}), and the binary log changes what it has not"
         raise InputError(manifest.id, rule, DOC, "Restore it as it is: without --to-gtid, --to-time and --latest.")
@@ -232,11 +222,10 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
 
 
 def check_sizes(target: BackupTarget, manifest: Manifest) -> None:
-    """Raises InputError for a file of a copy that is missing or cut off, without reading the
-    files."""
-    sizes = {file.name: file.size for file in target.list(f"{folder_of(manifest.id)}/")}
+    """Raises InputError for a missing or cut off file of a copy, without reading the files."""
+    sizes = {file.name: file.size for file in target.list(f"{documents.folder_of(manifest.id)}/")}
     for part in manifest.parts:
-        name = f"{folder_of(manifest.id)}/{part.name}"
+        name = f"{documents.folder_of(manifest.id)}/{part.name}"
         if name not in sizes:
             raise _damaged(target, name, "it is not there")
         if sizes[name] != part.size:
@@ -266,8 +255,8 @@ class CopyReader:
         for _ in self._rest:
             pass
 
-    def _file(self, part: Part) -> Iterator[bytes]:
-        name, counted, size = f"{folder_of(self.manifest.id)}/{part.name}", hashlib.sha256(), 0
+    def _file(self, part: documents.Part) -> Iterator[bytes]:
+        name, counted, size = f"{documents.folder_of(self.manifest.id)}/{part.name}", hashlib.sha256(), 0
         try:
             for piece in self.target.read(name):
                 counted.update(piece)
@@ -345,7 +334,7 @@ def _restore_copy(
     progress(0.5, "preparing the copy")
     method.prepare(seed / "data", seed / "log", program)
     about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
-    (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
+    (seed / SAVED).write_bytes(documents.sealed({"format": SAVED_FORMAT} | about))
     try:
         return running_servers.up(lab, seed_from=seed, **new)
     finally:
@@ -458,12 +447,11 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
                     rows(connection, f"SET GLOBAL {name} = {value}")
 
 
-def _hurry(connection: Connection, source: CopySource, workers: int) -> dict[str, str]:
+def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
     """Sets workers and, while nobody relies on the data, fewer flushes; returns the old values."""
     variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
     if source.flavor == "mariadb":
-        # Optimistic mode runs transactions in parallel that were not at the source, and rolls back
-        # on conflict.
+        # Optimistic: in parallel also where the source was not, and rolled back on conflict.
         variables |= {"slave_parallel_threads": str(workers), "slave_parallel_mode": "'optimistic'"}
     else:
         variables |= {"replica_parallel_workers": str(max(1, workers)), "replica_preserve_commit_order": "1"}
@@ -482,7 +470,7 @@ def _change(source: CopySource, more: str = "") -> str:
     return f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_AUTO_POSITION = 0{more}"
 
 
-def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) -> str:
+def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPlan) -> str:
     """Copies the relay logs to where the server reads its own; returns the name of the first."""
     server, user = source.server, service_user()
     assert server is not None
@@ -511,7 +499,7 @@ def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) 
     return f"{base.name}.000001"  # the server puts its folder in front
 
 
-def _forget(connection: Connection, source: CopySource) -> None:
+def _forget(connection: SqlConnection, source: CopySource) -> None:
     with contextlib.suppress(CouldNotRun):
         stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):
@@ -519,7 +507,7 @@ def _forget(connection: Connection, source: CopySource) -> None:
             rows(connection, statement)
 
 
-def _wait(connection: Connection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
+def _wait(connection: SqlConnection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
     """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
     goal = replay.executed
     while True:
@@ -551,8 +539,7 @@ def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, g
 
 
 def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
-    """Lets clients write, unless the request is read-only, and removes the settings of the
-    restore."""
+    """Removes the restore's settings, and lets clients write unless the request is read-only."""
     assert source.server is not None
     where = source.server.paths
     with records.locked(where):

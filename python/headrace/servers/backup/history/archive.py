@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from headrace.errors import InputError
-from headrace.mysql.gtid import GtidSet
+from headrace.mysql.gtid import GtidSet, merged
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.targets.target import DAMAGED, DOC, MISSING, BackupTarget
 from headrace.servers.copies.pipeline import Flow, cipher, packer, unpacker
@@ -151,8 +151,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A history in the archive: its files in order, their `damages`, and its `end` according to
-    its index."""
+    """A history in the archive: its files in order, their `damages`, its `end` by its index."""
 
     id: str
     flavor: str
@@ -187,11 +186,8 @@ class Timeline:
         """Returns the damage that may hide transactions which `base` lacks. Damage in a file before
         one that begins inside of `base` hides none."""
         inside = [number_of(file.name) for file in self.files if base.contains(file.earlier)]
-        return tuple(
-            damage
-            for damage in self.damages
-            if not damage.harmless and (not inside or not damage.file or number_of(damage.file) >= max(inside))
-        )
+        harmful = [damage for damage in self.damages if not damage.harmless]
+        return tuple(each for each in harmful if not inside or not each.file or number_of(each.file) >= max(inside))
 
 
 def stem_of(source: str, source_id: str) -> str:
@@ -214,7 +210,7 @@ def set_of(gtids: Iterable[str], flavor: str) -> GtidSet:
         key, number, writer = parts_of(gtid, flavor)
         numbers.setdefault(key, []).append(number)
         writers[key] = writer
-    ranges = tuple((key, tuple(_ranges(members))) for key, members in sorted(numbers.items()))
+    ranges = tuple((key, merged((each, each) for each in members)) for key, members in sorted(numbers.items()))
     return GtidSet(flavor, ranges, tuple(sorted(writers.items())) if flavor == "mariadb" else ())
 
 
@@ -225,15 +221,6 @@ def parts_of(gtid: str, flavor: str) -> tuple[str, int, int]:
         return domain, int(number), int(server)
     key, _, number = gtid.rpartition(":")
     return key, int(number), 0
-
-
-def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    ordered = sorted(numbers)
-    first = 0
-    for index, number in enumerate(ordered):
-        if index + 1 == len(ordered) or ordered[index + 1] > number + 1:
-            yield ordered[first], number
-            first = index + 1
 
 
 def set_json(gtids: GtidSet) -> GtidJson:
@@ -300,8 +287,7 @@ def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
 
 
 def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> Iterator[bytes]:
-    """Yields the bytes of the binary log in a piece, and tests every checksum. Raises
-    InputError."""
+    """Yields the bytes of the binary log in a piece; tests every checksum. Raises InputError."""
     try:
         data = _unpack(target, name, piece, key)
     except InputError as error:
@@ -354,8 +340,7 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
 def write_index(
     target: BackupTarget, timeline: str, about: dict[str, object], end: ArchiveEnd, key: bytes | None, new: bool = False
 ) -> None:
-    """Writes the index of a timeline: its server, and how far it goes. `new`: it must not exist
-    yet."""
+    """Writes the index of a timeline: its server, and how far it goes. `new`: it must be new."""
     name, content = f"binlogs/{timeline}/{INDEX}", documents.sealed({**about, "end": asdict(end)}, key)
     (target.put_new if new else target.replace)(name, content)
 

@@ -49,11 +49,8 @@ class FilePieces:
     def put(self, joined: Piece) -> None:
         """Replaces the pieces that a joined piece contains by it."""
         with self._lock:
-            others = [
-                piece
-                for piece in self._pieces
-                if not piece.length or piece.offset < joined.offset or joined.ends < piece.ends
-            ]
+            begin, end = joined.offset, joined.ends
+            others = [each for each in self._pieces if not each.length or each.offset < begin or end < each.ends]
             self._pieces = sorted([*others, joined], key=lambda piece: (piece.offset, piece.ends))
 
     @property

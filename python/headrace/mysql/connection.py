@@ -21,13 +21,12 @@ class NoRoom(CouldNotRun):
 
 # The kind of an error where no server answered; else one did, and refused this client.
 UNREACHABLE = "unreachable"
-# Refusals by what caused them. Numbers: MySQL 8.4 "Server Error Message Reference" and "Client Error
-# Message Reference"; the same in MariaDB unless said. Names: exceptions of Python.
+# Refusals by what caused them. Numbers: MySQL 8.4 "Server Error Message Reference" and "Client
+# Error Message Reference"; the same in MariaDB unless said. Names: exceptions of Python.
 REFUSALS = {cause: row for row in read_rows("headrace.mysql", "refusals.csv") for cause in row["causes"].split()}
 KINDS = {"input": InputError, "no-room": NoRoom, "could-not-run": CouldNotRun}
 DENIED, DENIED_DATABASE, EXPIRED = (1045, 1698), 1044, (1820, 1862)
 CONNECT, LOST = (2002, 2003, 2005), (2006, 2012, 2013)  # of the client: no connection, lost
-
 
 # Parts of PyMySQL that are used beyond its public interface; tests/unit/mysql names them, so that a
 # release without them shows.

@@ -27,8 +27,7 @@ ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
 
 @dataclass(frozen=True)
 class AwsInstance:
-    """An instance of EC2 with the volumes of a server. `client`: of the EC2 API. `name`: of the
-    server, in errors."""
+    """An instance of EC2 with a server's volumes; `client`: of EC2's API; `name`: in errors."""
 
     client: AwsClient
     name: str
@@ -78,9 +77,8 @@ class AwsInstance:
         """Returns whether the instance is down, or has none of the volumes any more. The latter
         counts only for volumes that it had: all were `detached` by this fence."""
         reservations = self.client.describe_instances(InstanceIds=[self.id])["Reservations"]
-        if any(
-            instance.get("State", {}).get("Name") in DOWN for each in reservations for instance in each["Instances"]
-        ):
+        instances = [instance for each in reservations for instance in each["Instances"]]
+        if any(instance.get("State", {}).get("Name") in DOWN for instance in instances):
             return True
         attachments = [
             attachment
@@ -91,8 +89,7 @@ class AwsInstance:
         return detached and not attachments
 
     def move_volume(self, volume: str, here: str) -> None:
-        """Detaches a volume by force from wherever it is, and attaches it to the instance `here`.
-        Raises CouldNotRun."""
+        """Detaches a volume by force, and attaches it to instance `here`. Raises CouldNotRun."""
         try:
             for attachment in self.client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]:
                 if attachment["State"] != "detaching":
@@ -152,7 +149,6 @@ def read_own_instance() -> str:
         tag = ""
     if not tag.startswith("i-"):
         rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
-        raise InputError(
-            "--rescue-on INSTANCE", rule, GUIDE, "Run this on an instance of the volume's zone, and name it."
-        )
+        hint = "Run this on an instance of the volume's zone, and name it."
+        raise InputError("--rescue-on INSTANCE", rule, GUIDE, hint)
     return tag

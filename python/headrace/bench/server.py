@@ -6,17 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from headrace.base.units import GIB
 from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import connect
 from headrace.mysql.privileges import SYSTEM
-from headrace.mysql.statements import ask, ask_value
-
-if TYPE_CHECKING:
-    import pymysql
+from headrace.mysql.statements import SqlConnection, ask, ask_value
 
 # Names that may stand in a statement between backquotes.
 NAME = re.compile(r"[A-Za-z0-9_$-]{1,64}\Z", re.ASCII)
@@ -25,7 +21,7 @@ ANSWER_S = 600.0
 
 
 @contextmanager
-def connected(target: Target, database: bool = True) -> Iterator[pymysql.Connection]:
+def connected(target: Target, database: bool = True) -> Iterator[SqlConnection]:
     """Opens a connection; errors of statements become CouldNotRun with the server's own words."""
     import pymysql
 

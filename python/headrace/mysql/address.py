@@ -271,8 +271,7 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
 
 
 def _client_ssl(address: Address) -> list[str]:
-    """Returns lines of TLS options, with `loose-`: MariaDB's clients lack ssl-mode, MySQL's lack
-    ssl-verify-server-cert."""
+    """Returns TLS options: MariaDB's clients lack ssl-mode, MySQL's ssl-verify-server-cert."""
     if address.ssl_mode == "PREFERRED":
         return []
     lines = [f"loose-ssl-mode={address.ssl_mode}"]
@@ -280,9 +279,5 @@ def _client_ssl(address: Address) -> list[str]:
         lines.append(f"ssl-ca={quoted(address.ssl_ca)}")
     if address.ssl_mode == "DISABLED":
         return [*lines, "[client-mariadb]", "skip-ssl"]
-    return [
-        *lines,
-        "[client-mariadb]",
-        "ssl",
-        *(["ssl-verify-server-cert"] if address.ssl_mode == "VERIFY_IDENTITY" else []),
-    ]
+    verify = ["ssl-verify-server-cert"] if address.ssl_mode == "VERIFY_IDENTITY" else []
+    return [*lines, "[client-mariadb]", "ssl", *verify]

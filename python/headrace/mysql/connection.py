@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from headrace.base.extras import import_optional
+from headrace.base.packaged import read_rows
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.mysql.address import DEFAULT_PORT, DOC, PASSWORD_VARIABLE, Address
-
-if TYPE_CHECKING:
-    import pymysql
+from headrace.mysql.address import DEFAULT_PORT, DOC, Address
+from headrace.mysql.statements import SqlConnection, number_of_error, words_of_error
 
 
 class NoRoom(CouldNotRun):
     """All connections of a server, or of an account, are taken."""
 
 
-# Error numbers: MySQL 8.4 "Server Error Message Reference" and "Client Error Message Reference";
-# the same in MariaDB unless said.
 # The kind of an error where no server answered; else one did, and refused this client.
 UNREACHABLE = "unreachable"
-DENIED = (1045, 1698)  # 1698: the account takes no password (unix_socket, auth_socket)
-DENIED_DATABASE, UNKNOWN_DATABASE = 1044, 1049  # ER_DBACCESS_DENIED_ERROR, ER_BAD_DB_ERROR
-# all connections taken; the account's are; the account's share of an hour is
-FULL = (1040, 1203, 1226)
-BLOCKED, NOT_ALLOWED = 1129, 1130  # ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED
-EXPIRED = (1820, 1862)  # ER_MUST_CHANGE_PASSWORD, and at connecting
-PLUGIN = (1251, 2059, 2061)  # ER_NOT_SUPPORTED_AUTH_MODE, CR_AUTH_PLUGIN_*
-SHUTTING_DOWN = (1053, 1077)  # ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN
-INSECURE_REFUSED = 3159  # ER_SECURE_TRANSPORT_REQUIRED of MySQL; MariaDB denies access instead
-# of the client: no connection, lost, no TLS
-CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
-
+# Refusals by what caused them. Numbers: MySQL 8.4 "Server Error Message Reference" and "Client
+# Error Message Reference"; the same in MariaDB unless said. Names: exceptions of Python.
+REFUSALS = {cause: row for row in read_rows("headrace.mysql", "refusals.csv") for cause in row["causes"].split()}
+KINDS = {"input": InputError, "no-room": NoRoom, "could-not-run": CouldNotRun}
+DENIED, DENIED_DATABASE, EXPIRED = (1045, 1698), 1044, (1820, 1862)
+CONNECT, LOST = (2002, 2003, 2005), (2006, 2012, 2013)  # of the client: no connection, lost
 
 # Parts of PyMySQL that are used beyond its public interface; tests/unit/mysql names them, so that a
 # release without them shows.
@@ -44,7 +34,7 @@ CLOSE_SOCKET, ANSWER_TIME = "_force_close", "_read_timeout"
 PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET, ANSWER_TIME)
 
 
-def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
+def connect(address: Address, timeout_s: float = 10.0) -> SqlConnection:
     """Opens a PyMySQL connection that commits by itself.
 
     `timeout_s`: for connecting, and for every answer.
@@ -87,16 +77,14 @@ def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
         raise _no_mysql(address, "its greeting cannot be read") from None
 
 
-def cut(connection: pymysql.Connection) -> None:
-    """Closes the socket without a word to the server: a query that still hangs in another thread
-    ends."""
+def cut(connection: SqlConnection) -> None:
+    """Closes the socket without a word to the server: a query of another thread ends."""
     getattr(connection, CLOSE_SOCKET)()
 
 
 @contextlib.contextmanager
-def answers_within(connection: pymysql.Connection, seconds: float) -> Iterator[None]:
-    """Bounds the time of each answer in a block, s; a later one raises
-    pymysql.err.OperationalError."""
+def answers_within(connection: SqlConnection, seconds: float) -> Iterator[None]:
+    """Bounds each answer's time in a block, s; a later one is a pymysql.err.OperationalError."""
     before = getattr(connection, ANSWER_TIME)
     setattr(connection, ANSWER_TIME, seconds)
     try:
@@ -123,10 +111,9 @@ class _Login(Protocol):
 
 
 class _ClearPassword:
-    """For authentication plugins that ask for the password in clear: it is sent over TLS or a local
-    socket only."""
+    """For plugins that ask for the password in clear: it is sent over TLS or a socket only."""
 
-    def __init__(self, connection: pymysql.Connection) -> None:
+    def __init__(self, connection: SqlConnection) -> None:
         self.connection = cast("_Login", connection)
 
     def authenticate(self, packet: object) -> _Packet:
@@ -164,79 +151,29 @@ def _ssl_arguments(address: Address) -> dict:
 
 def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceError:
     """Translates a refused connection by the number of its error."""
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    label, user, source = address.label, address.user, f"error {code} of the server"
+    code, words = number_of_error(error), words_of_error(error)
     if code in CONNECT:
-        return _no_server(address, getattr(error, "original_exception", None), timeout_s)
+        cause = getattr(error, "original_exception", None)
+        words = getattr(cause, "verify_message", "") or getattr(cause, "reason", "") or cause or "no connection"
+        name = next(base.__name__ for base in type(cause).__mro__ if base.__name__ in REFUSALS)
+        return _refuse(address, name, words=words, timeout_s=timeout_s)
     # PyMySQL's own errors have no number: the packets were not MySQL's
     if code in LOST or code == 0:
-        return _no_mysql(address, _words(error))
-    if code in DENIED:
-        used = "with the password given" if address.password else "without a password"
-        hint = f"Set {PASSWORD_VARIABLE} or --defaults-file; is the account allowed from this host (SELECT user, host FROM mysql.user)?"
-        if (
-            address.socket is None and address.ssl_mode == "DISABLED"
-        ):  # MariaDB says no more than this under require_secure_transport
-            hint += " The server or the account may want TLS: ?ssl-mode=REQUIRED."
-        return InputError(label, f"access denied for {user} {used}", source, hint)
-    if code == DENIED_DATABASE:
-        hint = "Leave the database out, or GRANT it."
-        return InputError(label, f"{user} may not use database {address.database}", source, hint)
-    if code == UNKNOWN_DATABASE:
-        return InputError(label, f"the server has no database {address.database}", source, "See SHOW DATABASES.")
-    if code in FULL:
-        hint = "Try again when clients have left, or raise max_connections (the account's MAX_USER_CONNECTIONS)."
-        return NoRoom(label, "takes no more connections", source, hint)
-    if code == BLOCKED:
-        return CouldNotRun(label, "blocks this host after failed connections", source, "FLUSH HOSTS on the server.")
-    if code == NOT_ALLOWED:
-        return InputError(label, "does not let this host in", source, "CREATE USER for this host.")
-    if code in EXPIRED:
-        return InputError(label, f"the password of {user} has expired", source, "Set a new one with the mysql client.")
-    if code in PLUGIN:
-        rule = f"requires an authentication plugin this client does not support: {_words(error)}"
-        return InputError(label, rule, source, "Use an account with a password.")
-    if code == INSECURE_REFUSED:
-        hint = "Add ?ssl-mode=REQUIRED."
-        return InputError(label, "takes connections with TLS only", "require_secure_transport", hint)
-    if code == SSL:
-        hint = "Set up TLS on the server, or use its socket."
-        return InputError(label, "offers no TLS", f"ssl-mode={address.ssl_mode}", hint)
-    if code in SHUTTING_DOWN:
-        return CouldNotRun(label, "is shutting down", source, "Start it again.", kind=UNREACHABLE)
-    return CouldNotRun(label, f"refused the connection: {_words(error)}", source, "See the server's error log.")
+        return _no_mysql(address, words)
+    used = "with the password given" if address.password else "without a password"
+    refusal = _refuse(address, str(code) if str(code) in REFUSALS else "0", code=code, words=words, used=used)
+    if code in DENIED and address.socket is None and address.ssl_mode == "DISABLED":
+        # MariaDB says no more than this under require_secure_transport.
+        return refusal.but(hint=f"{refusal.hint} The server or the account may want TLS: ?ssl-mode=REQUIRED.")
+    return refusal
 
 
-def _words(error: Exception) -> str:
-    """Returns the server's words, short and printable."""
-    text = str(error.args[1] if len(error.args) > 1 else error)
-    return "".join(character if character.isprintable() else "?" for character in text[:200])
-
-
-def _no_server(address: Address, cause: BaseException | None, timeout_s: float) -> HeadraceError:
-    label = address.label
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        hint = "Name the right ssl-ca, and the host as the certificate has it."
-        rule = f"its certificate is not accepted: {cause.verify_message}"
-        return InputError(label, rule, f"ssl-mode={address.ssl_mode}", hint)
-    if isinstance(cause, ssl.SSLError):
-        hint = "Does the server speak TLS 1.2 or newer?"
-        return InputError(label, f"TLS failed: {cause.reason or cause}", f"ssl-mode={address.ssl_mode}", hint)
-    if isinstance(cause, socket.gaierror):
-        return InputError(label, f"the host {address.host} is not known", "getaddrinfo(3)", "Is the name right?")
-    if isinstance(cause, TimeoutError):
-        hint = "Is the host up, and the port open in firewall and security group?"
-        return CouldNotRun(label, f"did not answer within {timeout_s:g} s", "", hint, kind=UNREACHABLE)
-    if isinstance(cause, PermissionError):
-        return CouldNotRun(label, "this user may not open the socket", "unix(7)", "Run as a user that may.")
-    if isinstance(cause, FileNotFoundError):
-        hint = "Is the server running? SELECT @@socket tells its path."
-        return CouldNotRun(label, "there is no such socket", "unix(7)", hint, kind=UNREACHABLE)
-    if isinstance(cause, ConnectionRefusedError):
-        hint = "Is it running, with this port or socket?"
-        return CouldNotRun(label, "no server listens there", "", hint, kind=UNREACHABLE)
-    rule = f"cannot be reached: {cause or 'no connection'}"
-    return CouldNotRun(label, rule, "", "Is the server running?", kind=UNREACHABLE)
+def _refuse(address: Address, cause: str, **values: object) -> HeadraceError:
+    """Returns the refusal of the table for a cause."""
+    row = REFUSALS[cause]
+    values |= {"user": address.user, "database": address.database, "host": address.host, "mode": address.ssl_mode}
+    rule, source = row["rule"].format(**values), row["source"].format(**values)
+    return KINDS[row["error"]](address.label, rule, source, row["hint"], kind=row["kind"])
 
 
 def _no_mysql(address: Address, what: str) -> CouldNotRun:

@@ -67,8 +67,7 @@ class SourceOf:
 
 
 def literal(text: str) -> str:
-    """Returns a string literal, for sessions without NO_BACKSLASH_ESCAPES. Raises InputError for
-    control characters."""
+    """Returns a literal for sessions without NO_BACKSLASH_ESCAPES; InputError if not printable."""
     if not text.isprintable():
         raise InputError(repr(text[:60]), "must be printable characters", GUIDE, "")
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
@@ -130,8 +129,7 @@ class Dialect:
         return (self._replica("STOP", "IO_THREAD", channel),)
 
     def receiver(self, channel: str = "") -> str:
-        """Returns a query for the id of the receive thread; MariaDB does not distinguish
-        channels."""
+        """Returns a query for the receive thread's id; MariaDB does not distinguish channels."""
         if self.is_mariadb:
             return "SELECT id FROM information_schema.processlist WHERE command = 'Slave_IO'"
         return (
@@ -152,8 +150,7 @@ class Dialect:
         )
 
     def appliers_busy(self, channel: str = "") -> str:
-        """Returns a query of MySQL for appliers inside a transaction: ids, GTIDs, and whether they
-        wait for more of it."""
+        """Returns MySQL's query for appliers in a transaction: ids, GTIDs, if they await more."""
         return (
             f"SELECT processlist_id, applying_transaction, processlist_state IN ({', '.join(map(literal, WAITS_FOR_MORE))})"
             " FROM performance_schema.replication_applier_status_by_worker JOIN performance_schema.threads USING (thread_id)"
@@ -219,8 +216,7 @@ class Dialect:
         return {f"{old}_LOG_FILE": literal(file), f"{old}_LOG_POS": offset, **off}
 
     def session(self) -> tuple[str, ...]:
-        """Returns statements for a new session, so that it reads literals as this module writes
-        them."""
+        """Returns a new session's statements, for literals as this module writes them."""
         return ("SET SESSION sql_mode = REPLACE(@@SESSION.sql_mode, 'NO_BACKSLASH_ESCAPES', '')",)
 
     def delay(self, seconds: int, channel: str = "") -> tuple[str, ...]:
@@ -237,8 +233,7 @@ class Dialect:
         return (f"RESET REPLICA ALL FOR CHANNEL {literal(checked_channel(channel))}",)
 
     def filters(self, filters: dict[str, tuple[str, ...]], channel: str = "") -> tuple[str, ...]:
-        """Returns statements that set filters until the server's next start; the option file has
-        them for later ones."""
+        """Returns statements that set filters until the next start, for which the file has them."""
         statements = []
         for kind, values in checked_filters(filters).items():
             name = kind.replace("-", "_")
@@ -246,7 +241,10 @@ class Dialect:
                 statements += [f"SET SESSION default_master_connection = {literal(checked_channel(channel))}"]
                 statements += [f"SET GLOBAL {name} = {literal(','.join(values))}"]
             else:
-                quoted = [literal(value) if "wild" in kind else _identifier(value) for value in values]
+                quoted = [
+                    literal(value) if "wild" in kind else ".".join(f"`{part}`" for part in value.split(".", 1))
+                    for value in values
+                ]
                 where = f" FOR CHANNEL {literal(checked_channel(channel))}"
                 statements += [f"CHANGE REPLICATION FILTER {name.upper()} = ({', '.join(quoted)}){where}"]
         return tuple(statements)
@@ -262,17 +260,12 @@ class Dialect:
     # --- GTIDs and the binary log -----------------------------------------------------------------
 
     def executed(self) -> str:
-        """Returns a query with one row. MariaDB: positions of the applied and of the own binary
-        log."""
-        return (
-            "SELECT @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos"
-            if self.is_mariadb
-            else "SELECT @@GLOBAL.gtid_executed"
-        )
+        """Returns a query with one row; MariaDB's: positions applied, and of its binary log."""
+        both = "SELECT @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos"
+        return both if self.is_mariadb else "SELECT @@GLOBAL.gtid_executed"
 
     def begin_at(self, gtids: GtidSet) -> tuple[str, ...]:
-        """Returns statements that set the position of a new replica with the data of this set; they
-        empty its binary log."""
+        """Returns statements that let a replica with this set begin; they empty its binary log."""
         if self.is_mariadb:
             if not gtids.is_position:
                 raise InputError(str(gtids)[:60], "is not a position, so MariaDB cannot begin there", GUIDE, "")
@@ -286,13 +279,11 @@ class Dialect:
         return f"SELECT WAIT_FOR_EXECUTED_GTID_SET({literal(str(gtids))}, {timeout_s:.3f})"
 
     def waited(self, answer: object) -> bool:
-        """Returns whether `wait_for` ended because the set is applied: both flavors answer 0
-        then."""
+        """Returns whether `wait_for` ended as the set is applied: both flavors answer 0 then."""
         return answer == 0
 
     def binary_log_position(self) -> str:
-        """Returns a query with file and offset in the first two columns; no row without a binary
-        log."""
+        """Returns a query for file and offset, its first columns; no row without a binary log."""
         renamed = not self.is_mariadb and self.version >= (8, 2)
         return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
 
@@ -337,8 +328,7 @@ class Dialect:
         return dict.fromkeys(names, "ON" if on else "OFF")
 
     def writes_when_read_only(self) -> str:
-        """Returns a query for the accounts, as 'USER'@'HOST', that may write while it is
-        read-only."""
+        """Returns a query for accounts, 'USER'@'HOST', that may write while it is read-only."""
         if not self.is_mariadb:
             return "SELECT 1 FROM DUAL WHERE FALSE"  # super_read_only stops all of them
         return (
@@ -349,8 +339,7 @@ class Dialect:
     # --- semi-synchronous replication -------------------------------------------------------------
 
     def semi_sync_variable(self, side: str, name: str) -> str:
-        """Returns a variable's name. `side`: source or replica; `name` as enabled, timeout,
-        wait_point."""
+        """Returns a variable's name; `side`: source, replica; `name`: enabled, timeout, ..."""
         if self.is_mariadb or self.version < (8, 0, 26):
             side = {"source": "master", "replica": "slave"}[side]
         if name == "wait_count":
@@ -387,11 +376,8 @@ class Dialect:
         """Returns files that must be loaded first (plugin-load-add); MariaDB has them built in."""
         if self.is_mariadb:
             return ()
-        return (
-            ("semisync_source.so", "semisync_replica.so")
-            if self.version >= (8, 0, 26)
-            else ("semisync_master.so", "semisync_slave.so")
-        )
+        sides = ("source", "replica") if self.version >= (8, 0, 26) else ("master", "slave")
+        return tuple(f"semisync_{side}.so" for side in sides)
 
     # --- accounts ---------------------------------------------------------------------------------
 
@@ -411,7 +397,3 @@ class Dialect:
             f"GRANT REPLICATION SLAVE ON *.* TO {account}",
             "SET SESSION sql_log_bin = 1",
         )
-
-
-def _identifier(name: str) -> str:
-    return ".".join(f"`{part}`" for part in name.split(".", 1))

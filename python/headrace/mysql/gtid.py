@@ -10,9 +10,10 @@ The difference of two MariaDB positions is not a position; it is written as `0:5
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from headrace.base.encoding import Text
 from headrace.errors import InputError
 
 MYSQL_SOURCE = "MySQL manual, GTID Sets"
@@ -31,7 +32,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class GtidSet:
+class GtidSet(Text):
     """A set of transactions. `ranges`: by server (`uuid` or `uuid:tag`) or MariaDB's domain, sorted
     and disjoint; `writers`: by MariaDB's domain, the server that wrote the last transaction."""
 
@@ -58,7 +59,7 @@ class GtidSet:
         if not other.ranges or other == self:
             return self
         mine, theirs = dict(self.ranges), dict(other.ranges)
-        joined = {key: _merged([*mine.get(key, ()), *theirs.get(key, ())]) for key in mine | theirs}
+        joined = {key: merged([*mine.get(key, ()), *theirs.get(key, ())]) for key in mine | theirs}
         writers = dict(self.writers)
         for key, writer in other.writers:
             if key not in writers or theirs[key][-1][1] > mine[key][-1][1]:
@@ -77,12 +78,11 @@ class GtidSet:
         remaining = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
         for key in self.diverged(other):
             last = dict(self.ranges)[key][-1][1]
-            remaining[key] = _merged([*remaining[key], (last, last)])
+            remaining[key] = merged([*remaining[key], (last, last)])
         return _build_set(self.flavor, remaining, dict(self.writers))
 
     def diverged(self, other: GtidSet) -> list[str]:
-        """Lists MariaDB's domains in which both end at the same number, written by different
-        servers."""
+        """Lists MariaDB's domains in which both end at one number, by different servers."""
         self._check(other)
         theirs, writers = dict(other.ranges), dict(other.writers)
         return [
@@ -105,8 +105,7 @@ class GtidSet:
         return sum(last - first + 1 for _, ranges in self.ranges for first, last in ranges)
 
     def transactions(self) -> Iterator[str]:
-        """Yields each transaction's GTID, in order. MariaDB's has no server: a position knows only
-        the last writer."""
+        """Yields each GTID, in order; MariaDB's without server: a position has the last alone."""
         for key, ranges in self.ranges:
             for first, last in ranges:
                 for number in range(first, last + 1):
@@ -114,9 +113,8 @@ class GtidSet:
 
     def only(self, key: str) -> GtidSet:
         """Returns the part of a server (`uuid` or `uuid:tag`) or domain."""
-        return _build_set(
-            self.flavor, {name: ranges for name, ranges in self.ranges if name == key}, dict(self.writers)
-        )
+        ranges = {name: ranges for name, ranges in self.ranges if name == key}
+        return _build_set(self.flavor, ranges, dict(self.writers))
 
     def last(self, key: str) -> int:
         """Returns the highest number of a server or domain, 0 if it has none."""
@@ -152,9 +150,8 @@ def _parse_mariadb(text: str) -> GtidSet:
         match = POSITION.fullmatch(part)
         numbers = [int(word) for word in match.groups()] if match else []
         if not numbers or max(numbers[:2]) > MOST_ID or numbers[2] > MOST_MARIADB:
-            raise InputError(
-                part[:60], "a GTID of MariaDB is DOMAIN-SERVER-NUMBER", MARIADB_SOURCE, "Write it like 0-1-100."
-            )
+            rule = "a GTID of MariaDB is DOMAIN-SERVER-NUMBER"
+            raise InputError(part[:60], rule, MARIADB_SOURCE, "Write it like 0-1-100.")
         domain, server, number = numbers
         if str(domain) in ranges_by_domain:
             raise InputError(part[:60], f"domain {domain} stands twice in one position", MARIADB_SOURCE, "")
@@ -180,14 +177,14 @@ def _parse_mysql(text: str) -> GtidSet:
             if not 1 <= first <= last <= MOST_MYSQL:
                 raise InputError(part[:60], f"{word[:40]!r} is not an interval FIRST-LAST", MYSQL_SOURCE, "")
             intervals.setdefault(key, []).append((first, last))
-    return _build_set("mysql", {key: _merged(ranges) for key, ranges in intervals.items()}, {})
+    return _build_set("mysql", {key: merged(ranges) for key, ranges in intervals.items()}, {})
 
 
 def _written(ranges: Ranges) -> str:
     return ":".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def _merged(ranges: list[tuple[int, int]]) -> Ranges:
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Returns ranges sorted, with neighbors joined."""
     out: list[tuple[int, int]] = []
     for first, last in sorted(ranges):

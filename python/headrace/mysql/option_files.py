@@ -12,6 +12,7 @@ no error repeats a line of a file.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,8 +34,7 @@ PREFIXES = {"skip_": "0", "disable_": "0", "enable_": "1"}
 
 @dataclass(frozen=True)
 class Setting:
-    """A line of a group: `key` as written, `value` None for a key alone; `file` and `line` (from
-    1)."""
+    """A line of a group: `key` as written, `value` None for a key alone; file, line (from 1)."""
 
     group: str
     key: str
@@ -132,9 +132,8 @@ class _Reader:
     def read(self, path: Path, depth: int) -> None:
         self.read_files += 1
         if self.read_files > MAX_FILES:
-            raise InputError(
-                str(path), f"more than {MAX_FILES} files are included", SOURCE, "Do files include each other?"
-            )
+            rule = f"more than {MAX_FILES} files are included"
+            raise InputError(str(path), rule, SOURCE, "Do files include each other?")
         text = _text(path)
         self.texts[path] = text
         group = None
@@ -153,26 +152,17 @@ class _Reader:
                 group = _group(line, path, number)
                 continue
             if group is None:
-                raise InputError(
-                    f"{path}, line {number}",
-                    "stands before the first [group]: servers read no further",
-                    SOURCE,
-                    "Begin with [mysqld].",
-                )
+                rule = "stands before the first [group]: servers read no further"
+                raise InputError(f"{path}, line {number}", rule, SOURCE, "Begin with [mysqld].")
             if group.lower() in self.groups:
                 key, value = split_line(line)
                 if not key:
-                    raise InputError(
-                        f"{path}, line {number}",
-                        "names no option: servers read no further",
-                        SOURCE,
-                        "Correct the line.",
-                    )
+                    rule = "names no option: servers read no further"
+                    raise InputError(f"{path}, line {number}", rule, SOURCE, "Correct the line.")
                 self.settings.append(Setting(group.lower(), key, value, path, number))
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
-        """Handles an include as in my_default.c: spaces may follow the !, and other directives are
-        ignored."""
+        """Handles an include as my_default.c: spaces may follow the !, others are ignored."""
         words = line[1:].strip(SPACE)
         for word, follow in (("includedir", self._folder), ("include", self._file)):
             if not words.startswith(word) or (words[len(word) :] or " ")[0] not in SPACE:
@@ -181,12 +171,8 @@ class _Reader:
                 return  # the server skips it with a warning
             name = words[len(word) :].strip(SPACE)
             if not name:
-                raise InputError(
-                    f"{path}, line {number}: !{word}",
-                    "names nothing: servers read no further",
-                    SOURCE,
-                    "Correct the line.",
-                )
+                rule = "names nothing: servers read no further"
+                raise InputError(f"{path}, line {number}: !{word}", rule, SOURCE, "Correct the line.")
             # A relative name is relative to the folder that the server is started in, which is
             # unknown here: the folder of the first file is used instead.
             return follow(self.base / name, path, number, depth)
@@ -199,12 +185,8 @@ class _Reader:
         try:
             names = sorted(os.listdir(target))
         except OSError as error:
-            raise InputError(
-                f"{path}, line {number}: {target}",
-                f"the folder cannot be read ({error.strerror}): servers read no further",
-                SOURCE,
-                "Make it, or remove the line.",
-            ) from None
+            rule = f"the folder cannot be read ({error.strerror}): servers read no further"
+            raise InputError(f"{path}, line {number}: {target}", rule, SOURCE, "Make it, or remove the line.") from None
         for name in names:
             if name.endswith(ENDINGS):
                 self._file(target / name, path, number, depth)
@@ -215,9 +197,8 @@ def _text(path: Path) -> str:
         raise InputError(str(path), "is a folder, not an option file", SOURCE, "Name a my.cnf.")
     content = read_bytes(path, MAX_BYTES)
     if os.stat(path).st_mode & stat.S_IWOTH and path.is_file():
-        raise InputError(
-            str(path), "can be written by everybody: servers ignore such a file", SOURCE, f"chmod o-w {path}"
-        )
+        rule = "can be written by everybody: servers ignore such a file"
+        raise InputError(str(path), rule, SOURCE, f"chmod o-w {path}")
     if b"\0" in content:
         raise InputError(str(path), "is not text: it holds zero bytes", SOURCE, "Is it a my.cnf?")
     try:
@@ -226,21 +207,16 @@ def _text(path: Path) -> str:
         text = content.decode("latin-1")
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > MAX_LINE:
-            raise InputError(
-                f"{path}, line {number}",
-                f"has more than {MAX_LINE:,} characters: the server would read it as two",
-                SOURCE,
-                "Shorten it.",
-            )
+            rule = f"has more than {MAX_LINE:,} characters: the server would read it as two"
+            raise InputError(f"{path}, line {number}", rule, SOURCE, "Shorten it.")
     return text
 
 
 def _group(line: str, path: Path, number: int) -> str:
     end = line.find("]")
     if end < 0:
-        raise InputError(
-            f"{path}, line {number}", "a group's name ends with ]: servers read no further", SOURCE, "Correct the line."
-        )
+        rule = "a group's name ends with ]: servers read no further"
+        raise InputError(f"{path}, line {number}", rule, SOURCE, "Correct the line.")
     return line[1:end].rstrip(SPACE)
 
 
@@ -270,21 +246,11 @@ def _comment_at(line: str) -> int:
 
 def unescaped(value: str) -> str:
     r"""Returns a value with \n, \t, \r, \b, \s, \", \' and \\ resolved; other backslashes stay."""
-    out, index = [], 0
-    while index < len(value):
-        following = value[index + 1 : index + 2]
-        if value[index] == "\\" and following in ESCAPES and following:
-            out.append(ESCAPES[following])
-            index += 2
-        else:
-            out.append(value[index])
-            index += 1
-    return "".join(out)
+    return re.sub(r"\\(.)", lambda escape: ESCAPES.get(escape[1], escape[0]), value, flags=re.DOTALL)
 
 
 def written(value: str) -> str:
-    """Returns a value in the notation of an option file: in quotes if it would be misread
-    without."""
+    """Returns a value as an option file has it: in quotes if it would be misread without."""
     plain = value == value.strip() and not any(character in value for character in "#\"'\\\n\r\t\b")
     return value if value and plain else quoted(value)
 

@@ -39,16 +39,12 @@ class Rights:
     everything: bool = False
 
     def may(self, right: str, database: str) -> bool:
-        """True when the account has a right to a whole database; a right to a table does not
-        count."""
+        """True when the account has a right to a whole database; that to a table does not count."""
         if self.everything:
             return True
-        taken = any(
-            grant.taken and grant.database == database and (right in grant.whole or ALL in grant.whole)
-            for grant in self.grants
-        )
         if self.everywhere(right):
-            return not taken
+            taken = [grant.whole for grant in self.grants if grant.taken and grant.database == database]
+            return not any({right, ALL} & rights for rights in taken)
         return any(right in grant.whole or ALL in grant.whole for grant in self._of_database(database))
 
     def everywhere(self, right: str) -> bool:
@@ -66,17 +62,12 @@ class Rights:
         return without
 
     def lacking_everywhere(self) -> list[str]:
-        """Lists the missing rights to *.* without which a dump of the server leaves something
-        out."""
+        """Lists missing rights to *.* without which a dump of the server leaves something out."""
         return [right for right in NEEDED if not self.everywhere(right)]
 
     def taken_back(self) -> list[str]:
         """Lists the users' databases that partial revokes hide wholly or partly."""
-        hidden = [
-            grant.database
-            for grant in self.grants
-            if grant.taken and (grant.whole & NEEDED.keys() or ALL in grant.whole)
-        ]
+        hidden = [grant.database for grant in self.grants if grant.taken and grant.whole & {*NEEDED, ALL}]
         return sorted({database for database in hidden if database.lower() not in SYSTEM})
 
     def readable(self) -> list[str]:
@@ -94,24 +85,16 @@ class Rights:
     def _sees_routines(self, database: str) -> bool:
         if self.everywhere("SELECT") or any(self.may(right, database) for right in ROUTINES):
             return True
-        proc = [
-            grant
-            for grant in self.grants
-            if grant.database == "mysql" and grant.table in ("*", "proc") and not grant.taken
-        ]
-        return any({"SELECT", ALL} & grant.whole for grant in proc)
+        proc = [each for each in self.grants if each.database == "mysql" and each.table in ("*", "proc")]
+        return any({"SELECT", ALL} & grant.whole for grant in proc if not grant.taken)
 
     def _of_database(self, database: str) -> Iterator[Grant]:
         """Yields the grants on a database. If several patterns match, the server takes the most
         specific pattern of each account or role."""
         fit: dict[str, list[Grant]] = {}
         for grant in self.grants:
-            if (
-                grant.table == "*"
-                and grant.database != "*"
-                and not grant.taken
-                and self._fits(grant.database, database)
-            ):
+            of_database = grant.table == "*" and grant.database != "*" and not grant.taken
+            if of_database and self._fits(grant.database, database):
                 fit.setdefault(grant.grantee, []).append(grant)
         for mine in fit.values():
             most = max(_literal(grant.database) for grant in mine)
@@ -136,8 +119,7 @@ def _literal(pattern: str) -> int:
 
 
 def parse_grants(lines: Iterable[str]) -> list[Grant]:
-    """Parses the grants on databases and tables in lines of SHOW GRANTS; skips lines about roles,
-    routines and proxies."""
+    """Parses grants on databases and tables of SHOW GRANTS; skips roles, routines and proxies."""
     return [grant for line in lines if (grant := _parse_grant(line)) is not None]
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.dialect import FILTERS, GUIDE, Dialect
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.statements import NamedRow, ask_named, ask_pairs, ask_row, ask_value
-
-if TYPE_CHECKING:
-    import pymysql
+from headrace.mysql.statements import (
+    NamedRow,
+    SqlConnection,
+    ask_named,
+    ask_pairs,
+    ask_row,
+    ask_value,
+    number_of_error,
+    words_of_error,
+)
 
 VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
 # MySQL manual and MariaDB documentation: what SHOW REPLICA STATUS and SHOW SLAVE STATUS and the
@@ -57,18 +63,28 @@ class Channel:
     apply: str
     received: GtidSet
     executed: GtidSet
-    read_file: str
-    read_pos: int
-    applied_file: str
-    applied_pos: int
-    seconds_behind: int | None
-    receive_error: str
-    apply_error: str
-    delay_s: int
-    filters: tuple[tuple[str, str], ...]
-    workers: int
+    read_file: str = ""
+    read_pos: int = 0
+    applied_file: str = ""
+    applied_pos: int = 0
+    seconds_behind: int | None = None
+    receive_error: str = ""
+    apply_error: str = ""
+    delay_s: int = 0
+    filters: tuple[tuple[str, str], ...] = ()
+    workers: int = 0
     uses_gtid: bool = True
     ssl_ca: str = ""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port of its source."""
+        return self.source_host, self.source_port
+
+    @property
+    def where(self) -> str:
+        """HOST:PORT of its source."""
+        return f"{self.source_host}:{self.source_port}"
 
     @property
     def is_broken(self) -> bool:
@@ -78,8 +94,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class BinaryLog:
-    """The binary log of a server. `on`: it has one; `replica_updates`: it also logs
-    what it applies as a replica."""
+    """The binary log of a server, if `on`. `replica_updates`: with what it applies as a replica."""
 
     on: bool
     replica_updates: bool
@@ -138,22 +153,15 @@ class ServerState:
 
     def as_dict(self) -> dict[str, object]:
         """Returns a document for JSON; GTIDs as text."""
-        return _plain(asdict(self), self)
+        document: NamedRow = asdict(self) | {"executed": str(self.executed), "applied": str(self.applied)}
+        for entry, channel in zip(document["channels"], self.channels, strict=True):
+            entry |= {"received": str(channel.received), "executed": str(channel.executed)}
+            entry["filters"] = dict(channel.filters)
+        document["version"] = ".".join(map(str, self.version))
+        return document
 
 
-def _plain(document: NamedRow, state: ServerState) -> dict[str, object]:
-    document |= {"executed": str(state.executed), "applied": str(state.applied)}
-    document["version"] = ".".join(map(str, state.version))
-    for entry, channel in zip(document["channels"], state.channels, strict=True):
-        entry |= {
-            "received": str(channel.received),
-            "executed": str(channel.executed),
-            "filters": dict(channel.filters),
-        }
-    return document
-
-
-def observe(connection: pymysql.Connection, name: str = "") -> ServerState:
+def observe(connection: SqlConnection, name: str = "") -> ServerState:
     """Queries the state of a server: without file and offset of its binary log, for which both
     flavors take a lock that commits hold while they wait for a volume or a replica.
 
@@ -168,7 +176,7 @@ def observe(connection: pymysql.Connection, name: str = "") -> ServerState:
         raise _translate_error(error, name) from None
 
 
-def dialect_of(connection: pymysql.Connection) -> Dialect:
+def dialect_of(connection: SqlConnection) -> Dialect:
     """Returns the dialect of a connected server."""
     return dialect_of_version(str(ask_value(connection, "SELECT @@version") or ""))
 
@@ -190,32 +198,27 @@ def parse_version(text: str, comment: str = "") -> tuple[str, tuple[int, ...]]:
 
 
 def _translate_error(error: Exception, name: str) -> HeadraceError:
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    code = number_of_error(error)
     # ER_ACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR
     if code in (1045, 1227, 1142):
         grants = " or ".join(dict.fromkeys(GRANTS.values()))
         rule = "this account may not see the state of replication"
         return InputError(name or "the server", rule, f"error {code} of the server", f"GRANT {grants} ON *.* to it.")
-    message = "".join(
-        character if character.isprintable() else "?"
-        for character in str(error.args[-1] if error.args else error)[:200]
-    )
-    return CouldNotRun(
-        name or "the server", f"does not answer: {message or type(error).__name__}", "", "Is it running?"
-    )
+    rule = f"does not answer: {words_of_error(error) or type(error).__name__}"
+    return CouldNotRun(name or "the server", rule, "", "Is it running?")
 
 
-def _query_state(connection: pymysql.Connection, name: str) -> ServerState:
+def _query_state(connection: SqlConnection, name: str) -> ServerState:
     variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
-    status = ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'") | ask_pairs(
-        connection, "SHOW GLOBAL STATUS LIKE 'uptime'"
-    )
+    status = ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'")
+    status |= ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'uptime'")
     dialect = dialect_of_version(variables.get("version", ""))
     mariadb = dialect.is_mariadb
     # A group's own channels follow no server: group replication manages them.
+    rows = ask_named(connection, dialect.replica_status())
     channels = tuple(
         _channel(row, variables, dialect)
-        for row in _rows(connection, dialect.replica_status())
+        for row in ({name.lower(): value for name, value in row.items()} for row in rows)
         if not str(row.get("channel_name") or "").startswith("group_replication_")
     )
     # Read last, so that it includes everything that was received or applied before.
@@ -244,7 +247,7 @@ def _query_state(connection: pymysql.Connection, name: str) -> ServerState:
             info_repository=variables.get("relay_log_info_repository", "FILE+GTID TABLE" if mariadb else "TABLE"),
         ),
         gtid_on=mariadb or variables.get("gtid_mode") == "ON",
-        gtid_strict=_on(variables.get("gtid_strict_mode")) if mariadb else _is_enforced(variables),
+        gtid_strict=_on(variables.get("gtid_strict_mode" if mariadb else "enforce_gtid_consistency")),
         semi_sync=_semi_sync(variables, status),
         channels=channels,
         applied=applied,
@@ -256,20 +259,19 @@ def _query_state(connection: pymysql.Connection, name: str) -> ServerState:
     )
 
 
-def executed_of(connection: pymysql.Connection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
-    """Reads the transactions in a server's data, applied or written there; and the end of what it
-    applied as a replica."""
+def executed_of(connection: SqlConnection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
+    """Reads the transactions in a server's data; and the end of those applied as a replica."""
     row = ask_row(connection, dialect.executed())
     applied, *logs = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
     return applied.union(logs[0]) if logs else applied, applied
 
 
-def executed_now(connection: pymysql.Connection, state: ServerState) -> GtidSet:
+def executed_now(connection: SqlConnection, state: ServerState) -> GtidSet:
     """Reads the GTIDs of a server, in a single small query."""
     return executed_of(connection, state.dialect)[0]
 
 
-def written_by(connection: pymysql.Connection, state: ServerState) -> dict[tuple[int, int], int]:
+def written_by(connection: SqlConnection, state: ServerState) -> dict[tuple[int, int], int]:
     """Reads the last number of each (domain, server) in MariaDB's binary log; empty for MySQL."""
     if state.flavor != "mariadb":
         return {}
@@ -281,16 +283,8 @@ def written_by(connection: pymysql.Connection, state: ServerState) -> dict[tuple
     return numbers
 
 
-def _is_enforced(variables: dict[str, str]) -> bool:
-    return variables.get("enforce_gtid_consistency") == "ON"
-
-
 def _on(value: str | None) -> bool:
     return (value or "").upper() in ("ON", "1", "YES", "TRUE")
-
-
-def _rows(connection: pymysql.Connection, statement: str) -> list[NamedRow]:
-    return [{name.lower(): value for name, value in row.items()} for row in ask_named(connection, statement)]
 
 
 def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
@@ -333,7 +327,7 @@ def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Chan
     got = GtidSet.parse(text("retrieved_gtid_set", "gtid_io_pos"), dialect.flavor)
     workers = variables.get("slave_parallel_threads" if dialect.is_mariadb else "replica_parallel_workers", "0")
     filters = tuple((kind, patterns) for kind in FILTERS if (patterns := text(kind.replace("-", "_"))))
-    behind = of("seconds_behind_source", "seconds_behind_master")
+    behind, auto = of("seconds_behind_source", "seconds_behind_master"), of("auto_position")
     receive = text("replica_io_running", "slave_io_running").lower()
     return Channel(
         name=text("channel_name", "connection_name"),
@@ -354,13 +348,9 @@ def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Chan
         delay_s=int(of("sql_delay") or 0),
         filters=filters,
         workers=int(workers),
-        uses_gtid=_uses_gtid(of("auto_position"), of("using_gtid")),
+        uses_gtid=str(auto) == "1" if auto is not None else str(of("using_gtid")) not in ("No", "None"),
         ssl_ca=text("source_ssl_ca_file", "master_ssl_ca_file"),
     )
-
-
-def _uses_gtid(auto_position: object, using_gtid: object) -> bool:
-    return str(auto_position) == "1" if auto_position is not None else str(using_gtid) not in ("No", "None")
 
 
 def _error(number: object, words: str) -> str:

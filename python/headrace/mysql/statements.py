@@ -8,6 +8,7 @@ ask_pairs    names and values, as SHOW VARIABLES answers
 numbers_of   names and numbers of rows, as SHOW STATUS answers
 send         a statement without an answer, for many rows at once
 run          statements that change something; an error repeats nothing of them
+load_plugin  a plugin of a server
 
 Their errors are the driver's (pymysql.err.MySQLError), except where it is said: each caller knows
 what the user has to hear.
@@ -16,36 +17,44 @@ what the user has to hear.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from headrace.errors import CouldNotRun
-
-if TYPE_CHECKING:
-    import pymysql
 
 # Row of a server's answer: the types of its columns depend on the statement.
 Row = tuple[Any, ...]
 NamedRow = dict[str, Any]
 
 
-def ask(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+class SqlConnection(Protocol):
+    """A connection to a server, as the driver gives it."""
+
+    def cursor(self) -> Any: ...
+    def ping(self, reconnect: bool = True) -> None: ...
+    def thread_id(self) -> int: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> SqlConnection: ...
+    def __exit__(self, *exc_info: object) -> None: ...
+
+
+def ask(connection: SqlConnection, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
     """Returns the rows of a statement's answer; none for a statement that has no answer."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters or None)
         return list(cursor.fetchall())
 
 
-def ask_row(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> Row:
+def ask_row(connection: SqlConnection, statement: str, parameters: Sequence[object] = ()) -> Row:
     """Returns the first row of an answer, empty if it has none."""
     return next(iter(ask(connection, statement, parameters)), ())
 
 
-def ask_value(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> Any:
+def ask_value(connection: SqlConnection, statement: str, parameters: Sequence[object] = ()) -> Any:
     """Returns the first column of the first row of an answer, None if it has none."""
     return next(iter(ask_row(connection, statement, parameters)), None)
 
 
-def ask_named(connection: pymysql.Connection, statement: str, parameters: Sequence[object] = ()) -> list[NamedRow]:
+def ask_named(connection: SqlConnection, statement: str, parameters: Sequence[object] = ()) -> list[NamedRow]:
     """Returns the rows of an answer, each by the names of its columns as the server writes them."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters or None)
@@ -53,7 +62,7 @@ def ask_named(connection: pymysql.Connection, statement: str, parameters: Sequen
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def ask_pairs(connection: pymysql.Connection, statement: str) -> dict[str, str]:
+def ask_pairs(connection: SqlConnection, statement: str) -> dict[str, str]:
     """Returns an answer of two columns as names, in small letters, and values."""
     return {str(name).lower(): str(value) for name, value in ask(connection, statement)}
 
@@ -76,15 +85,14 @@ def number_of(text: object) -> float | None:
         return None
 
 
-def send(connection: pymysql.Connection, statement: str, rows: Sequence[Row]) -> None:
+def send(connection: SqlConnection, statement: str, rows: Sequence[Row]) -> None:
     """Runs a statement for each of the rows of parameters, an INSERT with many rows at a time."""
     with connection.cursor() as cursor:
         cursor.executemany(statement, rows)
 
 
-def run(connection: pymysql.Connection, statements: Iterable[str]) -> None:
-    """Runs statements whose text may contain a password. Raises CouldNotRun, which repeats nothing
-    of it."""
+def run(connection: SqlConnection, statements: Iterable[str]) -> None:
+    """Runs statements, perhaps with a password. Raises CouldNotRun, which repeats nothing of it."""
     for statement in statements:
         try:
             ask(connection, statement)
@@ -92,7 +100,7 @@ def run(connection: pymysql.Connection, statements: Iterable[str]) -> None:
             raise translate_error(statement, error) from None
 
 
-def ask_named_safely(connection: pymysql.Connection, statement: str) -> list[NamedRow]:
+def ask_named_safely(connection: SqlConnection, statement: str) -> list[NamedRow]:
     """Returns rows as `ask_named`, and raises as `run`."""
     try:
         return ask_named(connection, statement)
@@ -100,9 +108,31 @@ def ask_named_safely(connection: pymysql.Connection, statement: str) -> list[Nam
         raise translate_error(statement, error) from None
 
 
+def load_plugin(connection: SqlConnection, name: str, file: str, server: str) -> None:
+    """Loads a plugin permanently, unless it is loaded. Raises CouldNotRun."""
+    query = f"SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = '{name}'"
+    if ask_value(connection, query) == "ACTIVE":
+        return
+    try:
+        run(connection, (f"INSTALL PLUGIN {name} SONAME '{file}'",))
+    except CouldNotRun as error:
+        hint = f"Start it once with --set plugin-load-add={file}"
+        raise CouldNotRun(server, f"cannot load {file}: {error.rule}", error.source, hint) from None
+
+
+def number_of_error(error: Exception) -> int:
+    """Returns the number of a server's error, 0 for an error of another kind."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def words_of_error(error: Exception, most: int = 200) -> str:
+    """Returns the words of a server's error, printable and at most `most` characters long."""
+    text = str(error.args[-1] if error.args else error)
+    return "".join(character if character.isprintable() else "?" for character in text[:most])
+
+
 def translate_error(statement: str, error: Exception) -> CouldNotRun:
-    """Returns an error of a statement in the server's words, with the first three words of the
-    statement alone."""
+    """Returns a statement's error in the server's words, with its first three words alone."""
     number = error.args[0] if error.args else ""
     message = str(error.args[-1] if error.args else error)
     if " near '" in message:  # a syntax error repeats the statement, perhaps with its password

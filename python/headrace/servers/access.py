@@ -86,8 +86,7 @@ def statements(password: str, flavor: str, host: str = "127.0.0.1") -> str:
             f"GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION;",
         ]
     if flavor == "mysql":
-        # --initialize-insecure leaves root without a password. MariaDB's root logs in as root of
-        # the system (unix_socket).
+        # --initialize-insecure gives root no password; MariaDB's root is the system's (unix_socket)
         lines.append("ALTER USER IF EXISTS 'root'@'localhost' ACCOUNT LOCK;")
     return "\n".join(lines) + "\n"
 
@@ -150,8 +149,7 @@ def _openssl(folder: Path, words: str, *more: str) -> None:
 
 
 def place_certificates(where: ServerPaths, user: User) -> None:
-    """Copies the certificates to where the server reads them, at every start: a boot empties
-    /run."""
+    """Copies the certificates where the server reads them, at each start: a boot empties /run."""
     with explain_unwritable(where.keys, "Make it again."):
         where.keys.mkdir(mode=0o750, exist_ok=True)
         os.chown(where.keys, 0, user.gid)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.files import explain_unwritable, replace_file
 from headrace.base.machine import memory_bytes
 from headrace.base.packaged import read_text
 from headrace.base.processes import Command, run_to_end, telling_lines
@@ -77,8 +76,7 @@ def checked_settings(settings: Mapping[str, str | None] | None, what: str = "set
 
 
 def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
-    """Reads settings from texts K=V, or K alone for an option without a value. Raises
-    InputError."""
+    """Reads settings from texts K=V, or K alone for one without a value. Raises InputError."""
     options: dict[str, str | None] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
@@ -162,7 +160,7 @@ def file_options(program: ServerProgram, path: Path) -> Options:
     return options
 
 
-def placed(
+def whole(
     program: ServerProgram,
     engine: str,
     where: ServerPaths,
@@ -171,9 +169,10 @@ def placed(
     given: Options,
     host: str = "127.0.0.1",
 ) -> Options:
-    """Returns the options that place files. Some depend on the user's options, `given`."""
+    """Returns all options of [mysqld]: those that were asked for, `given`, then those that Headrace
+    sets, of which some depend on the former."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
-    options: Options = {
+    places: Options = {
         "basedir": str(program.basedir),
         "datadir": str(where.datadir),
         "tmpdir": str(where.data_mount / "tmp"),
@@ -184,24 +183,22 @@ def placed(
         "skip-name-resolve": "ON",
     }
     if program.plugin_dir is not None:
-        options["plugin-dir"] = str(program.plugin_dir)
+        places["plugin-dir"] = str(program.plugin_dir)
     if program.share_dir is not None:
-        options["lc-messages-dir"] = str(program.share_dir)
+        places["lc-messages-dir"] = str(program.share_dir)
         if (program.share_dir / "charsets").is_dir():
-            options["character-sets-dir"] = str(program.share_dir / "charsets")
+            places["character-sets-dir"] = str(program.share_dir / "charsets")
     if program.knows("mysqlx"):
-        options["mysqlx"] = "OFF"
+        places["mysqlx"] = "OFF"
     if engine == "myrocks":
-        others = [
-            plugin for plugin in (given.get("plugin-load-add") or "").split(";") if plugin and "rocksdb" not in plugin
-        ]
-        options |= {
-            "plugin-load-add": ";".join([MYROCKS_PLUGIN, *others]),
+        plugins = filter(None, (given.get("plugin-load-add") or "").split(";"))
+        places |= {
+            "plugin-load-add": ";".join([MYROCKS_PLUGIN, *(name for name in plugins if "rocksdb" not in name)]),
             "default-storage-engine": "ROCKSDB",
             "rocksdb-wal-dir": str(log / "rocksdb"),
         }
-    options |= _network(where, port, host) | _binlog(program, log, given)
-    return options
+    places |= _network(where, port, host) | _binlog(program, log, given)
+    return {name: value for name, value in given.items() if name != "log-bin" and name not in BINLOG_OFF} | places
 
 
 def _network(where: ServerPaths, port: int | None, host: str) -> Options:
@@ -236,41 +233,20 @@ def relay_log(log: Path) -> Options:
     return {"relay-log": str(log / "relay"), "relay-log-index": str(log / "relay.index")}
 
 
-def whole(
-    program: ServerProgram,
-    engine: str,
-    where: ServerPaths,
-    log_volume: bool,
-    port: int | None,
-    given: Options,
-    host: str = "127.0.0.1",
-) -> Options:
-    """Returns all options of [mysqld]: those that were asked for, then those that Headrace sets."""
-    places = placed(program, engine, where, log_volume, port, given, host)
-    return {name: value for name, value in given.items() if name != "log-bin" and name not in BINLOG_OFF} | places
-
-
 # Options that may stand many times, each with one name: their values here are lists with commas.
 REPEATED = re.compile(r"(?:[\w]+\.)?(?:replicate|binlog)-(?:wild-)?(?:do|ignore)-(?:db|table)")
-
-
-def _lines(name: str, value: str | None) -> list[str]:
-    if value is None:
-        return [name]
-    return [f"{name}={written(entry)}" for entry in (value.split(",") if REPEATED.fullmatch(name) else [value])]
 
 
 def rendered(options: Options, of: str) -> str:
     """Returns the text of an option file."""
     lines = [f"# {of}: written by headrace at every start. Change it with `headrace mysql up --set`.", "[mysqld]"]
-    lines += [line for name, value in options.items() for line in _lines(name, value)]
+    for name, value in options.items():
+        if value is None:
+            lines.append(name)
+        else:
+            values = value.split(",") if REPEATED.fullmatch(name) else [value]
+            lines += [f"{name}={written(entry)}" for entry in values]
     return "\n".join(lines) + "\n"
-
-
-def write(path: Path, text: str, group: int) -> None:
-    """Writes an option file that the server's group may read, whole or not at all."""
-    with explain_unwritable(path, "Is there room in /run?"):
-        replace_file(path, text.encode(), 0o640, group)
 
 
 # Both flavors write time, thread and [ERROR]; MySQL also a code and a subsystem; then the text.

@@ -31,8 +31,7 @@ class Seeding(Protocol):
     step fails, everything is removed again."""
 
     def snapshots(self, lab: Lab) -> Mapping[str, str]:
-        """Returns the snapshots to make the volumes from, by role (data, log); none for empty
-        volumes."""
+        """Returns the snapshots to make volumes from, by role (data, log); none for empty ones."""
         ...
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
@@ -83,20 +82,16 @@ def checked_request(
     if isinstance(seed, Path):
         datadir.read_saved(seed, program, engine)
     elif isinstance(seed, str) and record.log_storage is not None and log_seed is None:
-        raise InputError(
-            f"--log-storage {record.log_storage}",
-            f"a server from snapshot {seed} has its logs on the volume of its data",
-            GUIDE,
-            "Leave out --log-storage. A set of both volumes: headrace snapshot restore.",
-        )
+        rule = f"a server from snapshot {seed} has its logs on the volume of its data"
+        hint = "Leave out --log-storage. A set of both volumes: headrace snapshot restore."
+        raise InputError(f"--log-storage {record.log_storage}", rule, GUIDE, hint)
     return CreateRequest(record.with_(options=options, notes=notes, config=kind), program, seed, log_seed)
 
 
 def create(
     lab: Lab, where: ServerPaths, request: CreateRequest, progress: running.Progress, timeout_s: float
 ) -> Record:
-    """Creates and starts a server. On an error it is removed again, or the error says what
-    remains."""
+    """Creates and starts a server. After an error it is removed, or the error says what remains."""
     try:
         return _create(lab, where, request, progress, timeout_s)
     except BaseException as error:
@@ -194,8 +189,7 @@ def _fill(lab: Lab, where: ServerPaths, record: Record, request: CreateRequest, 
 
 
 def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
-    """Removes process, mounts, volumes and folders of a server; returns what could not be
-    removed."""
+    """Removes a server's process, mounts, volumes and folders; returns what could not be."""
     remains: list[str] = []
     user = service_user()
     # It may be the server, or the program that makes its data directory, which has children.
@@ -224,6 +218,5 @@ def destroy(lab: Lab, where: ServerPaths, name: str) -> None:
     with undisturbed():
         remains = clear(lab, where, name)
     if remains:
-        raise CouldNotRun(
-            name, f"could not be removed: {'; '.join(remains)}", GUIDE, "Try again: headrace mysql destroy."
-        )
+        rule = f"could not be removed: {'; '.join(remains)}"
+        raise CouldNotRun(name, rule, GUIDE, "Try again: headrace mysql destroy.")

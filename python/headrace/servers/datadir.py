@@ -34,8 +34,7 @@ def folders(where: ServerPaths, user: User, log_volume: bool) -> None:
 
 
 def make(program: ServerProgram, config: Path, user: User) -> None:
-    """Creates a data directory where `config` places it. Raises CouldNotRun with the server's
-    error."""
+    """Creates a data directory where `config` says. Raises CouldNotRun with the server's error."""
     if program.flavor == "mysql":
         words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
     else:
@@ -60,12 +59,8 @@ def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
         if saved["format"] != FORMAT:
             raise ValueError
     except FileNotFoundError:
-        raise InputError(
-            str(folder),
-            f"holds no saved data directory ({SAVED})",
-            GUIDE,
-            "Save one: headrace mysql down NAME --save FOLDER.",
-        ) from None
+        rule = f"holds no saved data directory ({SAVED})"
+        raise InputError(str(folder), rule, GUIDE, "Save one: headrace mysql down NAME --save FOLDER.") from None
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(str(folder / SAVED), f"is not {FORMAT}", GUIDE, "Save the data again.") from None
     for what, expected in (("flavor", program.flavor), ("version", list(program.version)), ("engine", engine)):
@@ -112,8 +107,7 @@ def give(folder: Path, user: User) -> None:
 
 
 def _forget_uuid(data: Path) -> None:
-    """Deletes MySQL's UUID of the server: two servers with the same do not replicate from each
-    other."""
+    """Deletes MySQL's UUID: two servers with the same do not replicate from each other."""
     (data / "auto.cnf").unlink(missing_ok=True)
 
 
@@ -130,16 +124,11 @@ def adopt(where: ServerPaths, log_volume: bool) -> None:
         for index in folder.glob("*.index"):
             about = index.stat()
             lines = index.read_text(errors="surrogateescape").splitlines()
-            moved = [_relocate(line, folder) for line in lines]
+            moved = [str(folder / Path(line).name) if line.startswith("/") else line for line in lines]
             if moved != lines:
                 write_whole(index, "".join(f"{line}\n" for line in moved).encode(errors="surrogateescape"))
                 os.chown(index, about.st_uid, about.st_gid)
                 os.chmod(index, about.st_mode & 0o777)
-
-
-def _relocate(line: str, folder: Path) -> str:
-    """Returns a path of an index file; an absolute path is moved into this folder."""
-    return str(folder / line.rpartition("/")[2]) if line.startswith("/") else line
 
 
 def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) -> None:
@@ -156,9 +145,8 @@ def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) ->
         write_whole(fresh / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
         move_over(fresh, folder)
     except OSError as error:
-        raise CouldNotRun(
-            str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?"
-        ) from None
+        rule = f"cannot be written: {error.strerror}"
+        raise CouldNotRun(str(folder), rule, "", "Is there room for the data?") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

@@ -6,6 +6,7 @@ is said here holds for the very binary that will run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass, field
@@ -26,6 +27,16 @@ ENGINES = ("innodb", "myrocks")
 MANIFEST = "server.json"
 ASK_S = 60.0  # a guess: --help takes a second, on a busy machine more
 MYROCKS_PLUGIN = "ha_rocksdb.so"
+# Programs of a server by their names, and Debian's packages that have them.
+CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
+READERS = {"mariadb": ("mariadb-binlog", "mysqlbinlog"), "mysql": ("mysqlbinlog",)}
+PACKAGES = {
+    "mariadb": "mariadb-client-core",
+    "mysql": "mysql-client-core",
+    "mysqldump": "mysql-client-core",
+    "mysqlbinlog": "mysql-client-core",
+    "mariabackup": "mariadb-backup",
+}
 
 
 @dataclass(frozen=True)
@@ -56,12 +67,13 @@ class ServerProgram:
         """True when it has this option (with dashes or underscores), plugins left aside."""
         return dashed(variable) in self.defaults
 
-    def tool(self, *names: str) -> tuple[str, ...] | None:
-        """Returns the command of a program that belongs to the server, through the same loader;
-        None if it has no such program."""
+    def tool(self, *names: str) -> tuple[str, ...]:
+        """Returns the command of a program that belongs to the server, through the same loader, by
+        its first name that is installed. Raises CouldNotRun."""
         companion = self.companion(*names)
         if companion is None:
-            return None
+            hint = f"apt-get install {PACKAGES.get(names[0], f'{self.flavor}-client')}"
+            raise CouldNotRun(names[0], "is not installed", str(self.basedir), hint)
         return (*self.command[:-1], str(companion)) if companion.is_relative_to(self.basedir) else (str(companion),)
 
     def companion(self, *names: str) -> Path | None:
@@ -91,33 +103,26 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
     Raises InputError, CouldNotRun with how to install it.
     """
     if flavor not in FLAVORS:
-        raise InputError(
-            flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path."
-        )
+        rule = f"a flavor is one of {', '.join(FLAVORS)}"
+        raise InputError(flavor[:60], rule, GUIDE, "Any other server: --server-path.")
     if server_path is not None:
         return _find_given(os.fspath(server_path))
     programs = installed(flavor)
     if not programs:
-        raise CouldNotRun(
-            NAMES[flavor], "is not installed here", GUIDE, f"headrace mysql install {flavor}, or --server-path FILE."
-        )
+        rule = "is not installed here"
+        raise CouldNotRun(NAMES[flavor], rule, GUIDE, f"headrace mysql install {flavor}, or --server-path FILE.")
     return programs[0]
 
 
 def installed(flavor: str) -> list[ServerProgram]:
     """Lists the servers of a flavor on this machine, the newest first."""
-    programs = [
-        program
-        for command in _commands(flavor)
-        if (program := _ask_quietly(command)) is not None and program.flavor == flavor
-    ]
-    return sorted(programs, key=lambda program: program.version, reverse=True)
-
-
-def _commands(flavor: str) -> list[tuple[str, ...]]:
-    """Lists commands that may start servers of this flavor."""
     names = ("mariadbd", "mysqld") if flavor == "mariadb" else ("mysqld",)
-    return unpacked(flavor) + [(path,) for name in names if (path := which(name))][:1]
+    programs = []
+    for command in unpacked(flavor) + [(path,) for name in names if (path := which(name))][:1]:
+        with contextlib.suppress(CouldNotRun, InputError):
+            programs.append(ask(command))
+    fit = [program for program in programs if program.flavor == flavor]
+    return sorted(fit, key=lambda program: program.version, reverse=True)
 
 
 def unpacked(flavor: str) -> list[tuple[str, ...]]:
@@ -141,20 +146,9 @@ def _find_given(path: str) -> ServerProgram:
         inside = [where / folder / name for folder in ("bin", "sbin") for name in ("mariadbd", "mysqld")]
         where = next((program for program in inside if program.is_file()), where)
     if not (where.is_file() and os.access(where, os.X_OK)):
-        raise InputError(
-            path[:200],
-            "is not a program that can be run",
-            GUIDE,
-            "Name the server itself, like /usr/sbin/mysqld, or its base directory.",
-        )
+        hint = "Name the server itself, like /usr/sbin/mysqld, or its base directory."
+        raise InputError(path[:200], "is not a program that can be run", GUIDE, hint)
     return ask((str(where),))
-
-
-def _ask_quietly(command: tuple[str, ...]) -> ServerProgram | None:
-    try:
-        return ask(command)
-    except (CouldNotRun, InputError):
-        return None
 
 
 @lru_cache(maxsize=32)
@@ -162,18 +156,15 @@ def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     text = _output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
-        raise InputError(
-            command[-1],
-            f"does not answer --version as a MySQL or MariaDB server: {text[:80].strip()!r}",
-            GUIDE,
-            "Name mysqld or mariadbd.",
-        )
+        rule = f"does not answer --version as a MySQL or MariaDB server: {text[:80].strip()!r}"
+        raise InputError(command[-1], rule, GUIDE, "Name mysqld or mariadbd.")
     flavor = "mariadb" if "MariaDB" in text else "mysql"
     version = tuple(int(part) for part in match.groups()[:3])
     defaults = option_values(_output((*command, *_base(Path(command[-1])), "--verbose", "--help")))
     basedir = Path(defaults.get("basedir") or Path(command[-1]).parents[1])
     plugins = _folder(defaults.get("plugin-dir"), basedir / "lib/plugin", basedir / "lib/mysql/plugin")
-    share = _folder(_parent(defaults.get("character-sets-dir")), basedir / "share/mysql", basedir / "share")
+    charsets = defaults.get("character-sets-dir")
+    share = _folder(Path(charsets).parent if charsets else None, basedir / "share/mysql", basedir / "share")
     rocks = flavor == "mariadb" and plugins is not None and (plugins / MYROCKS_PLUGIN).is_file()
     words = " ".join(text.partition(" Ver ")[2].split())
     return ServerProgram(
@@ -190,14 +181,12 @@ def _base(path: Path) -> list[str]:
 
 
 def ask(command: tuple[str, ...]) -> ServerProgram:
-    """Runs a program to read its flavor, version and folders. Raises InputError when it is not a
-    server, CouldNotRun."""
+    """Asks a program for version and folders. Raises InputError for no server, CouldNotRun."""
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:
-        raise InputError(
-            command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd."
-        ) from None
+        rule = f"cannot be looked at: {error.strerror}"
+        raise InputError(command[-1], rule, GUIDE, "Name mysqld or mariadbd.") from None
     return _query(command, changed)
 
 
@@ -224,7 +213,3 @@ def option_values(text: str) -> dict[str, str]:
 
 def _folder(named: str | Path | None, *others: Path) -> Path | None:
     return next((Path(candidate) for candidate in (named, *others) if candidate and Path(candidate).is_dir()), None)
-
-
-def _parent(path: str | None) -> Path | None:
-    return Path(path).parent if path else None

@@ -23,6 +23,7 @@ from pathlib import Path
 from headrace.base import settings
 from headrace.base.files import move_over
 from headrace.base.machine import which
+from headrace.base.packaged import read_text
 from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers import flavors
@@ -71,7 +72,9 @@ def install_mysql(progress: Progress) -> ServerProgram:
     """Installs MySQL in a folder of its own. See `install`."""
     folder = flavors.servers_folder()
     apt, dpkg = _require("apt-get", "apt"), _require("dpkg-deb", "dpkg")
-    _check_keyring()
+    if not KEYRING.is_file():
+        rule = "is not there, so the signatures of packages cannot be checked"
+        raise CouldNotRun(str(KEYRING), rule, GUIDE, "apt-get install debian-archive-keyring")
     made_by_us = False
     try:
         _check_room(folder)
@@ -126,31 +129,13 @@ def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: 
 
 
 def _private_apt(folder: Path) -> list[str]:
-    """Returns options that give apt its own files. It still reads proxies and credentials in
-    /etc/apt/apt.conf.d."""
+    """Returns apt's options for files of its own, with proxies and keys of /etc/apt/apt.conf.d."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
     (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main\n")
-    options = {
-        "Dir::Etc::sourcelist": folder / "sources.list",
-        "Dir::Etc::sourceparts": "/nonexistent",
-        "Dir::Etc::preferences": "/nonexistent",
-        "Dir::Etc::preferencesparts": "/nonexistent",
-        "Dir::State::lists": folder / "lists",
-        "Dir::State::status": folder / "status",
-        "Dir::State::extended_states": folder / "extended_states",
-        "Dir::Cache": folder,
-        "Dir::Cache::archives": folder / "archives",
-        "APT::Sandbox::User": "root",
-        "Acquire::Languages": "none",
-        "Acquire::Retries": "3",
-        "Acquire::http::Timeout": "60",
-        "APT::Get::AllowUnauthenticated": "false",
-        "Acquire::AllowInsecureRepositories": "false",
-        "APT::Install-Recommends": "false",
-    }
-    return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+    options = read_text("headrace.servers", "apt_options.txt").format(folder=folder).splitlines()
+    return [word for option in options for word in ("-o", option)]
 
 
 def _mirror() -> str:
@@ -179,9 +164,8 @@ def _command(tree: Path) -> list[str]:
     if not loaders or not server.is_file():
         rule, hint = "hold no server with its loader", "Has Debian moved it? Use --server-path."
         raise CouldNotRun("the packages of MySQL", rule, f"{_mirror()} {SUITE}", hint)
-    libraries = sorted(
-        {path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts}
-    )
+    files = [path for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts]
+    libraries = sorted({path.parent.relative_to(tree) for path in files})
     where = ":".join(f"{{}}/{folder}" for folder in libraries)
     # --inhibit-cache: the system's cache of libraries lists those of another libc.
     return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]
@@ -191,12 +175,6 @@ def _ask_tree(tree: Path) -> ServerProgram:
     """Runs the server of an unpacked tree and returns its program. Raises CouldNotRun."""
     words = json.loads((tree / MANIFEST).read_text())["command"]
     return flavors.ask(tuple(word.replace("{}", str(tree)) for word in words))
-
-
-def _check_keyring() -> None:
-    if not KEYRING.is_file():
-        rule = "is not there, so the signatures of packages cannot be checked"
-        raise CouldNotRun(str(KEYRING), rule, GUIDE, "apt-get install debian-archive-keyring")
 
 
 def _check_room(folder: Path) -> None:
@@ -247,8 +225,7 @@ def _disable() -> None:
 
 
 def _refuse_removals(apt: str) -> None:
-    """Raises CouldNotRun if apt would remove packages: those of MariaDB and MySQL exclude each
-    other."""
+    """Raises CouldNotRun if apt would remove packages: MariaDB's and MySQL's exclude each other."""
     words = [apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES]
     text = _run(words, "apt-get --simulate install", APT_S)
     removed = [line.split()[1] for line in text.splitlines() if line.startswith("Remv ")]

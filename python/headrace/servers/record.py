@@ -181,9 +181,8 @@ def load(where: ServerPaths) -> Record | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise CouldNotRun(
-            str(where.record), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo."
-        ) from None
+        rule = f"cannot be read: {error.strerror}"
+        raise CouldNotRun(str(where.record), rule, "", "Servers belong to root: run it with sudo.") from None
     try:
         document = json.loads(raw)
         if document.pop("format") != FORMAT:
@@ -203,20 +202,13 @@ def load(where: ServerPaths) -> Record | None:
 def names(data_dir: Path) -> list[str]:
     """Lists the servers of this lab by name. Raises CouldNotRun if this user may not read them."""
     try:
-        return sorted(
-            entry.name
-            for entry in os.scandir(servers_of(data_dir))
-            if entry.is_dir() and not entry.name.startswith(".")
-        )
+        folders = [entry.name for entry in os.scandir(servers_of(data_dir)) if entry.is_dir()]
+        return sorted(name for name in folders if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise CouldNotRun(
-            str(servers_of(data_dir)),
-            f"cannot be read: {error.strerror}",
-            "",
-            "Servers belong to root: run it with sudo.",
-        ) from None
+        rule = f"cannot be read: {error.strerror}"
+        raise CouldNotRun(str(servers_of(data_dir)), rule, "", "Servers belong to root: run it with sudo.") from None
 
 
 def hosts(data_dir: Path) -> list[str]:
@@ -230,9 +222,8 @@ def required(where: ServerPaths) -> Record:
     record = load(where)
     if record is None:
         there = ", ".join(names(where.state.parent.parent)) or "none"
-        raise InputError(
-            where.state.name, "is not a server of this lab", GUIDE, f"There are: {there}. headrace mysql up makes one."
-        )
+        rule = "is not a server of this lab"
+        raise InputError(where.state.name, rule, GUIDE, f"There are: {there}. headrace mysql up makes one.")
     return record
 
 
@@ -246,9 +237,8 @@ def locked(where: ServerPaths) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LabRefused(
-                "busy", where.state.name, "another headrace is at work on this server", "", "Wait until it has ended."
-            ) from None
+            rule = "another headrace is at work on this server"
+            raise LabRefused("busy", where.state.name, rule, "", "Wait until it has ended.") from None
         yield
     finally:
         os.close(handle)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.base import processes
-from headrace.base.files import move_over
+from headrace.base.files import explain_unwritable, move_over, replace_file
 from headrace.base.processes import Command, Process, User, telling_lines
 from headrace.base.signals import undisturbed
 from headrace.base.waiting import wait_until
@@ -53,11 +53,6 @@ def program_of(record: Record) -> ServerProgram:
     return find_program(record.flavor, record.server_path)
 
 
-def asked(record: Record) -> config.Options:
-    """Returns its options without those that place files."""
-    return record.options | record.settings
-
-
 def process_of(where: ServerPaths, record: Record) -> Process | None:
     """Returns its process if it runs: that of the record, else the process with its option file,
     whose starter was killed before it could write the record."""
@@ -82,9 +77,12 @@ def write_config(
     if record.port is not None:
         access.place_certificates(where, user)
     log_volume = record.log_storage is not None
-    options = config.whole(program, record.engine, where, log_volume, record.port, asked(record), record.host)
+    given = record.options | record.settings
+    options = config.whole(program, record.engine, where, log_volume, record.port, given, record.host)
     text = config.rendered(options, f"{record.name}, {program.label}, {record.engine}")
-    config.write(path or where.config, text, user.gid)
+    path = path or where.config
+    with explain_unwritable(path, "Is there room in /run?"):  # whole or not at all, for the server's group to read
+        replace_file(path, text.encode(), 0o640, user.gid)
 
 
 def launch(
@@ -101,15 +99,12 @@ def launch(
     `more`: options for this start alone.
     """
     user = service_user()
-    # A killed server leaves these files. MySQL would believe the lock if another process has its
-    # id now.
-    for stale_file in (
-        where.socket,
-        where.socket.with_name(f"{where.socket.name}.lock"),
-        where.socket.with_suffix(".pid"),
-    ):
+    # Files of a killed server: MySQL would believe the lock if another process had its id now.
+    lock = where.socket.with_name(f"{where.socket.name}.lock")
+    for stale_file in (where.socket, lock, where.socket.with_suffix(".pid")):
         stale_file.unlink(missing_ok=True)
-    _set_log_aside(where.log)
+    if where.log.exists() and where.log.stat().st_size > LOG_BYTES:
+        move_over(where.log, where.log.with_name(f"{where.log.name}.1"))
     begun = where.log.stat().st_size if where.log.exists() else 0
     words = [*program.command, f"--defaults-file={where.config}"] + ([f"--init-file={init_file}"] if init_file else [])
     words += more
@@ -132,11 +127,6 @@ def launch(
 def not_following(program: ServerProgram) -> tuple[str, ...]:
     """Returns the option with which a server starts without replicating on any channel."""
     return ("--skip-slave-start" if program.flavor == "mariadb" else "--skip-replica-start",)
-
-
-def _set_log_aside(log: Path) -> None:
-    if log.exists() and log.stat().st_size > LOG_BYTES:
-        move_over(log, log.with_name(f"{log.name}.1"))
 
 
 def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_s: float) -> None:
@@ -256,11 +246,10 @@ def stop(
             record = record.with_(should_run=False)
             save(where, record.with_(process=running))
             _end(record, running, progress, timeout_s)
-            # The exit code goes to another process. Both flavors write "Shutdown complete" at the
-            # end.
+            # The exit code goes to another process; both flavors end with "Shutdown complete".
             clean = "hutdown complete" in processes.end_of(where.log, begun)
     for _, place in volumes.mounts_of(where, record):
-        volumes.release(place)
+        volumes.unmount(place, lazily=True)
     ended = record.with_(process=None, should_run=False, clean=clean)
     save(where, ended)
     return ended

@@ -75,12 +75,8 @@ def _end(folder: Path) -> None:
     except labs.NoLab:
         pass
     except HeadraceError as error:
-        raise CouldNotRun(
-            str(folder),
-            f"the lab could not be ended: {error.rule}",
-            DOC,
-            f"End it with: headrace lab down --force --lab {folder}",
-        ) from None
+        rule = f"the lab could not be ended: {error.rule}"
+        raise CouldNotRun(str(folder), rule, DOC, f"End it with: headrace lab down --force --lab {folder}") from None
     # A folder in which something is still mounted is not removed.
     if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
         shutil.rmtree(folder, ignore_errors=True)

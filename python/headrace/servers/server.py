@@ -26,7 +26,7 @@ from headrace.mysql.address import Address
 from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
 from headrace.servers.config import check, checked_memory, checked_settings
-from headrace.servers.flavors import find_program
+from headrace.servers.flavors import CLIENTS, find_program
 from headrace.servers.record import GUIDE, Record, ServerPaths, ServerVolumes, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 from headrace.servers.topology.network import links
@@ -35,8 +35,6 @@ from headrace.servers.topology.network.links import free_host
 # Seconds between two looks at a log that is followed.
 LOOK_EVERY_S = 0.25
 SNAPSHOT = re.compile(r"snap-[0-9a-f]{17}")  # as EC2 names them
-CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
-PACKAGES = {"mariadb": "mariadb-client-core", "mysql": "mysql-client-core"}
 
 
 @dataclass(frozen=True)
@@ -187,23 +185,16 @@ def up(
         if own_address or host is not None:
             host = host or free_host(where, records.hosts(data_dir_of(lab)))
             new_record = new_record.with_(host=host, port=port or links.PORT)
-        request = creation.checked_request(program, new_record, _seed(seed_from), log_seed_from)
+        seed = None if seed_from is None else os.fspath(seed_from)  # the id of a snapshot, or the path of a folder
+        seed = seed if seed is None or SNAPSHOT.fullmatch(seed) else Path(seed)
+        request = creation.checked_request(program, new_record, seed, log_seed_from)
         if where.state.exists():
             creation.destroy(lab, where, name)  # left by an `up` that was killed
         return _view(lab, where, creation.create(lab, where, request, progress, timeout_s))
 
 
-def _seed(seed_from: str | os.PathLike | None) -> Path | str | None:
-    """Returns the id of a snapshot, or the path of a folder."""
-    if seed_from is None:
-        return None
-    text = os.fspath(seed_from)
-    return text if SNAPSHOT.fullmatch(text) else Path(text)
-
-
 def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, log: object) -> None:
-    """Raises InputError if other storage is asked for than a server has. `has`: its data and log
-    storage as they are now."""
+    """Raises InputError if other storage is asked for than a server `has` now, data and log."""
     for option, volume, present, requested in (("storage", "data", has[0], data), ("log-storage", "log", has[1], log)):
         if requested is None or (present is not None and is_same_storage(str(requested), present)):
             continue
@@ -215,19 +206,15 @@ def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, l
 
 
 def is_same_storage(spec: str, other: str) -> bool:
-    """True when two notations name volumes of the same layout, size and limits: gp3:20 and
-    gp3:20:3000."""
+    """True when two notations name the same layout, size and limits: gp3:20 and gp3:20:3000."""
     if spec == other:
         return True
     try:
         first, second = (Storage.parse(text) for text in (spec, other))
-        limits = [
-            [{name: value for name, value in each.items() if name != "spec"} for each in storage.limits()]
-            for storage in (first, second)
-        ]
+        limits, others = ([dict(each) | {"spec": ""} for each in storage.limits()] for storage in (first, second))
     except HeadraceError:
         return False
-    return first.layout == second.layout and first.size_gib == second.size_gib and limits[0] == limits[1]
+    return first.layout == second.layout and first.size_gib == second.size_gib and limits == others
 
 
 def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, object]) -> None:
@@ -310,8 +297,7 @@ def destroy(server: Server) -> None:
 
 
 def find(lab: Lab, name: str = "db") -> Server:
-    """Returns a server of the lab. The lab may be down if its directory is given. Raises
-    InputError."""
+    """Returns a server of the lab, which may be down if its directory is given; or InputError."""
     where = server_paths(data_dir_of(lab), name)
     return _view(lab, where, records.required(where))
 
@@ -391,7 +377,7 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
         try:
             # Without the volumes' limits, which come back below.
             for volume, place in volumes.mounts_of(where, record):
-                volumes.release(place)
+                volumes.unmount(place, lazily=True)
                 volumes.mount(volumes.attach_fresh(server.lab, volume, unpaced=True), place)
             datadir.copy_out(where, folder, record.log_storage is not None, about)
         finally:
@@ -422,9 +408,7 @@ def _view(lab: Lab, where: ServerPaths, record: Record) -> Server:
         "problems": tuple(problems),
         "lab": lab,
     }
-    recorded = {
-        attribute.name: getattr(record, attribute.name) for attribute in fields(Server) if attribute.name not in seen
-    }
+    recorded = {each.name: getattr(record, each.name) for each in fields(Server) if each.name not in seen}
     return Server(**recorded, **seen)
 
 
@@ -463,11 +447,7 @@ def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
     """
     if server.state != "running":
         raise InputError(server.name, f"is {server.state}", GUIDE, f"Start it: headrace mysql up {server.name}")
-    program = find_program(server.flavor, server.server_path)
-    client = program.tool(*CLIENTS[server.flavor])
-    if client is None:
-        hint = f"apt-get install {PACKAGES[server.flavor]}"
-        raise CouldNotRun(CLIENTS[server.flavor][0], "is not installed", str(program.basedir), hint)
+    client = find_program(server.flavor, server.server_path).tool(*CLIENTS[server.flavor])
     return [*client, f"--defaults-extra-file={server.paths.client}", *words]
 
 

@@ -41,8 +41,7 @@ def left_by(lab: Lab, name: str) -> list[str]:
 
 
 def drop_seeds(lab: Lab, name: str) -> None:
-    """Deletes the snapshots that were taken to create this server, if its creation was cut
-    short."""
+    """Deletes snapshots that were taken to create this server, if that was cut short."""
     for snapshot in all_snapshots(lab):
         if (snapshot.get("tags") or {}).get(SEED_TAG) == name:
             lab.delete_snapshot(snapshot["id"])
@@ -99,9 +98,8 @@ def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
 def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
     """Attaches and mounts every volume again. The server must not be running."""
     for volume, place in mounts_of(where, record):
-        # A filesystem that met errors, or lost its device, gives nothing but errors until it is
-        # mounted again.
-        release(place)
+        # A filesystem that met errors, or lost its device, gives errors until it is mounted anew.
+        unmount(place, lazily=True)
         if needs_attaching(lab, volume, record.volumes.unpaced) is not None:
             attach_fresh(lab, volume, record.volumes.unpaced)
         mount(device_of(lab.describe(volume)), place)
@@ -109,15 +107,9 @@ def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
 
 
 def grow(where: ServerPaths, record: Record) -> None:
-    """Grows the filesystems to the sizes of their volumes, which `headrace volume modify` may
-    change."""
+    """Grows the filesystems to their volumes' sizes, which `headrace volume modify` changes."""
     for _, place in mounts_of(where, record):
         _run([required("xfs_growfs", "xfsprogs"), "-d", str(place)], f"growing the filesystem on {place}")
-
-
-def release(place: Path) -> None:
-    """Unmounts the filesystem at a place, even when it is broken."""
-    unmount(place, lazily=True)
 
 
 def remove(lab: Lab, volume: str) -> None:
@@ -206,7 +198,7 @@ def quietly_unmount(where: ServerPaths) -> None:
     """Unmounts the volumes of a server and ignores those that cannot be unmounted."""
     for place in (where.data_mount, where.log_mount):
         with contextlib.suppress(CouldNotRun):
-            release(place)
+            unmount(place, lazily=True)
 
 
 # ENOSPC as MariaDB, InnoDB and the kernel say it.
@@ -257,15 +249,14 @@ def mount_to_read(device: str, place: Path) -> None:
     kind = run_checked(Command(tuple(words), what=f"looking at {device}"), TIMEOUT_S).strip()
     if kind not in (KIND, "ext4"):
         rule = f"holds {kind or 'no filesystem'}, and only xfs and ext4 are read"
-        raise CouldNotRun(
-            device, rule, "", "Assemble an array or a volume group, mount it, and read its binary log by hand."
-        )
+        hint = "Assemble an array or a volume group, mount it, and read its binary log by hand."
+        raise CouldNotRun(device, rule, "", hint)
     options = "ro,noatime,nodev,nosuid,noexec" + (",nouuid" if kind == KIND else "")
     _run([required("mount", "mount"), "-o", options, device, str(place)], f"mounting {device} on {place}")
 
 
 def unmount(place: Path, lazily: bool = False) -> None:
-    """Unmounts every filesystem at a place. `lazily`: also one that stays busy.
+    """Unmounts every filesystem at a place. `lazily`: also one that stays busy, or is broken.
 
     A process that has ended may hold files a moment longer: the kernel closes those of io_uring
     after its end.
@@ -282,17 +273,10 @@ def unmount(place: Path, lazily: bool = False) -> None:
             if not lazily:
                 raise
             _run([required("umount", "mount"), "-l", str(place)], f"unmounting {place}")
-        _wait_gone(device)
-
-
-def _wait_gone(device: str) -> None:
-    """Waits until the kernel has released the filesystem.
-
-    Until then the same filesystem on another device (its volume, attached again) is refused as a
-    duplicate.
-    """
-    alive = Path("/sys/fs/xfs") / Path(device).name
-    wait_until(lambda: not alive.exists(), BUSY_S, LOOK_EVERY_S)
+        # Until the kernel has released the filesystem, the same one on another device (its volume,
+        # attached again) is refused as a duplicate.
+        alive = Path("/sys/fs/xfs") / Path(device).name
+        wait_until(lambda alive=alive: not alive.exists(), BUSY_S, LOOK_EVERY_S)
 
 
 def mounted_device(place: Path) -> str | None:

@@ -423,7 +423,8 @@ def test_tools_of_an_unpacked_server_run_through_its_loader(tmp_path):
         ("innodb",),
     )
     assert made.tool("mysql") == ("/x/ld.so", "--library-path", "/x", str(inside))
-    assert made.tool("no-such-tool") is None
+    with pytest.raises(CouldNotRun, match="no-such-tool: is not installed"):
+        made.tool("no-such-tool")
     assert MARIADB.tool("sh") in (("/usr/bin/sh",), ("/bin/sh",))
 
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
@@ -22,10 +22,7 @@ from headrace.bench.drivers.sysbench_oltp import ENGINES
 from headrace.bench.server import connected, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
-from headrace.mysql.statements import ask_value
-
-if TYPE_CHECKING:
-    import pymysql
+from headrace.mysql.statements import SqlConnection, ask_value
 
 SCRIPT = "tpcc.lua"
 TABLES = ("warehouse", "district", "customer", "history", "new_orders", "orders", "order_line", "item", "stock")
@@ -206,7 +203,7 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
     return {kind: merged(parts) for kind, parts in histograms.items()}
 
 
-def check_consistency(connection: pymysql.Connection, warehouses: int) -> list[str]:
+def check_consistency(connection: SqlConnection, warehouses: int) -> list[str]:
     """Returns sentences about conditions that do not hold, in the order of the standard."""
     most = min(warehouses, MOST_CHECKED)
     text = files("headrace.bench.drivers").joinpath("tpcc_conditions.sql").read_text(encoding="utf-8")

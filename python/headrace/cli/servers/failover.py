@@ -169,7 +169,7 @@ def status(
     guarantee, wrong = planning_guarantee.guarantee_now(seen, seen[name]), semisync.traps(seen, seen[name])
     answer = {
         "source": name,
-        "guarantee": guarantee.as_dict(),
+        "guarantee": guarantee.to_dict(),
         "traps": [vars(trap) for trap in wrong],
         "servers": [_row(seen, member, name) for member in sorted(seen)],
         "unfinished": None if unfinished is None else {"source": unfinished.source, "kind": unfinished.kind},
@@ -373,7 +373,7 @@ def _change(
                 raise _interruption(executor.interrupted(wish)) from None
         finally:
             executor.close()
-    answer = outcome.as_dict()
+    answer = outcome.to_dict()
     print_answer(answer, change.output, [answer], tuple(answer), lambda: (_pairs(answer),))
     if outcome.gives_up:
         say(f"given up: {outcome.gives_up}")
@@ -394,8 +394,8 @@ def _interruption(words: str) -> CouldNotRun:
 
 def _show_plan(foreseen: DryRun, output: Output) -> None:
     plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
-    rows = [step.as_dict() for step in plan.steps]
-    _show_steps(rows, PLAN_COLUMNS, plan.as_dict(), end, output)
+    rows = [step.to_dict() for step in plan.steps]
+    _show_steps(rows, PLAN_COLUMNS, plan.to_dict(), end, output)
     if plan.elected and not plan.refusal and not plan.lossless:
         say("acknowledged commits may be missing:")
     for text in () if plan.lossless else plan.uncertain:
@@ -438,7 +438,7 @@ def _row(seen: Members, name: str, source: str) -> dict[str, object]:
     places = {(each.host, each.port): each.name for each in seen.values()}
     row |= {"executed": str(member.state.executed), "read_only": member.state.read_only, "semi_sync": side}
     if channel is not None:
-        follows = places.get((channel.source_host, channel.source_port), f"{channel.source_host}:{channel.source_port}")
+        follows = places.get(channel.place, channel.where)
         row |= {"follows": follows, "receive": channel.receive, "apply": channel.apply}
     return row
 

@@ -8,13 +8,9 @@ none.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from headrace.mysql.statements import Row
+from headrace.mysql.statements import Row, SqlConnection
 from headrace.observe.live.profile import NO_PRIVILEGE, ask_live
-
-if TYPE_CHECKING:
-    from pymysql import Connection
 
 PICOSECONDS_PER_MS = 1e9  # performance_schema counts in picoseconds
 TRANSACTIONS = (
@@ -38,7 +34,7 @@ class Latencies:
     notes: list[str] = field(default_factory=list)
 
 
-def read_latencies(connection: Connection, variables: dict[str, str], account: str) -> Latencies:
+def read_latencies(connection: SqlConnection, variables: dict[str, str], account: str) -> Latencies:
     """Asks performance_schema. Raises CouldNotRun when the server is lost."""
     latencies = Latencies()
     if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
@@ -59,7 +55,7 @@ def read_latencies(connection: Connection, variables: dict[str, str], account: s
     return latencies
 
 
-def _try(connection: Connection, statement: str, latencies: Latencies, account: str) -> list[Row] | None:
+def _try(connection: SqlConnection, statement: str, latencies: Latencies, account: str) -> list[Row] | None:
     import pymysql
 
     try:

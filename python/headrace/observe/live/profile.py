@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 from headrace.base.units import GIB, MIB
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
-from headrace.mysql.statements import Row, ask
+from headrace.mysql.statements import Row, SqlConnection, ask
 from headrace.observe.settings import PAGES_KIB, SETTINGS, RunSetting, check_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pymysql import Connection
 
 DOC = "docs/reference/capture.md"
 # A grant of one of these lets the account change something; a capture needs none.
@@ -143,7 +142,7 @@ def _option_bytes(options: str, name: str) -> float:
     return float(match[1]) * {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[match[2].lower()]
 
 
-def read_profile(connection: Connection, address: Address) -> Profile:
+def read_profile(connection: SqlConnection, address: Address) -> Profile:
     """Asks the server.
 
     Raises InputError for one that cannot be calibrated, CouldNotRun for one that is lost.
@@ -169,7 +168,7 @@ def read_profile(connection: Connection, address: Address) -> Profile:
     return server
 
 
-def data_gib(connection: Connection, engine: str, account: str) -> float | None:
+def data_gib(connection: SqlConnection, engine: str, account: str) -> float | None:
     """Returns what the tables take on disk, GiB; None where the server does not say.
 
     Raises InputError naming the GRANT that is missing.
@@ -190,13 +189,13 @@ def data_gib(connection: Connection, engine: str, account: str) -> float | None:
     return None
 
 
-def account_of(connection: Connection) -> str:
+def account_of(connection: SqlConnection) -> str:
     """Returns the account as the server knows it, quoted for a GRANT."""
     user, _, host = str(ask_live(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
-def ask_live(connection: Connection, statement: str) -> list[Row]:
+def ask_live(connection: SqlConnection, statement: str) -> list[Row]:
     """Returns the rows of a statement.
 
     Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's.

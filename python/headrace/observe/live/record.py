@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.base.checks import check_choice, check_name
 from headrace.base.encoding import Document
 from headrace.base.files import explain_unwritable
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import Address, connect
+from headrace.mysql.statements import SqlConnection
 from headrace.observe.live import host, profile
 from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler
@@ -28,9 +28,6 @@ from headrace.observe.live.samples import Samples, write_disk_csv, write_status_
 from headrace.observe.run_files.status import WANTED, looks_cold
 from headrace.observe.run_storage import check_storage
 from headrace.observe.settings import ENGINES
-
-if TYPE_CHECKING:
-    from pymysql import Connection
 
 DOC = "docs/reference/capture.md"
 LEAST_S, MOST_S = 10.0, 7 * 86_400.0  # ours: ten samples, a week
@@ -163,7 +160,7 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
 def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, float], Latencies]:
     """Returns what the server is, GiB of data by engine, and performance_schema as it stands."""
 
-    def ask(connection: Connection):
+    def ask(connection: SqlConnection):
         server = profile.read_profile(connection, request.address)
         account = profile.account_of(connection)
         if request.engine is not None and request.engine not in server.engines:

@@ -14,21 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.errors import HeadraceError, InputError
 from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
-from headrace.mysql.statements import ask, numbers_of
+from headrace.mysql.statements import SqlConnection, ask, numbers_of
 from headrace.observe.live import host
 from headrace.observe.live.lab_rows import EVERY_S, LabRows
 from headrace.observe.live.samples import Samples
 from headrace.observe.live.store import SampleStore, Spill
-
-if TYPE_CHECKING:
-    import pymysql
 
 DOC = "docs/reference/capture.md"
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0  # ours: SHOW GLOBAL STATUS takes some ms
@@ -72,7 +68,7 @@ class Sampler:
         self._disks = {name: SampleStore(f"disk-{index}", self._spill) for index, name in enumerate(self._devices)}
         self._stopping, self._lock = threading.Event(), threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._connection: pymysql.Connection | None = None
+        self._connection: SqlConnection | None = None
         self._samples: Samples | None = None
         self._notes: list[str] = []
         self._ended: set[str] = set()

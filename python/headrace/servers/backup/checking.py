@@ -11,15 +11,14 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import restore
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Backup, Manifest, folder_of
+from headrace.servers.backup.manifest import Backup, folder_of
 from headrace.servers.backup.retention import chain_whole
 from headrace.servers.backup.targets.target import BackupTarget
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Result of a check: the thing that was checked in words, its files, its size in bytes, and its
-    problems, each a phrase."""
+    """Result of a check: what was checked, its files, its size (bytes), its problems as phrases."""
 
     what: str
     files: int
@@ -48,17 +47,12 @@ def check_backup(
         documents.read_proof(target, backup, key)
     except InputError as error:
         problems.append(f"{error.value}: {error.rule}")
-    problems += [f"{name} is of no backup" for name in _list_unknown_files(target, manifest)]
+    folder, expected = f"{folder_of(backup)}/", {part.name for part in manifest.parts}
+    # The last two are those of a run that was killed behind its last step.
+    expected |= {documents.MANIFEST, documents.PROOF, documents.RUNNING, documents.BEGUN}
+    names = [file.name for file in target.list(folder) if file.name.removeprefix(folder) not in expected]
+    problems += [f"{name} is of no backup" for name in names]
     return Checked(backup, len(manifest.parts) + 1, size, tuple(problems))
-
-
-def _list_unknown_files(target: BackupTarget, manifest: Manifest) -> list[str]:
-    expected_names = {part.name for part in manifest.parts} | {documents.MANIFEST, documents.PROOF}
-    expected_names |= {documents.RUNNING, documents.BEGUN}  # killed behind its last step
-    folder = folder_of(manifest.id)
-    return [
-        file.name for file in target.list(f"{folder}/") if file.name.removeprefix(f"{folder}/") not in expected_names
-    ]
 
 
 def check_timeline(
@@ -67,8 +61,7 @@ def check_timeline(
     key: bytes | None = None,
     tell: Callable[[int], None] = lambda count: None,
 ) -> Checked:
-    """Reads every byte of a timeline: checks checksums, events, and that each piece holds the
-    transactions of its index."""
+    """Reads every byte of a timeline: checksums, events, and the transactions of each index."""
     problems, size, count = list(timeline.problems), 0, 0
     for file in timeline.files:
         reader, following = binlog.Reader(file.name), binlog.Transactions(file.name)
@@ -88,8 +81,7 @@ def check_timeline(
 
 
 def broken_chains(backups: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:
-    """Lists, in words, the backups that cannot be replayed up to the end of their source's
-    archive."""
+    """Lists, in words, backups that cannot be replayed to the end of their source's archive."""
     streamed = {timeline.source_id for timeline in histories if timeline.files}
     return [
         f"{backup.id}: the binary log from its position to the archive's end is not whole"

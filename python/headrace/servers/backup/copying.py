@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
 
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -33,7 +32,7 @@ from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget, TargetWriter
 from headrace.servers.backup.unfinished import Leftover
 from headrace.servers.copies import source as sources
-from headrace.servers.copies.copy import CopyMethod, Destination, Pace
+from headrace.servers.copies.copy import Destination, Pace
 from headrace.servers.copies.folders import new_id
 from headrace.servers.copies.methods import METHODS, PHYSICAL
 from headrace.servers.copies.pipeline import Flow, Pumped, ahead, best_pack, cipher, packer
@@ -98,8 +97,7 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
             for place in reversed(places):
                 unfinished.forget_quietly(place, backup, tagged)
         raise
-    # From here on there is a backup, whatever happens: the next run removes what remains of this
-    # one.
+    # From here on there is a backup, whatever happens: the next run removes what remains of it.
     with contextlib.suppress(HeadraceError, OSError):
         unfinished.unmark(target, backup)
         if spool is not None:
@@ -125,7 +123,9 @@ def _refuse(source: CopySource, target: BackupTarget, request: BackupRequest) ->
 def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, backup: str) -> Manifest:
     """Writes the copy into `place`, without its manifest, which is returned."""
     began, stream = time.time(), PartsWriter(place, backup, request)
-    about = _describe_server(source, request.only)
+    with source.connect() as connection:
+        databases = request.only or tuple(sources.databases(connection))
+        tables, settings = sources.count_tables(connection, databases), read_settings(connection)
     into = Destination(
         _folder_of(source, request, backup),
         stream=stream,
@@ -134,7 +134,7 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
         label=f"headrace backup {backup}",
         tags={unfinished.TAG: backup},
     )
-    method = _method_of(source, request.method)
+    method = METHODS[{"logical": "dump", "physical": PHYSICAL[source.flavor]}.get(request.method, request.method)]
     copied = method.take(source, into)
     manifest = Manifest(
         id=backup,
@@ -150,10 +150,12 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
         packing=Packing(method.form, "none" if copied.snapshots else stream.pack, request.key is not None),
         data_bytes=copied.data_bytes,
         parts=tuple(stream.parts),
+        databases=databases,
+        tables=tables,
         only=request.only,
+        settings=settings,
         snapshots=dict(copied.snapshots),
         facts=dict(copied.facts),
-        **about,
     )
     if manifest.snapshots:
         # If this run is killed while the snapshots are stored, the next run resumes with them.
@@ -243,8 +245,7 @@ def _is_whole(target: BackupTarget, manifest: Manifest) -> bool:
 
 
 class PartsWriter:
-    """Packs and encrypts the bytes of a copy, and writes them as files of equal size. `parts`: the
-    complete ones."""
+    """Packs, encrypts and writes a copy's bytes as files of one size; `parts`: complete ones."""
 
     def __init__(self, target: BackupTarget, backup: str, request: BackupRequest) -> None:
         self.target, self.folder, self.request = target, folder_of(backup), request
@@ -293,33 +294,8 @@ class PartsWriter:
             self.parts.append(Part(f"data.{len(self.parts) + 1:05d}", file.size, file.sha256))
 
 
-class _Contents(TypedDict):
-    """The databases, tables and settings of a server, as its manifest lists them."""
-
-    databases: tuple[str, ...]
-    tables: int
-    settings: dict[str, str]
-
-
-def _describe_server(source: CopySource, only: tuple[str, ...]) -> _Contents:
-    """Reads the databases, tables and settings that a manifest lists."""
-    with source.connect() as connection:
-        names = list(only) or sources.databases(connection)
-        return {
-            "databases": tuple(names),
-            "tables": sources.count_tables(connection, names),
-            "settings": read_settings(connection),
-        }
-
-
-def _method_of(source: CopySource, method: str) -> CopyMethod:
-    """Returns the method of copying that the name of a backup's method means for this server."""
-    return METHODS[{"logical": "dump", "physical": PHYSICAL[source.flavor]}.get(method, method)]
-
-
 def _folder_of(source: CopySource, request: BackupRequest, backup: str) -> Path:
-    """Returns a folder for what the tools need meanwhile. CLONE writes the whole copy into it, as
-    the server's own account."""
+    """Returns a folder for the tools; the server's own account CLONEs the whole copy into it."""
     folder = Path(tempfile.gettempdir())
     if request.method == "physical" and source.flavor == "mysql" and source.server is not None:
         folder = Path(request.staging or source.server.paths.datadir.parent / "tmp")

@@ -11,14 +11,13 @@ import os
 import time
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from headrace.base import core
 from headrace.base.units import MIB, span_in_words
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab
 from headrace.lab.doctor import Machine, mounts
-from headrace.servers.backup.targets.folder import FolderTarget
+from headrace.servers.backup.targets.folder import FolderTarget, nearest
 from headrace.servers.backup.targets.target import BackupTarget, size_text
 from headrace.servers.copies.pipeline import Flow, packer
 from headrace.servers.copies.source import CopySource
@@ -94,8 +93,9 @@ def forecast(
         seconds_by["source volume"] = volume_seconds(
             volume["spec"], size, False, start, _load_mib_s(server.lab, volume["id"])
         )
-        seconds_by |= _instance(server.lab, size, _target_shares(server.lab, target))
         below = target_volume(server.lab, target)
+        # The bytes pass the instance's limit twice if the target is one of its volumes.
+        seconds_by |= _instance(server.lab, size, 1.0 if below is None else 2.0)
         if below is not None:
             there = server.lab.describe(below)
             stored = int(size * packed_share) if pack != "none" else size
@@ -126,18 +126,11 @@ def _instance(lab: Lab, size: int, shares: float) -> dict[str, float]:
     return {"instance": size * shares / each} if each else {}
 
 
-def _target_shares(lab: Lab, target: BackupTarget) -> float:
-    """Returns how often the bytes pass the instance's limit: twice if the target is one of its
-    volumes."""
-    return 1.0 if target_volume(lab, target) is None else 2.0
-
-
 def target_volume(lab: Lab, target: BackupTarget) -> str | None:
     """Returns the id of the lab's volume that a folder lies on; None for other targets."""
     if not isinstance(target, FolderTarget):
         return None
-    place = next((ancestor for ancestor in (target.folder, *target.folder.parents) if ancestor.exists()), Path("/"))
-    device = os.stat(place).st_dev
+    device = os.stat(nearest(target.folder) or "/").st_dev
     names = {entry.source for entry in mounts(Machine()) if _device_of(entry.place) == device}
     for volume in lab.volumes():
         if (volume.get("attachment") or {}).get("device") in names:

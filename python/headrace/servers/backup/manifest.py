@@ -144,8 +144,7 @@ class Backup:
 
 
 def folder_of(backup: str) -> str:
-    """Returns the folder of a backup in its target. Raises InputError for a text that is not an
-    id."""
+    """Returns the folder of a backup in its target. Raises InputError for another text."""
     if not ID.fullmatch(backup):
         raise InputError(repr(backup)[:80], "is not the id of a backup", DOC, "See headrace backup list.")
     return f"backups/{backup}"
@@ -247,8 +246,7 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
 
 
 def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> RestoreProof | None:
-    """Reads the last proof of a backup; None if it has none. Raises InputError for a damaged
-    proof."""
+    """Reads the last proof of a backup; None if it has none. Raises InputError for damage."""
     name = f"{folder_of(backup)}/{PROOF}"
     try:
         raw = target.document(name)
@@ -272,8 +270,7 @@ def write_proof(target: BackupTarget, backup: str, proof: RestoreProof, key: byt
 
 
 def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup], list[str]]:
-    """Reads all complete backups, oldest first, and lists, in words, damaged and unfinished
-    ones."""
+    """Reads all complete backups, oldest first; lists damaged and unfinished ones in words."""
     whole_backups, problems = [], []
     names = {file.name for file in target.list("backups/")}
     for backup in sorted({name.split("/")[1] for name in names if name.count("/") == 2}):
@@ -299,8 +296,7 @@ def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup
 
 
 def unread(target: BackupTarget, readable: Sequence[Backup]) -> list[str]:
-    """Lists the ids of backups whose manifest could not be read: damaged, or sealed with another
-    key."""
+    """Lists ids of backups with an unreadable manifest: damaged, or sealed with another key."""
     readable_ids = {backup.id for backup in readable}
     parts = [file.name.split("/") for file in target.list("backups/")]
     return sorted(path[1] for path in parts if len(path) == 3 and path[2] == MANIFEST and path[1] not in readable_ids)

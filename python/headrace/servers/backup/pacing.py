@@ -96,11 +96,8 @@ def next_rate(
     over = []
     if limits.lag_s is not None and seen.lag_s is not None and seen.lag_s > limits.lag_s:
         over.append("lag")
-    if (
-        limits.latency_ratio is not None
-        and seen.latency_ratio is not None
-        and seen.latency_ratio > limits.latency_ratio
-    ):
+    most_ratio, ratio = limits.latency_ratio, seen.latency_ratio
+    if most_ratio is not None and ratio is not None and ratio > most_ratio:
         over.append("latency")
     quick = rate + UP_SHARE * most
     near = rate < ceiling < quick / NEAR
@@ -112,8 +109,7 @@ def next_rate(
 
 @dataclass
 class PaceReport:
-    """Report of a pace: seconds for which each reason delayed the copy, the slowest pace, and the
-    lowest balance."""
+    """Report of a pace: seconds of delay by reason, the slowest pace, and the lowest balance."""
 
     held_s: dict[str, float] = field(default_factory=dict)
     slowest_mib_s: float | None = None

@@ -26,8 +26,7 @@ from headrace.servers.copies.grants import read_rights, refuse_blind_reader
 from headrace.servers.copies.source import CopySource, rows, source_of
 from headrace.servers.running import Progress, quiet
 
-# Longest waits for the lock for the moment of comparison, and for the stream to store that moment,
-# s.
+# Longest waits for the lock at a comparison, and for the stream to store its moment, s.
 LOCK_WAIT_S, ARCHIVE_S = 10, 60.0
 LOOK_EVERY_S = 0.5
 # CHECKSUM TABLE reads every row of a table.
@@ -140,8 +139,7 @@ def prove(
 
 
 def _refuse_other(manifest: Manifest, source: CopySource, truth: TableSums) -> None:
-    """Raises InputError for a server that is neither the backup's source nor a later source of its
-    history."""
+    """Raises InputError for a server that never was the source of the backup's history."""
     hint = "Name its source, or the server that was promoted after it: --against SERVER."
     if source.flavor != manifest.flavor:
         rule = f"is {source.flavor}, and the backup is of {manifest.source}, {manifest.flavor}"
@@ -189,14 +187,8 @@ def _find_goal(
 
     def mine() -> list[archive.Timeline]:
         histories = archive.timelines(target, key)
-        own = [
-            timeline
-            for timeline in histories
-            if timeline.flavor == manifest.flavor and timeline.source_id == manifest.source_id
-        ]
-        return [
-            timeline for timeline in histories if is_lost(timeline, manifest) or (timeline in own and timeline.files)
-        ]
+        own = [each for each in histories if each.flavor == manifest.flavor and each.source_id == manifest.source_id]
+        return [each for each in histories if is_lost(each, manifest) or (each in own and each.files)]
 
     histories = mine()
     if not histories:

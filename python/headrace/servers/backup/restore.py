@@ -22,28 +22,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from headrace.base.machine import cores
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.statements import ask_named
+from headrace.mysql.statements import SqlConnection, ask_named
 from headrace.servers import record as records
 from headrace.servers import server as running_servers
 from headrace.servers import volumes
 from headrace.servers.access import service_user
+from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
-from headrace.servers.backup.manifest import (
-    Manifest,
-    Part,
-    RestoreProof,
-    folder_of,
-    read_manifest,
-    sealed,
-    write_proof,
-)
+from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.settings import OtherSetting, as_options, others
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, MISSING, BackupTarget
 from headrace.servers.copies.dump import MOST_PACKET
@@ -57,9 +50,6 @@ from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server
 from headrace.servers.topology.threads import stop_applying
-
-if TYPE_CHECKING:
-    from pymysql import Connection
 
 # Seconds between two looks at the replay. It may stand still for any time: one transaction can be
 # an ALTER TABLE of hours, so only a stopped applier ends the wait.
@@ -114,17 +104,17 @@ def restore(
     except HeadraceError as error:
         if error.kind in (DAMAGED, BROKEN):
             with contextlib.suppress(HeadraceError, OSError):
-                manifest = read_manifest(target, request.backup, key)
+                manifest = documents.read_manifest(target, request.backup, key)
                 reason = f"restore: {error.value}: {error.rule}"
-                failed = RestoreProof(time.time(), 0.0, "", 0, "", "", False, reason, manifest.part)
-                write_proof(target, request.backup, failed, key)
+                failed = documents.RestoreProof(time.time(), 0.0, "", 0, "", "", False, reason, manifest.part)
+                documents.write_proof(target, request.backup, failed, key)
         raise
 
 
 def _restore(
     lab: Lab, target: BackupTarget, request: RestoreRequest, key: bytes | None, progress: Progress
 ) -> Restored:
-    manifest = read_manifest(target, request.backup, key)
+    manifest = documents.read_manifest(target, request.backup, key)
     if manifest.only and request.goal is not None:
         rule = f"is a part of its server ({manifest.part}), and the binary log changes what it has not"
         raise InputError(manifest.id, rule, DOC, "Restore it as it is: without --to-gtid, --to-time and --latest.")
@@ -138,9 +128,9 @@ def _restore(
         replay = None
         if request.goal is not None:
             replay = _collect(target, manifest, request, key, work, progress)
-            if _position_is_own(manifest):
-                # Tested from where the copy began; collected again once the copy's position is
-                # known.
+            if "gtid_at_most" in manifest.facts:
+                # Only a server that is started on the copy knows its position (CLONE): tested from
+                # where the copy began, collected again once the position is known.
                 replay = None
                 shutil.rmtree(work / "relay")
         began = time.monotonic()
@@ -185,11 +175,6 @@ def checked_fit(manifest: Manifest, server_path: str | None = None) -> ServerPro
         rule = f"is of {manifest.flavor} {manifest.version}, newer than this server, {program.label}"
         raise InputError(manifest.id, rule, DOC, "Restore with that version or a newer one: --server-path.")
     return program
-
-
-def _position_is_own(manifest: Manifest) -> bool:
-    """True when only a server that is started on the copy knows its position (CLONE)."""
-    return "gtid_at_most" in manifest.facts
 
 
 def _collect(
@@ -237,11 +222,10 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
 
 
 def check_sizes(target: BackupTarget, manifest: Manifest) -> None:
-    """Raises InputError for a file of a copy that is missing or cut off, without reading the
-    files."""
-    sizes = {file.name: file.size for file in target.list(f"{folder_of(manifest.id)}/")}
+    """Raises InputError for a missing or cut off file of a copy, without reading the files."""
+    sizes = {file.name: file.size for file in target.list(f"{documents.folder_of(manifest.id)}/")}
     for part in manifest.parts:
-        name = f"{folder_of(manifest.id)}/{part.name}"
+        name = f"{documents.folder_of(manifest.id)}/{part.name}"
         if name not in sizes:
             raise _damaged(target, name, "it is not there")
         if sizes[name] != part.size:
@@ -271,8 +255,8 @@ class CopyReader:
         for _ in self._rest:
             pass
 
-    def _file(self, part: Part) -> Iterator[bytes]:
-        name, counted, size = f"{folder_of(self.manifest.id)}/{part.name}", hashlib.sha256(), 0
+    def _file(self, part: documents.Part) -> Iterator[bytes]:
+        name, counted, size = f"{documents.folder_of(self.manifest.id)}/{part.name}", hashlib.sha256(), 0
         try:
             for piece in self.target.read(name):
                 counted.update(piece)
@@ -328,7 +312,7 @@ def _restore_copy(
     }
     packing = manifest.packing
     back = cipher(key if packing.encrypted else None, back=True) + unpacker(packing.packed)
-    meter = _Meter(progress, manifest.stored_bytes)
+    meter = moments.ByteMeter(manifest.stored_bytes, lambda share: progress(0.1 + 0.4 * share, "unpacking the copy"))
     if manifest.method == "snapshot":
         return running_servers.up(lab, **{**new, **seeds(manifest, request)})
     if manifest.method == "logical":
@@ -350,7 +334,7 @@ def _restore_copy(
     progress(0.5, "preparing the copy")
     method.prepare(seed / "data", seed / "log", program)
     about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
-    (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
+    (seed / SAVED).write_bytes(documents.sealed({"format": SAVED_FORMAT} | about))
     try:
         return running_servers.up(lab, seed_from=seed, **new)
     finally:
@@ -383,17 +367,6 @@ def seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
         "log_seed_from": manifest.snapshots[roles["log"]],
         "log_storage": str(log_storage),
     }
-
-
-class _Meter:
-    """Reports progress by bytes."""
-
-    def __init__(self, progress: Progress, total: int) -> None:
-        self.progress, self.total, self.done = progress, max(1, total), 0
-
-    def __call__(self, count: int) -> None:
-        self.done += count
-        self.progress(0.1 + 0.4 * self.done / self.total, "unpacking the copy")
 
 
 def _settings(manifest: Manifest, program: ServerProgram, request: RestoreRequest) -> dict[str, str | None]:
@@ -463,7 +436,9 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
         before = _hurry(connection, source, count)
         try:
             first = _place_logs(connection, source, replay)
-            _start(connection, source, first)
+            rows(connection, _change(source, f", RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4"))
+            for statement in source.dialect.start_apply():
+                rows(connection, statement)
             _wait(connection, source, replay, progress)
         finally:
             with contextlib.suppress(HeadraceError):
@@ -472,12 +447,11 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
                     rows(connection, f"SET GLOBAL {name} = {value}")
 
 
-def _hurry(connection: Connection, source: CopySource, workers: int) -> dict[str, str]:
+def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
     """Sets workers and, while nobody relies on the data, fewer flushes; returns the old values."""
     variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
     if source.flavor == "mariadb":
-        # Optimistic mode runs transactions in parallel that were not at the source, and rolls back
-        # on conflict.
+        # Optimistic: in parallel also where the source was not, and rolled back on conflict.
         variables |= {"slave_parallel_threads": str(workers), "slave_parallel_mode": "'optimistic'"}
     else:
         variables |= {"replica_parallel_workers": str(max(1, workers)), "replica_preserve_commit_order": "1"}
@@ -496,7 +470,7 @@ def _change(source: CopySource, more: str = "") -> str:
     return f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_AUTO_POSITION = 0{more}"
 
 
-def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) -> str:
+def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPlan) -> str:
     """Copies the relay logs to where the server reads its own; returns the name of the first."""
     server, user = source.server, service_user()
     assert server is not None
@@ -508,9 +482,8 @@ def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) 
         raise CouldNotRun(str(server.paths.datadir), "has no one index of relay logs", DOC, "")
     base = indexes[0].with_suffix("")
     _forget(connection, source)
-    room = os.statvfs(base.parent)
     size = sum(path.stat().st_size for path in replay.logs)
-    if size > room.f_bavail * room.f_frsize:
+    if size > volumes.free_bytes(base.parent):
         rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
         raise CouldNotRun(server.name, rule, DOC, "Restore onto a larger volume: --storage.")
     names = []
@@ -526,14 +499,7 @@ def _place_logs(connection: Connection, source: CopySource, replay: ReplayPlan) 
     return f"{base.name}.000001"  # the server puts its folder in front
 
 
-def _start(connection: Connection, source: CopySource, first: str) -> None:
-    kind = "RELAY_LOG_FILE"
-    rows(connection, _change(source, f", {kind} = '{first}', RELAY_LOG_POS = 4"))
-    for statement in source.dialect.start_apply():
-        rows(connection, statement)
-
-
-def _forget(connection: Connection, source: CopySource) -> None:
+def _forget(connection: SqlConnection, source: CopySource) -> None:
     with contextlib.suppress(CouldNotRun):
         stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):
@@ -541,7 +507,7 @@ def _forget(connection: Connection, source: CopySource) -> None:
             rows(connection, statement)
 
 
-def _wait(connection: Connection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
+def _wait(connection: SqlConnection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
     """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
     goal = replay.executed
     while True:
@@ -573,8 +539,7 @@ def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, g
 
 
 def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
-    """Lets clients write, unless the request is read-only, and removes the settings of the
-    restore."""
+    """Removes the restore's settings, and lets clients write unless the request is read-only."""
     assert source.server is not None
     where = source.server.paths
     with records.locked(where):

@@ -105,14 +105,9 @@ def chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
     manifest = backup.manifest
     at = GtidSet.parse(manifest.position.gtid, manifest.flavor)
     for timeline in histories:
-        if (
-            timeline.flavor != manifest.flavor
-            or not timeline.files
-            or not at.contains(timeline.begins)
-            or not timeline.ends.contains(at)
-        ):
+        if timeline.flavor != manifest.flavor or not timeline.files or timeline.damage_behind(at):
             continue
-        if timeline.damage_behind(at):
+        if not at.contains(timeline.begins) or not timeline.ends.contains(at):
             continue
         executed = at
         needed = [file for file in timeline.files if not at.contains(file.later)]
@@ -168,9 +163,8 @@ def carry_out(
     for backup, why in locks:
         if not why:
             remove(target, backup, lab)
-    needless = (
-        set(unneeded([backup for backup, _ in (*retention.keep, *locked)], histories)) if locked else retention.files
-    )
+    stay = [backup for backup, _ in (*retention.keep, *locked)]
+    needless = set(unneeded(stay, histories) if locked else retention.files)
     gone = [name for name in retention.files if name in needless]
     for history in histories:
         remaining = [file for file in history.files if not set(file.names) <= set(gone)]

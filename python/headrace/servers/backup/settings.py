@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headrace.base.packaged import read_rows
+from headrace.mysql.statements import SqlConnection
 from headrace.servers.copies.source import rows
 from headrace.servers.flavors import ServerProgram, dashed
-
-if TYPE_CHECKING:
-    import pymysql
 
 # Variables by what they are about; where one server has no such variable, it is left out. `option`:
 # of the variable, where it has another name; `newer`: the name that counts where a server has both.
@@ -49,7 +46,7 @@ class OtherSetting:
         return f"{self.name}: {self.source or 'nothing'} in the source, {here}"
 
 
-def read_settings(connection: pymysql.Connection) -> dict[str, str]:
+def read_settings(connection: SqlConnection) -> dict[str, str]:
     """Reads the settings that a backup records, by variable. Raises CouldNotRun."""
     names = ", ".join(f"'{name}'" for name in RECORDED)
     shown = rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
@@ -80,9 +77,8 @@ def _alike(default: str | None, value: str) -> bool:
     return {"TRUE": "ON", "FALSE": "OFF"}.get(default or "", default or "") == value
 
 
-def others(connection: pymysql.Connection, settings: Mapping[str, str], given: Iterable[str]) -> list[OtherSetting]:
-    """Lists the settings that differ between a restored server and its source, without those
-    given."""
+def others(connection: SqlConnection, settings: Mapping[str, str], given: Iterable[str]) -> list[OtherSetting]:
+    """Lists settings that differ between a restored server and its source, but for those given."""
     wished = {str(name).replace("-", "_") for name in given}
     here = read_settings(connection)
     return [

@@ -256,8 +256,7 @@ def stored_snapshots(target: BackupTarget, source: CopySource, lab: Lab, key: by
             continue
         with contextlib.suppress(InputError):
             manifest = read_manifest(target, backup, key, BEGUN)
-            if (manifest.source, manifest.source_id) == (source.name, source.id) and sorted(
-                manifest.snapshots.values()
-            ) == sorted(snapshots_of(lab, backup)):
+            own = (manifest.source, manifest.source_id) == (source.name, source.id)
+            if own and sorted(manifest.snapshots.values()) == sorted(snapshots_of(lab, backup)):
                 manifests.append(manifest)
     return manifests

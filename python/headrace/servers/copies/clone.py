@@ -6,14 +6,12 @@ import contextlib
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.base.files import move_over
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.dialect import Dialect, literal
-from headrace.mysql.plugins import load_plugin
-from headrace.mysql.statements import ask_row, run
+from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
 from headrace.servers.access import service_user
 from headrace.servers.copies.copy import Copied, Destination, PhysicalCopy, server_of
 from headrace.servers.copies.folders import is_free, owned
@@ -22,16 +20,12 @@ from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.copies.source import DOC, CopySource, physical_bytes, position, rows
 from headrace.servers.flavors import ServerProgram
 
-if TYPE_CHECKING:
-    import pymysql
-
 PLUGIN, LIBRARY = "clone", "mysql_clone.so"
 # A CLONE statement of ours, and how long one that is killed may take to end, s (a guess).
 CLONING = re.compile(r"CLONE LOCAL DATA DIRECTORY = '[^']*/(headrace-[0-9A-Za-z_-]+)'")
 CLONE_END_S, LOOK_EVERY_S = 30.0, 0.1
 CLONE_S = 3600.0  # a local clone, s: a guess
-# ER_CLONE_...: the server wants to be started again and nobody watches over it; 2006 and 2013: gone
-# while it answered.
+# ER_CLONE_...: the server wants a start, and nobody does it; 2006, 2013: gone while it answered.
 ENDED = (3707, 2006, 2013)
 
 
@@ -56,8 +50,7 @@ class CloneCopy(PhysicalCopy):
                 expected = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 words = (shutil.which("tar") or "tar", "--create", "--sparse", "--directory", str(folder), ".")
                 into.stream.write(Flow([Stage(words, "tar", user=service_user())]), expected)
-        # Only a server that is started on the clone can tell its position: it lies between these
-        # two.
+        # Only a server started on the clone can tell its position: it lies between these two.
         facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
         return Copied(before, size, facts=facts)
 
@@ -71,7 +64,7 @@ class CloneCopy(PhysicalCopy):
             move_over(redo, log / redo.name)
 
 
-def fetch(connection: pymysql.Connection, dialect: Dialect, source: CopySource, name: str, authority: str) -> None:
+def fetch(connection: SqlConnection, dialect: Dialect, source: CopySource, name: str, authority: str) -> None:
     """Lets a new server fetch the data of `source`; it ends itself then. `connection`: to the new
     server, which is called `name`. `authority`: the file of the source's certificate authority.
     Raises CouldNotRun."""
@@ -96,7 +89,7 @@ def fetch(connection: pymysql.Connection, dialect: Dialect, source: CopySource, 
             raise CouldNotRun(name, f"CLONE failed: {error.rule}", error.source, hint) from None
 
 
-def fetched_position(connection: pymysql.Connection, name: str, log: Path) -> BinlogPosition:
+def fetched_position(connection: SqlConnection, name: str, log: Path) -> BinlogPosition:
     """Returns the position of the data that a new server has fetched; `log`: its error log. Raises
     CouldNotRun where it has not all of them."""
     columns = "STATE, ERROR_MESSAGE, BINLOG_FILE, BINLOG_POSITION"
@@ -107,9 +100,8 @@ def fetched_position(connection: pymysql.Connection, name: str, log: Path) -> Bi
     return BinlogPosition(gtids, str(row[2]), int(row[3]))
 
 
-def _end_clones(connection: pymysql.Connection, folder: Path) -> None:
-    """Ends the CLONE statements of killed runs: the server continues them, and accepts no other
-    meanwhile."""
+def _end_clones(connection: SqlConnection, folder: Path) -> None:
+    """Ends CLONE statements of killed runs: the server continues them, and accepts no other."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
 
     def have_ended() -> bool:

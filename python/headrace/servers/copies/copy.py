@@ -19,14 +19,12 @@ from headrace.servers.copies.source import DOC, CopySource
 from headrace.servers.flavors import ServerProgram
 from headrace.servers.server import Server
 
-# A copy of a large server at a small volume's speed, and what is done to its files afterwards, s: a
-# guess.
+# A copy of a large server at a small volume's speed, and work on its files afterwards, s: a guess.
 COPY_S = 24 * 3600.0
 
 
 class Pace:
-    """Paces a copy: this one lets it go as fast as it can. `gentle`: the load has priority over
-    it."""
+    """Paces a copy: this one not at all. `gentle`: the load has priority over the copy."""
 
     gentle = False
 
@@ -74,8 +72,7 @@ class Copied:
 
 
 class CopyMethod(ABC):
-    """A way to copy a running server. `form`: how its bytes are read (sql, mbstream, tar, snapshot,
-    files)."""
+    """A way to copy a running server. `form` of its bytes: sql, mbstream, tar, snapshot, files."""
 
     form: str
 
@@ -99,8 +96,7 @@ class PhysicalCopy(CopyMethod):
 
 
 def server_of(source: CopySource) -> Server:
-    """Returns the server of the lab whose files are copied. Raises InputError for an address of
-    another server."""
+    """Returns the lab's server whose files are copied. Raises InputError for another server."""
     if source.server is None:
         raise InputError(source.address.label, "is not a server of the lab, whose files can be copied", DOC, "")
     return source.server

@@ -9,7 +9,7 @@ from headrace.servers.copies.copy import Copied, CopyMethod, Destination
 from headrace.servers.copies.grants import read_rights, refuse_blind
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import DOC, CopySource, data_bytes, databases
+from headrace.servers.copies.source import DOC, CopySource, client_file, data_bytes, databases
 
 # Positions of the binary log as the tools write them at the head of a dump.
 CHANGE = re.compile(rb"(?m)^-- CHANGE [^\n']*(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
@@ -23,8 +23,7 @@ MOST_PACKET = 1 << 30
 
 
 class DumpCopy(CopyMethod):
-    """A dump in one transaction. The position must stand in it: tools have ended with exit code 0
-    without."""
+    """A dump in one transaction, with its position: tools have ended with exit code 0 without."""
 
     form = "sql"
 
@@ -47,7 +46,7 @@ class DumpCopy(CopyMethod):
 
         tool, words = _tool_of(source)
         assert into.stream is not None
-        with source.client_file() as file:
+        with client_file(source.address) as file:
             words = (*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names)
             plain_bytes = into.stream.write(Flow([Stage(words, tool[-1])]), size, look)
         position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
@@ -73,15 +72,13 @@ def dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> Binlo
         return BinlogPosition()
     place = CHANGE.search(head)
     if flavor == "mariadb":
-        # The text of a row is never on a line of its own; that of a routine may be, but stands
-        # before.
+        # A row's text is never on a line of its own; that of a routine may be, and stands before.
         gtid = next(reversed([*MARIADB_GTID.finditer(tail)]), None) or MARIADB_GTID.search(head)
     else:
         gtid = MYSQL_GTID.search(head)
     if place is None or (flavor == "mariadb" and gtid is None):
         rule = "wrote no binary log position into the dump, so nothing could be replayed on top of it"
-        raise CouldNotRun(
-            "the dump", rule, DOC, "Does the account have REPLICATION CLIENT (BINLOG MONITOR) and RELOAD?"
-        )
+        hint = "Does the account have REPLICATION CLIENT (BINLOG MONITOR) and RELOAD?"
+        raise CouldNotRun("the dump", rule, DOC, hint)
     text = "".join(gtid[1].decode().split()) if gtid else ""
     return BinlogPosition(text, place[1].decode(), int(place[2]))

@@ -79,9 +79,8 @@ def copy_contents(of: Path, to: Path) -> None:
             os.fdatasync(target.fileno())
 
     # The largest first: they take longest.
-    files = sorted(
-        (path for path in of.rglob("*") if path.is_file() and not path.is_symlink()), key=_size, reverse=True
-    )
+    files = [path for path in of.rglob("*") if path.is_file() and not path.is_symlink()]
+    files.sort(key=lambda path: path.stat().st_size, reverse=True)
     with ThreadPoolExecutor(STREAMS) as pool:
         try:
             for done in [pool.submit(copied, path) for path in files]:
@@ -92,7 +91,3 @@ def copy_contents(of: Path, to: Path) -> None:
         finally:
             ended.set()
             pool.shutdown(cancel_futures=True)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size

@@ -8,20 +8,17 @@ dump alone cannot tell. SHOW GRANTS can, with the active roles and MySQL's parti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.privileges import NEEDED, Rights, parse_grants
+from headrace.mysql.statements import SqlConnection
 from headrace.servers.copies.source import DOC, CopySource, rows
-
-if TYPE_CHECKING:
-    import pymysql
 
 # Error 1290 of both servers: they run with --skip-grant-tables, and everybody may do everything.
 NO_GRANTS = "error 1290"
 
 
-def read_rights(connection: pymysql.Connection, source: CopySource) -> Rights:
+def read_rights(connection: SqlConnection, source: CopySource) -> Rights:
     """Reads the rights of the connected account. Raises CouldNotRun."""
     statement = "SHOW GRANTS FOR CURRENT_USER()"
     if source.flavor == "mysql":
@@ -72,9 +69,8 @@ def refuse_blind_reader(source: CopySource, rights: Rights) -> None:
         return
     rule = "may not read all tables, so those of the backup would look as if they were too many"
     rule += f" (it may not see all of {', '.join(taken[:5])})" if taken else ""
-    raise InputError(
-        f"{source.name}: the account {source.address.user}", rule, DOC, "GRANT SELECT, RELOAD ON *.* TO it."
-    )
+    hint = "GRANT SELECT, RELOAD ON *.* TO it."
+    raise InputError(f"{source.name}: the account {source.address.user}", rule, DOC, hint)
 
 
 def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: Sequence[str]) -> None:

@@ -18,7 +18,6 @@ import json
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import Address, connect
@@ -26,11 +25,8 @@ from headrace.mysql.connection import cut
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import parse_version
-from headrace.mysql.statements import NamedRow, ask_named
+from headrace.mysql.statements import NamedRow, SqlConnection, ask_named, number_of_error, words_of_error
 from headrace.servers.copies.position import BinlogPosition
-
-if TYPE_CHECKING:
-    import pymysql
 
 DOC = "docs/guide/consistent-snapshots.md"
 # The first versions with them: MariaDB Server documentation, "BACKUP STAGE"; MySQL 8.0 reference
@@ -112,7 +108,7 @@ class ServerLock:
         self.answer_s, self.exact, self.options = answer_s, exact, options
         self.facts: ServerFacts | None = None
         self.waited_ms = self.held_ms = 0.0
-        self._connection: pymysql.Connection | None = None
+        self._connection: SqlConnection | None = None
         self._began = 0.0
         self._how = ""
         self._instance_locked = False
@@ -130,8 +126,7 @@ class ServerLock:
     def __exit__(self, *_: object) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            # Without a word: the server ends the session, and with it the locks, even where it is
-            # still waiting for them.
+            # Without a word: the server ends the session with its locks, even if it waits for them.
             cut(connection)
 
     def rows(self, statement: str, *values: object) -> list[NamedRow]:
@@ -146,8 +141,7 @@ class ServerLock:
             raise self._refusal(statement, error) from None
 
     def take(self) -> ServerPosition:
-        """Locks, and returns the position. Raises InputError, CouldNotRun; nothing is locked
-        then."""
+        """Locks, and returns the position. Raises InputError, CouldNotRun, with nothing locked."""
         facts = self.facts
         assert facts is not None
         began = time.monotonic()
@@ -159,10 +153,9 @@ class ServerLock:
             self.rows("BACKUP STAGE BLOCK_COMMIT")
             self._how, exact = "BACKUP STAGE END", True
         else:
-            exact = (
-                self.exact or facts.flavor == "mariadb" or facts.numbers < INSTANCE_LOCK or bool(facts.unsafe_tables)
-            )
-            if facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK:
+            has_instance_lock = facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK
+            exact = self.exact or not has_instance_lock or bool(facts.unsafe_tables)
+            if has_instance_lock:
                 self.rows("LOCK INSTANCE FOR BACKUP")
                 self._instance_locked = True
             if exact:
@@ -170,8 +163,7 @@ class ServerLock:
             self._how = "UNLOCK TABLES"
         self.waited_ms = (time.monotonic() - began) * 1e3
         position = self._position(facts, exact)
-        # Commits up to the position may be in the server's memory alone, which no sync of the
-        # filesystem writes.
+        # Commits up to the position may be in the server's memory alone, which no sync writes.
         setting = self.rows("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS n")[0]["n"]
         for statement in Dialect(facts.flavor, facts.numbers).flush_engines(int(setting), self.exact):
             self.rows(statement)
@@ -195,10 +187,8 @@ class ServerLock:
     def _ask_facts(self) -> ServerFacts:
         names = ("version", "version_comment", "hostname", "server_id", "pid_file", "datadir", "server_uuid", *FOLDERS, *FILES)  # fmt: skip
         listed = ", ".join(f"'{name}'" for name in names)
-        variables = {
-            row["Variable_name"].lower(): row["Value"] or ""
-            for row in self.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
-        }
+        rows = self.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
+        variables = {row["Variable_name"].lower(): row["Value"] or "" for row in rows}
         flavor, numbers = parse_version(variables["version"], variables.get("version_comment", ""))
         datadir = variables["datadir"]
         return ServerFacts(
@@ -254,9 +244,8 @@ class ServerLock:
         if facts.flavor == "mysql":
             gtid, applied = log.get("Executed_Gtid_Set") or "", ""
         else:
-            row = self.rows("SELECT @@gtid_binlog_pos AS log, @@gtid_current_pos AS now, @@gtid_slave_pos AS applied")[
-                0
-            ]
+            columns = "@@gtid_binlog_pos AS log, @@gtid_current_pos AS now, @@gtid_slave_pos AS applied"
+            row = self.rows(f"SELECT {columns}")[0]
             gtid, applied = (row["log"] if shown else row["now"]) or "", row["applied"] or ""
         return ServerPosition(
             gtid=_normal(gtid, facts.flavor),
@@ -267,11 +256,7 @@ class ServerLock:
         )
 
     def _refusal(self, statement: str, error: Exception) -> HeadraceError:
-        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        message = "".join(
-            letter if letter.isprintable() else "?" for letter in str(error.args[-1] if error.args else error)
-        )
-        label = self.address.label
+        code, label = number_of_error(error), self.address.label
         if code == NO_LOCK:
             rule = f"{statement} did not get its lock within {self.wait_s:g} s, and was given up; nothing is locked"
             hint = "A long statement, an ALTER or another backup holds it: see SHOW PROCESSLIST."
@@ -280,10 +265,10 @@ class ServerLock:
         if code in DENIED:
             user = self.address.user
             hint = f"GRANT RELOAD, REPLICATION CLIENT ON *.* TO {user}; on MySQL 8 also BACKUP_ADMIN, and SELECT ON performance_schema.log_status."
-            return InputError(label, f"{user} may not {statement.split(' WHERE')[0][:60]}: {message[:160]}", DOC, hint)
-        return CouldNotRun(
-            label, f"{statement[:60]}: {message[:200]}", f"error {code} of the server", "See its error log."
-        )
+            rule = f"{user} may not {statement.split(' WHERE')[0][:60]}: {words_of_error(error, 160)}"
+            return InputError(label, rule, DOC, hint)
+        rule = f"{statement[:60]}: {words_of_error(error)}"
+        return CouldNotRun(label, rule, f"error {code} of the server", "See its error log.")
 
 
 # Variables that name folders, and variables that name files in a folder of interest.
@@ -298,9 +283,7 @@ def _folders(variables: dict[str, str], datadir: str) -> list[str]:
     listed: list[str] = []
     for name in FOLDERS:
         # innodb_directories is a list, with semicolons.
-        listed += [
-            _absolute(folder.strip(), datadir) for folder in variables.get(name, "").split(";") if folder.strip()
-        ]
+        listed += [_absolute(each.strip(), datadir) for each in variables.get(name, "").split(";") if each.strip()]
     listed += [_absolute(variables[name], datadir).rpartition("/")[0] for name in FILES if variables.get(name)]
     return listed
 

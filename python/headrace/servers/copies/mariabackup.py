@@ -16,7 +16,7 @@ from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCo
 from headrace.servers.copies.folders import owned
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import DOC, CopySource, physical_bytes
+from headrace.servers.copies.source import DOC, CopySource, client_file, physical_bytes
 from headrace.servers.flavors import ServerProgram
 from headrace.servers.server import Server
 
@@ -51,14 +51,13 @@ class MariabackupCopy(PhysicalCopy):
             if match := POSITION.search(line):
                 positions.append(BinlogPosition(match[3] or "", match[1], int(match[2])))
 
-        # mariabackup reads only one option file, so this file has both: the places of the server's
-        # files, and the account.
+        # mariabackup reads one option file, so it has both: places of the server, and the account.
         more = f"[mariabackup]\nsocket={quoted(str(server.paths.socket))}\n"
         # It reads 10 MiB at once (10.11.19, seen by strace): 80 ms of a gp3 of 125 MiB/s, in which
         # the load waits. Through the page cache it reads in steps of the kernel's read-ahead.
         more += "innodb_flush_method=fsync\n" if gentle else ""
         with (
-            source.client_file(f"!include {server.paths.config}\n", more) as options,
+            client_file(source.address, f"!include {server.paths.config}\n", more) as options,
             small_steps(server) if gentle else contextlib.nullcontext(),
         ):
             words = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
@@ -83,10 +82,7 @@ class MariabackupCopy(PhysicalCopy):
         return Stage(("mbstream", "-x", "-C", str(folder)), "mbstream")
 
     def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:
-        tool = program.tool("mariabackup", "mariadb-backup")
-        if tool is None:
-            raise CouldNotRun("mariabackup", "is not installed", DOC, "apt-get install mariadb-backup")
-        words = ends_with_us(*tool, "--prepare", f"--target-dir={data}")
+        words = ends_with_us(*program.tool("mariabackup", "mariadb-backup"), "--prepare", f"--target-dir={data}")
         run_checked(Command(words, what="mariabackup --prepare"), COPY_S, "Is there room?")
         for note in [note for pattern in NOTES for note in data.glob(pattern)]:
             note.unlink()

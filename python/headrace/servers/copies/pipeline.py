@@ -104,14 +104,34 @@ class Flow:
         for reader in self._readers:
             reader.join(END_S)
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yields the output of the last program, in pieces of up to 1 MiB. Raises CouldNotRun if a
-        program fails."""
-        self._start(first_stdin=subprocess.DEVNULL, last_stdout=subprocess.PIPE)
-        pipe = self.children[-1].stdout
-        assert pipe is not None
-        while piece := pipe.read(READ_BYTES):
+    def pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
+        """Yields the output of the last program, in pieces of up to 1 MiB. `given`: the bytes for
+        the first program, written by a thread. Raises CouldNotRun if a program fails, and what
+        `given` raises."""
+        self._start(subprocess.DEVNULL if given is None else subprocess.PIPE, last_stdout=subprocess.PIPE)
+        pipe, last = self.children[0].stdin, self.children[-1].stdout
+        assert last is not None
+        failed: list[BaseException] = []
+
+        def give() -> None:
+            assert pipe is not None
+            try:
+                for piece in given or ():
+                    pipe.write(piece)
+            except BaseException as error:
+                failed.append(error)
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+        giver = threading.Thread(target=give, daemon=True)
+        if given is not None:
+            giver.start()
+        while piece := last.read(READ_BYTES):
             yield piece
+        if given is not None:
+            giver.join()
+        if failed and not isinstance(failed[0], BrokenPipeError):
+            raise failed[0]
         self._check()
 
     def feed(
@@ -136,25 +156,7 @@ class Flow:
 
     def through(self, data: bytes) -> bytes:
         """Passes a small number of bytes through all programs and returns the output."""
-        if not self.stages:
-            return data
-        self._start(first_stdin=subprocess.PIPE, last_stdout=subprocess.PIPE)
-        out = bytearray()
-        pipe, last = self.children[0].stdin, self.children[-1].stdout
-        assert pipe is not None and last is not None
-
-        def give() -> None:
-            with contextlib.suppress(BrokenPipeError):
-                pipe.write(data)
-                pipe.close()
-
-        giver = threading.Thread(target=give)
-        giver.start()
-        while piece := last.read(READ_BYTES):
-            out += piece
-        giver.join(END_S)
-        self._check()
-        return bytes(out)
+        return b"".join(self.pieces([data])) if self.stages else data
 
     def _start(self, first_stdin: int, last_stdout: int) -> None:
         before: int = first_stdin
@@ -237,44 +239,23 @@ class Pumped(Flow):
         super().__init__(behind)
         self.first, self.see, self.plain_bytes = first, see, 0
 
-    def pieces(self) -> Iterator[bytes]:
+    def pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
         if not self.stages:
-            yield from self._show_pieces()
+            yield from self._show_pieces(given)
             return
-        failed: list[BaseException] = []
-        self._start(first_stdin=subprocess.PIPE, last_stdout=subprocess.PIPE)
-        pipe, last = self.children[0].stdin, self.children[-1].stdout
-        assert pipe is not None and last is not None
-
-        def give() -> None:
-            try:
-                for piece in self._show_pieces():
-                    pipe.write(piece)
-            except BaseException as error:
-                failed.append(error)
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-        giver = threading.Thread(target=give, daemon=True)
-        giver.start()
         try:
-            while piece := last.read(READ_BYTES):
-                yield piece
+            yield from super().pieces(self._show_pieces(given))
         except GeneratorExit:
             self.first.__exit__()
             raise
-        giver.join()
-        if failed and not isinstance(failed[0], BrokenPipeError):
-            raise failed[0]
-        self._check()
 
     def __exit__(self, *error: object) -> None:
         self.first.__exit__()
         super().__exit__(*error)
 
-    def _show_pieces(self) -> Iterator[bytes]:
+    def _show_pieces(self, given: Iterable[bytes] | None) -> Iterator[bytes]:
         with self.first as flow:
-            for piece in flow.pieces():
+            for piece in flow.pieces(given):
                 self.plain_bytes += len(piece)
                 self.see(piece)
                 yield piece
@@ -312,19 +293,18 @@ def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes,
         consumer_gone.set()
 
 
-HINTS = (
-    ("log block numbers mismatch", "redo"),
-    ("was overwritten", "redo"),
-    ("Was only able to copy log", "redo"),
-    ("No space left", "There is no room: free some, or name another place."),
-    ("Access denied", "See the grants a backup needs: docs/guide/backups.md."),
-)
 REDO = (
     "The server wrote over its redo log before it was copied: enlarge it (innodb_log_file_size), or pace the copy less."
+)
+HINTS = (
+    ("log block numbers mismatch", REDO),
+    ("was overwritten", REDO),
+    ("Was only able to copy log", REDO),
+    ("No space left", "There is no room: free some, or name another place."),
+    ("Access denied", "See the grants a backup needs: docs/guide/backups.md."),
 )
 
 
 def hint_for(text: str) -> str:
     """Returns a hint for the output of a program that failed."""
-    hint = next((hint for sign, hint in HINTS if sign in text), "")
-    return REDO if hint == "redo" else hint
+    return next((hint for sign, hint in HINTS if sign in text), "")

@@ -12,8 +12,7 @@ Reason = Literal["last", "count", "age", ""]
 
 @dataclass(frozen=True)
 class CopyRetention:
-    """Copies stay among the newest `count`, and while younger than `age_s`; what is None keeps
-    nothing."""
+    """Copies stay among the newest `count`, and while younger than `age_s`; None keeps nothing."""
 
     count: int | None
     age_s: float | None

@@ -16,25 +16,16 @@ from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.privileges import SYSTEM
 from headrace.mysql.state import parse_version
-from headrace.mysql.statements import Row, ask
+from headrace.mysql.statements import Row, SqlConnection, ask, number_of_error, words_of_error
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.flavors import ServerProgram, find_program
 
 if TYPE_CHECKING:
-    import pymysql
-
     from headrace.servers.server import Server
 
 DOC = "docs/guide/backups.md"
 # An answer of a busy server, s: a guess. Statements that wait for locks have their own deadlines.
 ANSWER_S = 60.0
-PACKAGES = {
-    "mariadb-dump": "mariadb-client",
-    "mysqldump": "mysql-client-core",
-    "mariadb-binlog": "mariadb-client",
-    "mysqlbinlog": "mysql-client-core",
-    "mariabackup": "mariadb-backup",
-}
 
 
 @dataclass(frozen=True)
@@ -55,7 +46,7 @@ class CopySource:
     def dialect(self) -> Dialect:
         return Dialect(self.flavor, self.version)
 
-    def connect(self, timeout_s: float = ANSWER_S) -> pymysql.Connection:
+    def connect(self, timeout_s: float = ANSWER_S) -> SqlConnection:
         return connect(self.address, timeout_s)
 
     def program(self) -> ServerProgram:
@@ -63,25 +54,21 @@ class CopySource:
         return find_program(self.flavor, self.server.server_path if self.server else None)
 
     def tool(self, *names: str) -> tuple[str, ...]:
-        """Returns the command of a tool, by its first name that is installed. Raises
-        CouldNotRun."""
-        command = self.program().tool(*names)
-        if command is None:
-            rule = "is not installed"
-            raise CouldNotRun(names[0], rule, DOC, f"apt-get install {PACKAGES.get(names[0], 'mariadb-client')}")
-        return command
+        """Returns a tool's command, by its first name that is installed. Raises CouldNotRun."""
+        return self.program().tool(*names)
 
-    @contextmanager
-    def client_file(self, before: str = "", behind: str = "") -> Iterator[Path]:
-        """Writes an option file with its account for the tools, that only this user may read. It
-        lies in memory, so nothing of it stays if this process is killed."""
-        handle = os.memfd_create("client.cnf", os.MFD_CLOEXEC)
-        try:
-            os.fchmod(handle, 0o600)
-            os.write(handle, f"{before}{client_text(self.address.with_database(None))}{behind}".encode())
-            yield Path(f"/proc/{os.getpid()}/fd/{handle}")
-        finally:
-            os.close(handle)
+
+@contextmanager
+def client_file(address: Address, before: str = "", behind: str = "") -> Iterator[Path]:
+    """Writes an option file with an account for tools, between two texts, that only this user may
+    read. It lies in memory, so nothing of it stays if this process is killed."""
+    handle = os.memfd_create("client.cnf", os.MFD_CLOEXEC)
+    try:
+        os.fchmod(handle, 0o600)
+        os.write(handle, f"{before}{client_text(address.with_database(None))}{behind}".encode())
+        yield Path(f"/proc/{os.getpid()}/fd/{handle}")
+    finally:
+        os.close(handle)
 
 
 def source_of(address: Address, name: str, server: Server | None = None) -> CopySource:
@@ -101,22 +88,19 @@ def source_of(address: Address, name: str, server: Server | None = None) -> Copy
     return CopySource(address, name, flavor, version_text, numbers, identity, bool(log_bin), kinds, server)
 
 
-def rows(connection: pymysql.Connection, statement: str) -> list[Row]:
+def rows(connection: SqlConnection, statement: str) -> list[Row]:
     """Runs a statement and returns its rows. Raises CouldNotRun with the server's error."""
     import pymysql
 
     try:
         return ask(connection, statement)
     except pymysql.err.MySQLError as error:
-        words = str(error.args[1] if len(error.args) > 1 else error)[:200]
-        shown = statement if len(statement) < 80 else f"{statement[:77]}..."
-        rule = f"the server refused it: {words}"
-        raise CouldNotRun(
-            shown, rule, f"error {error.args[0] if error.args else 0}", "See the grants: " + DOC
-        ) from None
+        value = statement if len(statement) < 80 else f"{statement[:77]}..."
+        rule, source = f"the server refused it: {words_of_error(error)}", f"error {number_of_error(error)}"
+        raise CouldNotRun(value, rule, source, f"See the grants: {DOC}") from None
 
 
-def executed(connection: pymysql.Connection, source: CopySource) -> GtidSet:
+def executed(connection: SqlConnection, source: CopySource) -> GtidSet:
     """Returns all transactions that the server has executed: MariaDB's applied and own."""
     gtids = GtidSet(source.flavor)
     for value in rows(connection, source.dialect.executed())[0]:
@@ -124,7 +108,7 @@ def executed(connection: pymysql.Connection, source: CopySource) -> GtidSet:
     return gtids
 
 
-def position(connection: pymysql.Connection, source: CopySource) -> BinlogPosition:
+def position(connection: SqlConnection, source: CopySource) -> BinlogPosition:
     """Returns the current position of its history. It is exact only while nothing is written."""
     gtids = str(executed(connection, source))
     if not source.log_bin:
@@ -133,20 +117,19 @@ def position(connection: pymysql.Connection, source: CopySource) -> BinlogPositi
     return BinlogPosition(gtids, str(positions[0][0]), int(positions[0][1])) if positions else BinlogPosition(gtids)
 
 
-def databases(connection: pymysql.Connection) -> list[str]:
+def databases(connection: SqlConnection) -> list[str]:
     """Lists the databases of users."""
     return [str(row[0]) for row in rows(connection, "SHOW DATABASES") if str(row[0]).lower() not in SYSTEM]
 
 
-def data_bytes(connection: pymysql.Connection, names: Sequence[str] | None = None) -> int:
-    """Estimates the bytes of the data by the server's own statistics; `names`: of these
-    databases."""
+def data_bytes(connection: SqlConnection, names: Sequence[str] | None = None) -> int:
+    """Estimates the bytes of the data, or of databases `names`, by the server's statistics."""
     text = "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
     text += f" WHERE table_schema IN ({_texts(names)})" if names else ""
     return int(rows(connection, text)[0][0])
 
 
-def count_tables(connection: pymysql.Connection, names: Sequence[str]) -> int:
+def count_tables(connection: SqlConnection, names: Sequence[str]) -> int:
     """Counts the tables of databases, without views."""
     if not names:
         return 0

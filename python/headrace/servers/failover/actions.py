@@ -101,8 +101,7 @@ class ReadOnly(StepAction):
 
 
 class WaitApplied(StepAction):
-    """Waits until the chosen replica has applied everything that it received, or that the source of
-    a switchover has."""
+    """Waits until the chosen replica has applied all it received, or a switchover's source has."""
 
     leased = False
 
@@ -227,8 +226,7 @@ class Events(StepAction):
 
 
 class ListLost(StepAction):
-    """Writes a file of the transactions in the dead source's binary log that the new source
-    lacks."""
+    """Writes a file of transactions in the dead source's binary log that the new source lacks."""
 
     optional = True
 

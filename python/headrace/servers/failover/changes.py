@@ -6,23 +6,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun
 from headrace.mysql.connection import cut
 from headrace.mysql.dialect import NET_TIMEOUT_S, SourceOf
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState, dialect_of, executed_of, observe
-from headrace.mysql.statements import ask, ask_row, run
+from headrace.mysql.statements import SqlConnection, ask, ask_row, run
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands, change
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.failover.surroundings import REAL, Background, Surroundings
 from headrace.servers.topology import accounts
 from headrace.servers.topology.threads import leave_source, stop_applying, stop_receiving, to_start
-
-if TYPE_CHECKING:
-    import pymysql
 
 # Time that one attempt to stop the writes waits for statements that run, s: the least that
 # lock_wait_timeout takes. Whoever wants to write waits as long, so an attempt that fails is given
@@ -61,7 +57,7 @@ class Closing:
 
     host: AddressHost
     state: ServerState
-    connection: pymysql.Connection
+    connection: SqlConnection
     surroundings: Surroundings = REAL
     began_s: float = 0.0  # start of the attempt that stopped the writes, on the monotonic clock
     _bypassing: frozenset[str] = frozenset()
@@ -76,8 +72,7 @@ class Closing:
             account_rows = ask(connection, state.dialect.writes_when_read_only())
             bypassing = frozenset(str(row[0])[1:].rpartition("'@")[0] for row in account_rows)
             if state.event_scheduler == "ON":
-                # MariaDB's events go on with their definers' rights, which may include writing
-                # then.
+                # MariaDB's events go on with their definers' rights, perhaps to write even then.
                 scheduler.switch(host, connection, state, False)
             host.remember(**state.dialect.read_only_settings(True))
         except BaseException:
@@ -86,8 +81,7 @@ class Closing:
         return cls(host, state, connection, surroundings, _bypassing=bypassing)
 
     def long_writers(self) -> list[str]:
-        """Lists statements in the way: they wrote, and run for longer than writes may be
-        stopped."""
+        """Lists statements in the way: they wrote, and run longer than writes may be stopped."""
         return [f"{words} (for {age} s)" for age, words in ask(self.connection, LONG_WRITERS)]
 
     def stop(self, say: Callable[[str], None], own_ids: Collection[int] = ()) -> GtidSet:
@@ -105,9 +99,8 @@ class Closing:
             except Exception as error:
                 change(self.host, *dialect.read_only(False))
                 if not error.args or error.args[0] not in LOCK_WAIT:
-                    raise CouldNotRun(
-                        self.host.name, f"could not be made read-only: {error.args[-1]}", "", ""
-                    ) from None
+                    rule = f"could not be made read-only: {error.args[-1]}"
+                    raise CouldNotRun(self.host.name, rule, "", "") from None
                 ways = "; ".join(self.long_writers()) or "LOCK TABLES, or a backup's lock, held by somebody"
                 if not attempts_left:
                     rule = f"its writes cannot be stopped within {ATTEMPT_S} s, {ATTEMPTS} times: {ways}"
@@ -130,13 +123,13 @@ class Closing:
         cut(self.connection)
 
 
-def _kill(connection: pymysql.Connection, numbers: list[int]) -> None:
+def _kill(connection: SqlConnection, numbers: list[int]) -> None:
     for number in numbers:
         with contextlib.suppress(Exception):
             ask(connection, f"KILL CONNECTION {number}")
 
 
-def reopen(host: AddressHost, connection: pymysql.Connection, state: ServerState, events: bool) -> None:
+def reopen(host: AddressHost, connection: SqlConnection, state: ServerState, events: bool) -> None:
     """Lets a source take writes again; `events`: its scheduler is switched on again."""
     run(connection, state.dialect.read_only(False))
     if events:
@@ -166,9 +159,9 @@ def receive_again(
 
 def move_below(
     host: AddressHost,
-    connection: pymysql.Connection,
+    connection: SqlConnection,
     to: AddressHost,
-    above: pymysql.Connection,
+    above: SqlConnection,
     source_options: SourceOf | None,
     longest_s: float,
 ) -> None:
@@ -202,7 +195,7 @@ def _check_received(state: ServerState, most: GtidSet) -> None:
         raise CouldNotRun(state.name, rule, GUIDE, "Make sure that it is dead and stays so, and begin again.")
 
 
-def leave_sources(connection: pymysql.Connection, state: ServerState, most: GtidSet | None = None) -> None:
+def leave_sources(connection: SqlConnection, state: ServerState, most: GtidSet | None = None) -> None:
     """Ends all channels of a server for good. `most`: raises CouldNotRun if it has received
     anything else; it goes on applying then."""
     if most is not None:
@@ -213,15 +206,9 @@ def leave_sources(connection: pymysql.Connection, state: ServerState, most: Gtid
         leave_source(connection, state.dialect, channel.name)
 
 
-def source_of(source: AddressHost, follower: AddressHost, above: pymysql.Connection) -> SourceOf:
-    """Returns how `follower` connects to `source`, with an account there. `above`: a connection to
-    it."""
-    return source.source_for(follower, above, dialect_of(above))
-
-
 def follow(
     host: AddressHost,
-    connection: pymysql.Connection,
+    connection: SqlConnection,
     source: AddressHost,
     source_options: SourceOf | None = None,
     most: GtidSet | None = None,
@@ -231,7 +218,7 @@ def follow(
     missing. `most`: raises CouldNotRun if it has received anything else."""
     if source_options is None:
         with contextlib.closing(source.connected(CHANGE_S)) as above:
-            source_options = source_of(source, host, above)
+            source_options = source.source_for(host, above, dialect_of(above))
     state = observe(connection, host.name)
     dialect = state.dialect
     run(connection, dialect.read_only(True))
@@ -261,12 +248,12 @@ def follow(
     host.remember(**{timeout: str(NET_TIMEOUT_S)} | dialect.read_only_settings(True))
 
 
-def follow_again(host: AddressHost, connection: pymysql.Connection, source: AddressHost) -> None:
+def follow_again(host: AddressHost, connection: SqlConnection, source: AddressHost) -> None:
     """Follows a source that it followed before. The relay log is kept if it still has that channel
     and its threads can be started without deleting it; else it is fetched again."""
     state = observe(connection, host.name)
     statements, stopped = to_start(state)
-    still = any((channel.source_host, channel.source_port) == (source.host, source.port) for channel in state.channels)
+    still = any(channel.place == (source.host, source.port) for channel in state.channels)
     if still and not stopped:
         run(connection, tuple(statements))
     else:

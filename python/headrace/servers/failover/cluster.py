@@ -82,11 +82,8 @@ def cluster_of(
     for text in ec2:
         name, _, rest = text.partition("=")
         instance, *volumes = rest.split(",")
-        if (
-            name not in hosts
-            or not instance.startswith("i-")
-            or not all(volume.startswith("vol-") for volume in volumes)
-        ):
+        are_ids = instance.startswith("i-") and all(volume.startswith("vol-") for volume in volumes)
+        if name not in hosts or not are_ids:
             rule = "is NAME=INSTANCE[,VOLUME...] with the name of one of the servers"
             raise InputError(f"--ec2 {text[:80]}", rule, GUIDE, "--ec2 db1:3306=i-0123,vol-0456")
         old = hosts[name]
@@ -111,8 +108,7 @@ def cluster_of(
 
 
 def journal_folder(data_dir: Path | None = None, socket: Path | None = None) -> Path:
-    """Returns the folder of journals: in the directory of the lab, whether it is up or not. Raises
-    InputError."""
+    """Returns the folder of journals, in the lab's directory, up or not. Raises InputError."""
     return (place(data_dir, socket).data_dir or DEFAULT_DATA_DIR) / "failover"
 
 
@@ -158,8 +154,7 @@ def source_in(seen: Members, named: str | None = None, unfinished: Progress | No
 
 
 def _check_answers(seen: Members) -> None:
-    """Raises an error with the cause if servers do not answer: InputError for a refused account,
-    CouldNotRun for other causes."""
+    """Raises InputError for a refused account, CouldNotRun for servers that do not answer."""
     silent = [seen[name] for name in sorted(seen) if seen[name].state is None]
     for member in silent:
         if member.error.startswith(LOGIN):

@@ -48,10 +48,7 @@ class Draining:
         flushed either. Everything is flushed before anybody may write. It does nothing if the relay
         log is flushed, so that a power cut of both servers loses nothing."""
         durability = state.durability
-        settings = {
-            "sync_binlog": durability.sync_binlog,
-            "innodb_flush_log_at_trx_commit": durability.flush_log,
-        }
+        settings = {"sync_binlog": durability.sync_binlog, "innodb_flush_log_at_trx_commit": durability.flush_log}
         with self.hands.on(host) as connection:
             row = ask_row(connection, state.dialect.wait_for(gtids, moment_s))
         if (row and state.dialect.waited(row[0])) or durability.sync_relay_log == 1 or not state.channels:
@@ -124,8 +121,7 @@ class Draining:
         """Waits until a set is executed. `received`: it was received, and nobody sends it again.
         Raises CouldNotRun after `longest_s`, or when a part of it is gone."""
         until = self.hands.surroundings.now_s() + longest_s
-        # A replica that hangs blocks the writes: its answer may take no longer than the wait
-        # itself.
+        # A replica that hangs blocks the writes: its answer may not outlast the wait itself.
         limit_s = min(CHANGE_S, longest_s + WAIT_S)
         with self.hands.on(host) as connection, answers_within(connection, limit_s):
             while True:

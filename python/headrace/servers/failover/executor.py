@@ -168,8 +168,7 @@ class Executor:
             return words_after_change(self.observer.look(), wish.source, unfinished)
 
     def back(self, source: str) -> None:
-        """Gives up an unfinished failover that elected nobody, because its source takes writes
-        again."""
+        """Gives up an unfinished failover without election, as its source takes writes again."""
         progress = self.journal.read().progress
         if progress is None or not progress.is_same(FailoverWish(source)) or progress.decision is not None:
             return

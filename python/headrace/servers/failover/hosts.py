@@ -25,10 +25,11 @@ from headrace.base import processes
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import connect
 from headrace.mysql.address import DEFAULT_PORT, Address, Secret
+from headrace.mysql.binary_events import ENCRYPTED_MAGIC, MAGIC
 from headrace.mysql.connection import cut
 from headrace.mysql.dialect import Dialect, SourceOf
 from headrace.mysql.state import ServerState, observe
-from headrace.mysql.statements import ask_row, run
+from headrace.mysql.statements import SqlConnection, ask_row, run
 from headrace.servers import record as records
 from headrace.servers import running, volumes
 from headrace.servers.failover.planning.members import GUIDE
@@ -36,8 +37,6 @@ from headrace.servers.failover.surroundings import REAL, Surroundings
 from headrace.servers.topology import accounts
 
 if TYPE_CHECKING:
-    import pymysql
-
     from headrace.servers.server import Server
 
 # Wait for a killed process to end, s (a guess: without I/O under way it ends in milliseconds, on a
@@ -54,8 +53,6 @@ USER_DIGITS = 12  # hexadecimal, of a digest of a follower's name: MySQL's user 
 # Until an instance is stopped by force, or its volumes are detached, s: a guess.
 EC2_FENCE_S = 30.0
 LOG_DEPTH = 5  # folders below a mount point, a guess: lib/mysql/NAME are three
-# First bytes of a binary log and of an encrypted one (log_event.h, rpl_log_encryption.h).
-LOG_MAGIC, LOG_MAGIC_ENCRYPTED = b"\xfebin", b"\xfdbin"
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class AddressHost:
     def port(self) -> int:
         return self.address.port or DEFAULT_PORT
 
-    def connected(self, timeout_s: float) -> pymysql.Connection:
+    def connected(self, timeout_s: float) -> SqlConnection:
         """A connection of its own. Raises as `connect`."""
         return connect(self.address, timeout_s)
 
@@ -90,10 +87,9 @@ class AddressHost:
         hint = "Stop it by hand and make sure that it stays down, then add --fenced."
         raise CouldNotRun(self.name, "is known by its address alone and cannot be ended from here", GUIDE, hint)
 
-    def source_for(self, follower: AddressHost, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
+    def source_for(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
         """Creates an account for `follower` on this server, and returns how to follow it."""
-        # The account is of this follower alone: servers may share a port, and a new password ends
-        # the old.
+        # The account is of this follower alone: servers may share a port, and passwords are new.
         own = hashlib.sha256(follower.name.encode()).hexdigest()[:USER_DIGITS]
         user, password = f"headrace_{own}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
         closed = not dialect.is_mariadb and ask_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
@@ -108,8 +104,7 @@ class AddressHost:
         return SourceOf(self.host, self.port, user, password)
 
     def remember(self, **settings: str | None) -> None:
-        """Stores settings for later starts; it does nothing for an address, which has no option
-        file."""
+        """Stores settings for later starts; an address has no option file, so nothing is done."""
 
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:
@@ -146,7 +141,7 @@ class LabHost(AddressHost):
             records.save(where, records.required(where).with_(should_run=False, clean=False))
         return outcome
 
-    def source_for(self, follower: AddressHost, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
+    def source_for(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
         if not isinstance(follower, LabHost):
             return super().source_for(follower, connection, dialect)
         if not (self.server.paths.state / accounts.FILE).exists():
@@ -161,8 +156,7 @@ class LabHost(AddressHost):
             records.save(self.server.paths, record.with_(settings=record.settings_with(changed)))
 
     def started(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
-        """Starts it with `settings`, and this time with those of `once` too. A process that runs
-        and does not answer is killed."""
+        """Starts it with `settings`, this time with `once` too. A process that runs is killed."""
         where = self.server.paths
         with records.locked(where):
             record = records.required(where)
@@ -176,8 +170,7 @@ class LabHost(AddressHost):
 
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:
-        """Detaches its volumes, attaches them again, and mounts them; afterwards they are unmounted
-        and unchanged."""
+        """Attaches its volumes anew, and mounts them; afterwards they are unmounted, unchanged."""
         where, lab = self.server.paths, self.server.lab
         with records.locked(where):
             record = records.required(where)
@@ -187,7 +180,7 @@ class LabHost(AddressHost):
                 raise CouldNotRun(self.name, rule, GUIDE, "Fence it first.")
             try:
                 for volume, place in volumes.mounts_of(where, record):
-                    volumes.release(place)
+                    volumes.unmount(place, lazily=True)
                     volumes.mount(volumes.attach_fresh(lab, volume), place)
                 yield self.own_binary_logs()
             finally:
@@ -260,17 +253,15 @@ def find_logs(places: list[Path]) -> list[Path]:
     for place in places:
         for index in sorted(path for depth in range(LOG_DEPTH) for path in place.glob("*/" * depth + "*.index")):
             files = log_files(index.parent, index.stem)
-            if files and "relay" not in index.name and _is_log(files[-1]):
-                logs[index] = files
+            if not files or "relay" in index.name:
+                continue
+            with open(files[-1], "rb") as file:
+                if file.read(len(MAGIC)) in (MAGIC, ENCRYPTED_MAGIC, b""):
+                    logs[index] = files
     if len(logs) > 1:
         rule = f"there are several binary logs: {', '.join(str(index) for index in logs)}"
         raise CouldNotRun("the volumes", rule, GUIDE, "Name only the volume with the source's own.")
     return next(iter(logs.values()), [])
-
-
-def _is_log(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(LOG_MAGIC)) in (LOG_MAGIC, LOG_MAGIC_ENCRYPTED, b"")
 
 
 def lab_host(server: Server) -> LabHost:
@@ -278,16 +269,12 @@ def lab_host(server: Server) -> LabHost:
     if server.port is None:
         rule = "has no port, so no replica follows it"
         raise InputError(server.name, rule, GUIDE, "Make it with --port, or by headrace replica up.")
-    address = server.address(tcp=True)
-    host = server.host or "127.0.0.1"
-    return LabHost(
-        server.name, replace(address, host=host), can_fence=True, has_volume=bool(server.volumes.data), server=server
-    )
+    address = replace(server.address(tcp=True), host=server.host or "127.0.0.1")
+    return LabHost(server.name, address, can_fence=True, has_volume=bool(server.volumes.data), server=server)
 
 
 def log_files(folder: Path, base: str) -> list[Path]:
-    """Lists the binary logs of a folder, in order, by their index; without an index, by their
-    names."""
+    """Lists the binary logs of a folder, in order, by their index; without one by their names."""
     index = folder / f"{base}.index"
     try:
         names = [os.path.basename(line.strip()) for line in index.read_text().splitlines() if line.strip()]
@@ -314,16 +301,15 @@ def in_words(name: str) -> Iterator[None]:
 
 
 class Hands:
-    """Connections of a failover, for reuse: a TLS handshake on a busy machine takes longer than
-    most of its statements."""
+    """Connections for reuse: on a busy machine a TLS handshake takes longer than a statement."""
 
     def __init__(self, surroundings: Surroundings = REAL) -> None:
         self.surroundings = surroundings
-        self._idle: dict[str, list[pymysql.Connection]] = {}
+        self._idle: dict[str, list[SqlConnection]] = {}
         self._warming: set[str] = set()
 
     @contextlib.contextmanager
-    def on(self, host: AddressHost) -> Iterator[pymysql.Connection]:
+    def on(self, host: AddressHost) -> Iterator[SqlConnection]:
         """Yields a connection to a host, for one thread."""
         connection = self._reconnect(host) or host.connected(CHANGE_S)
         try:
@@ -334,7 +320,7 @@ class Hands:
             raise
         self._idle.setdefault(host.name, []).append(connection)
 
-    def _reconnect(self, host: AddressHost) -> pymysql.Connection | None:
+    def _reconnect(self, host: AddressHost) -> SqlConnection | None:
         while self._idle.get(host.name):
             connection = self._idle[host.name].pop()
             try:

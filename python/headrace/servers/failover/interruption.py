@@ -10,16 +10,14 @@ AGAIN = "Give the same command again to finish."
 
 
 def words_after_change(seen: Members, source: str, unfinished: bool) -> str:
-    """Describes the state after a failover or switchover of `source`. `unfinished`: by the journal
-    it began and did not end."""
+    """Describes the state after a change of `source`, by the journal begun and `unfinished`."""
     if not unfinished:
         return f"{_writing(seen)}. Nothing was changed."
     return " ".join([f"{_writing(seen)}{_not_following(seen, source)}.", AGAIN])
 
 
 def words_after_rejoin(seen: Members, name: str, source: str, command: str = "") -> str:
-    """Describes the state after a rejoin of `name` below `source`. `command`: the command that
-    makes a deleted server again."""
+    """Describes the state after a rejoin. `command`: it makes a deleted server again."""
     if command:
         return f"{_writing(seen)}; {name} is deleted and not made again yet. This finishes it: {command}"
     member, above = seen.get(name), seen.get(source)
@@ -37,17 +35,13 @@ def _writing(seen: Members) -> str:
 
 
 def _not_following(seen: Members, source: str) -> str:
-    """Returns the servers that should follow the new source and do not, in words; "" if all do, or
-    there is no new source."""
+    """Returns, in words, servers that do not follow the new source; "" for none, or no source."""
     names = [name for name in writers(seen) if name != source]
     if len(names) != 1:
         return ""
     new = seen[names[0]]
-    apart = [
-        name
-        for name, member in sorted(seen.items())
-        if member.state is not None and member is not new and not follows(member, new)
-    ]
+    others = [seen[name] for name in sorted(seen) if seen[name].state is not None and seen[name] is not new]
+    apart = [member.name for member in others if not follows(member, new)]
     if not apart:
         return ""
     return f"; {' and '.join(apart)} {'does' if len(apart) == 1 else 'do'} not follow it yet"

@@ -15,21 +15,9 @@ import msgspec
 from headrace.base.files import explain_unwritable
 from headrace.errors import InputError
 from headrace.servers.failover.lease import LeaseTaken
+from headrace.servers.failover.planning import progress as events
 from headrace.servers.failover.planning.members import GUIDE
-from headrace.servers.failover.planning.progress import (
-    AnyEvent,
-    JournalHistory,
-    Noted,
-    Progress,
-    Proved,
-    Published,
-    SettingsPostponed,
-    SettingsStored,
-    StepBegan,
-    StepDone,
-    StepFailed,
-    WritesClosed,
-)
+from headrace.servers.failover.planning.progress import AnyEvent, JournalHistory, Progress
 from headrace.servers.failover.surroundings import REAL, Surroundings
 
 # A journal is read whole; a failover writes some 50 lines of some 300 bytes.
@@ -37,15 +25,15 @@ MAX_BYTES = 16 << 20
 # These survive this program but perhaps not this machine, as clients may be waiting: what they say
 # is seen in the servers, is a moment of this boot, or can be done twice.
 UNSYNCED = (
-    StepBegan,
-    StepDone,
-    StepFailed,
-    Proved,
-    WritesClosed,
-    Published,
-    SettingsPostponed,
-    SettingsStored,
-    Noted,
+    events.StepBegan,
+    events.StepDone,
+    events.StepFailed,
+    events.Proved,
+    events.WritesClosed,
+    events.Published,
+    events.SettingsPostponed,
+    events.SettingsStored,
+    events.Noted,
 )
 
 
@@ -61,8 +49,7 @@ DECODER = msgspec.json.Decoder(Line)
 
 
 class Journal:
-    """The journal's file, opened to append. `history`: the fold of its lines, as it was read last,
-    with what was written since."""
+    """The journal's file, opened to append. `history`: the fold of its lines, read or written."""
 
     def __init__(self, path: Path, surroundings: Surroundings = REAL) -> None:
         self.path, self.surroundings, self.history = path, surroundings, JournalHistory()
@@ -101,13 +88,12 @@ class Journal:
                 file.truncate(content.rfind(b"\n") + 1)
 
     def write(self, event: AnyEvent) -> None:
-        """Writes an event, which counts from now on, even if it could not be written. Raises
-        CouldNotRun."""
+        """Writes an event, which counts even if it could not be written. Raises CouldNotRun."""
         at = self.surroundings.unix_s()
         self.history = self.history.after(at, event)
         text = ENCODER.encode(Line(datetime.fromtimestamp(at, UTC), event)).decode() + "\n"
         # Early re-pointing leaves no trace on the servers.
-        early = isinstance(event, StepBegan) and event.step.action == "repoint-early"
+        early = isinstance(event, events.StepBegan) and event.step.action == "repoint-early"
         self._append(text, early or not isinstance(event, UNSYNCED))
 
     def _append(self, text: str, sync: bool) -> None:

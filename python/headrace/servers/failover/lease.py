@@ -5,23 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun
-from headrace.mysql.statements import ask_row, run
+from headrace.mysql.statements import SqlConnection, ask_row, run
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.failover.surroundings import REAL, Surroundings
-
-if TYPE_CHECKING:
-    import pymysql
 
 LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
 HELD_S = 86_400  # how long it is held without a word, s: a day, longer than any drain
 
-# Time for which a lock may outlive its killed holder, s: the server has yet to notice the closed
-# connection.
+# Time for which a lock may outlive its killed holder, s: until the server notices its end.
 LAST_S = 0.5
 
 
@@ -36,8 +31,8 @@ class Lease:
 
     hosts: Mapping[str, AddressHost]
     surroundings: Surroundings = REAL
-    locks: dict[str, pymysql.Connection] = field(default_factory=dict)
-    _ready: dict[str, pymysql.Connection] = field(default_factory=dict)
+    locks: dict[str, SqlConnection] = field(default_factory=dict)
+    _ready: dict[str, SqlConnection] = field(default_factory=dict)
     _warming: set[str] = field(default_factory=set)
 
     def take(self, source: str | None) -> None:
@@ -74,7 +69,7 @@ class Lease:
                 self._warming.add(host.name)
                 self.surroundings.begin(lambda host=host: connected(host))
 
-    def _connections(self, host: AddressHost) -> Iterator[pymysql.Connection]:
+    def _connections(self, host: AddressHost) -> Iterator[SqlConnection]:
         ready = self._ready.pop(host.name, None)
         if ready is not None:
             yield ready
@@ -82,8 +77,7 @@ class Lease:
             yield host.connected(LEASE_S)
 
     def _take_on(self, host: AddressHost) -> str:
-        """Takes the lock on a server; returns the server's name if another process holds it, else
-        ""."""
+        """Takes the lock on a server; returns its name if another process holds it, else ""."""
         for connection in self._connections(host):
             try:
                 # A server whose own wait_timeout is short would end it in a long drain, unseen.

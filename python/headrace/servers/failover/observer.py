@@ -10,20 +10,16 @@ import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.connection import DENIED, DENIED_DATABASE, EXPIRED, UNREACHABLE, NoRoom, cut
 from headrace.mysql.state import ServerState, observe, written_by
-from headrace.mysql.statements import ask, ask_value
+from headrace.mysql.statements import SqlConnection, ask, ask_value, number_of_error, words_of_error
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.guarantee import proof_of
 from headrace.servers.failover.planning.members import AckProof, Members, ScheduledEvent, Seen, ThreadRun, Write
 from headrace.servers.failover.surroundings import REAL, Surroundings
-
-if TYPE_CHECKING:
-    import pymysql
 
 # s. A server that is well answers within milliseconds; a busy one on two cores took 0.3 s here.
 LOOK_S = 1.0
@@ -45,14 +41,12 @@ MAKE = (
 # A row of its own for each connection: a probe that still hangs holds the lock of its row.
 PROBE = f"INSERT INTO {SCHEMA}.probe VALUES (CONNECTION_ID() % {ROWS}, 1) ON DUPLICATE KEY UPDATE number = number + 1"
 NO_TABLE = (1146, 1049)  # ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR
-# Rights on a database, table, column, the server or a routine that are missing (MySQL's error
-# reference).
+# Missing rights on a database, table, column, server or routine (MySQL's error reference).
 UNPRIVILEGED = (DENIED_DATABASE, 1142, 1143, 1227, 1370)
 # The account of the probe, not the server: rights, password, expired.
 PROBE_ITSELF = (*DENIED, *EXPIRED, *UNPRIVILEGED)
 READ_ONLY = (1290, 1836, 3100)  # the server runs with --read-only, in its three forms
-# States in the list of processes of a write that waits for a lock, which a failover does not
-# resolve.
+# States, in the list of processes, of a write that waits for a lock: no failover resolves that.
 LOCKS = ("global read lock", "commit lock", "backup lock", "metadata lock", "Waiting for backup")
 SEMI_SYNC = "semi-sync ACK"
 LOGIN = "cannot log in as "
@@ -70,7 +64,7 @@ class Observer:
     fenced: set[str] = field(default_factory=set)
     _scheduled: dict[str, tuple[tuple[ScheduledEvent, ...], float]] = field(default_factory=dict)
     _heard: dict[str, tuple[object, float]] = field(default_factory=dict)
-    _open: dict[str, pymysql.Connection] = field(default_factory=dict)
+    _open: dict[str, SqlConnection] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
@@ -81,13 +75,11 @@ class Observer:
     def look(self, names: Sequence[str] | None = None, hurried: str = "") -> dict[str, Seen]:
         """Observes all servers, or those in `names`. `hurried`: a server that did not answer the
         last time, for which the wait is shorter."""
-        targets = list(names or self.hosts)
-        limits = [HURRIED_S if name == hurried else self.look_s for name in targets]
-        calls = [
-            lambda name=name, limit=limit: self._look_at(name, limit)
-            for name, limit in zip(targets, limits, strict=True)
-        ]
-        return dict(zip(targets, self.surroundings.all_of(calls), strict=True))
+        calls = {
+            name: lambda name=name: self._look_at(name, HURRIED_S if name == hurried else self.look_s)
+            for name in names or self.hosts
+        }
+        return dict(zip(calls, self.surroundings.all_of(list(calls.values())), strict=True))
 
     def tick(
         self, source: str, write_s: float | None = None, silent: bool = False
@@ -135,20 +127,14 @@ class Observer:
                     return replace(seen, error=failure)
         return seen
 
-    def _is_deaf(self, name: str, connection: pymysql.Connection, state: ServerState) -> bool:
+    def _is_deaf(self, name: str, connection: SqlConnection, state: ServerState) -> bool:
         """Returns whether a replica has had no sign of life for some heartbeats: what it received,
         and the number of heartbeats, did not change. This shows a dead host within three seconds;
         the receive thread itself notices it only after the timeout of its network."""
         if not state.channels:
             return False
         period_s, beats = (float(ask_value(connection, statement) or 0) for statement in state.dialect.beats())
-        mark = (
-            beats,
-            *(
-                (channel.source_host, channel.source_port, channel.read_file, channel.read_pos)
-                for channel in state.channels
-            ),
-        )
+        mark = (beats, *((channel.place, channel.read_file, channel.read_pos) for channel in state.channels))
         now = self.surroundings.now_s()
         last_mark, since = self._heard.get(name, (None, now))
         if mark != last_mark:
@@ -156,7 +142,7 @@ class Observer:
             return False
         return period_s > 0 and now - since > MISSED_BEATS * period_s
 
-    def _events(self, name: str, connection: pymysql.Connection, state: ServerState) -> tuple[ScheduledEvent, ...]:
+    def _events(self, name: str, connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
         """Returns the events that its scheduler runs, queried seldom: the query reads a table."""
         events, at = self._scheduled.get(name, ((), -EVENTS_S))
         if self.surroundings.now_s() - at >= EVENTS_S:
@@ -174,7 +160,7 @@ class Observer:
         error = f"takes connections, and answers nothing within {self.look_s:g} s"
         return replace(seen, write="stalled", error=error, waited_s=self.look_s)
 
-    def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> pymysql.Connection:
+    def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> SqlConnection:
         with self._lock:
             cached = self._open.get(name)
         if cached is not None and not fresh:
@@ -212,13 +198,13 @@ class Observer:
                 return "full", error.rule
             return ("stalled" if error.kind == UNREACHABLE else "blocked"), error.rule
         except MySQLError as error:
-            code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+            code = number_of_error(error)
             if code in READ_ONLY:
                 return "blocked", "it is read-only"
             if code in PROBE_ITSELF:
-                return "blocked", f"the account may not write its probe ({code}: {str(error.args[-1])[:160]})"
+                return "blocked", f"the account may not write its probe ({code}: {words_of_error(error, 160)})"
             if code not in (0, 2013):  # 2013: no answer within the deadline
-                return ("blocked" if code == 1205 else "refused"), f"{code}: {str(error.args[-1])[:200]}"
+                return ("blocked" if code == 1205 else "refused"), f"{code}: {words_of_error(error)}"
             words = f"no answer to a write within {write_s:g} s"
             return self._find_cause(name, number if connection else 0, before, words)
         except HeadraceError as error:
@@ -253,9 +239,8 @@ def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Wr
         if member.name != name
         and member.state is not None
         and any(
-            (each.source_host, each.source_port) == (source.host, source.port)
-            and (each.receive == "connecting" or member.deaf)
-            for each in member.state.channels
+            channel.place == source.place and (channel.receive == "connecting" or member.deaf)
+            for channel in member.state.channels
         )
     ]
     wait_count = source.state.semi_sync.wait_count if source.state else 1
@@ -272,13 +257,12 @@ def failure_of(error: Exception, host: AddressHost) -> str:
         return f"{LOGIN}{host.address.user}: {'wrong password' if given else 'no password was given'}"
     if isinstance(error, HeadraceError):
         return error.rule
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    if code in UNPRIVILEGED:
-        return f"{LACKS}{str(error.args[-1])[:160]}"
+    if number_of_error(error) in UNPRIVILEGED:
+        return f"{LACKS}{words_of_error(error, 160)}"
     return f"{type(error).__name__}: {error}"[:200]
 
 
-def write_probe(connection: pymysql.Connection) -> None:
+def write_probe(connection: SqlConnection) -> None:
     """Writes a row of Headrace's own table, which it creates if it is missing."""
     from pymysql.err import MySQLError
 
@@ -291,7 +275,7 @@ def write_probe(connection: pymysql.Connection) -> None:
             ask(connection, statement)
 
 
-def _thread_run(connection: pymysql.Connection, state: ServerState, now_s: float) -> ThreadRun:
+def _thread_run(connection: SqlConnection, state: ServerState, now_s: float) -> ThreadRun:
     """Returns the server's start, and the ids of its replication threads. MySQL keeps its relay log
     when they are started anew, so only the server's start counts there."""
     start = now_s - state.uptime_s

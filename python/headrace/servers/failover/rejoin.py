@@ -22,6 +22,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers import record as records
 from headrace.servers import server as server_module
+from headrace.servers.copies.source import client_file
 from headrace.servers.failover import rescue
 from headrace.servers.failover.changes import follow
 from headrace.servers.failover.cluster import FailoverCluster
@@ -30,6 +31,7 @@ from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, chan
 from headrace.servers.failover.planning.election import extra, followers, follows, heads, required
 from headrace.servers.failover.planning.members import GUIDE, Members, Seen
 from headrace.servers.failover.planning.planner import took_over
+from headrace.servers.flavors import CLIENTS
 from headrace.servers.topology.topology import Following, replica_up
 
 Diverged = Literal["refuse", "rewind", "seed"]
@@ -55,8 +57,7 @@ class RejoinAnswer(TypedDict):
 
 
 class SeedInterrupted(KeyboardInterrupt):
-    """An interrupt after a server was deleted and before it was created again. `command`: the
-    command that creates it."""
+    """An interrupt between a server's deletion and its creation anew, which `command` does."""
 
     def __init__(self, command: str) -> None:
         super().__init__(command)
@@ -185,15 +186,11 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
     if source is None and len(open_now) > 1:
         raise InputError(", ".join(open_now), "take writes, all of them", GUIDE, "Name the new source: --from NAME.")
     if source is None and not open_now:
-        silent = [
-            f"{member.name} does not answer ({member.error})"
-            for member in seen.values()
-            if not member.state and member is not old
-        ]
+        others = [member for member in seen.values() if member is not old]
+        silent = [f"{member.name} does not answer ({member.error})" for member in others if not member.state]
         rule = f"nobody has taken over from it{': ' + ', '.join(silent) if silent else ''}"
-        raise CouldNotRun(
-            name, rule, GUIDE, "Fail over first (headrace failover run), or name the source: --from NAME."
-        )
+        hint = "Fail over first (headrace failover run), or name the source: --from NAME."
+        raise CouldNotRun(name, rule, GUIDE, hint)
     above = source or open_now[0]
     if above not in seen:
         raise InputError(above, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
@@ -278,8 +275,7 @@ def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, a
 
 
 def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
-    """Writes the complete output of a reader. Raises CouldNotRun if it is incomplete: then nothing
-    may be deleted by it."""
+    """Writes a reader's complete output. Raises CouldNotRun otherwise: nothing is deleted then."""
     if reason := rescue.read_out(words, file, FLASHBACK_S):
         hint = "Nothing was thrown away. Read its binary logs by hand before it is seeded anew."
         raise CouldNotRun(name, f"what only it has could not be read: {reason}", GUIDE, hint)
@@ -292,13 +288,9 @@ def _common(old: Seen, new: Seen) -> GtidSet:
         return needed_old.executed.minus(needed_old.executed.minus(needed_new.executed))
     parts = []
     for domain in sorted({key[0] for key in old.wrote}):
-        shared = [
-            (min(last, new.wrote.get(key, 0)), key[1])
-            for key, last in old.wrote.items()
-            if key[0] == domain and new.wrote.get(key, 0)
-        ]
-        if shared:
-            number, server = max(shared)
+        keys = [key for key in old.wrote if key[0] == domain and new.wrote.get(key, 0)]
+        if keys:
+            number, server = max((min(old.wrote[key], new.wrote[key]), key[1]) for key in keys)
             parts.append(f"{domain}-{server}-{number}")
     return GtidSet.parse(",".join(parts), "mariadb")
 
@@ -321,12 +313,9 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
         rule = f"changed its schema meanwhile, which cannot be taken back: {schema[0][:120].decode(errors='replace')}"
         raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
     say(f"rewinding {host.name} to {common}")
-    with rescue.client_file(host.address) as options:
-        client = [
-            *rescue.client(program),
-            f"--defaults-extra-file={options}",
-            "--init-command=SET SESSION sql_log_bin = 0",
-        ]
+    with client_file(host.address) as options:
+        client = [*program.tool(*CLIENTS["mariadb"]), f"--defaults-extra-file={options}"]
+        client += ["--init-command=SET SESSION sql_log_bin = 0"]
         rescue.apply([*words, "--flashback"], client, host.name)
     change(host, *state.dialect.begin_at(common))
 
@@ -339,9 +328,8 @@ def _seed_anew(host: AddressHost, source: str, semi_sync: bool) -> None:
     server = host.server
     given = {"--storage": server.storage, "--log-storage": server.log_storage, "--port": server.port}
     words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
-    again = shlex.join(
-        ["headrace", "replica", "up", server.name, "--of", source, *words, *(["--semi-sync"] if semi_sync else [])]
-    )
+    words += ["--semi-sync"] if semi_sync else []
+    again = shlex.join(["headrace", "replica", "up", server.name, "--of", source, *words])
     try:
         server_module.destroy(server)
         replica_up(

@@ -8,27 +8,26 @@ source lacks are applied to it with their own GTIDs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from headrace.base.processes import PRIVATE_ENVIRONMENT, ProcessStream, spawn
+from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.mysql.address import Address, write_client_file
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState
 from headrace.servers.backup.history.events import lacking
+from headrace.servers.copies.source import client_file
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, state_of
 from headrace.servers.failover.planning.election import ranges
 from headrace.servers.failover.planning.members import GUIDE
-from headrace.servers.flavors import ServerProgram, find_program
+from headrace.servers.flavors import CLIENTS, READERS, ServerProgram, find_program
 from headrace.servers.topology.threads import stop_applying
 
-READERS = {"mariadb": ("mariadb-binlog", "mysqlbinlog"), "mysql": ("mysqlbinlog",)}
-CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
 # A guess: a tail is what a replica had not received, seconds of writes.
 APPLY_S = 600.0
 # Errors of a reader at the end of a file that a crash cut off: all before it has been read.
@@ -57,10 +56,13 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
         program = program_of(new, before.flavor)
         check_earlier(program, files, old.name)
         try:
-            _end_appliers(new, before)
-            _open_for_us(new, before.flavor)
+            with contextlib.closing(new.connected(CHANGE_S)) as connection:
+                for channel in before.channels:  # they release a transaction that was received in part
+                    stop_applying(connection, before.dialect, channel.name)
+            if before.flavor == "mysql":  # super_read_only blocks everybody, read_only all but administrators
+                change(new, "SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1")
             with client_file(new.address) as options:
-                into = [*client(program), f"--defaults-extra-file={options}"]
+                into = [*program.tool(*CLIENTS[program.flavor]), f"--defaults-extra-file={options}"]
                 apply(reading(program, files, has), into, old.name)
             _forget_part(new, before)
         except BaseException:
@@ -73,13 +75,6 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
             raise
     after = state_of(new)
     return after.executed.minus(before.executed).count()
-
-
-def _end_appliers(new: AddressHost, before: ServerState) -> None:
-    """Stops the appliers, which release a transaction that was received in part."""
-    with contextlib.closing(new.connected(CHANGE_S)) as connection:
-        for channel in before.channels:
-            stop_applying(connection, before.dialect, channel.name)
 
 
 def _forget_part(new: AddressHost, before: ServerState) -> None:
@@ -133,42 +128,13 @@ def program_of(host: AddressHost, flavor: str) -> ServerProgram:
     return find_program(flavor, None if server is None else server.server_path)
 
 
-def _tool(program: ServerProgram, names: tuple[str, ...]) -> tuple[str, ...]:
-    command = program.tool(*names)
-    if command is None:
-        raise CouldNotRun(
-            names[0], "is not installed", str(program.basedir), f"apt-get install {program.flavor}-client"
-        )
-    return command
-
-
-def _spawn(
-    words: list[str],
-    *,
-    stdin: ProcessStream = subprocess.DEVNULL,
-    stdout: ProcessStream = subprocess.DEVNULL,
-    stderr: ProcessStream,
-) -> subprocess.Popen[bytes]:
-    """Starts a program that Ctrl-C on the terminal ends as it ends this one. Raises OSError."""
-    return spawn(
-        words,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        folder=None,
-        environment=PRIVATE_ENVIRONMENT,
-        own_session=False,
-    )
-
-
-def client(program: ServerProgram) -> tuple[str, ...]:
-    """Returns the command of its client. Raises CouldNotRun."""
-    return _tool(program, CLIENTS[program.flavor])
+# Starts a program that Ctrl-C on the terminal ends as it ends this one. Raises OSError.
+_spawn = functools.partial(spawn, folder=None, environment=PRIVATE_ENVIRONMENT, own_session=False)
 
 
 def reading(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str]:
     """Returns the command that prints the transactions that `has` lacks."""
-    reader = list(_tool(program, READERS[program.flavor]))
+    reader = program.tool(*READERS[program.flavor])
     names = [str(file) for file in files]
     if program.flavor == "mysql":
         return [*reader, *([] if has.is_empty else [f"--exclude-gtids={has}"]), *names]
@@ -179,16 +145,8 @@ def reading(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str
     return [*reader, f"--start-position={has}", *names]
 
 
-def _open_for_us(host: AddressHost, flavor: str) -> None:
-    """Switches MySQL's super_read_only off: it blocks everybody, read_only all but
-    administrators."""
-    if flavor == "mysql":
-        change(host, "SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1")
-
-
 def apply(words: list[str], into: list[str], name: str) -> None:
-    """Pipes a reader's output into a client. A transaction that the crash cut off is not
-    applied."""
+    """Pipes a reader's output into a client, but for a transaction that the crash cut off."""
     with (
         tempfile.TemporaryFile() as error_output,
         _spawn(words, stdout=subprocess.PIPE, stderr=error_output) as source,
@@ -217,7 +175,7 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
     crash."""
     if len(files) < 2:
         return
-    words = [*_tool(program, READERS[program.flavor]), *map(str, files[:-1])]
+    words = [*program.tool(*READERS[program.flavor]), *map(str, files[:-1])]
     if reason := read_out(words, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
         raise CouldNotRun(name, f"a binary log before its last is damaged: {reason}", GUIDE, hint)
@@ -241,11 +199,3 @@ def _in_line(text: str) -> str:
 def _check_reader(code: int, output: str, name: str) -> None:
     if code != 0 and not CUT_OFF.search(output) and not NOTHING_BEYOND.search(output):
         raise CouldNotRun(name, f"its binary log could not be read: {_in_line(output)}", GUIDE, "")
-
-
-@contextlib.contextmanager
-def client_file(address: Address) -> Iterator[Path]:
-    """Writes an option file for a client, which only this user may read, and removes it
-    afterwards."""
-    with tempfile.TemporaryDirectory(prefix="headrace-client-") as folder:
-        yield write_client_file(address, Path(folder) / "client.cnf")

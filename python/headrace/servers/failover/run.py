@@ -20,13 +20,14 @@ from headrace.mysql.state import ServerState, dialect_of, observe
 from headrace.mysql.statements import run
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.actions import ACTIONS, EVENTS_S, PUBLISH
-from headrace.servers.failover.changes import Closing, follow_again, receive_again, reopen, source_of
+from headrace.servers.failover.changes import Closing, follow_again, receive_again, reopen
 from headrace.servers.failover.draining import Draining
 from headrace.servers.failover.hosts import AddressHost, Hands, in_words
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.outage import FirstClient
+from headrace.servers.failover.planning import progress as events
 from headrace.servers.failover.planning.dry_run import MOST_STAGES, doubted, election, elects, events_of
 from headrace.servers.failover.planning.election import follows, writers
 from headrace.servers.failover.planning.guarantee import carried
@@ -40,23 +41,7 @@ from headrace.servers.failover.planning.members import (
     refused,
 )
 from headrace.servers.failover.planning.planner import plan
-from headrace.servers.failover.planning.progress import (
-    AnyEvent,
-    Elected,
-    Finished,
-    GivenUp,
-    PlanRefused,
-    Progress,
-    Proved,
-    Reopened,
-    SawEvents,
-    SettingsPostponed,
-    SettingsStored,
-    StepBegan,
-    StepDone,
-    StepFailed,
-    WritesClosing,
-)
+from headrace.servers.failover.planning.progress import AnyEvent, Progress
 
 if TYPE_CHECKING:
     from headrace.servers.failover.executor import Executor
@@ -116,7 +101,7 @@ class ChangeRun:
         if self.progress.is_settled("clients"):
             host.remember(**settings)
         else:
-            self.log(SettingsPostponed(host.name, settings))
+            self.log(events.SettingsPostponed(host.name, settings))
 
     # --- the stages -------------------------------------------------------------------------------
 
@@ -128,17 +113,16 @@ class ChangeRun:
             self._note_gone(seen)
         self._clear_up()
         for _ in range(MOST_STAGES):
-            # The replicas are observed again: another watcher may have acted before we had the
-            # lease.
+            # The replicas are observed again: another watcher may have acted before the lease.
             self.seen = self.look()
             self._note_gone(self.seen)
             if (proof := self.progress.proof) is not None:
-                self.log(Proved(carried(proof, self.seen)))
-            if (events := events_of(self.seen, self.progress)) is not None:
-                self.log(SawEvents(events))
+                self.log(events.Proved(carried(proof, self.seen)))
+            if (scheduled := events_of(self.seen, self.progress)) is not None:
+                self.log(events.SawEvents(scheduled))
             self.plan = plan(self.seen, self.progress, self.surroundings.now_s())
             if self.plan.refusal:
-                self.log(PlanRefused(self.plan.refusal))
+                self.log(events.PlanRefused(self.plan.refusal))
                 source = self.progress.source
                 self._give_up()
                 raise refused(self.plan, source)
@@ -214,19 +198,19 @@ class ChangeRun:
         action = ACTIONS[step.action]
         if elects(step, self.progress):
             self.log(election(self.plan, self.progress, self.seen))
-        self.log(StepBegan(step))
+        self.log(events.StepBegan(step))
         began = self.surroundings.now_s()
         try:
             self.say(step.words)
             with in_words(step.server):
                 action.run(self, step)
         except HeadraceError as error:
-            self.log(StepFailed(step, str(error.value), error.rule))
+            self.log(events.StepFailed(step, str(error.value), error.rule))
             if not action.optional:
                 raise
             self.say(f"{step.words}: failed: {error.rule}")
         else:
-            self.log(StepDone(step, round(self.surroundings.now_s() - began, 4)))
+            self.log(events.StepDone(step, round(self.surroundings.now_s() - began, 4)))
         action.conclude(self, step)
 
     def _carry_out_abreast(self, steps: Sequence[FailoverStep]) -> None:
@@ -242,13 +226,13 @@ class ChangeRun:
 
         began = self.surroundings.now_s()
         for step in steps:
-            self.log(StepBegan(step))
+            self.log(events.StepBegan(step))
         errors = self.surroundings.all_of([lambda step=step: error_of(step) for step in steps])
         for step, error in zip(steps, errors, strict=True):
             if error is None:
-                self.log(StepDone(step, round(self.surroundings.now_s() - began, 4)))
+                self.log(events.StepDone(step, round(self.surroundings.now_s() - began, 4)))
             else:
-                self.log(StepFailed(step, step.server, " ".join(str(error).split())[:300]))
+                self.log(events.StepFailed(step, step.server, " ".join(str(error).split())[:300]))
         for error in filter(None, errors):
             raise error
 
@@ -262,7 +246,7 @@ class ChangeRun:
                 continue
             if follows(self.seen[name], self.seen[new.name]) is None:
                 with self.hands.on(new) as connection:
-                    self.following[new.name, name] = source_of(new, host, connection)
+                    self.following[new.name, name] = new.source_for(host, connection, dialect_of(connection))
 
     def _prepare_closing(self) -> None:
         """Makes slow preparations for stopping the writes, while they go on."""
@@ -271,7 +255,7 @@ class ChangeRun:
         with contextlib.ExitStack() as hurry:
             # It may take long, and the source's events run as long.
             self.draining.come_near(chosen, host, self.state_of(chosen.name), hurry)
-        self.log(WritesClosing(host.name, chosen.name, state.event_scheduler == "ON"))
+        self.log(events.WritesClosing(host.name, chosen.name, state.event_scheduler == "ON"))
         self.closing = Closing.prepared(host, state, self.surroundings)
         until, long = self.surroundings.now_s() + self.executor.max_wait_s, self.closing.long_writers()
         while long and self.surroundings.now_s() < until:
@@ -287,20 +271,18 @@ class ChangeRun:
             self.closing = None
 
     def store_postponed(self) -> None:
-        """Stores the settings of a stage that was carried out, also of one that was cut off and is
-        seen to be done."""
+        """Stores the settings of a stage that was carried out, also by a run that was cut off."""
         progress = self.journal.history.progress
         if progress is not None and progress.postponed:
             for name, settings in progress.postponed.items():
                 if name in self.hosts:
                     self.hosts[name].remember(**settings)
-            self.log(SettingsStored())
+            self.log(events.SettingsStored())
 
     # --- the end ----------------------------------------------------------------------------------
 
     def _give_up(self) -> None:
-        """Lets the stopped replicas receive again, since nobody was elected: they follow the source
-        if it comes back."""
+        """Lets the stopped replicas receive again, as nobody was elected: its source may return."""
         progress = self.progress
         if progress.decision is None and progress.kind == "failover":
             receive_again(self.hands, self.hosts, progress.stopped, self.say)
@@ -315,7 +297,7 @@ class ChangeRun:
             with undisturbed():  # a second Ctrl-C must not leave it closed
                 self.reopen()
                 with contextlib.suppress(HeadraceError):
-                    self.log(GivenUp())
+                    self.log(events.GivenUp())
 
     def reopen(self) -> None:
         """Lets the source of a switchover take writes again, and its replicas follow it again. It
@@ -353,7 +335,7 @@ class ChangeRun:
         words = "takes writes again" if still else "stays read-only: it is not the source any more"
         self.say(f"{source.name} {words}")
         with contextlib.suppress(HeadraceError):
-            self.log(Reopened())
+            self.log(events.Reopened())
         return still
 
     def _finish(self, began_s: float) -> Outcome:
@@ -361,7 +343,7 @@ class ChangeRun:
         progress, last = self.progress, self.plan
         self.observer.fenced.discard(progress.source)
         # A server that had taken over before this change began was elected by nobody here.
-        decision = progress.decision or Elected(last.elected or "", None, last.lossless, last.uncertain)
+        decision = progress.decision or events.Elected(last.elected or "", None, last.lossless, last.uncertain)
         new = self.hosts.get(decision.server)
         outcome = Outcome(
             elected=decision.server or None,
@@ -381,7 +363,7 @@ class ChangeRun:
         )
         if (lost := progress.lost) is not None:
             outcome = replace(outcome, lost=lost.count, lost_gtids=lost.ranges, lost_file=lost.path)
-        self.log(Finished(outcome))
+        self.log(events.Finished(outcome))
         return outcome
 
     def _events_left(self, new: AddressHost) -> tuple[str, ...]:
@@ -391,8 +373,7 @@ class ChangeRun:
         return ()
 
     def _publish_again(self, new: AddressHost) -> str:
-        """Writes the clients' file where that failed before; returns why it could not be
-        written."""
+        """Writes the clients' file if that failed before; returns why it could not be written."""
         error = self.progress.failed.get("clients", "")
         if error:
             try:

@@ -11,16 +11,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headrace.mysql.dialect import literal
 from headrace.mysql.state import ServerState
-from headrace.mysql.statements import ask, run
+from headrace.mysql.statements import SqlConnection, ask, run
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.members import ScheduledEvent
-
-if TYPE_CHECKING:
-    import pymysql
 
 RUNNING = "SELECT event_schema, event_name, definer FROM information_schema.events WHERE status = 'ENABLED'"
 # Query for the events of a replica that its source may have run.
@@ -28,7 +24,7 @@ ASLEEP = "SELECT event_schema, event_name FROM information_schema.events WHERE s
 DEFINER = re.compile(r"(.*)@([^@]*)", re.DOTALL)
 
 
-def running(connection: pymysql.Connection, state: ServerState) -> tuple[ScheduledEvent, ...]:
+def running(connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
     """Lists the events that this server runs."""
     if state.event_scheduler != "ON":
         return ()
@@ -51,9 +47,8 @@ def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEven
         switch(host, connection, state, True)
 
 
-def switch(host: AddressHost, connection: pymysql.Connection, state: ServerState, on: bool) -> None:
-    """Switches the scheduler itself; a scheduler that was DISABLED at the start cannot be
-    switched."""
+def switch(host: AddressHost, connection: SqlConnection, state: ServerState, on: bool) -> None:
+    """Switches the scheduler itself, unless it was DISABLED at the server's start."""
     if state.event_scheduler != "DISABLED":
         run(connection, (f"SET GLOBAL event_scheduler = {'ON' if on else 'OFF'}",))
         host.remember(event_scheduler="ON" if on else "OFF")

@@ -44,8 +44,7 @@ class Surroundings:
         return time.time()
 
     def boot(self) -> str:
-        """Returns an id of this machine's boot: monotonic clocks of other boots cannot be
-        compared."""
+        """Returns an id of this machine's boot: each boot has a monotonic clock of its own."""
         try:
             return BOOT.read_text().strip()
         except OSError:
@@ -55,8 +54,7 @@ class Surroundings:
         time.sleep(seconds)
 
     def all_of(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Carries out calls at once, and returns their results in order. Raises the first error
-        when all have ended."""
+        """Carries out calls at once; returns results in order, or raises the first error."""
         with ThreadPoolExecutor(max(len(calls), 1)) as pool:
             waiting = [pool.submit(call) for call in calls]
         return [future.result() for future in waiting]

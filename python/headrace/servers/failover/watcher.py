@@ -90,9 +90,8 @@ class Suspicion:
         member = seen[source]
         if member.state is None and member.write != "stalled":
             self.stalled_since, self.stalled = None, 0
-            below = [
-                (each, channel) for each in followers(seen, member) if (channel := follows(each, member)) is not None
-            ]
+            replicas = followers(seen, member)
+            below = [(each, channel) for each in replicas if (channel := follows(each, member)) is not None]
             receiving = [each.name for each, channel in below if channel.receive == "on" and not each.deaf]
             # A receive thread that was stopped by hand says nothing about the source.
             without = [each for each, channel in below if each.deaf or channel.receive == "connecting"]
@@ -198,8 +197,7 @@ class Watcher:
         return outcome
 
     def _tell_reason(self, why: str, seen: Members) -> None:
-        """Reports a dead or useless source if this watch does not act: at the beginning, from time
-        to time, and at the end."""
+        """Reports a source that is dead or useless, at times and at its end, if it does not act."""
         if why:
             if self._repeated is None:
                 self._hand_over(seen)
@@ -249,9 +247,8 @@ class Watcher:
         """Leaves the proof that semi-sync worked to a failover by hand."""
         if self.proof is None:
             return
-        received = {
-            name: str(has(member)) for name, member in seen.items() if name != self.source and member.state is not None
-        }
+        replicas = {name: member for name, member in seen.items() if name != self.source}
+        received = {name: str(has(member)) for name, member in replicas.items() if member.state is not None}
         with contextlib.suppress(CouldNotRun), self.executor.journal.alone():
             boot = self.executor.surroundings.boot()
             self.executor.journal.write(HandedOver(self.source, self.proof, self.events, received, boot))
@@ -289,8 +286,7 @@ class Watcher:
         return self.executor.run(wish, "watch", seen, self.proof, self.events, self._written_s)
 
     def _tell_slow_fence(self) -> None:
-        """Reports once if a fence takes longer than the source waits for its replicas: then every
-        failover would be refused."""
+        """Reports once if a fence takes longer than the source waits: it would be refused."""
         takes_s = self.executor.hosts[self.source].fence_s
         proof, wish = self.proof, self.wish
         if proof is None or proof.timeout_s > takes_s or wish.accept_loss or wish.rescue or self._slow_told:

@@ -20,13 +20,11 @@ from headrace.mysql import connect
 from headrace.mysql.address import Address, Secret, write_client_file
 from headrace.mysql.dialect import GUIDE, Dialect, SourceOf
 from headrace.mysql.option_files import read_client
-from headrace.mysql.statements import run
+from headrace.mysql.statements import SqlConnection, run
 from headrace.servers import access
 from headrace.servers.record import ServerPaths
 
 if TYPE_CHECKING:
-    import pymysql
-
     from headrace.servers.server import Server
 
 ACCOUNT = "headrace_repl"
@@ -34,7 +32,7 @@ FILE = "replication.cnf"
 ASK_S = 30.0  # a guess: a statement that takes longer meets a volume that is paused, or a lock
 
 
-def create_account(where: ServerPaths, connection: pymysql.Connection, dialect: Dialect, host: str) -> None:
+def create_account(where: ServerPaths, connection: SqlConnection, dialect: Dialect, host: str) -> None:
     """Creates the account for replicas of this server, and stores its password. `host`: the
     server's own address; replicas are on the same machine or in the same network of the lab."""
     path = where.state / FILE
@@ -43,13 +41,8 @@ def create_account(where: ServerPaths, connection: pymysql.Connection, dialect: 
     else:
         password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
         write_client_file(Address(ACCOUNT, host, 1, password=password), path)
-    run(connection, dialect.replication_account(ACCOUNT, _from(host), password))
-
-
-def _from(host: str) -> str:
-    """Returns the hosts that replicas connect from, as an account names them."""
-    address = ipaddress.ip_address(host)
-    return host if address.is_loopback else str(ipaddress.ip_network(f"{host}/24", strict=False)[0])[:-1] + "%"
+    hosts = host if ipaddress.ip_address(host).is_loopback else f"{host.rpartition('.')[0]}.%"
+    run(connection, dialect.replication_account(ACCOUNT, hosts, password))
 
 
 def follow(
@@ -85,6 +78,6 @@ def is_ours(authority: str) -> bool:
     return PurePosixPath(authority).match(access.AUTHORITY.format(name="*"))
 
 
-def connected(server: Server, timeout_s: float = ASK_S) -> pymysql.Connection:
+def connected(server: Server, timeout_s: float = ASK_S) -> SqlConnection:
     """Connects by the server's socket, which needs no network."""
     return connect(server.address(), timeout_s)

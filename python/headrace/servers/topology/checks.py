@@ -4,18 +4,14 @@ of later ones; and tables that cause trouble in replication."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from headrace.base.packaged import read_rows
 from headrace.errors import InputError
 from headrace.mysql.dialect import GUIDE
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
-from headrace.mysql.statements import ask
+from headrace.mysql.statements import SqlConnection, ask, words_of_error
 from headrace.servers.flavors import NAMES
-
-if TYPE_CHECKING:
-    import pymysql
 
 PREPARE = "--prepare-source restarts it with what it needs"
 # Settings with which a source is restarted. With MariaDB's defaults a crash of the machine loses
@@ -78,8 +74,7 @@ def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> 
 
 
 def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], source: str) -> None:
-    """Raises InputError if following `source` would lead back to `name`. `sources_of`: the servers
-    that each server follows now."""
+    """Raises InputError if following `source` leads back to `name`. `sources_of`: by follower."""
     if name == source:
         raise InputError(name, "cannot follow itself", GUIDE, "Name another server with --of.")
     seen, pending = set[str](), [(source, source)]
@@ -108,8 +103,7 @@ def errant(replica: ServerState, source: ServerState) -> GtidSet:
 
 
 def problems(state: ServerState) -> Iterator[str]:
-    """Yields, in words, what is wrong with a server's replication, and what would be after a
-    promotion."""
+    """Yields, in words, what is wrong with a server's replication, or would be once promoted."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
         yield from (f"{name}{words}" for words in _of_channel(channel))
@@ -121,11 +115,10 @@ def problems(state: ServerState) -> Iterator[str]:
 
 
 def _of_channel(channel: Channel) -> Iterator[str]:
-    where = f"{channel.source_host}:{channel.source_port}"
     if channel.receive == "off":
-        yield f"receives nothing from {where}: {with_advice(channel.receive_error) or 'stopped'}"
+        yield f"receives nothing from {channel.where}: {with_advice(channel.receive_error) or 'stopped'}"
     elif channel.receive == "connecting":
-        yield f"cannot connect to {where}: {with_advice(channel.receive_error) or 'no answer yet'}"
+        yield f"cannot connect to {channel.where}: {with_advice(channel.receive_error) or 'no answer yet'}"
     if channel.apply == "off":
         yield f"applies nothing: {with_advice(channel.apply_error) or 'stopped'}"
 
@@ -133,12 +126,10 @@ def _of_channel(channel: Channel) -> Iterator[str]:
 # Advice on errors that stop a replica: texts of an error (a number with a colon is the error's),
 # and the advice. Numbers and texts: MySQL Error Message Reference and MariaDB Error Codes, read
 # 2026-11-23. The first row with a text in the error counts.
-KNOWN_ERRORS = (
-    *(
-        (row["signs"].lower().split("|"), row["advice"])
-        for row in read_rows("headrace.servers.topology", "known_errors.csv")
-    ),
-)
+KNOWN_ERRORS = [
+    (row["signs"].lower().split("|"), row["advice"])
+    for row in read_rows("headrace.servers.topology", "known_errors.csv")
+]
 
 
 def with_advice(error: str) -> str:
@@ -206,49 +197,25 @@ def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, st
 MOST_NAMED = 5  # tables in one warning; more are counted
 LOOK_S = 5  # longest look at all tables, a guess: a server may have a hundred thousand
 SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys')"
-WITHOUT_KEY = f"""SELECT t.table_schema, t.table_name FROM information_schema.tables t
- LEFT JOIN information_schema.statistics s
- ON s.table_schema = t.table_schema AND s.table_name = t.table_name AND s.non_unique = 0 AND s.nullable = ''
- WHERE t.table_type = 'BASE TABLE' AND t.table_schema NOT IN {SYSTEM} AND s.index_name IS NULL ORDER BY 1, 2"""
-NOT_TRANSACTIONAL = f"""SELECT t.table_schema, CONCAT(t.table_name, ' (', t.engine, ')') FROM information_schema.tables t
- JOIN information_schema.engines e ON e.engine = t.engine
- WHERE t.table_type = 'BASE TABLE' AND t.table_schema NOT IN {SYSTEM} AND e.transactions = 'NO' ORDER BY 1, 2"""
-PARENTS = f"""SELECT DISTINCT unique_constraint_schema, referenced_table_name
- FROM information_schema.referential_constraints
- WHERE unique_constraint_schema NOT IN {SYSTEM} ORDER BY 1, 2"""
-KEYLESS = (
-    "no primary key, and no unique one without NULL: a replica reads the whole table for each row that is changed"
-    " (row format; MySQL manual, Replication and Row-Based Logging); ALTER TABLE ... ADD a primary key"
-)
-UNSAFE = (
-    "an engine without transactions: a crash leaves a replica with a part of a statement, and it cannot be told"
-    " which (MySQL manual, Replication and Transactions); ALTER TABLE ... ENGINE = InnoDB"
-)
-PARENT = (
-    "referred to by foreign keys: WRITESET lets no two transactions on them run at the same time on a replica"
-    " (MySQL manual, binlog_transaction_dependency_history_size), so workers help less there"
-)
+# Queries for tables, and the warning about what they find; `flavor`: of that one alone.
+TABLE_CHECKS = read_rows("headrace.servers.topology", "table_checks.csv")
 
 
-def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> list[str]:
+def warnings_of_tables(connection: SqlConnection, state: ServerState) -> list[str]:
     """Lists, in words, tables that make replication slow or wrong. A query that takes too long is
     given up, which the list says."""
-    queries = [(WITHOUT_KEY, KEYLESS), (NOT_TRANSACTIONAL, UNSAFE)]
-    if state.flavor == "mysql":
-        queries.append((PARENTS, PARENT))
     descriptions = []
     limit = f"max_statement_time = {LOOK_S}" if state.flavor == "mariadb" else f"max_execution_time = {LOOK_S * 1000}"
     try:
         ask(connection, f"SET SESSION {limit}")
-        for query, words in queries:
-            names = [f"{schema}.{table}" for schema, table in ask(connection, query)]
+        for row in (row for row in TABLE_CHECKS if row["flavor"] in ("", state.flavor)):
+            names = [f"{schema}.{table}" for schema, table in ask(connection, row["query"].format(system=SYSTEM))]
             if names:
                 more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-                are = "have" if len(names) > 1 else "has"
-                are = are if words is not PARENT else "are" if len(names) > 1 else "is"
-                descriptions.append(f"{', '.join(names[:MOST_NAMED])}{more} {are} {words}")
+                verb = row["verb_of_many" if len(names) > 1 else "verb"]
+                descriptions.append(f"{', '.join(names[:MOST_NAMED])}{more} {verb} {row['words']}")
     except Exception as error:
-        descriptions.append(f"its tables were not looked at: {str(error.args[-1] if error.args else error)[:200]}")
+        descriptions.append(f"its tables were not looked at: {words_of_error(error)}")
     return descriptions
 
 
@@ -286,11 +253,8 @@ def _semi_sync(state: ServerState) -> Iterator[str]:
         yield "semi-sync waits AFTER_COMMIT: others see a commit before a replica has it"
     if semi_sync.source_enabled and semi_sync.clients and semi_sync.clients < semi_sync.wait_count:
         yield f"semi-sync wants {semi_sync.wait_count} answers and {semi_sync.clients} replicas are connected"
-    if (
-        any(channel.receive == "on" for channel in state.channels)
-        and semi_sync.replica_enabled
-        and not semi_sync.replica_status
-    ):
+    receives = any(channel.receive == "on" for channel in state.channels)
+    if receives and semi_sync.replica_enabled and not semi_sync.replica_status:
         yield "semi-sync is enabled and not used: its receive thread was started before, or the source has it off"
 
 

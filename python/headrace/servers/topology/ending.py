@@ -32,9 +32,7 @@ def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
         return []
     place = (server.host, server.port)
     names = [
-        name
-        for name, state in sorted(states.items())
-        if any((channel.source_host, channel.source_port) == place for channel in state.channels)
+        name for name, state in sorted(states.items()) if any(channel.place == place for channel in state.channels)
     ]
     if server.name in states:
         server_ids = {state.server_id for state in states.values()}
@@ -61,9 +59,7 @@ def consequences(lab: Lab, server: Server) -> list[str]:
         state = states.get(source.name)
         if state is None or own is None or not own.semi_sync.replica_status or not state.semi_sync.source_status:
             continue
-        follows = any(
-            (channel.source_host, channel.source_port) == (source.host, source.port) for channel in own.channels
-        )
+        follows = any(channel.place == (source.host, source.port) for channel in own.channels)
         remaining, semi = state.semi_sync.clients - 1, state.semi_sync
         if follows and remaining < semi.wait_count:
             effects.append(

@@ -11,15 +11,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from headrace.base.packaged import read_text
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.address import Address, Secret, write_client_file
 from headrace.mysql.dialect import GUIDE, literal
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.statements import ask, ask_row, run
+from headrace.mysql.statements import SqlConnection, ask, ask_row, ask_value, run
 from headrace.servers import access, running
 from headrace.servers import record as records
 from headrace.servers.record import checked_name, data_dir_of, server_paths
@@ -28,9 +28,6 @@ from headrace.servers.server import Server, destroy, find, servers, up
 from headrace.servers.topology import accounts
 from headrace.servers.topology.network import links
 from headrace.servers.topology.topology import free_port, free_server_id
-
-if TYPE_CHECKING:
-    import pymysql
 
 ACCOUNT = "headrace_group"
 FILE = "group.cnf"
@@ -118,17 +115,22 @@ def _create_servers(
     taken = records.hosts(data_dir_of(lab))
     places: list[tuple[str, int]] = []
     for member_name in names:
-        host = links.LOOPBACK
+        host, port = links.LOOPBACK, free_port()
         if request["own_address"]:
-            host = links.free_host(server_paths(data_dir_of(lab), member_name), taken)
+            host, port = links.free_host(server_paths(data_dir_of(lab), member_name), taken), links.PORT
             taken.append(host)
-        places.append((host, links.PORT if request["own_address"] else _other_port(places)))
+        while (host, port) in places:
+            port = free_port()
+        places.append((host, port))
     seeds = ",".join(f"{host}:{port}" for host, port in places)
     progress(0.1, f"making {len(names)} servers")
 
     def make(index: int) -> Server:
         host, port = places[index]
-        settings = _settings(group, host, port, seeds, first_id + index) | requested
+        text = read_text("headrace.servers.topology", "group_options.txt")
+        text = text.format(group=group, host=host, port=port, seeds=seeds, server_id=first_id + index)
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        settings = dict(line.split("=", 1) for line in lines) | requested
         own = {"port": port, "host": host if request["own_address"] else None}
         rest = {key: value for key, value in request.items() if key != "own_address"}
         with Lab(lab.place.data_dir, lab.place.socket) as mine:
@@ -141,35 +143,6 @@ def _create_servers(
     return [find(lab, member_name) for member_name in names]
 
 
-def _other_port(places: Sequence[tuple[str, int]]) -> int:
-    while True:
-        port = free_port()
-        if port not in {taken for _, taken in places}:
-            return port
-
-
-def _settings(group: str, host: str, port: int, seeds: str, server_id: int) -> dict[str, str | None]:
-    """Returns the settings of a member (MySQL manual, Configuring an Instance for Group
-    Replication)."""
-    return {
-        "server-id": str(server_id),
-        "gtid-mode": "ON",
-        "enforce-gtid-consistency": "ON",
-        "report-host": host,
-        "report-port": str(port),
-        "plugin-load-add": "group_replication.so",
-        "loose-group-replication-group-name": group,
-        ON_BOOT: "OFF",
-        "loose-group-replication-bootstrap-group": "OFF",
-        # Communication by MySQL's protocol and port, with its TLS and accounts (8.0.27 and later).
-        "loose-group-replication-communication-stack": "MYSQL",
-        "loose-group-replication-local-address": f"{host}:{port}",
-        "loose-group-replication-group-seeds": seeds,
-        "loose-group-replication-ssl-mode": "REQUIRED",
-        "loose-group-replication-recovery-use-ssl": "ON",
-    }
-
-
 def _form(members: list[Server]) -> None:
     password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
     for index, server in enumerate(members):
@@ -179,7 +152,7 @@ def _form(members: list[Server]) -> None:
             _join(connection, server, first=index == 0)
 
 
-def _account(connection: pymysql.Connection, server: Server, password: Secret) -> None:
+def _account(connection: SqlConnection, server: Server, password: Secret) -> None:
     """Creates the group's account on a member: it must exist before the member can join."""
     source = "127.0.0.1" if server.host == links.LOOPBACK else f"{server.host.rpartition('.')[0]}.%"
     account, secret = f"{literal(ACCOUNT)}@{literal(source)}", literal(password.reveal())
@@ -193,28 +166,24 @@ def _account(connection: pymysql.Connection, server: Server, password: Secret) -
     run(connection, statements)
 
 
-def _join(connection: pymysql.Connection, server: Server, first: bool) -> None:
+def _join(connection: SqlConnection, server: Server, first: bool) -> None:
     """Starts its replication, and waits until it is online. `first`: it begins the group."""
     if first:
         run(connection, ("SET GLOBAL group_replication_bootstrap_group = ON",))
     try:
         run(connection, ("START GROUP_REPLICATION",))
     except CouldNotRun as error:
-        raise CouldNotRun(
-            server.name, f"cannot join the group: {error.rule}", str(server.paths.log), "See its log."
-        ) from None
+        rule = f"cannot join the group: {error.rule}"
+        raise CouldNotRun(server.name, rule, str(server.paths.log), "See its log.") from None
     finally:
         if first:
             run(connection, ("SET GLOBAL group_replication_bootstrap_group = OFF",))
     _wait(lambda: _own_state(connection) == "ONLINE", server)
 
 
-def _own_state(connection: pymysql.Connection) -> str:
-    row = ask_row(
-        connection,
-        "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid",
-    )
-    return str(row[0]) if row else ""
+def _own_state(connection: SqlConnection) -> str:
+    members = "performance_schema.replication_group_members"
+    return str(ask_value(connection, f"SELECT member_state FROM {members} WHERE member_id = @@server_uuid") or "")
 
 
 def _wait(holds: Callable[[], bool], server: Server) -> None:
@@ -288,8 +257,7 @@ def _begin_again(members: list[Server]) -> None:
 
 
 def members_of(lab: Lab, name: str) -> list[Server]:
-    """Lists the servers NAME-1, NAME-2, ... of a group; none where there is no such group, or a
-    server has the name itself."""
+    """Lists the servers NAME-1, NAME-2, ... of a group; none if a server has the name itself."""
     every = servers(lab)
     if any(server.name == name for server in every):
         return []

@@ -27,9 +27,8 @@ from headrace.lab.waiting import wait_stored
 from headrace.mysql import connect
 from headrace.mysql.dialect import GUIDE, Dialect
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.plugins import load_plugin
 from headrace.mysql.state import ServerState, dialect_of, observe
-from headrace.mysql.statements import ask_row, run
+from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
 from headrace.servers import access, datadir, running, volumes
 from headrace.servers.access import service_user
 from headrace.servers.copies.clone import fetch, fetched_position
@@ -45,8 +44,6 @@ from headrace.servers.topology import accounts
 from headrace.servers.topology.checks import check_pair, check_reachable
 
 if TYPE_CHECKING:
-    import pymysql
-
     from headrace.servers.server import Server
 
 SEEDS = ("binlog", "copy", "snapshot", "clone", "mariabackup")
@@ -80,7 +77,7 @@ class Follower:
             self.follow(where, record, connection)
         return self.made_read_only(where, record)
 
-    def follow(self, where: ServerPaths, record: Record, connection: pymysql.Connection) -> None:
+    def follow(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
         """Removes copied channels of the source's own replication, and follows the source."""
         state = observe(connection, self.name)
         dialect = state.dialect
@@ -96,9 +93,8 @@ class Follower:
             run(connection, dialect.semi_sync("replica", True))
         self._point(where, connection, dialect)
 
-    def follow_too(self, where: ServerPaths, record: Record, connection: pymysql.Connection) -> None:
-        """Adds a source to a server that has data, from that source's first binary log on or from a
-        file position."""
+    def follow_too(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
+        """Adds a source to a server with data, from its first binary log or a file position on."""
         state = observe(connection, self.name)
         self._check(state)
         self._point(where, connection, state.dialect)
@@ -112,7 +108,7 @@ class Follower:
         if gtid and self.begins is None:
             check_reachable(self.name, purged, state.executed, self.source.name)
 
-    def _point(self, where: ServerPaths, connection: pymysql.Connection, dialect: Dialect) -> None:
+    def _point(self, where: ServerPaths, connection: SqlConnection, dialect: Dialect) -> None:
         position = self.position
         if position == "file":
             if self.begins is None or not self.begins.file:
@@ -134,7 +130,7 @@ class Follower:
         return record
 
 
-def wait_connected(connection: pymysql.Connection, name: str, channel: str) -> ServerState:
+def wait_connected(connection: SqlConnection, name: str, channel: str) -> ServerState:
     """Waits until a channel receives. Raises CouldNotRun with the server's error."""
     deadline = time.monotonic() + CONNECT_S
     while True:
@@ -150,7 +146,7 @@ def wait_connected(connection: pymysql.Connection, name: str, channel: str) -> S
         time.sleep(LOOK_EVERY_S)
 
 
-def purged_of(source: pymysql.Connection) -> GtidSet:
+def purged_of(source: SqlConnection) -> GtidSet:
     """Returns the transactions that a source has purged from its binary logs."""
     dialect = dialect_of(source)
     if not dialect.is_mariadb:
@@ -163,7 +159,7 @@ def purged_of(source: pymysql.Connection) -> GtidSet:
     return GtidSet.parse(str(row[0] or ""), "mariadb")
 
 
-def _socket(where: ServerPaths, timeout_s: float = accounts.ASK_S) -> pymysql.Connection:
+def _socket(where: ServerPaths, timeout_s: float = accounts.ASK_S) -> SqlConnection:
     return connect(access.address(where, None), timeout_s)
 
 
@@ -184,16 +180,14 @@ class CopiedFollower(Follower):
     """Follows from where a copy of its source ends."""
 
     def copied_source(self) -> CopySource:
-        """Returns the source as methods of copying take it. Raises InputError for one without a
-        binary log."""
+        """Returns the source for methods of copying; InputError for one without a binary log."""
         source = source_of(self.source.address(), self.source.name, self.source)
         if not source.log_bin:
             raise InputError(self.source.name, "writes no binary log", GUIDE, "--prepare-source")
         return source
 
     def take(self, method: str, where: ServerPaths, record: Record) -> Destination:
-        """Copies the source's files to mounted volumes, without their identity; returns where they
-        are."""
+        """Copies the source's files to mounted volumes, without identity; returns their place."""
         datadir.folders(where, service_user(), record.log_storage is not None)
         into = Destination(where.datadir, log_folder(where, record))
         self.begins = METHODS[method].take(self.copied_source(), into).position
@@ -242,8 +236,7 @@ class SnapshotSeed(CopiedFollower):
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         _forget(where.datadir, *NOT_KEPT)
-        # No transaction was between its engine and its binary log under the lock, so the log is not
-        # needed for recovery.
+        # Under the lock no transaction was between engine and binary log: recovery needs no log.
         _forget(log_folder(where, record), "binlog.*", "relay*")
         shutil.rmtree(where.data_mount / "tmp", ignore_errors=True)
         datadir.folders(where, service_user(), record.log_storage is not None)
@@ -295,7 +288,7 @@ KINDS: dict[str, Callable[..., Follower]] = {
 SEMI_SYNC = re.compile(r"semi-sync-(replica|slave)-enabled")
 
 
-def load_semi_sync(connection: pymysql.Connection, dialect: Dialect, server: str) -> None:
+def load_semi_sync(connection: SqlConnection, dialect: Dialect, server: str) -> None:
     """Loads MySQL's two plugins permanently; MariaDB has them built in."""
     names = ("rpl_semi_sync_source", "rpl_semi_sync_replica")
     for name, file in zip(names, dialect.semi_sync_plugins(), strict=False):

@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
 
 from headrace.base.waiting import wait_until
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.state import ServerState
-from headrace.mysql.statements import Row, ask, run
-
-if TYPE_CHECKING:
-    import pymysql
+from headrace.mysql.statements import Row, SqlConnection, ask, run
 
 # A transaction under way for so long without a new event of it is held, s: a guess; events of one
 # that is received follow each other in milliseconds.
@@ -22,9 +18,8 @@ APPLIES_S = 15.0  # s, for one that is applied, before it is told to stop: a gue
 KILLED_S = 0.3  # how long one that was killed may take to go before it is stopped, a guess
 
 
-def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: str) -> None:
-    """Stops receiving. The thread is killed first: STOP waits two seconds for a thread that reads
-    from a dead host."""
+def stop_receiving(connection: SqlConnection, state: ServerState, channel: str) -> None:
+    """Stops receiving, after a kill: STOP waits 2 s for a thread that reads from a dead host."""
     if len(state.channels) == 1:
         with contextlib.suppress(Exception):
             receiver = state.dialect.receiver(channel)
@@ -34,7 +29,7 @@ def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: 
     run(connection, state.dialect.stop_receive(channel))
 
 
-def stop_applying(connection: pymysql.Connection, dialect: Dialect, channel: str = "") -> None:
+def stop_applying(connection: SqlConnection, dialect: Dialect, channel: str = "") -> None:
     """Stops applying. MySQL's STOP waits a minute for the rest of a transaction that was received
     in part (SLAVE_WAIT_GROUP_DONE), which a dead source never sends; until then nobody else can
     commit it. So the worker that waits is killed first, and rolls it back."""
@@ -44,7 +39,7 @@ def stop_applying(connection: pymysql.Connection, dialect: Dialect, channel: str
     run(connection, dialect.stop_apply(channel))
 
 
-def _end_waiting_appliers(connection: pymysql.Connection, appliers: str, coordinates: str) -> None:
+def _end_waiting_appliers(connection: SqlConnection, appliers: str, coordinates: str) -> None:
     """Kills appliers that waited for more of the same transaction in two queries. It waits for a
     transaction that is being applied, as STOP would, and until the coordinator has ended: a STOP
     before that would still take its minute."""
@@ -64,7 +59,7 @@ def _end_waiting_appliers(connection: pymysql.Connection, appliers: str, coordin
         time.sleep(HELD_S)
 
 
-def leave_source(connection: pymysql.Connection, dialect: Dialect, channel: str = "") -> None:
+def leave_source(connection: SqlConnection, dialect: Dialect, channel: str = "") -> None:
     """Ends a channel for good."""
     stop_applying(connection, dialect, channel)
     run(connection, (*dialect.stop(channel), *dialect.forget(channel)))

@@ -13,7 +13,6 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
@@ -24,7 +23,7 @@ from headrace.mysql.address import DEFAULT_PORT, Address
 from headrace.mysql.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState, observe, written_by
-from headrace.mysql.statements import ask_named_safely, run
+from headrace.mysql.statements import SqlConnection, ask_named_safely, run
 from headrace.servers import access, creation, datadir, running
 from headrace.servers import record as records
 from headrace.servers.config import checked_memory, checked_settings
@@ -35,9 +34,6 @@ from headrace.servers.topology import accounts, checks, seeding
 from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.network import links
 from headrace.servers.topology.threads import leave_source
-
-if TYPE_CHECKING:
-    import pymysql
 
 MODES = {
     "mariadb": ("none", "minimal", "conservative", "optimistic", "aggressive"),
@@ -200,9 +196,8 @@ def _check_kind(kind: str, record: Record, source: Server) -> None:
     if kind == "mariabackup" and record.flavor != "mariadb":
         raise InputError("--seed mariabackup", "cannot read MySQL's redo log", GUIDE, "For MySQL: --seed clone.")
     if kind in ("clone", "mariabackup") and record.engine != "innodb":
-        raise InputError(
-            f"--seed {kind}", f"copies InnoDB, and {source.name} has {record.engine}", GUIDE, "--seed copy"
-        )
+        rule = f"copies InnoDB, and {source.name} has {record.engine}"
+        raise InputError(f"--seed {kind}", rule, GUIDE, "--seed copy")
     if kind == "snapshot" and (record.log_storage is None) != (source.volumes.log is None):
         has = "has" if source.volumes.log else "has no"
         rule = f"copies volumes one by one, and {source.name} {has} log volume"
@@ -256,8 +251,7 @@ def _record(
     settings: Mapping[str, str | None] | None,
     unpaced: bool,
 ) -> Record:
-    """Returns the new replica's record: the source's, with the given options and those of a
-    replica."""
+    """Returns the new replica's record: the source's, with options given and of a replica."""
     source_record = records.required(source.paths)
     inherited = {key: value for key, value in source_record.settings.items() if not OWN.match(key)}
     merged = inherited | _settings(lab, source_record.flavor, following) | checked_settings(settings)
@@ -363,18 +357,13 @@ def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: fl
             begun = _begin_threads(connection, state)
     notes = ()
     if not was_down and not begun:
-        notes = (f"runs already, and follows {_describe_sources(lab, state)}: nothing was done",)
+        names = {(server.host, server.port): server.name for server in servers(lab)}
+        sources = " and ".join(names.get(channel.place, channel.where) for channel in state.channels)
+        notes = (f"runs already, and follows {sources}: nothing was done",)
     return replace(settled(lab, name), notes=notes)
 
 
-def _describe_sources(lab: Lab, state: ServerState) -> str:
-    """Returns the servers that a server follows, in words."""
-    names = {(server.host, server.port): server.name for server in servers(lab)}
-    places = [(channel.source_host, channel.source_port) for channel in state.channels]
-    return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
-
-
-def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
+def _begin_threads(connection: SqlConnection, state: ServerState) -> bool:
     """Starts the stopped threads of its channels; returns whether there were any. Receiving starts
     first: if an applier starts while nothing runs, MariaDB deletes the relay log, and fetches it
     again."""
@@ -391,7 +380,7 @@ def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
 @contextlib.contextmanager
 def _open_existing(
     lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
-) -> Iterator[tuple[pymysql.Connection, ServerState, bool]]:
+) -> Iterator[tuple[SqlConnection, ServerState, bool]]:
     """Yields a connection to an existing server, its state, and whether it was down. A stopped
     server is started without replication, events and clients that write, and stopped again if the
     work on it fails."""
@@ -415,9 +404,7 @@ def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, fo
     was not necessary. Raises InputError for a server that follows nobody."""
     with _open_existing(lab, where, record) as (connection, state, was_down):
         place = (source.host, source.port)
-        present = next(
-            (channel for channel in state.channels if (channel.source_host, channel.source_port) == place), None
-        )
+        present = next((channel for channel in state.channels if channel.place == place), None)
         if present is not None:
             _check_nothing_new(record.name, source.name, following)
             begun = _begin_threads(connection, state)
@@ -451,7 +438,7 @@ def _check_nothing_new(name: str, source: str, following: Following) -> None:
 
 
 def _check_one_more(
-    lab: Lab, connection: pymysql.Connection, state: ServerState, source: Server, following: Following
+    lab: Lab, connection: SqlConnection, state: ServerState, source: Server, following: Following
 ) -> None:
     """Raises InputError if an existing server cannot follow an additional source: it follows
     nobody, has transactions of its own, or its channel is in use."""
@@ -491,7 +478,7 @@ def _check_one_more(
 Position = tuple[ServerState, dict[tuple[int, int], int]]
 
 
-def _own(lab: Lab, connection: pymysql.Connection, state: ServerState, sources: list[Position]) -> str:
+def _own(lab: Lab, connection: SqlConnection, state: ServerState, sources: list[Position]) -> str:
     """Returns the transactions that a replica wrote itself, as text: those of its own id in its
     binary log that neither `sources` nor its present sources have. "" if one of those does not
     answer."""
@@ -560,15 +547,11 @@ def member(server: Server, tables: bool = True) -> TopologyMember:
         with accounts.connected(server) as connection:
             state = observe(connection, server.name)
             warnings = list(checks.warnings(state))
-            if tables and (state.channels or _is_followed(connection, state)):
+            if tables and (state.channels or ask_named_safely(connection, state.dialect.replica_hosts())):
                 warnings += checks.warnings_of_tables(connection, state)
     except HeadraceError as error:
         return TopologyMember(server, None, (*problems, f"does not answer: {error.rule}"))
     return TopologyMember(server, state, (*problems, *checks.problems(state)), tuple(warnings))
-
-
-def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
-    return bool(ask_named_safely(connection, state.dialect.replica_hosts()))
 
 
 def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
@@ -586,15 +569,13 @@ def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
     ]
     if chosen is not None:
         return [entry for entry in members if entry.server.name == chosen]
-    ports = {
-        (channel.source_host, channel.source_port) for each in members if each.state for channel in each.state.channels
-    }
+    ports = {channel.place for each in members if each.state for channel in each.state.channels}
     return [
         entry
         for entry in members
         if (entry.state and entry.state.channels)
         or (entry.server.host, entry.server.port) in ports
-        or _is_replica(entry.server)
+        or any(entry.server.paths.tls.glob(access.AUTHORITY.format(name="*")))
     ]
 
 
@@ -603,11 +584,8 @@ def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[s
     if server.state == "running":
         return
     place = (server.host, server.port)
-    below = [
-        entry.server.name
-        for entry in members
-        if entry.state and any((each.source_host, each.source_port) == place for each in entry.state.channels)
-    ]
+    follow = [entry for entry in members if entry.state and place in [each.place for each in entry.state.channels]]
+    below = [entry.server.name for entry in follow]
     if below:
         follow = "follows" if len(below) == 1 else "follow"
         yield (
@@ -616,20 +594,13 @@ def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[s
         )
 
 
-def _is_replica(server: Server) -> bool:
-    return (server.paths.state / "tls").is_dir() and any((server.paths.state / "tls").glob("source-*.pem"))
-
-
 def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:
     """Returns the servers that each running server of the lab follows, by name."""
     lab_servers = servers(lab)
     names = {(server.host, server.port): server.name for server in lab_servers if server.port is not None}
     states = {server.name: member(server, tables=False).state for server in lab_servers}
-    return {
-        name: tuple(names.get((channel.source_host, channel.source_port), "?") for channel in state.channels)
-        for name, state in states.items()
-        if state is not None and state.channels
-    }
+    channels = {name: state.channels for name, state in states.items() if state is not None and state.channels}
+    return {name: tuple(names.get(each.place, "?") for each in own) for name, own in channels.items()}
 
 
 def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -> Server | None:
@@ -637,8 +608,7 @@ def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -
     followed = state.channel(channel)
     if followed is None:
         return None
-    places = {(server.host, server.port): server for server in servers(lab)}
-    return places.get((followed.source_host, followed.source_port))
+    return next((server for server in servers(lab) if (server.host, server.port) == followed.place), None)
 
 
 # --- lag ------------------------------------------------------------------------------------------
@@ -655,19 +625,15 @@ class WatchedServers:
 def watched(
     lab: Lab, name: str | None = None, addresses: Sequence[Address] = (), heartbeat: bool = False
 ) -> WatchedServers:
-    """Returns a watch of the lab's topology, or of servers anywhere. Raises InputError if no server
-    follows another."""
+    """Returns a watch of the lab, or of servers anywhere; InputError if none follows another."""
     if addresses:
         places = {(address.host or "", address.port or DEFAULT_PORT): address.label for address in addresses}
-        watch = LagWatch(
-            {address.label: address for address in addresses}, places, addresses[0].label if heartbeat else None
-        )
+        watch = LagWatch({each.label: each for each in addresses}, places, addresses[0].label if heartbeat else None)
         return WatchedServers(watch, {})
     members = [entry for entry in status(lab) if entry.server.state == "running"]
     if not any(entry.state and entry.state.channels for entry in members):
-        raise InputError(
-            name or "this lab", "no server here follows another", GUIDE, "headrace replica up NAME --of SOURCE"
-        )
+        rule = "no server here follows another"
+        raise InputError(name or "this lab", rule, GUIDE, "headrace replica up NAME --of SOURCE")
     if name is not None and name not in {entry.server.name for entry in members}:
         raise InputError(name, "is not a replica that runs", GUIDE, "headrace replica status shows them.")
     heads = [entry.server.name for entry in members if entry.state and not entry.state.channels]
@@ -693,8 +659,7 @@ def free_server_id(lab: Lab) -> int:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Returns a free TCP port. If another program takes it before the server does, the start fails
-    with that reason."""
+    """Returns a free TCP port; the start fails if another program takes it before the server."""
     import socket
 
     with socket.socket() as probe:

@@ -9,6 +9,7 @@ import uuid
 import zlib
 
 from headrace.mysql import binary_events as kinds
+from headrace.mysql.binary_events import MAGIC
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
@@ -24,7 +25,7 @@ class LogFile:
     """A binary log that grows. `gtids`: its transactions with their times, s."""
 
     def __init__(self, flavor: str, earlier: str) -> None:
-        self.flavor, self.raw, self.gtids = flavor, bytearray(binlog.MAGIC), []
+        self.flavor, self.raw, self.gtids = flavor, bytearray(MAGIC), []
         self.add(kinds.FORMAT, b"\x04\x00" + b"10.11.19".ljust(50, b"\0") + bytes(60) + b"\x01", 0)
         self.add(kinds.PREVIOUS_GTIDS if flavor == "mysql" else kinds.MARIADB_LIST, told(earlier, flavor), 0)
 

@@ -6,6 +6,7 @@ die are real.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -19,6 +20,7 @@ from headrace.servers.backup import checking, copying, manifest, unfinished
 from headrace.servers.backup.manifest import folder_of
 from headrace.servers.backup.restore import parts_of
 from headrace.servers.backup.targets.folder import FolderTarget, _FolderWriter
+from headrace.servers.copies import source as sources
 from headrace.servers.copies.copy import Copied, CopyMethod
 from headrace.servers.copies.folders import new_id
 from headrace.servers.copies.methods import METHODS
@@ -46,7 +48,9 @@ def server(monkeypatch):
             return Copied(BinlogPosition("0-7-1", "b.1", 4), size)
 
     monkeypatch.setitem(METHODS, "dump", Random())
-    monkeypatch.setattr(copying, "_describe_server", lambda source, only: {})
+    monkeypatch.setattr(CopySource, "connect", lambda source: contextlib.nullcontext())
+    monkeypatch.setattr(sources, "databases", lambda connection: [])
+    monkeypatch.setattr(copying, "read_settings", lambda connection: {})
 
 
 def data():

@@ -11,8 +11,9 @@ from headrace.aws import instances
 from headrace.aws.instances import read_own_instance
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
+from headrace.mysql.binary_events import MAGIC as LOG_MAGIC
 from headrace.servers import volumes
-from headrace.servers.failover.hosts import LOG_MAGIC, Ec2Host, find_logs
+from headrace.servers.failover.hosts import Ec2Host, find_logs
 
 VOLUME, DEAD, HERE = "vol-0123456789abcdef0", "i-0aaaaaaaaaaaaaaaa", "i-0bbbbbbbbbbbbbbbb"
 

@@ -422,7 +422,7 @@ def test_a_source_that_will_acknowledge_alone_says_what_is_given_up():
     planned = plan(simulated.look(), wish(simulated))
     assert not planned.refusal
     assert "s1 will acknowledge commits alone (--alone serve)" in planned.gives_up, "before anything is done"
-    assert "--alone refuse" in planned.gives_up and planned.as_dict()["gives_up"] == planned.gives_up
+    assert "--alone refuse" in planned.gives_up and planned.to_dict()["gives_up"] == planned.gives_up
     refused = plan(simulated.look(), wish(simulated, alone="refuse"))
     assert "no replica would be left to acknowledge what s1 commits" in refused.refusal
     two = cluster(replicas=2)

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from headrace.errors import InputError
-from headrace.mysql.gtid import GtidSet
+from headrace.mysql.gtid import GtidSet, merged
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.targets.target import DAMAGED, DOC, MISSING, BackupTarget
 from headrace.servers.copies.pipeline import Flow, cipher, packer, unpacker
@@ -151,8 +151,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A history in the archive: its files in order, their `damages`, and its `end` according to
-    its index."""
+    """A history in the archive: its files in order, their `damages`, its `end` by its index."""
 
     id: str
     flavor: str
@@ -187,11 +186,8 @@ class Timeline:
         """Returns the damage that may hide transactions which `base` lacks. Damage in a file before
         one that begins inside of `base` hides none."""
         inside = [number_of(file.name) for file in self.files if base.contains(file.earlier)]
-        return tuple(
-            damage
-            for damage in self.damages
-            if not damage.harmless and (not inside or not damage.file or number_of(damage.file) >= max(inside))
-        )
+        harmful = [damage for damage in self.damages if not damage.harmless]
+        return tuple(each for each in harmful if not inside or not each.file or number_of(each.file) >= max(inside))
 
 
 def stem_of(source: str, source_id: str) -> str:
@@ -214,7 +210,7 @@ def set_of(gtids: Iterable[str], flavor: str) -> GtidSet:
         key, number, writer = parts_of(gtid, flavor)
         numbers.setdefault(key, []).append(number)
         writers[key] = writer
-    ranges = tuple((key, tuple(_ranges(members))) for key, members in sorted(numbers.items()))
+    ranges = tuple((key, merged((each, each) for each in members)) for key, members in sorted(numbers.items()))
     return GtidSet(flavor, ranges, tuple(sorted(writers.items())) if flavor == "mariadb" else ())
 
 
@@ -225,15 +221,6 @@ def parts_of(gtid: str, flavor: str) -> tuple[str, int, int]:
         return domain, int(number), int(server)
     key, _, number = gtid.rpartition(":")
     return key, int(number), 0
-
-
-def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    ordered = sorted(numbers)
-    first = 0
-    for index, number in enumerate(ordered):
-        if index + 1 == len(ordered) or ordered[index + 1] > number + 1:
-            yield ordered[first], number
-            first = index + 1
 
 
 def set_json(gtids: GtidSet) -> GtidJson:
@@ -300,8 +287,7 @@ def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
 
 
 def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> Iterator[bytes]:
-    """Yields the bytes of the binary log in a piece, and tests every checksum. Raises
-    InputError."""
+    """Yields the bytes of the binary log in a piece; tests every checksum. Raises InputError."""
     try:
         data = _unpack(target, name, piece, key)
     except InputError as error:
@@ -354,8 +340,7 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
 def write_index(
     target: BackupTarget, timeline: str, about: dict[str, object], end: ArchiveEnd, key: bytes | None, new: bool = False
 ) -> None:
-    """Writes the index of a timeline: its server, and how far it goes. `new`: it must not exist
-    yet."""
+    """Writes the index of a timeline: its server, and how far it goes. `new`: it must be new."""
     name, content = f"binlogs/{timeline}/{INDEX}", documents.sealed({**about, "end": asdict(end)}, key)
     (target.put_new if new else target.replace)(name, content)
 
@@ -385,12 +370,9 @@ def timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
         parts = file.name.split("/")
         if len(parts) >= 3 and TIMELINE.fullmatch(parts[1]):
             names.setdefault(parts[1], []).append(file.name)
-    return [_timeline(target, name, names[name], key) for name in sorted(names, key=_order_of)]
-
-
-def _order_of(timeline: str) -> tuple[str, int]:
-    """Returns a sort key: the server, then the number, so that 10 comes behind 9."""
-    return timeline.rpartition("-")[0], number_of_timeline(timeline)
+    # By the server, then by the number, so that 10 comes behind 9.
+    ordered = sorted(names, key=lambda name: (name.rpartition("-")[0], number_of_timeline(name)))
+    return [_timeline(target, name, names[name], key) for name in ordered]
 
 
 def number_of_timeline(timeline: str) -> int:
@@ -475,7 +457,7 @@ def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damage
     if (number_of(last.name), last.ends) >= (number_of(end.file), end.offset):
         return
     words = f"can be read up to offset {last.ends:,} of {last.name}"
-    words += f", and its index says that it goes to {end.offset:,} of {end.file} ({_few_text(end.gtid)})"
+    words += f", and its index says that it goes to {end.offset:,} of {end.file} ({few(end.gtid)})"
     damages.append(Damage(end.file, f"{timeline} {words}"))
 
 
@@ -535,16 +517,14 @@ def _join(files: list[ArchivedFile], next_one: ArchivedFile, damages: list[Damag
         damages.append(Damage(last.name, words))
     missing, extra = next_one.earlier.minus(last.later), last.later.minus(next_one.earlier)
     if not missing.is_empty:
-        words = f"between {last.name} and {next_one.name} {missing.count():,} transactions are missing: {_few(missing)}"
+        words = f"between {last.name} and {next_one.name} {missing.count():,} transactions are missing: {few(missing)}"
         damages.append(Damage(last.name, words))
     elif not extra.is_empty:
-        words = f"{next_one.name} is of another history: its source has not executed {_few(extra)} of {last.name}"
+        words = f"{next_one.name} is of another history: its source has not executed {few(extra)} of {last.name}"
         damages.append(Damage(last.name, words))
 
 
-def _few(gtids: GtidSet) -> str:
-    return _few_text(str(gtids))
-
-
-def _few_text(text: str) -> str:
+def few(gtids: GtidSet | str) -> str:
+    """Returns a set as text for an error, cut off after 160 characters."""
+    text = str(gtids)
     return text if len(text) <= 160 else f"{text[:157]}..."

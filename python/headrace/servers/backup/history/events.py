@@ -19,32 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import InputError
-from headrace.mysql.binary_events import (
-    CONTROL,
-    ENCRYPTED_MAGIC,
-    FORMAT,
-    HEADER,
-    HEADER_BYTES,
-    MAGIC,
-    MARIADB_ENCRYPTION,
-    MARIADB_GTID,
-    MARIADB_LIST,
-    MOST_EVENT_BYTES,
-    MYSQL_ANONYMOUS,
-    MYSQL_TAGGED,
-    PREVIOUS_GTIDS,
-    QUERY,
-    QUERY_COMPRESSED,
-    ROTATE,
-    STARTS,
-    STOP,
-    XA_PREPARE,
-    XID,
-    tagged,
-)
-from headrace.mysql.binary_events import (
-    number as packed_number,
-)
+from headrace.mysql import binary_events as codes
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.targets.target import DAMAGED, DOC
 
@@ -104,17 +79,17 @@ class Reader:
         self._rest += data
         at = 0
         if self.offset == 0:
-            if len(self._rest) < len(MAGIC):
+            if len(self._rest) < len(codes.MAGIC):
                 return
-            if self._rest[:4] != MAGIC:
-                encrypted = self._rest[:4] == ENCRYPTED_MAGIC
+            if self._rest[:4] != codes.MAGIC:
+                encrypted = self._rest[:4] == codes.ENCRYPTED_MAGIC
                 rule = "is encrypted by its server: read it from there" if encrypted else "is not a binary log"
                 raise damaged(self.where, 0, rule)
-            at = self.offset = len(MAGIC)
+            at = self.offset = len(codes.MAGIC)
         try:
-            while len(self._rest) - at >= HEADER_BYTES:
+            while len(self._rest) - at >= codes.HEADER_BYTES:
                 size = int.from_bytes(self._rest[at + 9 : at + 13], "little")
-                if not HEADER_BYTES <= size <= MOST_EVENT_BYTES:
+                if not codes.HEADER_BYTES <= size <= codes.MOST_EVENT_BYTES:
                     raise damaged(self.where, self.offset, f"an event of {size:,} bytes cannot be")
                 if len(self._rest) - at < size:
                     break
@@ -131,31 +106,32 @@ class Reader:
         return len(self._rest)
 
     def _event(self, raw: bytes) -> Event:
-        time_s, kind, server, size, end, flags = HEADER.unpack_from(raw)
-        if kind == FORMAT:
+        time_s, kind, server, size, end, flags = codes.HEADER.unpack_from(raw)
+        if kind == codes.FORMAT:
             self._format(raw)
         elif self.checksums is None:
             raise damaged(self.where, self.offset, "does not begin with a format description")
-        checked = self.checksums or kind == FORMAT
+        checked = self.checksums or kind == codes.FORMAT
         if checked:
             # The mark of a file in use is changed later, so it does not count (MySQL source).
             counted = raw[:-CRC_BYTES]
-            if kind == FORMAT and flags & IN_USE:
+            if kind == codes.FORMAT and flags & IN_USE:
                 counted = raw[:17] + (flags & ~IN_USE).to_bytes(2, "little") + raw[19:-CRC_BYTES]
             if zlib.crc32(counted) != int.from_bytes(raw[-CRC_BYTES:], "little"):
                 raise damaged(self.where, self.offset, "an event's checksum is wrong: bytes were altered")
         # Files pass 4 GiB with one large transaction; the field has 32 bits.
         if end and end != (self.offset + size) & 0xFFFFFFFF:
             raise damaged(self.where, self.offset, f"an event says it ends at {end:,}: bytes are missing before it")
-        if kind == MARIADB_ENCRYPTION:
+        if kind == codes.MARIADB_ENCRYPTION:
             raise damaged(self.where, self.offset, "is encrypted by its server: read it from there")
-        body = raw[HEADER_BYTES : -CRC_BYTES if checked else None]
+        body = raw[codes.HEADER_BYTES : -CRC_BYTES if checked else None]
         return Event(kind, time_s, server, self.offset, self.offset + size, flags, body)
 
     def _format(self, raw: bytes) -> None:
-        if len(raw) < HEADER_BYTES + 57 + CRC_BYTES + 1 or raw[HEADER_BYTES : HEADER_BYTES + 2] != b"\x04\x00":
+        body = raw[codes.HEADER_BYTES :]
+        if len(body) < 57 + CRC_BYTES + 1 or body[:2] != b"\x04\x00":
             raise damaged(self.where, self.offset, "is a binary log of a server before MySQL 5.0")
-        self.server = raw[HEADER_BYTES + 2 : HEADER_BYTES + 52].rstrip(b"\0").decode("latin-1")
+        self.server = body[2:52].rstrip(b"\0").decode("latin-1")
         self.checksums = raw[-CRC_BYTES - 1] == 1  # 1: CRC32 (binlog_checksum)
 
 
@@ -170,7 +146,7 @@ class Transactions:
         self.earlier: str | None = None  # GTIDs before this file, once it has told them
         self.next_file: str | None = None
         self.stopped = False
-        self.whole_to = len(MAGIC)  # up to here nothing is half
+        self.whole_to = len(codes.MAGIC)  # up to here nothing is half
         self._open: _Begun | None = None
 
     @property
@@ -180,21 +156,21 @@ class Transactions:
 
     def see(self, event: Event) -> Transaction | None:
         """Takes the next event; returns the transaction that it ends, or None."""
-        if event.kind in STARTS:
+        if event.kind in codes.STARTS:
             if self._open is not None:
                 raise damaged(self.where, event.offset, "a transaction begins inside of another")
             self._open = _parse_gtid_event(event)
             return None
         if self._open is None:
             self.whole_to = event.end
-            if event.kind in (PREVIOUS_GTIDS, MARIADB_LIST):
+            if event.kind in (codes.PREVIOUS_GTIDS, codes.MARIADB_LIST):
                 self.earlier = earlier_gtids(event)
-            elif event.kind == ROTATE:
+            elif event.kind == codes.ROTATE:
                 self.next_file = event.body[8:].decode("latin-1")
-            elif event.kind == STOP:
+            elif event.kind == codes.STOP:
                 self.stopped = True
             return None
-        if event.kind in CONTROL:
+        if event.kind in codes.CONTROL:
             raise damaged(self.where, event.offset, "the file goes on inside of a transaction")
         begun = self._open
         if not (_ends(event, begun.alone) if begun.ends is None else event.end >= begun.ends):
@@ -219,16 +195,15 @@ class _Begun:
 
 def _ends(event: Event, alone: bool) -> bool:
     """True when an event ends a transaction of MariaDB."""
-    if event.kind in (XID, XA_PREPARE):
+    if event.kind in (codes.XID, codes.XA_PREPARE):
         return True
-    if event.kind not in (QUERY, QUERY_COMPRESSED):
+    if event.kind not in (codes.QUERY, codes.QUERY_COMPRESSED):
         return False
-    return alone or (event.kind == QUERY and _statement(event.body).upper() in ENDINGS)
+    return alone or (event.kind == codes.QUERY and _statement(event.body).upper() in ENDINGS)
 
 
 def _statement(body: bytes) -> bytes:
-    """Returns the text of a QUERY event (binlog_event.h: 13 bytes, status variables, database, 0,
-    text)."""
+    """Returns a QUERY's text (binlog_event.h: 13 bytes, status variables, database, 0, text)."""
     database, status = body[8], int.from_bytes(body[11:13], "little")
     return body[13 + status + database + 1 :].strip()
 
@@ -236,22 +211,19 @@ def _statement(body: bytes) -> bytes:
 def _parse_gtid_event(event: Event) -> _Begun:
     """Parses a GTID event: the begin of a transaction."""
     body, time_us = event.body, event.time_s * 1_000_000
-    if event.kind == MARIADB_GTID:
+    if event.kind == codes.MARIADB_GTID:
         number, domain, flags = struct.unpack_from("<QIB", body)
         return _Begun(f"{domain}-{event.server_id}-{number}", time_us, event.offset, None, bool(flags & STANDALONE))
-    if event.kind == MYSQL_TAGGED:
-        gtid_event = tagged(body)
+    if event.kind == codes.MYSQL_TAGGED:
+        gtid_event = codes.tagged(body)
         return _Begun(gtid_event.gtid, gtid_event.committed_us, event.offset, event.offset + gtid_event.length)
     # Flags, UUID, number, kind and two logical times; then 7 bytes of µs, a second time of them
     # where the first has its highest bit set, and the length of the transaction.
     committed = int.from_bytes(body[42:49], "little")
     at = 56 if committed >> 55 else 49
     length, _ = _packed(body, at)
-    gtid = (
-        ""
-        if event.kind == MYSQL_ANONYMOUS
-        else f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
-    )
+    gtid = f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
+    gtid = "" if event.kind == codes.MYSQL_ANONYMOUS else gtid
     return _Begun(gtid, committed & ~(1 << 55) or time_us, event.offset, event.offset + length)
 
 
@@ -264,7 +236,7 @@ def _packed(body: bytes, at: int) -> tuple[int, int]:
 def earlier_gtids(event: Event) -> str:
     """Returns the GTIDs before a file, by the list at its beginning."""
     body = event.body
-    if event.kind == MARIADB_LIST:
+    if event.kind == codes.MARIADB_LIST:
         count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
         last: dict[int, tuple[int, int]] = {}
         for index in range(count):
@@ -279,7 +251,7 @@ def earlier_gtids(event: Event) -> str:
         name = str(uuid.UUID(bytes=body[at : at + 16]))
         at += 16
         if has_tags:
-            size, at = packed_number(body, at)
+            size, at = codes.number(body, at)
             name += f":{body[at : at + size].decode('ascii')}" if size else ""
             at += size
         count = int.from_bytes(body[at : at + 8], "little")
@@ -308,16 +280,15 @@ def _read_earlier(path: Path) -> str | None:
     with contextlib.suppress(OSError, InputError, struct.error), path.open("rb") as file:
         while data := file.read(PIECE_BYTES):
             for event in reader.feed(data):
-                if event.kind in (PREVIOUS_GTIDS, MARIADB_LIST):
+                if event.kind in (codes.PREVIOUS_GTIDS, codes.MARIADB_LIST):
                     return earlier_gtids(event)
-                if event.kind in STARTS:
+                if event.kind in codes.STARTS:
                     return None
     return None
 
 
 def single(gtid: str, flavor: str) -> GtidSet:
-    """Returns the set of one transaction. MariaDB's: that number alone, of its domain and
-    server."""
+    """Returns the set of one transaction: of MariaDB that number of its domain and server."""
     if flavor != "mariadb":
         return GtidSet.parse(gtid, flavor)
     domain, server, number = (int(part) for part in gtid.split("-"))
@@ -341,8 +312,8 @@ def relay_head(format_event: bytes, file: str, server_id: int, checksums: bool) 
     crashes (compare_log_name, seen with 10.11.19)."""
     name = file.encode("latin-1")
     body = (4).to_bytes(8, "little") + name
-    size = HEADER_BYTES + len(body) + (CRC_BYTES if checksums else 0)
-    event = HEADER.pack(0, ROTATE, server_id, size, 0, ARTIFICIAL) + body
+    size = codes.HEADER_BYTES + len(body) + (CRC_BYTES if checksums else 0)
+    event = codes.HEADER.pack(0, codes.ROTATE, server_id, size, 0, ARTIFICIAL) + body
     if checksums:
         event += zlib.crc32(event).to_bytes(4, "little")
-    return MAGIC + format_event + event
+    return codes.MAGIC + format_event + event

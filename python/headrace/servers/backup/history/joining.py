@@ -49,7 +49,8 @@ class FilePieces:
     def put(self, joined: Piece) -> None:
         """Replaces the pieces that a joined piece contains by it."""
         with self._lock:
-            others = [piece for piece in self._pieces if not piece.length or not _holds(joined, piece)]
+            begin, end = joined.offset, joined.ends
+            others = [each for each in self._pieces if not each.length or each.offset < begin or end < each.ends]
             self._pieces = sorted([*others, joined], key=lambda piece: (piece.offset, piece.ends))
 
     @property
@@ -65,10 +66,6 @@ class FilePieces:
     def live(self) -> int:
         """The number of pieces that were not joined yet."""
         return sum(piece.kind == "live" for piece in self.all)
-
-
-def _holds(joined: Piece, piece: Piece) -> bool:
-    return joined.offset <= piece.offset and piece.ends <= joined.ends
 
 
 class Joiner:

@@ -14,19 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.errors import InputError
+from headrace.mysql import binary_events as codes
 from headrace.mysql.gtid import GtidSet
+from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.history.archive import (
-    ArchivedFile,
-    Damage,
-    Timeline,
-    as_position,
-    number_of_timeline,
-    parts_of,
-    piece_bytes,
-    set_of,
-    stem_of,
-)
 from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.targets.target import BROKEN, DOC, BackupTarget
 
@@ -99,12 +90,12 @@ class ReplayChain:
     has another transaction with the same number, the two have diverged.
     """
 
-    timelines: tuple[Timeline, ...]
+    timelines: tuple[archive.Timeline, ...]
     parts: GtidSet | None = None
 
 
 def choose(
-    timelines: list[Timeline],
+    timelines: list[archive.Timeline],
     manifest: Manifest,
     base: GtidSet,
     named: str | None = None,
@@ -117,9 +108,7 @@ def choose(
         rule = "was taken of a server without a binary log, so nothing can be replayed on top of it"
         raise InputError(manifest.id, rule, DOC, "Restore it as it is, without --to and --to-gtid.")
     lost = [timeline for timeline in timelines if is_lost(timeline, manifest)]
-    if named is not None and named in [
-        timeline.id for timeline in timelines if timeline.damages and not timeline.files
-    ]:
+    if named in [timeline.id for timeline in timelines if timeline.damages and not timeline.files]:
         raise _unreadable(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
     timelines = [timeline for timeline in timelines if timeline.flavor == manifest.flavor and timeline.files]
     mine = [timeline for timeline in timelines if _is_own(timeline, manifest) and _joins(timeline, base)]
@@ -129,9 +118,7 @@ def choose(
             raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup list --binlogs.")
         if _joins(chosen, base):
             return ReplayChain((chosen,))
-        before = [
-            timeline for timeline in mine if timeline.ends.contains(chosen.begins) and chosen.begins.contains(base)
-        ]
+        before = [each for each in mine if each.ends.contains(chosen.begins) and chosen.begins.contains(base)]
         if before:
             return ReplayChain((before[-1], chosen))
         raise _no_timeline([chosen], manifest, base, lost)
@@ -142,26 +129,20 @@ def choose(
     if own is None:
         fit = _pick_complete([timeline for timeline in others if _joins(timeline, base)], manifest)
         if fit is None:
-            raise _no_timeline(
-                [timeline for timeline in timelines if _is_own(timeline, manifest)], manifest, base, lost
-            )
+            raise _no_timeline([each for each in timelines if _is_own(each, manifest)], manifest, base, lost)
         return ReplayChain((fit,))
     if _within(own, goal):
         return ReplayChain((own,))
-    family = (
-        [] if goal is not None and goal.to_gap else [timeline for timeline in timelines if _is_own(timeline, manifest)]
-    )
+    family = [] if goal is not None and goal.to_gap else [each for each in timelines if _is_own(each, manifest)]
     _refuse_short(own, family, lost, manifest)
-    beyond = [
-        timeline for timeline in others if own.ends.contains(timeline.begins) and not own.reach.contains(timeline.ends)
-    ]
+    beyond = [each for each in others if own.ends.contains(each.begins) and not own.reach.contains(each.ends)]
     beyond = [timeline for timeline in beyond if base.contains(timeline.begins) or timeline.begins.contains(base)]
     if not beyond:
         return ReplayChain((own,))
     lacking = [timeline for timeline in beyond if not timeline.ends.contains(own.reach)]
     if lacking:
         without = own.reach.minus(lacking[0].ends)
-        rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({_few(without)})"
+        rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({archive.few(without)})"
         hint = f"Say which history is meant: --timeline {own.id}, or --timeline {lacking[0].id}."
         raise InputError(f"timeline {own.id}", rule, DOC, hint)
     promoted = _pick_complete(beyond, manifest)
@@ -170,12 +151,10 @@ def choose(
     return ReplayChain(chain, own.ends)
 
 
-def _pick_complete(fit: list[Timeline], manifest: Manifest) -> Timeline | None:
-    """Returns the timeline that contains all others; None for no timelines. Raises InputError if
-    they diverge."""
+def _pick_complete(fit: list[archive.Timeline], manifest: Manifest) -> archive.Timeline | None:
+    """Returns the timeline that contains all others, if any. Raises InputError if they diverge."""
     if len(fit) > 1:
-        # A server that began anew has two timelines: the later one contains all that the source has
-        # now.
+        # A server that began anew has two timelines: the later one has all that the source has now.
         whole = [timeline for timeline in fit if all(timeline.ends.contains(other.ends) for other in fit)]
         fit = whole[-1:] or fit
     if len(fit) > 1:
@@ -184,7 +163,9 @@ def _pick_complete(fit: list[Timeline], manifest: Manifest) -> Timeline | None:
     return fit[0] if fit else None
 
 
-def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet, goal: RestoreGoal | None) -> None:
+def _refuse_used_again(
+    mine: list[archive.Timeline], own: list[archive.Timeline], base: GtidSet, goal: RestoreGoal | None
+) -> None:
     """Raises InputError if a server has used GTID numbers twice, because it lost transactions or
     was reset, and the goal may lie in either history."""
     for earlier in mine:
@@ -196,23 +177,22 @@ def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet,
             if _joins(later, base) and _has_all_of(later, earlier):
                 continue
             if not _is_before(goal, earlier, later.begins):
-                rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({_few(again)})"
+                rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({archive.few(again)})"
                 hint = f"Say which history is meant: --timeline {earlier.id}, or --timeline {later.id}."
                 if earlier.damage_behind(base):
                     rule = f"cannot be read to its end, and {later.id} has transactions of the same numbers"
                     hint = f"It was begun when the damage was seen. If the server was not reset: --timeline {later.id}."
-                    raise InputError(f"timeline {earlier.id}", f"{rule} ({_few(again)})", DOC, hint)
+                    raise InputError(f"timeline {earlier.id}", f"{rule} ({archive.few(again)})", DOC, hint)
                 raise InputError(f"the server of timeline {earlier.id}", rule, DOC, hint)
 
 
-def _has_all_of(later: Timeline, damaged: Timeline) -> bool:
+def _has_all_of(later: archive.Timeline, damaged: archive.Timeline) -> bool:
     """True when a timeline has the binary log in which a damaged one ends, at least as much of it:
     then it was streamed again behind damage, and no number was used twice. Files are the same if
     all transactions that both indexes name have the same times; a server that was reset, or went
     back to an earlier state, writes another file, or a shorter one."""
-    ending, again = (
-        next((file for file in timeline.files if file.name == damaged.end.file), None) for timeline in (damaged, later)
-    )
+    name = damaged.end.file
+    ending, again = (next((file for file in each.files if file.name == name), None) for each in (damaged, later))
     if ending is None or again is None or again.ends < damaged.end.offset or ending.earlier != again.earlier:
         return False
     times, others = _times_of(ending), _times_of(again)
@@ -220,33 +200,31 @@ def _has_all_of(later: Timeline, damaged: Timeline) -> bool:
     return bool(both) and all(times[gtid] == others[gtid] for gtid in both)
 
 
-def _times_of(file: ArchivedFile) -> dict[str, int]:
+def _times_of(file: archive.ArchivedFile) -> dict[str, int]:
     """Returns the times (µs, Unix) of the transactions that a file's index names, by GTID."""
     entries = [entry for entry in file.entries if entry.transactions]
-    return {
-        gtid: at
-        for entry in entries
-        for gtid, at in ((entry.first_gtid, entry.first_us), (entry.last_gtid, entry.last_us))
-    }
+    return {each.first_gtid: each.first_us for each in entries} | {each.last_gtid: each.last_us for each in entries}
 
 
-def _refuse_short(own: Timeline, family: list[Timeline], lost: list[Timeline], manifest: Manifest) -> None:
+def _refuse_short(
+    own: archive.Timeline, family: list[archive.Timeline], lost: list[archive.Timeline], manifest: Manifest
+) -> None:
     """Raises InputError if the same server's history goes on in a later timeline behind a gap, or
     in one that cannot be read: then the end of `own` is not the end of the history."""
-    number = number_of_timeline(own.id)
-    behind = [timeline for timeline in lost if number_of_timeline(timeline.id) > number]
+    number = archive.number_of_timeline(own.id)
+    behind = [timeline for timeline in lost if archive.number_of_timeline(timeline.id) > number]
     if behind:
         raise _unreadable(behind, manifest)
     for later in family:
         gap = later.begins.minus(own.reach)
-        if number_of_timeline(later.id) <= number or gap.is_empty:
+        if archive.number_of_timeline(later.id) <= number or gap.is_empty:
             continue
-        rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({_few(gap)})"
+        rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({archive.few(gap)})"
         hint = f"Take a backup from behind the gap as the base, or --timeline {own.id} for what lies before it."
         raise InputError(f"timeline {own.id}", rule, DOC, hint)
 
 
-def _is_before(goal: RestoreGoal | None, timeline: Timeline, at: GtidSet) -> bool:
+def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet) -> bool:
     """True when a goal is reached before the first transaction beyond `at`."""
     if goal is None or (goal.gtid is None and goal.moment_us is None):
         return False
@@ -256,17 +234,17 @@ def _is_before(goal: RestoreGoal | None, timeline: Timeline, at: GtidSet) -> boo
         entry.first_us
         for file in timeline.files
         for entry in file.entries
-        if entry.transactions and not at.contains(set_of((entry.last_gtid,), timeline.flavor))
+        if entry.transactions and not at.contains(archive.set_of((entry.last_gtid,), timeline.flavor))
     ]
     return goal.moment_us is not None and goal.moment_us < min(beyond, default=0)
 
 
-def _is_own(timeline: Timeline, manifest: Manifest) -> bool:
+def _is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
     same = timeline.source_id == manifest.source_id
     return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
 
 
-def _within(own: Timeline, goal: RestoreGoal | None) -> bool:
+def _within(own: archive.Timeline, goal: RestoreGoal | None) -> bool:
     """True when a goal is in a source's own history, so that no other needs to be read."""
     if goal is None or (goal.gtid is None and goal.moment_us is None):
         return False
@@ -276,29 +254,29 @@ def _within(own: Timeline, goal: RestoreGoal | None) -> bool:
     return goal.moment_us is not None and last > goal.moment_us
 
 
-def _joins(timeline: Timeline, base: GtidSet) -> bool:
+def _joins(timeline: archive.Timeline, base: GtidSet) -> bool:
     return base.contains(timeline.begins) and timeline.ends.contains(base)
 
 
-def is_lost(timeline: Timeline, manifest: Manifest) -> bool:
-    """True when a timeline is of a backup's source, and its index or all its files are
-    unreadable."""
-    own = timeline.id.rpartition("-")[0] == stem_of(manifest.source, manifest.source_id) or (
-        timeline.flavor == manifest.flavor and _is_own(timeline, manifest)
-    )
-    return (
-        own and any(not damage.harmless for damage in timeline.damages) and not (timeline.files and timeline.source_id)
-    )
+def is_lost(timeline: archive.Timeline, manifest: Manifest) -> bool:
+    """True when a timeline of a backup's source has an unreadable index, or no readable file."""
+    stem = archive.stem_of(manifest.source, manifest.source_id)
+    own = timeline.flavor == manifest.flavor and _is_own(timeline, manifest)
+    if not own and timeline.id.rpartition("-")[0] != stem or timeline.files and timeline.source_id:
+        return False
+    return any(not damage.harmless for damage in timeline.damages)
 
 
-def _unreadable(lost: list[Timeline], manifest: Manifest) -> InputError:
+def _unreadable(lost: list[archive.Timeline], manifest: Manifest) -> InputError:
     """Returns the error for a source whose archived binary logs cannot be used."""
     words = next(damage.words for damage in lost[-1].damages if not damage.harmless)
     rule = f"is damaged, and has the binary log behind {manifest.id}: {words}"
     return InputError(f"timeline {lost[-1].id}", rule, DOC, NOTHING_BEHIND, kind=BROKEN)
 
 
-def _no_timeline(same: list[Timeline], manifest: Manifest, base: GtidSet, lost: list[Timeline]) -> InputError:
+def _no_timeline(
+    same: list[archive.Timeline], manifest: Manifest, base: GtidSet, lost: list[archive.Timeline]
+) -> InputError:
     if lost and not (same and _joins(same[-1], base)):
         return _unreadable(lost, manifest)
     if not same:
@@ -309,10 +287,12 @@ def _no_timeline(same: list[Timeline], manifest: Manifest, base: GtidSet, lost: 
         return _damaged(last, behind, base)
     if not base.contains(last.begins):
         missing = last.begins.minus(base)
-        rule = f"the archive begins later: {missing.count():,} transactions between are missing ({_few(missing)})"
+        rule = (
+            f"the archive begins later: {missing.count():,} transactions between are missing ({archive.few(missing)})"
+        )
         return InputError(manifest.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
     missing = base.minus(last.ends)
-    rule = f"the archive ends before it: it has not {_few(missing)}"
+    rule = f"the archive ends before it: it has not {archive.few(missing)}"
     return InputError(manifest.id, rule, DOC, "Let the stream catch up, or restore the backup as it is.")
 
 
@@ -322,22 +302,19 @@ NOTHING_BEHIND = (
 )
 
 
-def _damaged(timeline: Timeline, behind: tuple[Damage, ...], executed: GtidSet, last_gtid: str = "") -> InputError:
+def _damaged(
+    timeline: archive.Timeline, behind: tuple[archive.Damage, ...], executed: GtidSet, last_gtid: str = ""
+) -> InputError:
     """Returns the error for a history that is damaged before the goal. `executed`: what can be
     reached, `last_gtid`: its last transaction, "" for none behind the backup."""
     without = timeline.reach.minus(executed)
-    count = f"; {without.count():,} transactions lie behind ({_few(without)})" if not without.is_empty else ""
+    count = f"; {without.count():,} transactions lie behind ({archive.few(without)})" if not without.is_empty else ""
     hint = NOTHING_BEHIND
     if last_gtid:
         hint = "Copy the file back from another copy of the target. Without it the last that can be reached is "
         hint += f"--to-gtid {last_gtid}."
     rule = f"is damaged: {behind[0].words}{count}"
     return InputError(f"timeline {timeline.id}", rule, DOC, hint, kind=BROKEN)
-
-
-def _few(gtids: GtidSet) -> str:
-    text = str(gtids)
-    return text if len(text) <= 160 else f"{text[:157]}..."
 
 
 def before_base(moment_us: int, has: str) -> InputError:
@@ -366,7 +343,7 @@ def collect(
     reach = _Reach(base, goal)
     logs: list[Path] = []
     total = sum(file.ends for timeline in chain.timelines for file in _needed(timeline, base)) or 1
-    meter = _Meter(total, progress)
+    meter = ByteMeter(total, progress)
     for timeline, behind in zip(chain.timelines, (*chain.timelines[1:], None), strict=True):
         if reach.done:
             break
@@ -379,32 +356,42 @@ def collect(
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
             raise InputError(timeline.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
     reach.finish(chain.timelines[-1])
-    return _result(chain, reach, logs)
+    return ReplayPlan(
+        timeline=", ".join(timeline.id for timeline in chain.timelines),
+        executed=reach.executed,
+        transactions=reach.count,
+        last_gtid=reach.last_gtid,
+        last_us=reach.last_us,
+        logs=tuple(logs),
+        server_ids=frozenset(reach.servers),
+        doubt=len(reach.doubtful),
+        doubt_gtids=(reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", ""),
+    )
 
 
-class _Meter:
-    """Reports progress by bytes."""
+class ByteMeter:
+    """Reports the share of `total` bytes, 0 to 1, whenever some are done."""
 
-    def __init__(self, total: int, progress: Callable[[float], None]) -> None:
-        self.total, self.progress, self.done = total, progress, 0
+    def __init__(self, total: int, report: Callable[[float], None]) -> None:
+        self.total, self.report, self.done = max(1, total), report, 0
 
-    def add(self, count: int) -> None:
+    def __call__(self, count: int) -> None:
         self.done += count
-        self.progress(min(1.0, self.done / self.total))
+        self.report(min(1.0, self.done / self.total))
 
 
-def _needed(timeline: Timeline, base: GtidSet) -> list[ArchivedFile]:
+def _needed(timeline: archive.Timeline, base: GtidSet) -> list[archive.ArchivedFile]:
     return [file for file in timeline.files if not base.contains(file.later)]
 
 
 def _collect_timeline(
     target: BackupTarget,
-    timeline: Timeline,
+    timeline: archive.Timeline,
     reach: _Reach,
     folder: Path,
     key: bytes | None,
     logs: list[Path],
-    meter: _Meter,
+    meter: ByteMeter,
 ) -> None:
     """Writes the relay logs of a timeline."""
     executed = reach.base
@@ -414,27 +401,12 @@ def _collect_timeline(
         path = folder / f"relay.{len(logs) + 1:06d}"
         with open(path, "wb") as out:
             for size in _copy(target, file, reach, out, key):
-                meter.add(size)
+                meter(size)
         logs.append(path)
         if reach.done or (reach.until is not None and reach.executed.contains(reach.until)):
             return
         executed = executed.union(file.later)
         _check_end(timeline, file, files[index + 1] if index + 1 < len(files) else None, reach)
-
-
-def _result(chain: ReplayChain, reach: _Reach, logs: list[Path]) -> ReplayPlan:
-    ends = (reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", "")
-    return ReplayPlan(
-        ", ".join(timeline.id for timeline in chain.timelines),
-        reach.executed,
-        reach.count,
-        reach.last_gtid,
-        reach.last_us,
-        tuple(logs),
-        frozenset(reach.servers),
-        len(reach.doubtful),
-        ends,
-    )
 
 
 def _holds(gtids: GtidSet, key: str, number: int) -> bool:
@@ -474,12 +446,8 @@ class _Reach:
         unreached = goal.minus(self.base)
         if unreached.is_empty:
             if self.flavor == "mysql" and goal.count() == 1 or not goal.contains(self.base):
-                raise InputError(
-                    f"--to-gtid {_few(goal)}",
-                    f"is before the backup, which has executed {_few(self.base)} already",
-                    DOC,
-                    "Take an older backup.",
-                )
+                rule = f"is before the backup, which has executed {archive.few(self.base)} already"
+                raise InputError(f"--to-gtid {archive.few(goal)}", rule, DOC, "Take an older backup.")
             self.done = True
         self._unreached_set = unreached
         self.unreached = {key: ranges[-1][1] for key, ranges in unreached.ranges}
@@ -493,19 +461,14 @@ class _Reach:
     @property
     def executed(self) -> GtidSet:
         """The GTIDs that are executed when everything taken so far is replayed."""
-        return as_position(self.base.union(set_of(self._taken, self.flavor)))
+        return archive.as_position(self.base.union(archive.set_of(self._taken, self.flavor)))
 
     def take(self, transaction: binlog.Transaction, server_id: int) -> bool:
         """Returns whether the next transaction is replayed; sets `done` behind the last."""
         if not transaction.gtid:
-            raise InputError(
-                f"offset {transaction.starts:,}",
-                "a transaction has no GTID, so it cannot be followed",
-                DOC,
-                "",
-                kind=BROKEN,
-            )
-        key, number, writer = parts_of(transaction.gtid, self.flavor)
+            rule = "a transaction has no GTID, so it cannot be followed"
+            raise InputError(f"offset {transaction.starts:,}", rule, DOC, "", kind=BROKEN)
+        key, number, writer = archive.parts_of(transaction.gtid, self.flavor)
         expected = self._writers.get((key, number), writer)
         if expected != writer:
             rule = f"number {number} of domain {key} is of server {expected} in the other history, and here {transaction.gtid}"
@@ -522,12 +485,8 @@ class _Reach:
         if self.flavor == "mariadb" and key in self.unreached and number == self.unreached[key]:
             named = dict(self.goal.gtid.writers).get(key) if self.goal.gtid else None
             if named is not None and named != writer:
-                raise InputError(
-                    str(self.goal.gtid),
-                    f"is not in this history: number {number} of domain {key} is {transaction.gtid}",
-                    DOC,
-                    "",
-                )
+                rule = f"is not in this history: number {number} of domain {key} is {transaction.gtid}"
+                raise InputError(str(self.goal.gtid), rule, DOC, "")
         self._taken.append(transaction.gtid)
         self.servers.add(server_id)
         self.count, self.last_gtid, self.last_us = self.count + 1, transaction.gtid, transaction.time_us
@@ -568,7 +527,7 @@ class _Reach:
         self.done = True
         return False
 
-    def finish(self, timeline: Timeline) -> None:
+    def finish(self, timeline: archive.Timeline) -> None:
         """Ends the replay at the end of the readable files. Raises InputError if the history goes
         on, or the goal was not reached."""
         self._check_base()
@@ -578,9 +537,9 @@ class _Reach:
             raise _damaged(timeline, behind, self.executed, self.last_gtid)
         if self.goal.gtid is None and self.goal.moment_us is None:
             return
-        last = f"{self.last_gtid or _few(self.base)}" + (f" of {shown(self.last_us)}" if self.last_us else "")
+        last = f"{self.last_gtid or archive.few(self.base)}" + (f" of {shown(self.last_us)}" if self.last_us else "")
         if self.goal.gtid is not None:
-            value = f"--to-gtid {_few(self.goal.gtid)}"
+            value = f"--to-gtid {archive.few(self.goal.gtid)}"
         else:
             assert self.goal.moment_us is not None
             value = f"--to-time {shown(self.goal.moment_us)}"
@@ -588,7 +547,9 @@ class _Reach:
         raise InputError(value, rule, DOC, "Let the stream catch up, or take --latest, all there is.")
 
 
-def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None) -> Iterator[int]:
+def _copy(
+    target: BackupTarget, file: archive.ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None
+) -> Iterator[int]:
     """Writes the transactions of a file that are replayed, and yields the bytes read. A transaction
     is written as it is read and cut off again if it is not replayed: it may exceed the memory."""
     reader, following = binlog.Reader(f"{target.label}: {file.name}"), binlog.Transactions(file.name)
@@ -599,16 +560,16 @@ def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO
         out.truncate()
 
     for name, piece in zip(file.names, file.pieces, strict=True):
-        for data in piece_bytes(target, name, piece, key):
+        for data in archive.piece_bytes(target, name, piece, key):
             raw += data
             for event in reader.feed(data):
-                if event.kind == binlog.FORMAT and not begun:
+                if event.kind == codes.FORMAT and not begun:
                     head = bytes(raw[event.offset - at : event.end - at])
                     complete_to += out.write(
                         binlog.relay_head(head, file.name, event.server_id, bool(reader.checksums))
                     )
                     begun = True
-                elif event.kind == binlog.PREVIOUS_GTIDS:  # MySQL requires it in every relay log
+                elif event.kind == codes.PREVIOUS_GTIDS:  # MySQL requires it in every relay log
                     complete_to += out.write(raw[event.offset - at : event.end - at])
                 ended = following.see(event)
                 if following.inside or ended is not None:
@@ -630,21 +591,25 @@ def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO
         raise binlog.damaged(f"{target.label}: {file.name}", 0, "does not say which transactions came before it")
 
 
-def _check_join(timeline: Timeline, file: ArchivedFile, executed: GtidSet, first: bool, reach: _Reach) -> None:
+def _check_join(
+    timeline: archive.Timeline, file: archive.ArchivedFile, executed: GtidSet, first: bool, reach: _Reach
+) -> None:
     """Raises InputError if transactions between two files are missing."""
     missing = file.earlier.minus(executed)
     if missing.is_empty and (first or executed.minus(file.earlier.union(file.own)).is_empty):
         return
     if behind := timeline.damage_behind(reach.base):
         raise _damaged(timeline, behind, reach.executed, reach.last_gtid)
-    rule = f"{missing.count():,} transactions before it are missing from the archive: {_few(missing)}"
+    rule = f"{missing.count():,} transactions before it are missing from the archive: {archive.few(missing)}"
     if missing.is_empty:
-        rule = f"is of another history: its source has not executed {_few(executed.minus(file.earlier))}"
+        rule = f"is of another history: its source has not executed {archive.few(executed.minus(file.earlier))}"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
     raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.", kind=BROKEN)
 
 
-def _check_end(timeline: Timeline, file: ArchivedFile, behind: ArchivedFile | None, reach: _Reach) -> None:
+def _check_end(
+    timeline: archive.Timeline, file: archive.ArchivedFile, behind: archive.ArchivedFile | None, reach: _Reach
+) -> None:
     """Raises InputError if a file stops early and others follow."""
     if behind is not None and not file.ended:
         damage = timeline.damage_behind(reach.base) or timeline.damages

@@ -32,24 +32,13 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.history.archive import (
-    ArchivedFile,
-    ArchiveEnd,
-    Entry,
-    Piece,
-    Timeline,
-    as_position,
-    number_of,
-    number_of_timeline,
-    set_json,
-    stem_of,
-)
 from headrace.servers.backup.history.joining import JOIN_AFTER, FilePieces, Joiner
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget
 from headrace.servers.backup.unfinished import RunMark, mark_of, own_mark, write_mark
 from headrace.servers.copies.folders import new_id, owned
 from headrace.servers.copies.pipeline import END_S, best_pack
-from headrace.servers.copies.source import CopySource, rows
+from headrace.servers.copies.source import CopySource, client_file, rows
+from headrace.servers.flavors import READERS
 
 # A piece is stored at least this often while something is written, s: a quarter of the second that
 # a crash may cost (docs/guide/backups.md, "How much a crash may cost").
@@ -62,8 +51,7 @@ LIVE_BYTES = 8 * MIB  # a guess: what is held in memory
 READ_BYTES = 4 * MIB
 # Most bytes on this machine: the receiver is stopped beyond them until the target has caught up.
 SPOOL_BYTES = 2 << 30
-# Time that a target may refuse before the stream gives up, and that a source may be away between
-# tries, s.
+# Time that a target may refuse before the stream gives up, and between tries of a source, s.
 TARGET_S, SOURCE_S = 60.0, 1.0
 # Ids of replicas have 32 bits; two with one id end each other's connections, so it is drawn.
 LEAST_ID, MOST_ID = 1 << 30, (1 << 31) - 1
@@ -113,10 +101,10 @@ class Stream:
         self._read = 0
         self._about: dict[str, object] = {}
         self._pieces = FilePieces()
-        self._indexed, self._indexed_s = ArchiveEnd(), 0.0
+        self._indexed, self._indexed_s = archive.ArchiveEnd(), 0.0
         self._claimed = GtidSet(source.flavor)  # the end in the index before this stream
         self._joiner = Joiner(target, key, self.pack, self._note)
-        self._stored: tuple[Entry, ...] = ()
+        self._stored: tuple[archive.Entry, ...] = ()
         self._last: dict[str, int] = {}
         self._first, self._begun = False, False
         self._child: subprocess.Popen[bytes] | None = None
@@ -131,7 +119,7 @@ class Stream:
         """
         _check_source(self.source)
         self.spool = Path(tempfile.gettempdir()) / f"headrace-{new_id(self.source.name)}"
-        with owned(self.spool), self.source.client_file() as account:
+        with owned(self.spool), client_file(self.source.address) as account:
             self.spool.mkdir(mode=0o700)
             self.account = account
             self._resume(begin)
@@ -166,13 +154,11 @@ class Stream:
 
     def _resume(self, begin: str | None) -> None:
         """Finds the end of this server's archive, or begins an archive."""
-        stem = stem_of(self.source.name, self.source.id)
-        mine = [
-            timeline for timeline in archive.timelines(self.target, self.key) if timeline.id.rpartition("-")[0] == stem
-        ]
+        stem = archive.stem_of(self.source.name, self.source.id)
+        mine = [each for each in archive.timelines(self.target, self.key) if each.id.rpartition("-")[0] == stem]
         there = self._logs()
         if not mine or not mine[-1].files and not mine[-1].damages:
-            number = number_of_timeline(mine[-1].id) if mine else 1
+            number = archive.number_of_timeline(mine[-1].id) if mine else 1
             first = begin or there[0]
             if first not in there:
                 rule = f"is not a binary log of {self.source.name}: it has {there[0]} to {there[-1]}"
@@ -209,7 +195,8 @@ class Stream:
         another machine collides at a piece or at the index: then the one that is behind ends."""
         by = mark_of(self.target, f"binlogs/{timeline}/{archive.STREAMING}")
         if by is not None and by.here and by.alive and by.pid != os.getpid():
-            rule = f"is being streamed by process {by.pid}, since {_format_time(by.began_unix)}"
+            began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(by.began_unix))
+            rule = f"is being streamed by process {by.pid}, since {began}"
             raise InputError(f"timeline {timeline}", rule, DOC, ONE_STREAM)
 
     def _logs(self) -> list[str]:
@@ -221,7 +208,7 @@ class Stream:
         return names
 
     def _begin_timeline(self, number: int, file: str) -> None:
-        self.state.timeline = f"{stem_of(self.source.name, self.source.id)}-{number}"
+        self.state.timeline = f"{archive.stem_of(self.source.name, self.source.id)}-{number}"
         self.archived = self._claimed = GtidSet(self.source.flavor)
         self._about = {
             "flavor": self.source.flavor,
@@ -231,7 +218,7 @@ class Stream:
             "began_unix": time.time(),
             "begins": file,
         }
-        self._indexed = end = ArchiveEnd()
+        self._indexed = end = archive.ArchiveEnd()
         # An existing index is of a stream that was killed here, before it stored a piece.
         new = not self.target.exists(f"binlogs/{self.state.timeline}/{archive.INDEX}")
         about, timeline = self._about, self.state.timeline
@@ -245,8 +232,8 @@ class Stream:
 
     def _break(self, why: str, file: str) -> None:
         """Begins a new timeline, because there is a gap behind the stored one."""
-        number = number_of_timeline(self.state.timeline) + 1
-        stem = stem_of(self.source.name, self.source.id)
+        number = archive.number_of_timeline(self.state.timeline) + 1
+        stem = archive.stem_of(self.source.name, self.source.id)
         self._tell(f"{why}: timeline {stem}-{number} begins; take a new backup as its base")
         self._end_child()
         if self._about:
@@ -259,7 +246,7 @@ class Stream:
         self._stored, self._begun, self._last = (), False, {}
         self._reader, self._following = binlog.Reader(name), binlog.Transactions(name)
 
-    def _open(self, file: ArchivedFile, stored: int) -> None:
+    def _open(self, file: archive.ArchivedFile, stored: int) -> None:
         """Continues inside of a file, of which the first bytes are stored."""
         self._open_file(file.name)
         self.state.stored_to, self._stored, self._first = stored, tuple(file.entries), False
@@ -276,29 +263,19 @@ class Stream:
             self._handle_receiver_end()
         for old in self.spool.iterdir():
             old.unlink()
-        self._restart_file()
+        # The receiver sends the file from its beginning: stored bytes are compared, and skipped.
+        self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
+        self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
         number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
         mariadb = self.source.flavor == "mariadb"
-        tool = self.source.tool("mariadb-binlog", "mysqlbinlog") if mariadb else self.source.tool("mysqlbinlog")
+        tool = self.source.tool(*READERS[self.source.flavor])
         name = "--stop-never-slave-server-id" if mariadb else "--connection-server-id"
-        words = [
-            *ends_with_us(*tool),
-            f"--defaults-extra-file={self.account}",
-            "--read-from-remote-server",
-            "--raw",
-            "--stop-never",
-        ]
-        words += [f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
+        words = [*ends_with_us(*tool), f"--defaults-extra-file={self.account}", "--read-from-remote-server"]
+        words += ["--raw", "--stop-never", f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
         self._output_path = self.spool / "said"
         with open(self._output_path, "wb") as output:
             self._receiver_stopped = False
             self._child = spawn(words, stdout=output, stderr=output, folder=None)
-
-    def _restart_file(self) -> None:
-        """Starts to read the file from its beginning again, as the receiver sends it: stored bytes
-        are skipped after they were compared."""
-        self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
-        self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
 
     def _handle_receiver_end(self) -> None:
         """Handles the end of the receiver: its source is down, or refuses it. Waits a moment."""
@@ -331,8 +308,10 @@ class Stream:
         """Reads and stores what the receiver has written, until it has ended or is stopped."""
         stored = time.monotonic()
         while not self.stop.is_set() and self._child is not None:
-            # Both are read before the file: then the bytes read from it are complete.
-            alive, followed = self._child.poll() is None, self._is_followed()
+            # Both are read before the file: then the bytes read from it are complete. A receiver at
+            # a later file has written all of this one.
+            alive, newer = self._child.poll() is None, self.spool / binlog.next_name(self.state.file)
+            followed = newer.exists() and (self.spool / self.state.file).exists()
             came = self._take()
             following = self._following
             assert following is not None
@@ -342,8 +321,9 @@ class Stream:
                 self._store()
                 stored = time.monotonic()
             self._index()
-            self._join()
-            if not came and self._over(done, followed):
+            if self._pieces.live >= JOIN_AFTER and not self._stored and not self._joiner.busy:
+                self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
+            if not came and (self._read >= following.whole_to if done else followed):
                 self._finish()
                 continue
             if not came and not alive:
@@ -404,7 +384,7 @@ class Stream:
         if self._first:
             self._first, self.archived = False, earlier
             return
-        archived = as_position(self.archived)
+        archived = archive.as_position(self.archived)
         missing, extra = earlier.minus(archived), archived.minus(earlier)
         if not missing.is_empty:
             self._break(f"{missing.count():,} transactions before {self.state.file} never came", self.state.file)
@@ -422,17 +402,6 @@ class Stream:
         self._last[domain] = int(number)
         if last and int(number) != last + 1 and len(self.state.notes) < MOST_NOTES:
             self.state.notes.append(f"after {domain}-*-{last} came {transaction.gtid}")
-
-    def _is_followed(self) -> bool:
-        """Returns whether the receiver is at a later file: it has written all of this one."""
-        newer = self.spool / binlog.next_name(self.state.file)
-        return newer.exists() and (self.spool / self.state.file).exists()
-
-    def _over(self, done: bool, followed: bool) -> bool:
-        """Returns whether the file has ended: by its last event, or because another file followed
-        before it was read."""
-        assert self._following is not None
-        return self._read >= self._following.whole_to if done else followed
 
     def _ending(self) -> str:
         assert self._following is not None
@@ -460,9 +429,8 @@ class Stream:
             if start >= end:
                 break
 
-    def _put(self, piece: Piece, data: bytes) -> None:
-        """Stores a piece. If it exists with the same content, the answer to an earlier try was
-        lost."""
+    def _put(self, piece: archive.Piece, data: bytes) -> None:
+        """Stores a piece. If the same one exists, the answer to an earlier try was lost."""
         try:
             archive.write_piece(self.target, piece, data, self.key)
         except InputError:
@@ -494,12 +462,12 @@ class Stream:
             file.seek(start)
             return file.read(end - start)
 
-    def _piece(self, start: int, end: int, ended: str) -> tuple[Piece, bytes]:
+    def _piece(self, start: int, end: int, ended: str) -> tuple[archive.Piece, bytes]:
         assert self._following is not None
         data = self._bytes(start, end)
         mine = [transaction for transaction in self._waiting if start < transaction.ends <= end]
         self._waiting = self._waiting[len(mine) :]
-        entry = Entry(
+        entry = archive.Entry(
             start,
             end - start,
             hashlib.sha256(data).hexdigest(),
@@ -510,14 +478,14 @@ class Stream:
             mine[-1].time_us if mine else 0,
         )
         gtids = archive.set_of((transaction.gtid for transaction in mine), self.source.flavor)
-        piece = Piece(
+        piece = archive.Piece(
             kind="live",
             timeline=self.state.timeline,
             file=self.state.file,
             offset=start,
             length=end - start,
             flavor=self.source.flavor,
-            gtids=set_json(gtids),
+            gtids=archive.set_json(gtids),
             begins=start == 0,
             earlier=self._following.earlier or "" if start == 0 else "",
             ended=ended,
@@ -528,7 +496,7 @@ class Stream:
         )
         return piece, data
 
-    def _count_piece(self, piece: Piece, data: bytes) -> None:
+    def _count_piece(self, piece: archive.Piece, data: bytes) -> None:
         state = self.state
         self.archived = self.archived.union(piece.set)
         self._pieces.add(piece)
@@ -548,14 +516,14 @@ class Stream:
         wait = max(INDEX_S, self.every_s)
         if not state.stored_to or not now and time.monotonic() - self._indexed_s < wait:
             return
-        archived = as_position(self.archived)
-        end = ArchiveEnd(state.file, state.stored_to, str(archived))
+        archived = archive.as_position(self.archived)
+        end = archive.ArchiveEnd(state.file, state.stored_to, str(archived))
         if end == self._indexed or not archived.contains(self._claimed):
             return
 
         def write() -> None:
             there = archive.read_end(self.target, state.timeline, self.key)
-            beyond = (number_of(there.file), there.offset) > (number_of(end.file), end.offset)
+            beyond = (archive.number_of(there.file), there.offset) > (archive.number_of(end.file), end.offset)
             # This stream is behind another one, and its pieces would never be read.
             if there != self._indexed and beyond:
                 rule = "says something else than this stream wrote: does another stream write to it?"
@@ -565,11 +533,6 @@ class Stream:
 
         self._retry(write)
         self._indexed, self._indexed_s = end, time.monotonic()
-
-    def _join(self) -> None:
-        """Joins pieces if the file that is being written has many."""
-        if self._pieces.live >= JOIN_AFTER and not self._stored and not self._joiner.busy:
-            self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
 
     def _finish(self) -> None:
         """Ends a file: in the archive its pieces are joined into few large ones."""
@@ -583,8 +546,7 @@ class Stream:
         self._first = False
 
     def _retry(self, work: Callable[[], object]) -> None:
-        """Does the work, and again while the target refuses: for a minute, or until `stop` is
-        set."""
+        """Does the work, again while the target refuses: for a minute, or until `stop` is set."""
         until, wait, reported = time.monotonic() + TARGET_S, 0.1, False
         while True:
             try:
@@ -605,8 +567,7 @@ class Stream:
                 wait = min(5.0, 2 * wait)
 
     def _final_error(self, error: CouldNotRun) -> CouldNotRun:
-        """Returns the last error of a stream whose target refuses, after the reason was
-        reported."""
+        """Returns the last error of a stream whose target refuses: the reason was reported."""
         since = f"what came after {self.state.last_gtid}" if self.state.last_gtid else "what came"
         rule = f"took no more, so the stream ended: {since} is not stored"
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
@@ -614,21 +575,15 @@ class Stream:
         return CouldNotRun(self.target.label, rule, DOC, hint.strip())
 
 
-def _explain_unusable(last: Timeline) -> str:
+def _explain_unusable(last: archive.Timeline) -> str:
     """Returns why nothing can be stored behind a timeline, in words; "" if it can. Nothing can if
     its index is missing, or pieces lie behind a damaged one: bytes fetched again would be cut
     elsewhere."""
     if not last.files or not last.source_id:
         return next(iter(last.problems), "")
-    end = number_of(last.files[-1].name)
-    at_end = [
-        damage for damage in last.damages if damage.name and not damage.harmless and number_of(damage.file) >= end
-    ]
+    end = archive.number_of(last.files[-1].name)
+    at_end = [each for each in last.damages if each.name and not each.harmless and archive.number_of(each.file) >= end]
     return at_end[0].words if at_end else ""
-
-
-def _format_time(unix: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))
 
 
 def _check_source(source: CopySource) -> None:

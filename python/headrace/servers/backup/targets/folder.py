@@ -24,6 +24,7 @@ from headrace.servers.backup.targets.target import (
     checked_name,
     size_text,
 )
+from headrace.servers.volumes import free_bytes
 
 # Written data are flushed this often, so that the kernel holds few unwritten pages (and a pace that
 # was asked for is that of the device, not of the page cache) and a full disk shows early: a guess.
@@ -37,6 +38,11 @@ BEGUN = re.compile(
 def _here() -> str:
     """Returns a short name of the machine and container, in which process ids are unique."""
     return hashlib.sha256(where_numbers_hold().encode()).hexdigest()[:8]
+
+
+def nearest(folder: Path) -> Path | None:
+    """Returns the folder, or its nearest parent that exists."""
+    return next((ancestor for ancestor in (folder, *folder.parents) if ancestor.exists()), None)
 
 
 class FolderTarget(BackupTarget):
@@ -123,7 +129,7 @@ class FolderTarget(BackupTarget):
 
     def _device(self) -> int | None:
         """Returns the device of the filesystem that the folder is on, or will be on."""
-        there = next((ancestor for ancestor in (self.folder, *self.folder.parents) if ancestor.exists()), None)
+        there = nearest(self.folder)
         try:
             return None if there is None else os.stat(there).st_dev
         except OSError:
@@ -136,19 +142,12 @@ class FolderTarget(BackupTarget):
             rule = "is on another filesystem than at the begin: was its volume unmounted, or mounted over it?"
             raise CouldNotRun(short_name(self.label), rule, DOC, "Mount it again. Nothing half-written counts.")
 
-    def _make(self, folder: Path, name: str) -> None:
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._translate_error(name, error, "written") from None
-
     def _room(self) -> int | None:
-        there = next((ancestor for ancestor in (self.folder, *self.folder.parents) if ancestor.exists()), None)
+        there = nearest(self.folder)
         try:
-            room = None if there is None else os.statvfs(there)
+            return None if there is None else free_bytes(there)
         except OSError as error:
             raise self._translate_error("", error, "written") from None
-        return None if room is None else room.f_bavail * room.f_frsize
 
     def _translate_error(self, name: str, error: OSError, what: str) -> CouldNotRun:
         """Returns the operating system's refusal in words: full, read-only, gone."""
@@ -180,9 +179,9 @@ class _FolderWriter(TargetWriter):
         super().__init__()
         self.target, self.name, self.path, self.over = target, name, path, over
         self._waiting, self._unflushed = bytearray(), 0
-        target._make(path.parent, name)
         self._begun = path.with_name(f".{path.name}.{os.getpid()}.h{_here()}.{os.urandom(4).hex()}.begun")
         try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self._begun, flags, 0o600)
         except OSError as error:

@@ -71,9 +71,8 @@ class S3Target(BackupTarget):
     def list(self, prefix: str = "") -> list[Stored]:
         stored = []
         with self._translate_errors(prefix):
-            for page in self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self.prefix + prefix
-            ):
+            pages = self._client.get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix):
                 for entry in page.get("Contents", ()):
                     stored.append(Stored(entry["Key"].removeprefix(self.prefix), int(entry["Size"])))
         return sorted(stored, key=lambda file: file.name)
@@ -267,16 +266,14 @@ class _S3Writer(TargetWriter):
                 rule = f"has grown beyond {MOST_PARTS:,} parts of {self.part >> 20} MiB"
                 raise CouldNotRun(self.name, rule, S3_SOURCE, "Take the backup again: its size is known now.")
             checksum = _sha256(data)
-            answer = client.upload_part(
-                **self._where, UploadId=self._upload, PartNumber=number, Body=data, ChecksumSHA256=checksum
-            )
+            part = {"UploadId": self._upload, "PartNumber": number, "ChecksumSHA256": checksum}
+            answer = client.upload_part(**self._where, **part, Body=data)
         self._check(answer, data, checksum, number)
         sent = {"PartNumber": number, "ETag": answer["ETag"]}
         self._sent.append(sent | ({"ChecksumSHA256": checksum} if answer.get("ChecksumSHA256") else {}))
 
     def _check(self, answer: AwsAnswer, data: bytes, checksum: str, number: int) -> None:
-        """Checks that the server has the bytes that were sent: by its SHA-256, else its MD5. Raises
-        CouldNotRun."""
+        """Raises CouldNotRun if the server has other bytes than were sent, by SHA-256, else MD5."""
         server_checksum, etag = answer.get("ChecksumSHA256"), str(answer.get("ETag", "")).strip('"')
         plain = "ServerSideEncryption" not in answer or answer["ServerSideEncryption"] == "AES256"
         wrong = server_checksum is not None and server_checksum != checksum

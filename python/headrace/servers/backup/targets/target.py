@@ -61,8 +61,7 @@ class Stored:
 
 
 class TargetWriter(ABC):
-    """A file that is being written. `sha256` is final from `close` on. Without `close` nothing of
-    it appears."""
+    """A file that is being written; it appears at `close`, from which on its `sha256` is final."""
 
     def __init__(self) -> None:
         self.size = 0

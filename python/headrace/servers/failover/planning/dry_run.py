@@ -14,19 +14,11 @@ import msgspec
 
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
+from headrace.servers.failover.planning import progress as events
 from headrace.servers.failover.planning.election import required
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, ScheduledEvent, Seen
 from headrace.servers.failover.planning.planner import plan
-from headrace.servers.failover.planning.progress import (
-    Elected,
-    Fenced,
-    Listed,
-    Progress,
-    Rescued,
-    SawEvents,
-    StepBegan,
-    StepDone,
-)
+from headrace.servers.failover.planning.progress import Progress
 
 # A plan has four stages; servers that come and go may add some. More is a plan that never ends.
 MOST_STAGES = 24
@@ -40,12 +32,9 @@ class DryRun:
     members: Members
 
     def end_state(self) -> list[str]:
-        """Lists, in words, which servers take writes at the end, who follows whom, and who is
-        down."""
-        writers = [
-            member.name for member in self.members.values() if member.state is not None and not member.state.read_only
-        ]
-        places = {(member.host, member.port): member.name for member in self.members.values()}
+        """Lists, in words, who takes writes at the end, who follows whom, and who is down."""
+        writers = [each.name for each in self.members.values() if each.state is not None and not each.state.read_only]
+        places = {member.place: member.name for member in self.members.values()}
         sentences = [f"{', '.join(sorted(writers))} takes writes"] if writers else ["nobody takes writes"]
         for name in sorted(self.members):
             member = self.members[name]
@@ -54,10 +43,7 @@ class DryRun:
             if member.state is None:
                 sentences.append(f"{name} is down")
                 continue
-            above = [
-                places.get((each.source_host, each.source_port), f"{each.source_host}:{each.source_port}")
-                for each in member.state.channels
-            ]
+            above = [places.get(channel.place, channel.where) for channel in member.state.channels]
             sentences.append(f"{name} follows {' and '.join(above) or 'nobody'}")
         return sentences
 
@@ -68,8 +54,8 @@ def dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> DryRun:
     seen, steps = dict(members), list[FailoverStep]()
     decided = FailoverPlan()
     for stage in range(1, MOST_STAGES + 1):
-        if (events := events_of(seen, progress)) is not None:
-            progress = progress.after(SawEvents(events))
+        if (scheduled := events_of(seen, progress)) is not None:
+            progress = progress.after(events.SawEvents(scheduled))
         stage_plan = plan(seen, progress, now_s)
         if stage_plan.refusal:
             return DryRun(replace(stage_plan, steps=tuple(steps)), seen)
@@ -86,8 +72,7 @@ def dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> DryRun:
 
 
 def events_of(seen: Members, progress: Progress) -> tuple[ScheduledEvent, ...] | None:
-    """Returns the events that the old source's scheduler runs, where they are not known yet and it
-    shows them."""
+    """Returns the events of the old source's scheduler, if it shows them and none are recorded."""
     old = seen.get(progress.source)
     return old.events if progress.events is None and old is not None else None
 
@@ -97,12 +82,12 @@ def elects(step: FailoverStep, progress: Progress) -> bool:
     return progress.decision is None and step.action in ("leave-source", "writable")
 
 
-def election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> Elected:
+def election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> events.Elected:
     """Returns the decision of a plan, before the first step that cannot be taken back."""
     server = stage_plan.elected or ""
     state = seen[server].state
     had = None if stage_plan.lossless or progress.rescued is not None or state is None else state.executed
-    return Elected(
+    return events.Elected(
         server,
         had,
         stage_plan.lossless,
@@ -113,7 +98,7 @@ def election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> Ele
     )
 
 
-def doubted(stage_plan: FailoverPlan, progress: Progress) -> Elected | None:
+def doubted(stage_plan: FailoverPlan, progress: Progress) -> events.Elected | None:
     """Returns the decision of before with its doubts, where it was said to lose nothing and the
     plan of a run that resumes it says otherwise; None for none."""
     decision = progress.decision
@@ -128,15 +113,15 @@ def _progress_after(
     """Returns the progress after a step that succeeded, as its events would tell it."""
     if elects(step, progress):
         progress = progress.after(election(stage_plan, progress, seen))
-    progress = progress.after(StepBegan(step))
+    progress = progress.after(events.StepBegan(step))
     match step.action:
         case "fence":
-            progress = progress.after(Fenced(step.server, "", now_s))
+            progress = progress.after(events.Fenced(step.server, "", now_s))
         case "rescue":
-            progress = progress.after(Rescued(0))
+            progress = progress.after(events.Rescued(0))
         case "list-lost":
-            progress = progress.after(Listed(0, "", ""))
-    return progress.after(StepDone(step, 0.0))
+            progress = progress.after(events.Listed(0, "", ""))
+    return progress.after(events.StepDone(step, 0.0))
 
 
 def _seen_after(step: FailoverStep, progress: Progress, seen: Mapping[str, Seen]) -> dict[str, Seen]:
@@ -207,21 +192,8 @@ def _following(member: Seen, to: Seen) -> Seen:
         "receive_error": "",
         "apply_error": "",
     }
-    if state.channels:
-        channel = replace(state.channels[0], **common)
-    else:
-        channel = Channel(
-            name="",
-            read_file="",
-            read_pos=0,
-            applied_file="",
-            applied_pos=0,
-            seconds_behind=0,
-            delay_s=0,
-            filters=(),
-            workers=0,
-            **common,
-        )
+    follows = bool(state.channels)
+    channel = replace(state.channels[0], **common) if follows else Channel(name="", seconds_behind=0, **common)
     executed = state.executed.union(above.executed)
     state = replace(state, channels=(channel,), executed=executed, read_only=True)
     return _with_log_of(replace(member, state=state), to)

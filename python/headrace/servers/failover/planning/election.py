@@ -17,7 +17,7 @@ from headrace.servers.failover.planning.members import Members, Seen
 def follows(seen: Seen, source: Seen) -> Channel | None:
     """Returns the channel by which a server follows another, None if it does not."""
     for channel in seen.state.channels if seen.state else ():
-        if (channel.source_host, channel.source_port) == (source.host, source.port):
+        if channel.place == source.place:
             return channel
     return None
 
@@ -42,14 +42,13 @@ def strangers(members: Members, source: str) -> list[str]:
     """Lists, in words, servers that follow none of the named servers, perhaps the source under
     another name: they would be left without a source. Servers that certainly follow another are
     skipped."""
-    named = {(member.host, member.port) for member in members.values()}
+    named = {member.place for member in members.values()}
     descriptions = []
     for name, member in sorted(members.items()):
         channels = member.state.channels if member.state is not None and name != source else ()
-        places = [(channel.source_host, channel.source_port) for channel in channels]
         another = any(_is_another(member, channel, members[source]) for channel in channels)
-        if places and not named & set(places) and not another:
-            descriptions.append(f"{name} follows {' and '.join(f'{host}:{port}' for host, port in places)}")
+        if channels and not another and not named & {channel.place for channel in channels}:
+            descriptions.append(f"{name} follows {' and '.join(channel.where for channel in channels)}")
     return descriptions
 
 
@@ -218,14 +217,11 @@ def best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = 
     """Returns the candidate whose usable set contains that of every other, apart from `replaced`:
     errant transactions that empty ones will replace. Chooses `target` if it is as good; None if no
     set contains all others."""
-    counted = {
-        candidate.name: usable(candidate) if replaced is None else usable(candidate).minus(replaced)
-        for candidate in candidates
-    }
+    sets = [usable(each) if replaced is None else usable(each).minus(replaced) for each in candidates]
     able = [
         candidate
-        for candidate in candidates
-        if all(counted[candidate.name].contains(each) for each in counted.values())
+        for candidate, gtids in zip(candidates, sets, strict=True)
+        if all(gtids.contains(other) for other in sets)
     ]
     named = [candidate for candidate in able if candidate.name == target]
     # Among equals the candidate that has applied most is ready soonest; then by name, so that two

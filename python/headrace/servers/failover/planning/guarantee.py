@@ -58,11 +58,8 @@ def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
 
 def acking(members: Members, source: Seen) -> list[Seen]:
     """Lists the replicas of `source` that acknowledge."""
-    return [
-        follower
-        for follower in followers(members, source)
-        if required(follower).semi_sync.replica_enabled and required(follower).semi_sync.replica_status
-    ]
+    sides = [(follower, required(follower).semi_sync) for follower in followers(members, source)]
+    return [follower for follower, semi in sides if semi.replica_enabled and semi.replica_status]
 
 
 def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
@@ -78,11 +75,8 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
         return None
     semi = after.state.semi_sync
     # Also replicas that do not take part now: they may join at any moment, and be the only ones.
-    able = [
-        member
-        for member in before.values()
-        if member.name != source.name and (member.state is None or member.state.semi_sync.replica_enabled)
-    ]
+    others = [member for member in before.values() if member.name != source.name]
+    able = [member for member in others if member.state is None or member.state.semi_sync.replica_enabled]
     works = semi.source_enabled and semi.source_status and semi.clients >= semi.wait_count >= 1
     ackers = acking(before, source)
     if not works or guarantee_now(before, source).level != "kept" or not ackers:
@@ -96,8 +90,7 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
         clients=max(source.state.semi_sync.clients, semi.clients),
         runs={member.name: member.run for member in able if member.state is not None},
     )
-    # Replicas that started moments ago are not enough proof: another start of theirs could not be
-    # told from the last.
+    # Replicas that started just now prove nothing: another start could not be told from that.
     return proof if sum(run.is_settled for run in proof.runs.values()) >= proof.needed else None
 
 

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.base.encoding import Document
+from headrace.base.packaged import read_rows
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
@@ -52,8 +54,7 @@ class ThreadRun:
 
     @property
     def is_settled(self) -> bool:
-        """True if a later start of the server could be told from this one: it had run for twice the
-        jitter."""
+        """True if a later start differs from this one: it had run for twice the jitter."""
         return self.uptime_s >= 2 * START_JITTER_S
 
     def unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
@@ -107,6 +108,11 @@ class Seen:
     deaf: bool = False
     waited_s: float = 0.0
     events: tuple[ScheduledEvent, ...] | None = None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port, as the channels of the other servers have them."""
+        return self.host, self.port
 
     @property
     def channel(self) -> Channel | None:
@@ -189,33 +195,12 @@ Action = Literal[
 ]
 
 
-# Descriptions of the steps for people: by action, with its server, the other one, and a count.
-STEP_WORDS: Mapping[Action, str] = {
-    "fence": "{server}: end it, and keep it down",
-    "start-apply": "{server}: start applying",
-    "stop-receive": "{server}: stop receiving",
-    "wait-near": "{server}: come near to {to}",
-    "read-only": "{server}: stop the writes",
-    "wait-applied": "{server}: apply what it received",
-    "rescue": "{server}: apply the rest of {to}'s binary log",
-    "inject": "{server}: write empty transactions in place of those that {to} wrote",
-    "leave-source": "{server}: stop following",
-    "semi-sync-replica-off": "{server}: semi-sync's replica side off",
-    "semi-sync-replica-on": "{server}: semi-sync's replica side on",
-    "semi-sync-source-off": "{server}: semi-sync's source side off",
-    "semi-sync-source-on": "{server}: semi-sync's source side on",
-    "writable": "{server}: take writes",
-    "keep-role": "{server}: keep the source's role for later starts",
-    "clients": "{server}: publish its address",
-    "events": "{server}: run its events",
-    "list-lost": "{server}: list what only {to} has",
-    "repoint": "{server}: follow {to}",
-    "repoint-early": "{server}: follow {to}",
-}
+# Descriptions of the steps for people: by action, with its server and the other one.
+STEP_WORDS = {row["action"]: row["words"] for row in read_rows("headrace.servers.failover.planning", "steps.csv")}
 
 
 @dataclass(frozen=True)
-class FailoverStep:
+class FailoverStep(Document):
     """An action on a server. Every step may be repeated: it asks for a state, not for a change.
 
     `stage`: the executor looks at all servers again before it begins the next one. `gtid`: what to
@@ -236,21 +221,9 @@ class FailoverStep:
         """The step in words."""
         return STEP_WORDS[self.action].format(server=self.server, to=self.to or "its source")
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns a document for JSON and the journal."""
-        return {
-            "stage": self.stage,
-            "action": self.action,
-            "server": self.server,
-            "gtid": None if self.gtid is None else str(self.gtid),
-            "to": self.to,
-            "count": self.count,
-            "why": self.why,
-        }
-
 
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Document):
     """The consequence of a loss of the source.
 
     `level`: kept, no acknowledged commit is lost as long as the `conditions` hold; async, commits
@@ -261,13 +234,17 @@ class Guarantee:
     reasons: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns a document for JSON."""
-        return {"level": self.level, "reasons": list(self.reasons), "conditions": list(self.conditions)}
+
+class KeptDocument(Document):
+    """A value whose `lossless` is called `kept` in JSON."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns its fields by name, for JSON."""
+        return {"kept" if name == "lossless" else name: value for name, value in super().to_dict().items()}
 
 
 @dataclass(frozen=True)
-class FailoverPlan:
+class FailoverPlan(KeptDocument):
     """The steps of a failover, or its refusal.
 
     `lossless`: no acknowledged commit can be missing on the promoted server. `uncertain`: why one
@@ -293,22 +270,6 @@ class FailoverPlan:
         """The steps to do before the servers are looked at again."""
         return tuple(step for step in self.steps if step.stage == self.steps[0].stage)
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns a document for JSON."""
-        return {
-            "steps": [step.as_dict() for step in self.steps],
-            "elected": self.elected,
-            "kept": self.lossless,
-            "uncertain": list(self.uncertain),
-            "missing": self.missing,
-            "errant": dict(self.errant),
-            "left_out": dict(self.left_out),
-            "refusal": self.refusal,
-            "hint": self.hint,
-            "guarantee": self.guarantee.as_dict(),
-            "gives_up": self.gives_up,
-        }
-
 
 def refused(failover_plan: FailoverPlan, source: str) -> CouldNotRun:
     """Returns the refusal of a plan as an error, with the source's name once."""
@@ -316,7 +277,7 @@ def refused(failover_plan: FailoverPlan, source: str) -> CouldNotRun:
 
 
 @dataclass
-class Outcome:
+class Outcome(KeptDocument):
     """The result of a failover or switchover. `closed_s`: how long no server took writes at a
     switchover, from the statement that stops them to the address file; `closed`: its parts, each in
     s, by step; "between": journal, lease, and what is left. `outage_s`: what a client saw, from the
@@ -337,36 +298,20 @@ class Outcome:
     missing: str
     left_out: Mapping[str, str]
     seconds: float
-    closed_s: float | None
     outage_s: float | None = None
+    closed_s: float | None = None
+    closed: Mapping[str, float] = field(default_factory=dict)
     rescued: int | None = None
     lost: int | None = None
     lost_gtids: str = ""
     lost_file: str = ""
     events: int | None = None
     events_left: tuple[str, ...] = ()
-    closed: Mapping[str, float] = field(default_factory=dict)
     gives_up: str = ""
     clients: str = ""
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns a document for JSON."""
-        return {
-            "elected": self.elected,
-            "kept": self.lossless,
-            "uncertain": list(self.uncertain),
-            "missing": self.missing,
-            "left_out": dict(self.left_out),
-            "seconds": round(self.seconds, 3),
-            "outage_s": None if self.outage_s is None else round(self.outage_s, 3),
-            "closed_s": None if self.closed_s is None else round(self.closed_s, 3),
-            "closed": {name: round(took, 4) for name, took in self.closed.items()},
-            "rescued": self.rescued,
-            "lost": self.lost,
-            "lost_gtids": self.lost_gtids,
-            "lost_file": self.lost_file,
-            "events": self.events,
-            "events_left": list(self.events_left),
-            "gives_up": self.gives_up,
-            "clients": self.clients,
-        }
+    def to_dict(self) -> dict[str, object]:
+        """Returns its fields by name, for JSON, with times of milliseconds."""
+        times = {"seconds": self.seconds, "outage_s": self.outage_s, "closed_s": self.closed_s}
+        rounded = {name: seconds if seconds is None else round(seconds, 3) for name, seconds in times.items()}
+        return super().to_dict() | rounded | {"closed": {name: round(took, 4) for name, took in self.closed.items()}}

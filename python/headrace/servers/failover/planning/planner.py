@@ -52,12 +52,9 @@ def plan(members: Members, progress: Progress, now_s: float = 0.0) -> FailoverPl
         refused = FailoverPlan(refusal=rule, hint=hint, elected=progress.elected)
     if refused:
         return replace(refused, guarantee=guarantee)
-    stage_plan = (
-        switchover.plan(members, source, progress)
-        if progress.kind == "switchover"
-        else _failover(members, source, progress, now_s)
-    )
-    return replace(stage_plan, guarantee=guarantee)
+    if progress.kind == "switchover":
+        return replace(switchover.plan(members, source, progress), guarantee=guarantee)
+    return replace(_failover(members, source, progress, now_s), guarantee=guarantee)
 
 
 def _wrong_target(members: Members, progress: Progress) -> str:
@@ -74,9 +71,8 @@ def _follows_somebody(members: Members, source: Seen) -> str:
     takes writes may have an old channel, which is stopped."""
     if source.state is None or not source.state.read_only:
         return ""
-    names = {(member.host, member.port): member.name for member in members.values()}
-    places = [(channel.source_host, channel.source_port) for channel in source.state.channels]
-    return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
+    names = {member.place: member.name for member in members.values()}
+    return " and ".join(names.get(channel.place, channel.where) for channel in source.state.channels)
 
 
 def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | None:
@@ -103,11 +99,8 @@ def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | Non
     if circle:
         rule = f"{' and '.join(circle)} follow each other: co-masters and rings are not failed over"
         return FailoverPlan(refusal=rule, hint="Make one of them a plain replica first.")
-    writable = [
-        member
-        for member in answering
-        if not required(member).read_only and member.name not in (progress.source, progress.elected)
-    ]
+    others = [member for member in answering if member.name not in (progress.source, progress.elected)]
+    writable = [member for member in others if not required(member).read_only]
     lawful = [member for member in writable if _is_promoted(member)]
     source = members.get(progress.source)
     closed = source is None or source.state is None or source.state.read_only
@@ -134,9 +127,7 @@ def _circle(members: Members) -> list[str]:
     for start in sorted(members):
         path, at = [start], members[start]
         while True:
-            above = [
-                member for member in members.values() if member.name != at.name and follows(at, member) is not None
-            ]
+            above = [each for each in members.values() if each.name != at.name and follows(at, each) is not None]
             if not above:
                 break
             at = above[0]
@@ -159,7 +150,8 @@ def _failover(members: Members, source: Seen, progress: Progress, now_s: float) 
         rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
         hint = f"Bring it back as a replica (headrace failover rejoin), or name the servers without {names}."
         return FailoverPlan(refusal=rule, hint=hint)
-    if fenced and elected is None and _is_alive(source):
+    alive = source.state is not None and not source.state.read_only and source.fence != "done"
+    if fenced and elected is None and alive:
         if source.write == "ok" or source.fence != "possible":
             does = "takes writes" if source.write == "ok" else "answers, and is not read-only"
             hint = (
@@ -171,13 +163,12 @@ def _failover(members: Members, source: Seen, progress: Progress, now_s: float) 
     if source.state is not None and not fenced and elected is None:
         if source.write == "ok":
             hint = f"Use: headrace failover switchover --from {source.name}."
-            return FailoverPlan(
-                refusal=f"{source.name} is alive and takes writes: there is nothing to fail over", hint=hint
-            )
+            rule = f"{source.name} is alive and takes writes: there is nothing to fail over"
+            return FailoverPlan(refusal=rule, hint=hint)
         if source.write == "blocked":
             rule = f"{source.name} takes no writes, but no other server would either: {source.error}"
             return FailoverPlan(refusal=rule, hint="Bring its replicas back, or release the lock.")
-    if elected is not None and _open_for_clients(elected):
+    if elected is not None and not required(elected).read_only:
         return _after(members, source, elected, progress, now_s)
     replicas = election.followers(members, source)
     if not replicas and elected is None:
@@ -196,9 +187,7 @@ def _find_elected(members: Members, progress: Progress) -> Seen | None:
     if progress.elected is not None:
         elected = members.get(progress.elected)
         return elected if elected is not None and elected.state is not None else None
-    return next(
-        (member for member in _writable(members, progress) if took_over(members, member, progress.source)), None
-    )
+    return next((each for each in _writable(members, progress) if took_over(members, each, progress.source)), None)
 
 
 def _writable(members: Members, progress: Progress) -> list[Seen]:
@@ -213,15 +202,6 @@ def took_over(members: Members, candidate: Seen, source: str) -> bool:
     if any(each.name != source for each in election.followers(members, candidate)):
         return True
     return not any(election.extra(each, candidate) for each in election.followers(members, members[source]))
-
-
-def _is_alive(source: Seen) -> bool:
-    """Returns whether the source answers and may take writes, whatever the user said."""
-    return source.state is not None and not source.state.read_only and source.fence != "done"
-
-
-def _open_for_clients(seen: Seen) -> bool:
-    return not required(seen).read_only
 
 
 def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:
@@ -246,8 +226,7 @@ def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverS
 
 
 def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, int]:
-    """Returns whether enough acknowledging replicas answer, how many do, and how many are
-    needed."""
+    """Returns whether enough acknowledging replicas answer, their number, and that needed."""
     if proof is None:
         return False, 0, 0
     reached = sum(1 for replica in replicas if replica.name in proof.ackers)
@@ -255,8 +234,7 @@ def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, in
 
 
 def _decide(members: Members, source: Seen, progress: Progress, now_s: float, foreseen: bool = False) -> FailoverPlan:
-    """Returns the election and the later steps, once nobody receives; `foreseen`: as if nobody
-    did."""
+    """Returns election and later steps, once nobody receives; `foreseen`: as if nobody did."""
     replicas = election.followers(members, source)
     elected = _find_elected(members, progress)
     # A run that was cut off may have moved replicas below the elected server already.
@@ -279,13 +257,8 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     # without a proof, and if the semi-sync timeout is over before a fence can be complete.
     late = progress.proof is not None and progress.fenced_s is None and _fell_back(progress.proof, now_s)
     decidable = not foreseen or progress.proof is None or late
-    if (
-        not lossless
-        and not progress.wish.accept_loss
-        and not progress.wish.rescue
-        and progress.elected is None
-        and decidable
-    ):
+    accepted = lossless or progress.wish.accept_loss or progress.wish.rescue
+    if decidable and not accepted and progress.elected is None:
         hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=errant)
@@ -296,10 +269,8 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, missing=since, errant=errant)
     steps, refusal = _steps(members, source, chosen, pool, progress, errant)
     missing = _missing(pool, chosen, _list_replaced(progress, errant))
-    lossless, uncertain = progress.sure or (
-        (lossless and not missing) or (progress.wish.rescue and source.volume),
-        uncertain,
-    )
+    lossless = (lossless and not missing) or (progress.wish.rescue and source.volume)
+    lossless, uncertain = progress.sure or (lossless, uncertain)
     if since:
         lossless, uncertain = False, (since,)
     failover_plan = FailoverPlan(
@@ -346,17 +317,13 @@ def _received_since(pool: list[Seen], chosen: Seen, progress: Progress) -> str:
     change that was cut off then: they were started again; "" for nothing."""
     if progress.sure is None or not progress.sure[0]:
         return ""
-    beyond = {
-        member.name: has(member).minus(usable(chosen))
-        for member in pool
-        if member.name != chosen.name and member.name in progress.stopped
-    }
+    stopped = [member for member in pool if member.name in progress.stopped - {chosen.name}]
+    beyond = {member.name: has(member).minus(usable(chosen)) for member in stopped}
     return "; ".join(f"{name} received {gtids} since then" for name, gtids in beyond.items() if not gtids.is_empty)
 
 
 def _fell_back(proof: AckProof, at_s: float) -> bool:
-    """Returns whether the source may acknowledge alone at a moment: its semi-sync timeout is
-    over."""
+    """Returns whether the source may acknowledge alone: its semi-sync timeout is over."""
     return proof.timeout_s < NEVER_S and at_s > proof.at_s + proof.timeout_s
 
 
@@ -392,12 +359,9 @@ def _choice(
     left_out = {name: reason for name, reason in reasons.items() if reason}
     if elected is not None:
         return elected, left_out
-    able = [
-        member
-        for member in pool
-        if not reasons[member.name] and (member.name not in errant or progress.wish.errant != "leave")
-    ]
+    able = [member for member in pool if not reasons[member.name]]
     if progress.wish.errant == "leave":
+        able = [member for member in able if member.name not in errant]
         left_out |= {name: f"has transactions of its own: {text}" for name, text in errant.items()}
     replaced = _list_replaced(progress, errant)
     if not able:
@@ -412,9 +376,8 @@ def _choice(
             chosen = None
     chosen = chosen or election.best(able, progress.candidate, replaced)
     if chosen is None:
-        return FailoverPlan(
-            refusal=f"{', '.join(member.name for member in able)}: none has all that the others received"
-        ), left_out
+        names = ", ".join(member.name for member in able)
+        return FailoverPlan(refusal=f"{names}: none has all that the others received"), left_out
     beyond = _missing(pool, chosen, replaced)
     if beyond and not progress.wish.accept_loss:
         hint = "Correct that replica and promote it, or go on without them: --accept-loss."
@@ -422,10 +385,8 @@ def _choice(
         return FailoverPlan(refusal=rule, hint=hint, missing=beyond), left_out
     if progress.candidate is not None and chosen.name != progress.candidate:
         own = "it has transactions of its own" if progress.candidate in errant else f"{chosen.name} has received more"
-        reason = left_out.get(progress.candidate) or own
-        return FailoverPlan(
-            refusal=f"{progress.candidate} is not the one to promote: {reason}", hint="Leave out --to."
-        ), left_out
+        rule = f"{progress.candidate} is not the one to promote: {left_out.get(progress.candidate) or own}"
+        return FailoverPlan(refusal=rule, hint="Leave out --to."), left_out
     return chosen, left_out
 
 
@@ -453,11 +414,8 @@ def _missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = None) ->
 
 def _siblings(chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[str, str]) -> list[Seen]:
     """Lists the servers that will follow the chosen one."""
-    return [
-        member
-        for member in switchover.siblings(pool, chosen)
-        if member.name not in errant or progress.wish.errant == "inject"
-    ]
+    follow = switchover.siblings(pool, chosen)
+    return follow if progress.wish.errant == "inject" else [each for each in follow if each.name not in errant]
 
 
 def _steps(
@@ -471,30 +429,21 @@ def _steps(
         steps += switchover.release(chosen, stage=2)
         if channel.apply == "off":
             steps.append(FailoverStep(2, "start-apply", chosen.name))
-        steps.append(
-            FailoverStep(2, "wait-applied", chosen.name, gtid=will, why="what it received is what was acknowledged")
-        )
+        why = "what it received is what was acknowledged"
+        steps.append(FailoverStep(2, "wait-applied", chosen.name, gtid=will, why=why))
     if progress.wish.rescue and progress.rescued is None:
         if not source.volume:
-            return (), (
-                f"there is no volume of {source.name} to read the rest from",
-                "--accept-loss goes on without it.",
-            )
-        steps.append(
-            FailoverStep(
-                2, "rescue", chosen.name, gtid=will, to=source.name, why="the rest of the old source's binary log"
-            )
-        )
+            rule = f"there is no volume of {source.name} to read the rest from"
+            return (), (rule, "--accept-loss goes on without it.")
+        why = "the rest of the old source's binary log"
+        steps.append(FailoverStep(2, "rescue", chosen.name, gtid=will, to=source.name, why=why))
     if progress.wish.errant == "inject" and errant:
         if required(chosen).flavor == "mariadb":
             rule = "MariaDB cannot be given empty transactions in place of those another server wrote"
             return (), (rule, "Use --errant leave, and seed the replica anew afterwards.")
-        for name in sorted(errant):
-            if name != chosen.name:
-                gtid = has(members[name]).minus(has(chosen))
-                steps.append(
-                    FailoverStep(2, "inject", chosen.name, gtid=gtid, to=name, why="empty, so that histories agree")
-                )
+        for name in sorted(errant.keys() - {chosen.name}):
+            gtid, why = has(members[name]).minus(has(chosen)), "empty, so that histories agree"
+            steps.append(FailoverStep(2, "inject", chosen.name, gtid=gtid, to=name, why=why))
     promote, refusal = switchover.promotion(chosen, siblings, progress, stage=3)
     return (*steps, *promote), refusal
 

@@ -121,8 +121,7 @@ class WritesClosing(JournalEvent, frozen=True):
 
 
 class WritesClosed(JournalEvent, frozen=True):
-    """The writes of a switchover's source stopped at `at_s`, with `gtids` executed; `seconds`: how
-    long that took."""
+    """A switchover's source stopped its writes at `at_s` with `gtids` executed, in `seconds`."""
 
     gtids: GtidSet
     at_s: float
@@ -140,8 +139,7 @@ class Reopened(JournalEvent, frozen=True):
 
 
 class Elected(JournalEvent, frozen=True):
-    """Nobody else may be chosen from now on. `had`: all that the server had, where acknowledged
-    commits may be missing."""
+    """Nobody else may be chosen now. `had`: all it had, if acknowledged commits may be missing."""
 
     server: str
     had: GtidSet | None
@@ -339,11 +337,7 @@ class Progress:
 
     def is_settled(self, action: Action) -> bool:
         """Returns whether a step after the promotion was carried out, or failed in this run."""
-        done = {
-            "clients": self.clients_updated,
-            "events": self.enabled is not None,
-            "list-lost": self.lost is not None,
-        }
+        done = {"clients": self.clients_updated, "events": self.enabled is not None, "list-lost": self.lost is not None}
         return done[action] or action in self.failed
 
     @property
@@ -368,8 +362,7 @@ class Progress:
         return replace(self, fenced_s=None, wish=replace(self.wish, by_hand=False))
 
     def on(self, boot: str) -> Progress:
-        """Returns it as this boot of the machine may use it: moments of another boot's clock say
-        nothing."""
+        """Returns it as this boot may use it: moments of another boot's clock say nothing."""
         if boot == self.boot:
             return self
         return replace(self, boot=boot, proof=None, written_s=None, fenced_s=None, pause=replace(self.pause, at_s=None))
@@ -434,8 +427,7 @@ class Progress:
         return after if event.proof is None else after._proved(event.proof)
 
     def _proved(self, proof: AckProof) -> Progress:
-        """Returns it with a proof. A fence that is older was undone since: the source was seen at
-        work."""
+        """Returns it with a proof. An older fence was undone: the source was seen at work."""
         undone = self.fenced_s is not None and self.fenced_s < proof.at_s and self.decision is None
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
@@ -514,9 +506,8 @@ class JournalHistory:
             case Hurried():
                 history = replace(self, hurried={**self.hurried, event.server: event.settings})
             case Unhurried():
-                history = replace(
-                    self, hurried={key: each for key, each in self.hurried.items() if key != event.server}
-                )
+                hurried = {key: each for key, each in self.hurried.items() if key != event.server}
+                history = replace(self, hurried=hurried)
             case _:
                 history = self
         progress = None if self.progress is None else self.progress.after(event)
@@ -530,8 +521,7 @@ class JournalHistory:
         return earlier.after(event)
 
     def handed_over(self, source: str, at: float, boot: str) -> HandedOver | None:
-        """Returns what a watch of this source handed over not long before `at`, on this boot; None
-        for nothing."""
+        """Returns what a watch of this source handed over lately on this boot; None for nothing."""
         handed_at, event = self.handed.get(source, (0.0, None))
         valid = event is not None and event.boot == boot and at - handed_at <= STALE_S
         return event if valid else None

@@ -18,9 +18,8 @@ def plan(members: Members, source: Seen, progress: Progress) -> FailoverPlan:
     promote it, and to let the old source follow it."""
     if source.state is None:
         hint = "Use: headrace failover run."
-        return FailoverPlan(
-            refusal=f"{source.name} does not answer, so its writes cannot be stopped: {source.error}", hint=hint
-        )
+        rule = f"{source.name} does not answer, so its writes cannot be stopped: {source.error}"
+        return FailoverPlan(refusal=rule, hint=hint)
     replicas = election.followers(members, source)
     elected = members.get(progress.elected) if progress.elected else None
     if elected is not None and elected.state is not None and not elected.state.read_only:
@@ -30,18 +29,13 @@ def plan(members: Members, source: Seen, progress: Progress) -> FailoverPlan:
     able, left_out = _able(replicas, progress, errant, source)
     if elected is None and not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items())) or "nobody follows it"
-        return FailoverPlan(
-            refusal=f"no replica can take over from {source.name}: {what}", errant=errant, left_out=left_out
-        )
-    if (
-        elected is None
-        and progress.candidate is not None
-        and progress.candidate not in [candidate.name for candidate in able]
-    ):
+        rule = f"no replica can take over from {source.name}: {what}"
+        return FailoverPlan(refusal=rule, errant=errant, left_out=left_out)
+    names = [candidate.name for candidate in able]
+    if elected is None and progress.candidate is not None and progress.candidate not in names:
         reason = left_out.get(progress.candidate, "does not follow it, or does not answer")
-        return FailoverPlan(
-            refusal=f"{progress.candidate} cannot take over: it {reason}", errant=errant, left_out=left_out
-        )
+        rule = f"{progress.candidate} cannot take over: it {reason}"
+        return FailoverPlan(refusal=rule, errant=errant, left_out=left_out)
     chosen = elected or next((candidate for candidate in able if candidate.name == progress.candidate), able[0])
     # Replicas that a cut-off switchover, or the stage before, has moved to the chosen one already.
     below = [follower for follower in election.followers(members, chosen) if follower.name != source.name]
@@ -83,23 +77,14 @@ def _early(
     commit is acknowledged: as many as it waits for, as long as the old source keeps as many as *it*
     waits for. Without semi-sync nobody waits for them, and they are moved afterwards."""
     count = max((step.count for step in promote if step.action == "semi-sync-source-on"), default=0)
-    there = [
-        replica
-        for replica in others
-        if follows(replica, chosen) is not None and required(replica).semi_sync.replica_enabled
-    ]
+    there = [each for each in others if follows(each, chosen) is not None and required(each).semi_sync.replica_enabled]
     semi = required(source).semi_sync
     acking = [replica for replica in replicas if required(replica).semi_sync.replica_enabled]
     spare = len(acking) - (semi.wait_count if semi.source_enabled else 0)
     steps = []
     for replica in replicas:
-        channel, semi_sync = replica.channel, required(replica).semi_sync
-        if (
-            replica.name == chosen.name
-            or replica not in others
-            or replica.name in progress.prepared.stay
-            or not semi_sync.replica_enabled
-        ):
+        channel = replica.channel
+        if replica.name in (chosen.name, *progress.prepared.stay) or replica not in others or replica not in acking:
             continue
         if channel is None or channel.is_broken or channel.delay_s or channel.apply_error or replica.deaf:
             continue
@@ -112,8 +97,7 @@ def _early(
 def _able(
     replicas: list[Seen], progress: Progress, errant: dict[str, str], source: Seen
 ) -> tuple[list[Seen], dict[str, str]]:
-    """Lists replicas that can take over from a working source, the one with the most applied first;
-    and why others cannot."""
+    """Lists replicas that can take over, the most applied first; and why others cannot."""
     left_out = {}
     for replica in replicas:
         channel = follows(replica, source)
@@ -132,8 +116,7 @@ def _able(
 
 
 def siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
-    """Lists the servers that can follow the chosen one: those without transactions that it
-    lacks."""
+    """Lists servers that can follow the chosen one: those without transactions that it lacks."""
     return [member for member in pool if member.name != chosen.name and not extra(member, chosen)]
 
 
@@ -146,11 +129,7 @@ def _acknowledging(chosen: Seen, followers: list[Seen], progress: Progress) -> t
     old = next((required(follower).semi_sync for follower in followers if follower.name == progress.source), None)
     waited = old is not None and old.source_enabled
     must_wait = progress.proof is not None or semi.replica_enabled or waited
-    ackers = [
-        follower
-        for follower in followers
-        if required(follower).semi_sync.replica_enabled or follower.name == progress.source
-    ]
+    ackers = [each for each in followers if required(each).semi_sync.replica_enabled or each.name == progress.source]
     waits_for = old.wait_count if old is not None and waited else semi.wait_count
     needed = progress.proof.wait_count if progress.proof else max(waits_for, 1)
     return must_wait, ackers, needed, min(needed, len(ackers))
@@ -194,8 +173,7 @@ def promotion(
         rule = f"no replica would be left to acknowledge what {chosen.name} commits"
         return (), (rule, "Bring one back, or accept it for now: --alone serve.")
     if must_wait and count:
-        # A role that is on already may be what a run that was cut off has left: with another count,
-        # and not for later starts.
+        # A role that is on may be of a run that was cut off: with another count, not stored.
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
     if progress.kind == "switchover" and must_wait:
@@ -236,8 +214,7 @@ def rest(
     events run, and lost transactions are listed."""
     steps, left_out = [], {}
     if progress.elected is None and not progress.is_settled("clients"):
-        # The run that promoted it has its journal elsewhere. It may have been killed before it told
-        # clients and stored the role.
+        # The run that promoted it, with its journal elsewhere, may have been killed before this.
         why = "the run that promoted it may have been killed before it did so"
         steps.append(FailoverStep(stage, "keep-role", elected.name, why=why))
         steps.append(FailoverStep(stage, "clients", elected.name, why=why))
@@ -281,12 +258,8 @@ def rest(
     if progress.events and not progress.is_settled("events"):
         why = "the old source ran them, and a replica has them disabled"
         steps.append(FailoverStep(stage, "events", elected.name, count=len(progress.events), why=why))
-    if (
-        progress.kind == "failover"
-        and progress.had is not None
-        and source.volume
-        and not progress.is_settled("list-lost")
-    ):
+    can_list = progress.kind == "failover" and source.volume and not progress.is_settled("list-lost")
+    if can_list and progress.had is not None:
         why = "what the dead source's binary log has beyond this"
         steps.append(FailoverStep(stage + 1, "list-lost", elected.name, gtid=progress.had, to=source.name, why=why))
     return tuple(steps), left_out

@@ -60,8 +60,7 @@ class Trace:
         return self.stretches[-1].gtids if self.stretches else None
 
     def add(self, at_s: float, gtids: GtidSet) -> None:
-        """Adds a sample. If a server has less than before it was created anew: its trace begins
-        again."""
+        """Adds a sample. A server with less than before is new: its trace begins again."""
         if self.stretches:
             last = self.stretches[-1]
             if at_s < last.last_s:
@@ -74,8 +73,7 @@ class Trace:
         self.stretches.append(Stretch(at_s, at_s, gtids))
         if len(self.stretches) > self.most:
             half = self.most // 2
-            # A stretch is dropped: its transactions then count as committed before the next
-            # stretch.
+            # The transactions of a stretch that is dropped count as committed before the next.
             self.stretches = [*self.stretches[:half:2], *self.stretches[half:]]
 
     def at(self, moment_s: float) -> Stretch | None:
@@ -99,8 +97,7 @@ class Trace:
         return Age(before.last_s + (stretch.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
 
     def _first(self, holds: Callable[[Stretch], bool]) -> int:
-        """Returns the index of the first stretch for which `holds` is true, as for all behind
-        it."""
+        """Returns the index of the first stretch that `holds`, as all behind it do."""
         low, high = 0, len(self.stretches)
         while low < high:
             middle = (low + high) // 2

@@ -6,41 +6,24 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
+from headrace.base.packaged import read_rows
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.exporter import MetricsServer
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
-HELP = {
-    "headrace_replica_lag_seconds": "Lag of a replica, s, by clock (gtid, heartbeat, server, commit, estimate).",
-    "headrace_replica_lag_exact": "1 when the gtid clock knows the lag, 0 when it is at least what is shown.",
-    "headrace_replica_backlog_transactions": "Transactions that the replica lacks.",
-    "headrace_replica_unapplied_transactions": "Transactions that it has received and not applied.",
-    "headrace_replica_applied_per_second": "Transactions applied over the last second.",
-    "headrace_replica_receive_up": "1 when its receive thread is connected.",
-    "headrace_replica_apply_up": "1 when its appliers run.",
-    "headrace_replica_delay_seconds": "Intended delay of the replica, s.",
-    "headrace_replica_worker_lag_seconds": "Age of the transaction a worker applies, 0 when it has none (MySQL).",
-    "headrace_replica_server_up": "1 when the server answers.",
-    "headrace_semi_sync_status": "1 when commits wait for a replica now; the setting does not matter.",
-    "headrace_semi_sync_clients": "Replicas that answer for semi-sync.",
-    "headrace_semi_sync_unanswered_total": "Commits that were acknowledged without an answer of a replica.",
-}
-COUNTERS = ("headrace_semi_sync_unanswered_total",)
+METRICS = read_rows("headrace.servers.topology.lag", "metrics.csv")
 
 
 def text_of(watch: LagWatch) -> str:
     """Returns all metrics in Prometheus's text format."""
-    rows: dict[str, list[str]] = {name: [] for name in HELP}
-    for reading in watch.read():
-        for name, labels, value in _of_reading(reading):
-            rows[name].append(f"{name}{_labels(labels)} {float(value):.6g}")
-    for name, labels, value in watch.server_figures():
-        rows[name].append(f"{name}{_labels(labels)} {float(value):.6g}")
+    lines: dict[str, list[str]] = {}
+    of_channels = (figure for reading in watch.read() for figure in _of_reading(reading))
+    for name, labels, value in (*of_channels, *watch.server_figures()):
+        lines.setdefault(name, []).append(f"{name}{_labels(labels)} {float(value):.6g}")
     parts = []
-    for name, lines in rows.items():
-        if lines:
-            kind = "counter" if name in COUNTERS else "gauge"
-            parts += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} {kind}", *lines]
+    for row in METRICS:
+        if values := lines.get(name := row["name"]):
+            parts += [f"# HELP {name} {row['help']}", f"# TYPE {name} {row['kind']}", *values]
     return "\n".join(parts) + "\n"
 
 
@@ -73,8 +56,7 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def listen(port: int) -> socket.socket:
-    """Listens at a port of the loopback address, 0 for a free one. Raises InputError,
-    CouldNotRun."""
+    """Listens at a port of the loopback, 0 for a free one. Raises InputError, CouldNotRun."""
     if not 0 <= port <= 65_535:
         raise InputError(f"--prometheus {port}", "a port is 0 to 65,535", "TCP, RFC 9293", "")
     try:

@@ -16,17 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.mysql import connect
 from headrace.mysql.address import Address
 from headrace.mysql.state import Channel, ServerState, executed_now, observe
-from headrace.mysql.statements import ask, ask_value
+from headrace.mysql.statements import SqlConnection, ask, ask_value
 from headrace.servers.topology.lag.clocks import STALE_S, Age, Trace, age, age_by_rate, backlog, rate
-
-if TYPE_CHECKING:
-    import pymysql
 
 # s. Between two samples of a position: ten small reads a second and server. Transactions between
 # two are spread evenly over the time between them.
@@ -148,18 +144,17 @@ class LagWatch:
             thread.join(2 * ANSWER_S)
 
     def _now_s(self) -> float:
-        """Returns Unix seconds: the machine's clock at the begin of the watch, counted on
-        monotonically."""
+        """Returns Unix seconds: those at the begin of the watch, counted on monotonically."""
         return self._wall_s + time.monotonic()
 
-    def _begin(self, work: Callable[[pymysql.Connection, _Watched], None], server: _Watched) -> None:
+    def _begin(self, work: Callable[[SqlConnection, _Watched], None], server: _Watched) -> None:
         thread = threading.Thread(
             target=self._keep_connected, args=(work, server), name=f"lag of {server.name}", daemon=True
         )
         thread.start()
         self._threads.append(thread)
 
-    def _keep_connected(self, work: Callable[[pymysql.Connection, _Watched], None], server: _Watched) -> None:
+    def _keep_connected(self, work: Callable[[SqlConnection, _Watched], None], server: _Watched) -> None:
         """Does the work on a connection, and on a new connection when that is lost."""
         while not self._end.is_set():
             try:
@@ -177,7 +172,7 @@ class LagWatch:
 
     # --- sampling ---------------------------------------------------------------------------------
 
-    def _sample(self, connection: pymysql.Connection, server: _Watched) -> None:
+    def _sample(self, connection: SqlConnection, server: _Watched) -> None:
         state = observe(connection, server.name)
         due_status = 0.0
         while not self._end.is_set():
@@ -199,7 +194,7 @@ class LagWatch:
                 due_status = began + STATUS_S
             self._end.wait(max(0.0, began + SAMPLE_S - time.monotonic()))
 
-    def _beat_seen(self, connection: pymysql.Connection, state: ServerState) -> int | None:
+    def _beat_seen(self, connection: SqlConnection, state: ServerState) -> int | None:
         if self.heartbeat_on is None or not state.channels:
             return None
         try:
@@ -208,7 +203,7 @@ class LagWatch:
             return None  # it has not come here yet
         return None if at_us is None else int(at_us)
 
-    def _beat(self, connection: pymysql.Connection, server: _Watched) -> None:
+    def _beat(self, connection: SqlConnection, server: _Watched) -> None:
         ask(connection, f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
         ask(connection, f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
         while not self._end.wait(HEARTBEAT_S):
@@ -248,7 +243,7 @@ class LagWatch:
         return figures
 
     def _reading(self, server: _Watched, channel: Channel, now: float) -> LagReading:
-        name = self.places.get((channel.source_host, channel.source_port), "")
+        name = self.places.get(channel.place, "")
         source = self._watched.get(name)
         gtid_age = None if source is None else age(source.trace, server.trace, now)
         silent = now - server.state_s > 2 * STALE_S
@@ -267,7 +262,7 @@ class LagWatch:
             at_unix=time.time() - (0.0 if gtid_age is None else now - gtid_age.at_s),
             replica=server.name,
             channel=channel.name,
-            source=name or f"{channel.source_host}:{channel.source_port}",
+            source=name or channel.where,
             lag_s=None if best is None else round(best.seconds, 4),
             exact=best is not None and best.exact,
             at_least=best is not None and best is gtid_age and not best.exact,
@@ -310,9 +305,8 @@ def _largest(gtid_age: Age | None, *clocks: float | None) -> Age | None:
         return gtid_age
     ages = [Age(float(seconds), exact=False) for seconds in clocks if seconds is not None]
     # The first of equals: the GTIDs' own, with the moment that it holds for.
-    return max(
-        [*([gtid_age] if gtid_age is not None else []), *ages], key=lambda candidate: candidate.seconds, default=None
-    )
+    ages = ages if gtid_age is None else [gtid_age, *ages]
+    return max(ages, key=lambda candidate: candidate.seconds, default=None)
 
 
 # By the replica's clock, against commit timestamps of the source's. A transaction that is being
@@ -327,7 +321,7 @@ FROM performance_schema.replication_connection_status WHERE channel_name = %s"""
 
 
 def commit_age(
-    connection: pymysql.Connection, state: ServerState, channel: Channel
+    connection: SqlConnection, state: ServerState, channel: Channel
 ) -> tuple[float | None, tuple[WorkerLag, ...]]:
     """Returns the lag by MySQL's own clock of a channel, s, and its workers; None for MariaDB."""
     if state.dialect.is_mariadb:

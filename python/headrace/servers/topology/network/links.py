@@ -104,8 +104,7 @@ class Link:
         ip(f"link set {self.port} up")
 
     def part(self, other: Link, both: bool = True) -> None:
-        """Drops frames from this server to the other, and with `both` also in the other direction;
-        both still reach all others."""
+        """Drops frames to another server, with `both` also from it; both still reach all others."""
         ip(f"-n {self.namespace} neigh replace {other.host} lladdr {NOBODY} dev eth0 nud permanent")
         if both:
             other.part(self, both=False)
@@ -211,7 +210,6 @@ def ip(words: str, missing_is_fine: bool = False) -> str:
     done = run_to_end(command, IP_S)
     missing = "No such" in done.errors or "Cannot find" in done.errors
     if done.code != 0 and not (missing and missing_is_fine):
-        raise CouldNotRun(
-            f"ip {words}", failure(done), "ip(8)", "Network namespaces take root and their kernel module."
-        )
+        rule = failure(done)
+        raise CouldNotRun(f"ip {words}", rule, "ip(8)", "Network namespaces take root and their kernel module.")
     return done.output

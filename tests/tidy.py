@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import ast
 import csv
-import io
 import re
 import subprocess
 import sys
-import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -127,10 +125,23 @@ def texts_of_python(source: str) -> Iterator[tuple[int, str]]:
     yield from comments_of(source)
 
 
+# A string, in which a # begins nothing, or a comment. Python's own tokenizer takes 15 times as long.
+STRING_OR_COMMENT = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"""|\'{3}(?:[^\\]|\\.)*?\'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(\#[^\n]*)''',
+    re.DOTALL,
+)
+
+
 @lru_cache(maxsize=4)
 def comments_of(source: str) -> list[tuple[int, str]]:
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return [(token.start[0], token.string.lstrip("# ")) for token in tokens if token.type == tokenize.COMMENT]
+    """Returns the comments of a Python file, each with its line."""
+    comments, number, end = [], 1, 0
+    for match in STRING_OR_COMMENT.finditer(source):
+        if match[1] is not None:
+            number += source.count("\n", end, match.start())
+            end = match.start()
+            comments.append((number, match[1].lstrip("# ")))
+    return comments
 
 
 def texts_of_rust(source: str) -> Iterator[tuple[int, str]]:
@@ -295,11 +306,8 @@ def laid_out_by_hand(path: Path) -> list[str]:
 
 def complaints() -> list[str]:
     wrong = facts_without_source()
-    for path in tracked(".py"):
-        wrong += openings(path)
-    for path in tracked(".rs"):
-        wrong += riddles_of_rust(path)
     for path in tracked(".py", ".rs"):
+        wrong += openings(path) if path.suffix == ".py" else riddles_of_rust(path)
         wrong += long_functions(path)
         shown = path.is_relative_to(ROOT / "python") or (
             path.is_relative_to(ROOT / "crates") and "tests" not in path.parts
@@ -311,10 +319,12 @@ def complaints() -> list[str]:
     for path in tracked(".py", ".rs", ".md", ".toml", ".csv", "Makefile"):
         if path == Path(__file__):
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            for what, pattern in (("a path of one machine", MACHINE_PATHS), ("unfinished", UNFINISHED)):
-                if pattern.search(line):
-                    wrong.append(f"{path.relative_to(ROOT)}:{number}: {what}: {line.strip()[:100]}")
+        text = path.read_text()
+        for what, pattern in (("a path of one machine", MACHINE_PATHS), ("unfinished", UNFINISHED)):
+            for match in pattern.finditer(text):
+                number = text.count("\n", 0, match.start()) + 1
+                line = text.splitlines()[number - 1].strip()
+                wrong.append(f"{path.relative_to(ROOT)}:{number}: {what}: {line[:100]}")
     return wrong
 
 

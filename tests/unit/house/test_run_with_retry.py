@@ -27,13 +27,18 @@ def folder(tmp_path, monkeypatch):
     # This test may itself run in a worker of xdist, which its children would take for their own.
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
         monkeypatch.delenv(name)
+    # Without the other plugins, none of which is needed, a process of pytest starts in a third of the time.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     return tmp_path
 
 
 def run(monkeypatch, folder, *options: str, **files: str) -> int:
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
-    monkeypatch.setattr(sys, "argv", ["run_with_retry.py", *options, *(f"test_{name}.py" for name in files)])
+    monkeypatch.setattr(
+        sys, "argv", ["run_with_retry.py", "--workers", "1", *options, *(f"test_{name}.py" for name in files)]
+    )
     return run_with_retry.main()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 STEP_S = 0.1  # the grain of every event here
+STEP_MS = STEP_S * 1e3
 
 
 @dataclass(frozen=True)
@@ -69,37 +70,52 @@ class Steps:
     balance: list[float] = field(default_factory=list)
 
 
+# Clients that are active in a step, their number, how long they think, and the latency without waiting, ms.
+Row = tuple[Clients, float, float, float]
+
+
 def run(queue: Queue, groups: list[Clients], seconds: float, chance: random.Random) -> Steps:
-    """Every step of `seconds`."""
+    """Every step of `seconds`. A recording has 144,000 of them, so the loop is plain."""
     steps = Steps()
+    gauss = chance.gauss
     for number in range(round(seconds / STEP_S)):
         at_s = number * STEP_S
-        read_ms, write_ms = (
-            max(0.05, latency(at_s) * (1 + queue.scatter * chance.gauss(0, 1)))
-            for latency in (queue.read_ms, queue.write_ms)
-        )
-        rows = []
+        read_ms = max(0.05, queue.read_ms(at_s) * (1 + queue.scatter * gauss(0, 1)))
+        write_ms = max(0.05, queue.write_ms(at_s) * (1 + queue.scatter * gauss(0, 1)))
+        rows: list[Row] = []
         for clients in groups:
             active = clients.count * clients.active(at_s)
             if active > 0:
                 own_ms = clients.read_share * read_ms + (1 - clients.read_share) * write_ms
                 rows.append((clients, active, clients.think_ms, own_ms))
-        asked = [STEP_S * 1e3 * active / (think + own) for _, active, think, own in rows]
-        asked = [max(0.0, mean + COUNT_SCATTER * math.sqrt(mean) * chance.gauss(0, 1)) for mean in asked]
-        ios = sum(asked)
-        size = 1024 * sum(count * row[0].kib for count, row in zip(asked, rows, strict=True)) / ios if ios else 0.0
+        served = []
+        for _, active, think, own in rows:
+            mean = STEP_MS * active / (think + own)
+            served.append(max(0.0, mean + COUNT_SCATTER * math.sqrt(mean) * gauss(0, 1)))
+        ios = sum(served)
+        size = _size(rows, served, ios)
         allowed = _allowed(queue, size)
         wait_ms = 0.0
         if ios > allowed:
             for _ in range(SIZE_ROUNDS if len(rows) > 1 else 1):
                 wait_ms = _wait(rows, allowed)
-                asked = [STEP_S * 1e3 * active / (think + own + wait_ms) for _, active, think, own in rows]
+                served = [STEP_MS * active / (think + own + wait_ms) for _, active, think, own in rows]
+                ios = sum(served)
                 # Clients that wait less often have another size, and bytes may be what is capped.
-                size = 1024 * sum(count * row[0].kib for count, row in zip(asked, rows, strict=True)) / sum(asked)
+                size = _size(rows, served, ios)
                 allowed = _allowed(queue, size)
-        _spend(queue, sum(asked), size)
-        _keep(steps, queue, rows, asked, wait_ms, (read_ms, write_ms))
+        _spend(queue, ios, size)
+        _keep(steps, queue, rows, served, wait_ms, (read_ms, write_ms))
     return steps
+
+
+def _size(rows: list[Row], served: list[float], ios: float) -> float:
+    """Mean bytes of a request."""
+    if not ios:
+        return 0.0
+    if len(rows) == 1:
+        return 1024 * (served[0] * rows[0][0].kib) / ios
+    return 1024 * sum([count * row[0].kib for count, row in zip(served, rows, strict=True)]) / ios
 
 
 # Scatter of a count of requests over its root. Independent requests have 1 (Poisson); clients that
@@ -109,16 +125,16 @@ SIZE_ROUNDS = 3  # after which the mean size has settled to a thousandth
 MOST_WAIT_MS = 60_000.0  # no client here waits longer
 
 
-def _wait(rows: list[tuple[Clients, float, float, float]], allowed: float) -> float:
+def _wait(rows: list[Row], allowed: float) -> float:
     """Returns how long each request waits in line, ms, so that no more than `allowed` are
     served."""
     if len(rows) == 1:
         _, active, think, own = rows[0]
-        return max(0.0, min(MOST_WAIT_MS, STEP_S * 1e3 * active / max(allowed, 1e-6) - think - own))
+        return max(0.0, min(MOST_WAIT_MS, STEP_MS * active / max(allowed, 1e-6) - think - own))
     low, high = 0.0, MOST_WAIT_MS
     for _ in range(30):  # halved so often a minute is less than 0.1 us
         middle = (low + high) / 2
-        served = sum(STEP_S * 1e3 * active / (think + own + middle) for _, active, think, own in rows)
+        served = sum(STEP_MS * active / (think + own + middle) for _, active, think, own in rows)
         low, high = (middle, high) if served > allowed else (low, middle)
     return high
 
@@ -143,25 +159,31 @@ def _spend(queue: Queue, ios: float, size: float) -> None:
 def _keep(
     steps: Steps,
     queue: Queue,
-    rows: list[tuple[Clients, float, float, float]],
+    rows: list[Row],
     served: list[float],
     wait_ms: float,
     own_ms: tuple[float, float],
 ) -> None:
     """Adds a step."""
-    each = [(count * row[0].read_share, count, row[0].kib) for count, row in zip(served, rows, strict=True)]
-    reads = sum(part for part, _, _ in each)
-    writes = sum(count for _, count, _ in each) - reads
+    reads = count = read_kib = write_kib = 0.0
+    idle = 1.0
+    for (clients, active, think, own), ios in zip(rows, served, strict=True):
+        part = ios * clients.read_share
+        reads += part
+        count += ios
+        read_kib += part * clients.kib
+        write_kib += (ios - part) * clients.kib
+        idle *= 1.0 if wait_ms > 0 else (think / (think + own)) ** active  # all of them think
+    writes = count - reads
+    read_s = reads * (own_ms[0] + wait_ms) / 1e3
+    write_s = writes * (own_ms[1] + wait_ms) / 1e3
     steps.reads.append(reads)
     steps.writes.append(writes)
-    steps.read_bytes.append(sum(part * kib for part, _, kib in each) * 1024)
-    steps.write_bytes.append(sum((count - part) * kib for part, count, kib in each) * 1024)
-    steps.read_s.append(reads * (own_ms[0] + wait_ms) / 1e3)
-    steps.write_s.append(writes * (own_ms[1] + wait_ms) / 1e3)
-    steps.queue.append((steps.read_s[-1] + steps.write_s[-1]) / STEP_S)
-    idle = 1.0
-    for _, active, think, own in rows:
-        idle *= (think / (think + own)) ** active  # all of them think
+    steps.read_bytes.append(read_kib * 1024)
+    steps.write_bytes.append(write_kib * 1024)
+    steps.read_s.append(read_s)
+    steps.write_s.append(write_s)
+    steps.queue.append((read_s + write_s) / STEP_S)
     steps.busy.append(1.0 if wait_ms > 0 else 1.0 - idle)
     first = queue.buckets[0] if queue.buckets else None
     steps.balance.append(100.0 if first is None else 100.0 * first.tokens / first.most)

@@ -178,20 +178,31 @@ def vague_names_of_rust(source: str) -> Iterator[tuple[int, str]]:
             yield source.count("\n", 0, token.start()) + 1, name
 
 
-@pytest.mark.parametrize("crate", sorted(path.name for path in (ROOT / "crates").iterdir() if (path / "Cargo.toml").exists()))
+@pytest.mark.parametrize(
+    "crate", sorted(path.name for path in (ROOT / "crates").iterdir() if (path / "Cargo.toml").exists())
+)
 def test_a_crate_has_no_more_vague_names_than_before(crate):
     paths = sorted((ROOT / "crates" / crate).rglob("*.rs"))
-    uses = [f"{path.relative_to(ROOT)}:{line}: {name}" for path in paths for line, name in vague_names_of_rust(path.read_text())]
+    uses = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in paths
+        for line, name in vague_names_of_rust(path.read_text())
+    ]
     most = MOST_IN_CRATES.get(crate, 0)
     assert len(uses) <= most, "\n".join(["use nouns of the field:", *uses])
-    assert len(uses) >= most - SLACK, f"{crate} has {len(uses)} uses, {most} are allowed: lower its number in MOST_IN_CRATES"
+    assert len(uses) >= most - SLACK, (
+        f"{crate} has {len(uses)} uses, {most} are allowed: lower its number in MOST_IN_CRATES"
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "names"),
     [
         ("let one = two; // found", ["one"]),
-        ("fn found<'kept>(left: &'kept str) -> bool { left == r#\"told\"# }", ["found", "kept", "kept", "left", "left"]),
+        (
+            "fn found<'kept>(left: &'kept str) -> bool { left == r#\"told\"# }",
+            ["found", "kept", "kept", "left", "left"],
+        ),
         ("/* told */ b\"made\\\"known\" 'a' '\\'' asked.shown", ["asked", "shown"]),
     ],
 )

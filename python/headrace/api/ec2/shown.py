@@ -127,6 +127,16 @@ def volume_id(text: str, parameter: str = "volumeId") -> str:
     return text
 
 
+def snapshot_id(text: str) -> str:
+    """Checks and returns a snapshot's id. Raises AwsError."""
+    if not text.startswith("snap-"):
+        raise AwsError(
+            "InvalidParameterValue",
+            f"Value ({text[:100]}) for parameter snapshotId is invalid. Expected: 'snap-...'.",
+        )
+    return text
+
+
 def since(status: LabStatus) -> datetime:
     """Returns when the lab was started, by its own clock."""
     return datetime.fromisoformat(status["lab_time"]).astimezone(UTC) - timedelta(seconds=status["uptime_s"])

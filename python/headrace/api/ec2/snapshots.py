@@ -10,7 +10,7 @@ from headrace.api import paging
 from headrace.api.declared import answer_of, arguments
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import of_volume, present, request_tags, resource_tags, tagging, truth
-from headrace.api.ec2.shown import NO_VOLUME, moment, shown_once, tag_list, volume_id
+from headrace.api.ec2.shown import NO_VOLUME, moment, shown_once, snapshot_id, tag_list, volume_id
 from headrace.api.ec2.tags import tags_of
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
@@ -63,16 +63,6 @@ def snapshot_of(request: ApiRequest, snapshot: Snapshot) -> Members:
         "FullSnapshotSizeInBytes": snapshot["blocks"]["full_bytes"] if snapshot["state"] == "completed" else None,
         "Tags": tag_list(snapshot["tags"]),
     }
-
-
-def snapshot_id(text: str) -> str:
-    """Checks and returns a snapshot's id. Raises AwsError."""
-    if not text.startswith("snap-"):
-        raise AwsError(
-            "InvalidParameterValue",
-            f"Value ({text[:100]}) for parameter snapshotId is invalid. Expected: 'snap-...'.",
-        )
-    return text
 
 
 def every(request: ApiRequest, after: str | None = None, **args: object) -> Iterator[Snapshot]:

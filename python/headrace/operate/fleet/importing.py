@@ -30,8 +30,7 @@ from headrace.observe.formats import cloudwatch, is_service, parse_recording
 from headrace.observe.formats.metric_pages import MetricSeries, read_pages
 from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
 from headrace.observe.recording import MAX_BYTES, STDIN, clip, recording_of
-from headrace.operate.fleet.periods import SUMMED, find_periods, make_rows
-from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, write_points
+from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SUMMED, find_periods, make_rows, write_points
 from headrace.operate.fleet.recordings import RecordingHints, points_of_recording, points_of_service
 
 NAMESPACE = "AWS/EBS"

@@ -169,9 +169,9 @@ class Benchmark(ABC):
 # Latency histograms and the percentiles read from them.
 #
 # The percentile q of a histogram is the value of the bucket in which the q-th part of all
-# observations, in order of size, is reached (the smallest value with at least that share at or below
-# it). It is as exact as the bucket is narrow: sysbench's 1,024 buckets from 0.001 ms to 100 s are 1.8
-# % apart and named by their middle, so a percentile is within 0.9 %; fio's are within 0.8 %.
+# observations, in order of size, is reached (the smallest value with at least that share at or
+# below it). It is as exact as the bucket is narrow: sysbench's 1,024 buckets from 0.001 ms to 100 s
+# are 1.8 % apart and named by their middle, so a percentile is within 0.9 %; fio's within 0.8 %.
 
 
 SHARES = {"p50_ms": 0.50, "p90_ms": 0.90, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}

@@ -272,10 +272,10 @@ def _blocks(residuals: np.ndarray, days: int, draw: np.random.Generator) -> np.n
 # Shapes of growth: a line, a bend, and growth by a factor; fitted robustly, and compared.
 #
 # A figure a day, or its logarithm. A figure that grows by the same factor each day is a line in
-# logarithms; one that grows by the same amount is one in the figures themselves. Both are tried, and
-# a parabola, and each has the chance that the days give it: by the Bayesian information criterion of
-# residuals with the Laplace distribution, which odd days do not rule (Schwarz 1978; weights of
-# models: Raftery 1995).
+# logarithms; one that grows by the same amount is one in the figures themselves. Both are tried,
+# and a parabola, and each has the chance that the days give it: by the Bayesian information
+# criterion of residuals with the Laplace distribution, which odd days do not rule (Schwarz 1978;
+# weights of models: Raftery 1995).
 
 
 LINE, BEND, FACTOR, AMOUNT = "line", "bend", "factor", "amount"

@@ -318,8 +318,7 @@ def _sentence(
 
 
 def _spread(workload: TransactionWorkload, rates: Callable[[Mapping[str, object]], tuple[float, float]]) -> float:
-    """Returns the standard deviation of the logarithm of the ratio, over databases drawn from the
-    calibration."""
+    """Returns the standard deviation of the ratio's logarithm, over draws of the calibration."""
     ratios = [_logarithm(*rates(database)) for database in workload.draws(DRAWS, 1)]
     return statistics.stdev(ratios) if len(ratios) > 1 else 0.0
 

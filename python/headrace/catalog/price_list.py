@@ -59,8 +59,7 @@ CORRECT = "Correct it, or leave the key out."
 
 @dataclass(frozen=True)
 class PriceFile:
-    """An own price file, checked, its rates turned into US dollars. docs/reference/prices.md says
-    what each key means."""
+    """An own price file, checked and in US dollars. See docs/reference/prices.md."""
 
     name: str
     currency: str = "USD"

@@ -25,8 +25,7 @@ def silent(*_: object) -> None:
 
 
 def check_one_of(source: str, **given: tuple[str, Collection[str]]) -> None:
-    """Raises InputError for an option whose value is not among its choices; `given`: value and
-    choices by option."""
+    """Raises InputError for an option that is none of its choices; `given`: value and choices."""
     for what, (value, choices) in given.items():
         if value not in choices:
             rule, hint = f"must be one of {', '.join(choices)}", did_you_mean(str(value), choices)

@@ -285,8 +285,7 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
 
 
 def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
-    """Raises InputError for a device that another recording of the same name has too: nothing says
-    which host is which."""
+    """Raises InputError for a device that another recording of the same name has too."""
     if "/" in volume and spill.origins.setdefault(volume, file) != file:
         rule = f"is in {clip(spill.origins[volume])} too: two recordings of one name"
         hint = "Rename one after its host, or say which volume it is: --device NAME=VOLUME."

@@ -4,7 +4,7 @@
     situation    what the rules know: storage in sustained rates, memory, processors, workload
     rules/       from a situation to a value, one function for each parameter
     table        parameters.toml (what is known of each) and names.csv (its name on which server)
-    simulated    the workload by the simulator; effects: what a setting changes, in a sentence
+    effects      the workload by the simulator, and what a setting changes, in a sentence
     current      today's settings, of a live server or an option file, and what is wrong with them
     output       option file and unified diff; reference: the table of docs/reference/advice.md
     model        version of a server, advised setting, finding; values: how servers write values

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.advice.buffers import memory_finding, most_memory
 from headrace.advice.current import OLD_REDO, CurrentSettings, doomed, findings, gone, since, todays
-from headrace.advice.effects import effect_of
+from headrace.advice.effects import demand_of, effect_of
 from headrace.advice.model import (
     DOC,
     NOT_ESTIMATED,
@@ -19,7 +19,6 @@ from headrace.advice.model import (
 )
 from headrace.advice.result import Advice
 from headrace.advice.rules import RULES
-from headrace.advice.simulated import demand_of
 from headrace.advice.situation import RuleValue, Situation, storage_rates
 from headrace.advice.table import ParameterName, ServerParameter, ids_by_name, parameters
 from headrace.advice.values import as_bytes, as_number, same, size_text

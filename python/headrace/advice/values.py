@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.option_values import FALSE, TRUE, UNITS, as_bytes
+from headrace.base.options import FALSE, TRUE, UNITS, as_bytes
 
 
 def as_number(text: str | None) -> float | None:

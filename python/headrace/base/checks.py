@@ -31,8 +31,7 @@ def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Returns a value as short text for an error. It never fails (Python refuses to print very long
-    integers)."""
+    """Returns a value as short text for an error; even of integers too long for Python to print."""
     try:
         text = repr(value)
     except ValueError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
 
 SOURCE = "docs/reference/cli.md"
 Kind = Literal["switch", "choice", "whole", "number", "file", "text"]
@@ -346,3 +348,18 @@ InstanceType = Annotated[
     str | None,
     Option("EC2 type whose EBS limits apply.", value="TYPE", usual="the volumes alone", completed="instance"),
 ]
+
+
+# --- values as servers write them -----------------------------------------------------------------
+
+
+UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5, "e": 1024**6}
+SIZE = re.compile(r"(\+?\d{1,20})([kmgtpe]?)\Z", re.ASCII | re.IGNORECASE)
+TRUE = ("1", "on", "true", "yes", "detect_and_recover")
+FALSE = ("0", "off", "false", "no")
+
+
+def as_bytes(text: str | None) -> float | None:
+    """Returns a size, perhaps with K, M, G, T, P, E (powers of 1024), in bytes, or None."""
+    match = SIZE.match((text or "").strip())
+    return None if match is None else float(int(match[1]) * UNITS[match[2].lower()])

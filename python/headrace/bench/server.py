@@ -40,8 +40,7 @@ def connected(target: Target, database: bool = True) -> Iterator[SqlConnection]:
 
 
 def require_database(name: str, target: Target) -> None:
-    """Raises InputError when the target is not a server, or its address does not name a database
-    fit for test tables."""
+    """Raises InputError for a target without a server, or without a database for test tables."""
     if target.address is None:
         raise InputError(target.label, f"{name} needs a server", DOC, "Give an address: mysql://USER@HOST/DATABASE.")
     database = target.address.database

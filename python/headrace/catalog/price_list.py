@@ -14,10 +14,14 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from headrace.base import core
 from headrace.base.checks import check_number, check_text, check_whole, did_you_mean, shown
 from headrace.base.core import core_errors
+from headrace.base.documents import DocumentTable, convert, known_keys, said_as
 from headrace.base.files import read_bytes
 from headrace.base.units import HOURS_PER_MONTH, Day, day_of
 from headrace.catalog.facts import check_region, no_ebs_prices
@@ -47,6 +51,7 @@ SNAPSHOT_RULE = (
 )
 
 Steps = tuple[tuple[int, float], ...]
+CORRECT = "Correct it, or leave the key out."
 
 
 # --- the price file -------------------------------------------------------------------------------
@@ -54,8 +59,7 @@ Steps = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class PriceFile:
-    """An own price file, checked, its rates turned into US dollars. docs/reference/prices.md says
-    what each key means."""
+    """An own price file, checked and in US dollars. See docs/reference/prices.md."""
 
     name: str
     currency: str = "USD"
@@ -75,175 +79,142 @@ class PriceFile:
         )
 
 
-class _Reader:
-    """Checks one price file: every refusal names the file, the line if it is clear, and the key."""
+def _up_to(most: float, unit: str = "") -> msgspec.Meta:
+    """Returns the annotation of a number from 0 to `most`."""
+    rule = f"must be a number from 0 to {most:,.0f} {unit}".rstrip()
+    return msgspec.Meta(ge=0.0, le=most, extra={"rule": rule, "hint": CORRECT})
 
-    TOP = (
-        "currency",
-        "per_usd",
-        "ebs_discount_percent",
-        "instance_discount_percent",
-        "volumes",
-        "snapshots",
-        "instances",
-        "commitment_factors",
-    )
 
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        content = read_bytes(path, MAX_FILE_BYTES)
-        try:
-            self.text = content.decode("utf-8-sig")
-            self.document = tomllib.loads(self.text)
-        except UnicodeDecodeError as error:
-            rule = "a price file is UTF-8 text"
-            raise InputError(f"{self.name}: byte {error.start}", rule, DOC, "Save it as UTF-8.") from None
-        except (ValueError, RecursionError) as error:
-            hint = "Correct the line named."
-            raise InputError(f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", hint) from None
+_Price = Annotated[float, _up_to(MAX_PRICE)]
+_Discount = Annotated[float, _up_to(MAX_DISCOUNT_PERCENT, "%")]
+_Currency = said_as(
+    "must be a currency code of three capital letters (ISO 4217)", "For example USD or EUR.", pattern=r"\A[A-Z]{3}\Z"
+)
 
-    def read(self) -> PriceFile:
-        self.refuse_unknown("", self.document, self.TOP)
-        currency, per_usd = self.currency()
-        discount = {
-            key: self.number("", key, self.document[key], MAX_DISCOUNT_PERCENT, "%")
-            for key in ("ebs_discount_percent", "instance_discount_percent")
-            if key in self.document
-        }
-        snapshots = self.table("snapshots")
-        self.refuse_unknown("snapshots", snapshots, ("gib",))
-        rates = {key: self.number("snapshots", key, value) / per_usd for key, value in snapshots.items()}
-        return PriceFile(
-            name=self.name,
-            currency=currency,
-            per_usd=per_usd,
-            volumes=self.volumes(per_usd),
-            snapshot_gib=rates.get("gib"),
-            instances=self.instances(per_usd),
-            commitment_factors=self.factors(),
-            **discount,
-        )
 
-    def currency(self) -> tuple[str, float]:
-        code = self.document.get("currency", "USD")
-        if not isinstance(code, str) or not re.fullmatch(r"[A-Z]{3}", code):
-            raise self.refusal(
-                "",
-                "currency",
-                code,
-                "must be a currency code of three capital letters (ISO 4217)",
-                "For example USD or EUR.",
-            )
-        if "per_usd" in self.document:
-            per_usd = self.number("", "per_usd", self.document["per_usd"], MAX_PRICE)
-            if per_usd == 0.0 or (code == "USD" and per_usd != 1.0):
-                rule = "must be above 0" if per_usd == 0.0 else "a US dollar costs 1 US dollar"
-                raise self.refusal("", "per_usd", per_usd, rule, f"State what one US dollar costs in {code}.")
-            return code, per_usd
-        if code != "USD":
-            rule = "needs per_usd too: AWS lists its prices in US dollars"
-            raise self.refusal("", "currency", code, rule, f"Add per_usd, what one US dollar costs in {code}.")
-        return code, 1.0
+class _Rates(DocumentTable):
+    """[volumes.TYPE] as it is written."""
 
-    def volumes(self, per_usd: float) -> dict[str, dict[str, float | Steps]]:
-        answers = (core.billed_as(era["volume_type"]) for era in core.volume_eras(all_eras=True))
-        billed = {product: components for product, components in filter(None, answers)}
-        rates_by_type: dict[str, dict[str, float | Steps]] = {}
-        tables = self.table("volumes")
-        self.refuse_unknown("volumes", tables, sorted(billed))
-        for kind in tables:
-            place = f"volumes.{kind}"
-            rates = self.table(place, tables[kind])
-            self.refuse_unknown(place, rates, [RATES[component] for component in billed[kind]])
-            rates_by_type[kind] = {}
-            for key, value in rates.items():
-                steps = isinstance(value, list) and key in ("iops", "mib_s")
-                rate = self.steps(place, key, value, per_usd) if steps else self.number(place, key, value) / per_usd
-                rates_by_type[kind][key] = rate
-        return rates_by_type
+    gib: _Price | None = None
+    iops: _Price | list | None = None
+    mib_s: _Price | list | None = None
+    million_ios: _Price | None = None
 
-    def steps(self, place: str, key: str, value: list, per_usd: float) -> Steps:
-        rule = "price steps are tables { above = QUANTITY, price = PRICE }, lowest quantity first"
-        steps: list[tuple[int, float]] = []
-        for step in value:
-            if not isinstance(step, dict) or set(step) != {"above", "price"}:
-                raise self.refusal(
-                    place,
-                    key,
-                    step,
-                    rule,
-                    "For example [{ above = 0, price = 0.065 }, { above = 32000, price = 0.0455 }].",
-                )
-            above = step["above"]
-            if (
-                isinstance(above, bool)
-                or not isinstance(above, int)
-                or above < 0
-                or (steps and above <= steps[-1][0])
-                or above > 10**9
-            ):
-                raise self.refusal(place, key, above, rule, "Quantities are whole, 0 or more, and rise.")
-            steps.append((above, self.number(place, key, step["price"]) / per_usd))
-        if not steps:
-            raise self.refusal(place, key, value, rule, "Give one step or more, or one price.")
-        return tuple(steps)
 
-    def instances(self, per_usd: float) -> dict[str, float]:
-        prices = self.table("instances")
-        names = {item["instance_type"] for item in core.instances(None)}
-        for name in prices:
-            if name not in names:
-                hint = did_you_mean(name, names) or "See `headrace catalog instances`."
-                raise self.refusal("instances", name, prices[name], "is not an instance type of the catalog", hint)
-        return {name: self.number("instances", name, price) / per_usd for name, price in prices.items()}
+class _Snapshots(DocumentTable):
+    """[snapshots] as it is written."""
 
-    def factors(self) -> dict[str, float]:
-        factors = self.table("commitment_factors")
-        self.refuse_unknown("commitment_factors", factors, [name for name in COMMITMENTS if name != "on-demand"])
-        return {name: self.number("commitment_factors", name, factor, 1.0) for name, factor in factors.items()}
+    gib: _Price | None = None
 
-    # --- rules of all keys ------------------------------------------------------------------------
 
-    def table(self, place: str, value: object = None) -> dict:
-        value = self.document.get(place, {}) if value is None else value
-        if not isinstance(value, dict):
-            raise self.refusal("", place, value, "must be a table", f"Write [{place}] and its keys below it.")
-        return value
+class _Table(DocumentTable):
+    """A price file as it is written."""
 
-    def refuse_unknown(self, place: str, table: dict, keys: Sequence[str]) -> None:
-        for key in table:
-            if key not in keys:
-                hint = did_you_mean(key, keys) or f"Known: {', '.join(keys)}."
-                raise InputError(self.where(place, key), "is not a key of a price file", DOC, hint)
-
-    def number(self, place: str, key: str, value: object, most: float = MAX_PRICE, unit: str = "") -> float:
-        # NaN compares false.
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= most:
-            words = f"must be a number from 0 to {most:,.0f} {unit}".rstrip()
-            raise self.refusal(place, key, value, words, "Correct it, or leave the key out.")
-        return float(value)
-
-    def refusal(self, place: str, key: str, value: object, rule: str, hint: str) -> InputError:
-        return InputError(f"{self.where(place, key)} = {shown(value)}", rule, DOC, hint)
-
-    def where(self, place: str, key: str) -> str:
-        """Returns `prices.toml line 7: volumes.gp3.gib`; no line if the key has none of its own."""
-        section, path = "", f"{place}.{key}".lstrip(".")
-        for number, line in enumerate(self.text.splitlines(), 1):
-            if header := re.match(r"\s*\[([^\[\]]+)\]", line):
-                section = header[1].replace('"', "").replace(" ", "")
-                if section == path:
-                    return f"{self.name} line {number}: {path}"
-            item = re.match(r"\s*([\w.\-\"' ]+?)\s*=", line)
-            if item and f"{section}.{re.sub(r'[^-.0-9A-Za-z_]', '', item[1])}".lstrip(".") == path:
-                return f"{self.name} line {number}: {path}"
-        return f"{self.name}: {path}"
+    currency: Annotated[str, _Currency] = "USD"
+    per_usd: _Price | None = None
+    ebs_discount_percent: _Discount | None = None
+    instance_discount_percent: _Discount | None = None
+    volumes: dict[str, _Rates] = {}
+    snapshots: _Snapshots = msgspec.field(default_factory=_Snapshots)
+    instances: dict[str, _Price] = {}
+    commitment_factors: dict[str, Annotated[float, _up_to(1.0)]] = {}
 
 
 def read_price_file(path: str | Path) -> PriceFile:
     """Returns an own price file, checked. Raises InputError naming file, line and key, CouldNotRun
     where it cannot be read."""
-    return _Reader(Path(path)).read()
+    path = Path(path)
+    try:
+        text = read_bytes(path, MAX_FILE_BYTES).decode("utf-8-sig")
+        document = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        value = f"{path.name}: byte {error.start}"
+        raise InputError(value, "a price file is UTF-8 text", DOC, "Save it as UTF-8.") from None
+    except (ValueError, RecursionError) as error:
+        value = f"{path.name}: {str(error)[:120]}"
+        raise InputError(value, "is not valid TOML", "toml.io, v1.0", "Correct the line named.") from None
+    try:
+        return _checked(path.name, convert(document, _Table, source=DOC, where="a price file"))
+    except InputError as error:
+        key, equals, value = error.value.partition(" = ")
+        raise error.but(value=f"{_where(path.name, text, key)}{equals}{value}", hint=error.hint or CORRECT) from None
+
+
+def _checked(name: str, table: _Table) -> PriceFile:
+    """Returns the rates of a file in US dollars, its keys checked against the catalog."""
+    per_usd = _per_usd(table)
+    answers = (core.billed_as(era["volume_type"]) for era in core.volume_eras(all_eras=True))
+    billed = {product: components for product, components in filter(None, answers)}
+    known_keys(table.volumes, sorted(billed), "a price file", DOC, "volumes")
+    known_keys(table.commitment_factors, [*COMMITMENTS][1:], "a price file", DOC, "commitment_factors")
+    names = {item["instance_type"] for item in core.instances(None)}
+    for instance, price in table.instances.items():
+        if instance not in names:
+            hint = did_you_mean(instance, names) or "See `headrace catalog instances`."
+            raise InputError(f"instances.{instance} = {price:g}", "is not an instance type of the catalog", DOC, hint)
+    volumes: dict[str, dict[str, float | Steps]] = {}
+    for kind, rates in table.volumes.items():
+        given = {key: rate for key, rate in msgspec.structs.asdict(rates).items() if rate is not None}
+        known_keys(given, [RATES[component] for component in billed[kind]], "a price file", DOC, f"volumes.{kind}")
+        volumes[kind] = {
+            key: _steps(f"volumes.{kind}.{key}", rate, per_usd) if isinstance(rate, list) else rate / per_usd
+            for key, rate in given.items()
+        }
+    return PriceFile(
+        name,
+        table.currency,
+        per_usd,
+        table.ebs_discount_percent,
+        table.instance_discount_percent,
+        volumes,
+        None if table.snapshots.gib is None else table.snapshots.gib / per_usd,
+        {instance: price / per_usd for instance, price in table.instances.items()},
+        table.commitment_factors,
+    )
+
+
+def _per_usd(table: _Table) -> float:
+    """Returns the price of a US dollar in the file's currency."""
+    code, per_usd = table.currency, table.per_usd
+    if per_usd is None and code != "USD":
+        rule = "needs per_usd too: AWS lists its prices in US dollars"
+        raise InputError(f"currency = {shown(code)}", rule, DOC, f"Add per_usd, what one US dollar costs in {code}.")
+    if per_usd == 0.0 or (code == "USD" and per_usd not in (None, 1.0)):
+        rule = "must be above 0" if per_usd == 0.0 else "a US dollar costs 1 US dollar"
+        raise InputError(f"per_usd = {shown(per_usd)}", rule, DOC, f"State what one US dollar costs in {code}.")
+    return per_usd or 1.0
+
+
+def _steps(place: str, value: list, per_usd: float) -> Steps:
+    """Returns the steps of a price in US dollars. Raises InputError."""
+    rule = "price steps are tables { above = QUANTITY, price = PRICE }, lowest quantity first"
+    steps: list[tuple[int, float]] = []
+    for step in value:
+        if not isinstance(step, dict) or set(step) != {"above", "price"}:
+            hint = "For example [{ above = 0, price = 0.065 }, { above = 32000, price = 0.0455 }]."
+            raise InputError(f"{place} = {shown(step)}", rule, DOC, hint)
+        above, least = step["above"], steps[-1][0] + 1 if steps else 0
+        if isinstance(above, bool) or not isinstance(above, int) or not least <= above <= 10**9:
+            hint = "Quantities are whole, 0 or more, and rise."
+            raise InputError(f"{place} = {shown(above)}", rule, DOC, hint)
+        steps.append((above, convert(step["price"], _Price, source=DOC, at=place) / per_usd))
+    if not steps:
+        raise InputError(f"{place} = {shown(value)}", rule, DOC, "Give one step or more, or one price.")
+    return tuple(steps)
+
+
+def _where(name: str, text: str, path: str) -> str:
+    """Returns `prices.toml line 7: volumes.gp3.gib`; no line if the key has none of its own."""
+    section = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[([^\[\]]+)\]", line):
+            section = header[1].replace('"', "").replace(" ", "")
+            if section == path:
+                return f"{name} line {number}: {path}"
+        item = re.match(r"\s*([\w.\-\"' ]+?)\s*=", line)
+        if item and f"{section}.{re.sub(r'[^-.0-9A-Za-z_]', '', item[1])}".lstrip(".") == path:
+            return f"{name} line {number}: {path}"
+    return f"{name}: {path}"
 
 
 # --- the prices -----------------------------------------------------------------------------------

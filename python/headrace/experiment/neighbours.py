@@ -84,8 +84,7 @@ def _look() -> _Look:
 
 
 def _is_own(look: _Look, process: int) -> bool:
-    """Returns whether a process is this one, descends from it (as lab and server do), or is a
-    thread of the kernel."""
+    """Returns whether a process is this one, its descendant (lab, server) or a kernel thread."""
     while process in look.processes:
         if process in (os.getpid(), KERNEL):
             return True

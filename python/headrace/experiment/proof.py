@@ -193,8 +193,7 @@ class Proof:
 
     @property
     def holds(self) -> bool | None:
-        """True if everything came as predicted; None while it was not measured, or if this machine
-        was the limit."""
+        """True if all came as predicted; None if unmeasured, or if this machine was the limit."""
         verdicts = [self.judge(step) for step in self.steps if step.predicted is not None]
         if "off" in verdicts:
             return False

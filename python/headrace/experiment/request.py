@@ -159,8 +159,7 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
 
 
 def placed(text: str) -> Placement:
-    """Reads `DATA` or `DATA,log=LOG`: a proof runs on this machine, whatever instance is named.
-    Raises InputError."""
+    """Reads `DATA` or `DATA,log=LOG`, for this machine alone: no instance. Raises InputError."""
     placement = parse_placement(text)
     if placement.instance is not None:
         rule = "names an instance, and a proof runs on this machine"

@@ -16,7 +16,7 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.option_values import as_bytes
+from headrace.base.options import as_bytes
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.bench.drivers.sysbench_oltp import SHAPES, STATEMENTS

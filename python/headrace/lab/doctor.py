@@ -176,8 +176,7 @@ def daemon_binary() -> Check:
 
 
 def space(folder: Path) -> Check:
-    """Checks the room in the data directory: volumes are sparse, so a GiB written is a GiB
-    taken."""
+    """Checks the room in the data directory: volumes are sparse, a GiB written is a GiB taken."""
     there = folder
     while not os.path.exists(there) and there != there.parent:
         there = there.parent

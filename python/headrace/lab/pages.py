@@ -9,8 +9,7 @@ from headrace.lab.client import Lab
 
 
 def all_snapshots(lab: Lab, volume: str | None = None, bin: bool = False) -> Iterator[Snapshot]:
-    """Yields the lab's snapshots, page by page: those of a volume, or those in the recycle
-    bin."""
+    """Yields the lab's snapshots, page by page: of a volume, or those in the recycle bin."""
     after = None
     while True:
         page = lab.snapshots(after=after, volume=volume, bin=bin)

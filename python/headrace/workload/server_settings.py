@@ -17,7 +17,7 @@ from typing import Any
 from headrace.base import core
 from headrace.base.checks import did_you_mean, shown
 from headrace.base.core import core_errors
-from headrace.base.option_values import FALSE, TRUE, as_bytes
+from headrace.base.options import FALSE, TRUE, as_bytes
 from headrace.base.packaged import read_rows
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload

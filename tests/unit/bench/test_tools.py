@@ -12,8 +12,7 @@ import pytest
 
 from headrace.bench import FioJob, Mysqlslap, SysbenchFileio, SysbenchOltp, Tpcc
 from headrace.bench.drivers import fio, sysbench
-from headrace.bench.drivers.benchmark import RunLoad
-from headrace.bench.drivers.percentiles import Histogram, merged
+from headrace.bench.drivers.benchmark import Histogram, RunLoad, merged
 from headrace.bench.drivers.tpcc import by_transaction
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address, Secret

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.main import main
-from headrace.observe.live.latency import Latencies, between
-from headrace.observe.live.profile import Profile
+from headrace.observe.live.profile import Latencies, Profile, between
 from headrace.observe.live.record import _write_somewhere
 from headrace.observe.live.samples import Samples
 from headrace.observe.settings import check_settings

@@ -20,10 +20,17 @@ from hypothesis import strategies as st
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.statements import number_of
 from headrace.observe.live.host import FIELDS, device_of, read_disks, read_host, volume_id
-from headrace.observe.live.lab_rows import LabRows
 from headrace.observe.live.sampler import Sampler
-from headrace.observe.live.samples import Samples, is_level, write_disk_csv, write_status_csv
-from headrace.observe.live.store import PART_ROWS, SampleStore, Spill
+from headrace.observe.live.samples import (
+    PART_ROWS,
+    LabRows,
+    Samples,
+    SampleStore,
+    Spill,
+    is_level,
+    write_disk_csv,
+    write_status_csv,
+)
 
 T0 = 1_700_000_000
 

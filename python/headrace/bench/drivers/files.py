@@ -17,8 +17,7 @@ SPARE_BYTES = 64 << 20  # a guess: the file system's own needs
 
 
 def check_folder(name: str, target: Target) -> None:
-    """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may
-    not be written."""
+    """Raises InputError for no folder and no device, CouldNotRun where it may not be written."""
     if target.folder is None:
         hint = "Name a folder on the volume: --folder /mnt/volume."
         raise InputError(target.label, f"{name} works on files", DOC, hint)

@@ -16,6 +16,7 @@ from headrace.base.processes import Command, run_checked, run_lines
 from headrace.base.units import GIB, MIB
 from headrace.bench.drivers.benchmark import (
     Benchmark,
+    Histogram,
     IntervalReport,
     RunLoad,
     Say,
@@ -25,7 +26,6 @@ from headrace.bench.drivers.benchmark import (
     silent,
 )
 from headrace.bench.drivers.files import check_folder, check_overwrite, file_whole, free_for
-from headrace.bench.drivers.percentiles import Histogram
 from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, InputError
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from headrace.base.files import explain_unwritable
 from headrace.base.machine import Tool, required
 from headrace.base.processes import Command, Ended, run_checked, run_lines
-from headrace.bench.drivers.benchmark import IntervalReport, RunLoad, ToolOutcome
-from headrace.bench.drivers.percentiles import Histogram
+from headrace.bench.drivers.benchmark import Histogram, IntervalReport, RunLoad, ToolOutcome
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import DEFAULT_PORT, Address

@@ -16,8 +16,17 @@ from typing import ClassVar
 
 from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
-from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
-from headrace.bench.drivers.percentiles import Histogram, merged
+from headrace.bench.drivers.benchmark import (
+    Benchmark,
+    Histogram,
+    IntervalReport,
+    RunLoad,
+    Say,
+    ToolOutcome,
+    check_numbers,
+    merged,
+    silent,
+)
 from headrace.bench.drivers.sysbench_oltp import ENGINES
 from headrace.bench.server import connected, require_database, tables_of
 from headrace.bench.target import DOC, Target

@@ -24,9 +24,9 @@ from headrace.bench.target import DOC, Target
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import connect
-from headrace.observe.live.lab_rows import LabRows
-from headrace.observe.live.latency import Latencies, between, read_latencies
+from headrace.observe.live.profile import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler, Samples
+from headrace.observe.live.samples import LabRows
 
 # Seconds beyond those asked for (a guess): connecting, finishing transactions (sysbench waits 30 s
 # for those), summing up.

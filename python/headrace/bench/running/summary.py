@@ -11,8 +11,7 @@ import polars as pl
 
 from headrace.base import caps
 from headrace.base.units import in_percent
-from headrace.bench.drivers.benchmark import ToolOutcome
-from headrace.bench.drivers.percentiles import SHARES
+from headrace.bench.drivers.benchmark import SHARES, ToolOutcome
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.bench.target import Target
 from headrace.errors import HeadraceError

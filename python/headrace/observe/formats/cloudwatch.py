@@ -307,8 +307,7 @@ def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> No
 
 
 def _long_form(recording: Recording, series: Metrics, header: list[str], rows: list) -> None:
-    """Reads a CSV with one figure a line: metric, timestamp, value, and perhaps volume, statistic,
-    unit."""
+    """Reads a CSV of one figure a line: metric, timestamp, value, any volume, statistic, unit."""
     columns = {name: at for at, name in enumerate(header)}
     value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
     if value_at is None:

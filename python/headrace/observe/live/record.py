@@ -22,7 +22,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import Address, connect
 from headrace.mysql.statements import SqlConnection
 from headrace.observe.live import host, profile
-from headrace.observe.live.latency import Latencies, between, read_latencies
+from headrace.observe.live.profile import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler
 from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 from headrace.observe.run_files.status import WANTED, looks_cold

@@ -22,9 +22,7 @@ from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
 from headrace.mysql.statements import SqlConnection, ask, numbers_of
 from headrace.observe.live import host
-from headrace.observe.live.lab_rows import EVERY_S, LabRows
-from headrace.observe.live.samples import Samples
-from headrace.observe.live.store import SampleStore, Spill
+from headrace.observe.live.samples import EVERY_S, LabRows, Samples, SampleStore, Spill
 
 DOC = "docs/reference/capture.md"
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0  # ours: SHOW GLOBAL STATUS takes some ms

@@ -4,19 +4,31 @@ per-second figures.
 
 from __future__ import annotations
 
+import math
+import os
 import re
+import shutil
+import tempfile
+import time
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from headrace.base.files import drafted, explain_unwritable
 from headrace.base.units import MIB
+from headrace.errors import HeadraceError
+from headrace.lab import Lab
+from headrace.lab.metrics import frame
 from headrace.observe.live import host
-from headrace.observe.live.store import write_csv
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
 
 # Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status
 # Variables"; InnoDB and RocksDB alike).
@@ -101,8 +113,8 @@ class Samples:
         ticks = pl.concat(lines).to_list()
         first = min(ticks)
         line = pl.DataFrame({"tick": pl.int_range(first, max(ticks) + 1, eager=True)})
-        for frame in parts:
-            line = line.join(frame, on="tick", how="left", maintain_order="left")
+        for part in parts:
+            line = line.join(part, on="tick", how="left", maintain_order="left")
         head = [
             ((pl.col("tick") - first) * step).cast(pl.Float64).alias("t_s"),
             (pl.col("tick") * step).cast(pl.Float64).alias("t_unix"),
@@ -191,3 +203,136 @@ def _together(frames: list[pl.DataFrame]) -> pl.DataFrame:
         for way in ("read", "write")
     ]
     return total.with_columns(waits)
+
+
+# --- samples that grow ----------------------------------------------------------------------------
+
+
+# 600 columns for half an hour of seconds: 9 MB.
+PART_ROWS = 1_800
+
+
+class SampleStore:
+    """One series of samples.
+
+    A column that appears later, or fails to, is null where it was not there. Not for several
+    threads.
+    """
+
+    def __init__(self, name: str, folder: Spill) -> None:
+        self.name, self._folder = name, folder
+        self._columns: dict[str, array] = {}
+        self._rows, self._parts = 0, []
+
+    def add(self, row: dict[str, float]) -> None:
+        """Adds a sample."""
+        for name, value in row.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = array("d", [math.nan]) * self._rows
+            column.append(value)
+        self._rows += 1
+        if len(row) < len(self._columns):
+            for column in self._columns.values():
+                if len(column) < self._rows:
+                    column.append(math.nan)
+        if self._rows >= PART_ROWS:
+            self._spill()
+
+    def _spill(self) -> None:
+        path = self._folder.path() / f"{self.name}-{len(self._parts):06}.parquet"
+        self._frame().write_parquet(path, compression="zstd")
+        self._parts.append(path)
+        self._columns, self._rows = {}, 0
+
+    def _frame(self) -> pl.DataFrame:
+        return pl.DataFrame({name: pl.Series(name, column, dtype=pl.Float64) for name, column in self._columns.items()})
+
+    def frame(self) -> pl.DataFrame:
+        """Returns all samples in order, with null for NaN."""
+        parts = [pl.read_parquet(path) for path in self._parts] + ([self._frame()] if self._rows else [])
+        if not parts:
+            return pl.DataFrame(schema={"t_unix": pl.Float64})
+        return pl.concat(parts, how="diagonal").fill_nan(None)
+
+
+class Spill:
+    """A folder for parts, made when the first one is written."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+
+    def path(self) -> Path:
+        """Returns the folder. Raises OSError when none can be made."""
+        if self._path is None:
+            self._path = Path(tempfile.mkdtemp(prefix="headrace-samples-"))
+        return self._path
+
+    def remove(self) -> None:
+        """Takes it away with all parts."""
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
+            self._path = None
+
+
+def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
+    """Writes whole numbers without a point, others with six decimals (microseconds in `time`), and
+    null as nothing. Raises CouldNotRun."""
+    path = Path(path)
+    whole = [
+        name
+        for name, kind in frame.schema.items()
+        if kind == pl.Float64
+        and name != "time"
+        and frame[name].drop_nulls().is_between(-(2.0**63), 2.0**63 - 1024).all()
+        and (frame[name].drop_nulls() == frame[name].drop_nulls().floor()).all()
+    ]
+    frame = frame.with_columns(pl.col(whole).cast(pl.Int64))
+    with explain_unwritable(path, "Choose another folder."), drafted(path) as draft:
+        frame.write_csv(draft, float_precision=6, float_scientific=False)
+
+
+# --- rows of the lab ------------------------------------------------------------------------------
+# The lab's own rows of volumes, a second each, kept up while they are sampled: the daemon
+# remembers an hour.
+
+
+# Well within the hour the daemon keeps.
+EVERY_S = 600.0
+
+
+class LabRows:
+    """Rows of volumes from now on. A volume whose rows cannot be read any more ends with a note."""
+
+    def __init__(self, lab: Lab, volumes: Sequence[str]) -> None:
+        """Raises NoLab and LabRefused where a volume is not there."""
+        for name in volumes:
+            lab.describe(name)
+        self._lab = lab
+        self._since = dict.fromkeys(volumes, int(time.time()) - 2)
+        self._rows: dict[str, list[pl.DataFrame]] = {name: [] for name in volumes}
+        self.notes: list[str] = []
+
+    def read(self) -> None:
+        """Fetches what is new."""
+        for name, since in list(self._since.items()):
+            try:
+                rows = frame(self._lab.metrics(name, resolution="second", since=since))
+            except HeadraceError as error:
+                self.notes.append(f"lab volume {name}: no figures from {since} (Unix time) on: {error.rule}")
+                del self._since[name]
+                continue
+            if rows.height:
+                self._rows[name].append(rows)
+                self._since[name] = int(rows["t_s"][-1]) + 1
+
+    def close(self) -> dict[str, pl.DataFrame]:
+        """Fetches the last rows and ends the connection. Returns seconds of each volume, oldest
+        first, with the columns of `Lab.metrics`."""
+        self.read()
+        self._lab.close()
+        return {
+            name: pl.concat(parts, how="vertical_relaxed").unique("t_s", keep="last").sort("t_s")
+            for name, parts in self._rows.items()
+            if parts
+        }

@@ -135,8 +135,7 @@ def parse(
 
 
 def one_sample(recording: Recording) -> dict[str, float]:
-    """Reads the counters of a file that holds one output of SHOW GLOBAL STATUS, Uptime among them.
-    Raises InputError."""
+    """Reads the counters of one output of SHOW GLOBAL STATUS, with Uptime. Raises InputError."""
     samples = _read_batches(recording, [])
     if len(samples.where) != 1:
         hint = "Save SHOW GLOBAL STATUS once, whole."

@@ -133,8 +133,7 @@ def command(text: str) -> AlarmCommand:
 
 
 def webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
-    """Checks the address of a webhook: https, or http on this machine. Raises InputError,
-    CouldNotRun."""
+    """Checks a webhook: https, or http on this machine. Raises InputError, CouldNotRun."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

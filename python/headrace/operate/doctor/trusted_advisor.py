@@ -81,8 +81,7 @@ class AdvisedVolume:
 
 @dataclass(frozen=True)
 class AdvisorAnswer:
-    """The answer of a check about a volume. `result`: `ok`, `yellow`, `red`, or `not known` with
-    `why`."""
+    """A check's answer on a volume. `result`: `ok`, `yellow`, `red`, or `not known` with `why`."""
 
     check_id: str
     volume: str

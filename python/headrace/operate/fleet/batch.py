@@ -24,14 +24,12 @@ from headrace.base.units import DAY_S, MIB, span_in_words
 from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
 from headrace.observe.evidence.limits import holding
-from headrace.operate.fleet.answer import FleetSettings, Verdict, VolumeAnswer
+from headrace.operate.fleet.answer import FleetSettings, Verdict, VolumeAnswer, durability_lost
 from headrace.operate.fleet.closed import WaitingClients, raised, waiting_clients
 from headrace.operate.fleet.cost import PriceTable
-from headrace.operate.fleet.durability import durability_lost
-from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, at_level, history_of
+from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, at_level, history_of, unused_because
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.selfcheck import SelfCheck, check
-from headrace.operate.fleet.unused import unused_because
 from headrace.planner.candidates import LOCAL, Candidate, Directory, Family, Host, Shape, Space, families_on, shape_of
 from headrace.planner.demand import THROTTLED_S
 from headrace.planner.search import Search, SpaceResult, rank

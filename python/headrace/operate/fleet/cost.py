@@ -160,15 +160,13 @@ class FleetPrices:
         return VolumeBill(storage, tuple(items))
 
     def totals(self, storages: Sequence[str], region: str, account: str = "", million_ios: float = 0.0) -> list[float]:
-        """Returns totals of many storages' bills; NaN where a price is not known or the storage is
-        not sold."""
+        """Returns totals of many storages' bills; NaN where a price is unknown or none is sold."""
         with core_errors():
             table = self.table(region, account).table
             return core.monthly_totals(list(storages), region, self.as_of, million_ios, table)
 
     def tables(self, places: Iterable[tuple[str, str]]) -> tuple[PriceTable, ...]:
-        """Returns the tables of these regions and accounts, each once; none where EBS has no price
-        in a region."""
+        """Returns the tables of these regions and accounts; none where EBS has no price in one."""
         known_tables = []
         for region, account in sorted(set(places)):
             try:

@@ -30,8 +30,7 @@ from headrace.observe.formats import cloudwatch, is_service, parse_recording
 from headrace.observe.formats.metric_pages import MetricSeries, read_pages
 from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
 from headrace.observe.recording import MAX_BYTES, STDIN, clip, recording_of
-from headrace.operate.fleet.periods import SUMMED, find_periods, make_rows
-from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, write_points
+from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SUMMED, find_periods, make_rows, write_points
 from headrace.operate.fleet.recordings import RecordingHints, points_of_recording, points_of_service
 
 NAMESPACE = "AWS/EBS"
@@ -286,8 +285,7 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
 
 
 def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
-    """Raises InputError for a device that another recording of the same name has too: nothing says
-    which host is which."""
+    """Raises InputError for a device that another recording of the same name has too."""
     if "/" in volume and spill.origins.setdefault(volume, file) != file:
         rule = f"is in {clip(spill.origins[volume])} too: two recordings of one name"
         hint = "Rename one after its host, or say which volume it is: --device NAME=VOLUME."

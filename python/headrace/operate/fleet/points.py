@@ -12,10 +12,12 @@ the memory is read part by part.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from headrace.base.files import explain_unwritable, move_over, refuse_folder
@@ -136,3 +138,281 @@ def _scan(path: Path) -> pl.LazyFrame:
         rule = f"lacks {', '.join(lacking)}"
         raise InputError(str(path), rule, DOC, "Make one with headrace fleet import.")
     return lazy.select(COLUMNS)
+
+
+# --- periods --------------------------------------------------------------------------------------
+# Points of volumes as rows of one period, a column for each metric.
+#
+# Each point has its period: as its format tells it, as the points of its volume in its page lie
+# apart, or else as all of its volume without a period do. Points of a volume that are of different
+# periods are made to one (`--period`) or refused.
+
+
+SUMMED = [metric for metric, (column, _) in METRICS.items() if column in SUMS]
+# Steps between points that must be seen before they tell a period (chosen): one hole misleads two.
+LEAST_STEPS = 3
+# So many shorter steps in a row than most are points of another period: nothing else makes steps
+# shorter; a guess.
+SHORTER_IN_A_ROW = 3
+# So many longer ones of one length may be so too, and are told; or nothing was asked of the volume
+# in between, which CloudWatch leaves out on Xen (EBS user guide, metrics for Amazon EBS); a guess.
+LONGER_IN_A_ROW = 12
+# The sum of the points within a longer one, against its figure: counts are whole (chosen).
+SUM_SLACK = 0.01
+MOST_KEYS = 1 << 62  # of volumes, times and periods: what a signed number of 64 bits holds
+STEP_SLACK_S = 1.0  # times are printed in whole seconds
+# The share of a longer period that its points must cover; a guess. Their rate is taken for all
+# of it.
+LEAST_COVERED = 0.5
+
+
+def make_rows(
+    part: pl.DataFrame, period_s: float | None, sparse: dict[str, str], lacking: dict[str, list[str]]
+) -> pl.DataFrame:
+    """Returns the rows of the file, volume by volume in the order of time. `lacking` gets the
+    volumes of which one of the four metrics is not there at all."""
+    part = _of_one_account(_numbered(part)).with_columns(pl.when(pl.col("period_s") > 0).then("period_s"))
+    sums = part.filter(pl.col("metric").is_in(SUMMED))
+    _check_one_period_at_a_time(sums.filter(pl.col("period_s").is_null()))
+    sums = _with_periods(sums, sparse)
+    _check_periods(sums, period_s)
+    wide = _pivoted(sums, ["volume", "t_unix", "period_s", "account"])
+    # All others are joined by their time alone: CloudWatch has some of it every five minutes only.
+    states = _pivoted(part.filter(~pl.col("metric").is_in(SUMMED)), ["volume", "t_unix"])
+    wide = wide.join(states, on=["volume", "t_unix"], how="left", maintain_order="left")
+    wide = wide.with_columns(
+        pl.lit(None, dtype=kind).alias(name) for name, kind in SCHEMA.items() if name not in wide.columns
+    )
+    whole = pl.all_horizontal(pl.col(SUMS).is_not_null())
+    if wide.filter(~whole).height:
+        wide = wide.filter(_in_order(wide, lacking))
+    if period_s is not None:
+        wide = _coarser(wide, period_s)
+    return wide.with_columns(pl.col(pl.Float64).fill_null(float("nan")), pl.col("volume").cast(pl.String)).select(
+        COLUMNS
+    )
+
+
+def find_periods(file: str, times: pl.DataFrame, sparse: dict[str, str]) -> dict[str, float]:
+    """Returns the period of each volume by the times of its points in a file; volumes that lack
+    some go to `sparse`."""
+    spacing = _find_spacing(times, f"{file}, ")
+    _note_sparse(spacing, sparse)
+    # Holes alone can make most steps longer; then all points of the volume decide.
+    sure = spacing.filter(pl.col("steps") >= LEAST_STEPS, pl.col("shortest") >= pl.col("period_s") - STEP_SLACK_S)
+    return dict(sure.select("volume", "period_s").rows())
+
+
+def _numbered(part: pl.DataFrame) -> pl.DataFrame:
+    """Turns volumes and metrics into numbers with names: sorted, joined and compared as numbers, in
+    the order of their names."""
+    volumes = pl.Enum(part["volume"].unique().sort())
+    return part.with_columns(pl.col("volume").cast(volumes), pl.col("metric").cast(pl.Enum(list(METRICS))))
+
+
+def _in_order(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
+    """Returns which rows stay: a period without one of the four tells no demand, since CloudWatch
+    publishes them together. A volume of which one was never there keeps its rows without it, so
+    that it can be said what is missing."""
+    there = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
+    metrics = {column: metric for metric, (column, _) in METRICS.items()}
+    never = {
+        row["volume"]: [metrics[name] for name in SUMS if not row[name]]
+        for row in there.iter_rows(named=True)
+        if not all(row[name] for name in SUMS)
+    }
+    lacking |= never
+    incomplete = pl.col("volume").cast(pl.String).is_in(list(never))
+    return incomplete | pl.all_horizontal(pl.col(SUMS).is_not_null())
+
+
+def _of_one_account(part: pl.DataFrame) -> pl.DataFrame:
+    """Returns the points with the account of their volume; pages tell none. Raises InputError for
+    two."""
+    if part["account"].n_unique() == 1:
+        return part
+    accounts = part.group_by("volume").agg(pl.col("account").filter(pl.col("account") != "").unique().sort())
+    twice = accounts.filter(pl.col("account").list.len() > 1).sort("volume")
+    if twice.height:
+        first = twice.row(0, named=True)
+        value = f"{first['volume']} in accounts {', '.join(first['account'])}"
+        raise InputError(value, "a volume belongs to one account", DOC, "Import the accounts into files of their own.")
+    account_of = accounts.select("volume", pl.col("account").list.first().fill_null(""))
+    return part.drop("account").join(account_of, on="volume", maintain_order="left")
+
+
+def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
+    """Returns a row for each of `index`, with a column for each metric, in the order of volume and
+    time; of points that come twice the last one read."""
+    keys = _keys(rows, index)
+    if keys is None:
+        # Sorted before the pivot: the last one read stays, and the order does not hang on threads.
+        last = rows.unique([*index, "metric"], keep="last", maintain_order=True)
+        wide = last.sort("volume", "t_unix", maintain_order=True).pivot(
+            "metric", index=index, values="value", maintain_order=True
+        )
+        return wide.rename({metric: column for metric, (column, _) in METRICS.items() if metric in wide.columns})
+    whole = np.unique(keys)
+    places = np.searchsorted(whole, keys)
+    # Row of the index of each place; several rows of a place have equal values, so any will do.
+    row_of = np.empty(len(whole), dtype=np.int64)
+    row_of[places] = np.arange(len(keys))
+    values, metrics = rows["value"].to_numpy(), rows["metric"].to_physical().to_numpy()
+    columns = []
+    for number, (column, _) in enumerate(METRICS.values()):
+        own = np.flatnonzero(metrics == number)
+        if len(own):
+            figures = np.full(len(whole), np.nan)
+            figures[places[own]] = values[own]  # where a place comes twice, numpy keeps the last
+            columns.append(pl.Series(column, figures, nan_to_null=True))
+    return rows.select(index)[row_of].with_columns(columns)
+
+
+def _keys(rows: pl.DataFrame, index: list[str]) -> np.ndarray | None:
+    """Returns volume, time and period of each row as one number that sorts as they do; None where
+    their range is too large for it, or a time is not a whole second."""
+    at = rows["t_unix"].to_numpy()
+    if not len(at) or (at != np.floor(at)).any():
+        return None
+    periods = np.zeros(len(at), dtype=np.int64)
+    count = 1
+    if "period_s" in index:
+        lengths = rows["period_s"].unique().sort().to_numpy()
+        count = len(lengths)
+        if count > 1:
+            periods = np.searchsorted(lengths, rows["period_s"].to_numpy())
+    first, span = int(at.min()), int(at.max() - at.min()) + 1
+    volumes = rows["volume"].to_physical().to_numpy().astype(np.int64)
+    if (int(volumes.max()) + 1) * span * count >= MOST_KEYS:
+        return None
+    return (volumes * span + (at.astype(np.int64) - first)) * count + periods
+
+
+def _find_spacing(times: pl.DataFrame, where: str = "") -> pl.DataFrame:
+    """Returns the most frequent step between the points of each volume (`period_s`; the shorter of
+    two), the `shortest`, how many there are, and a `longer` one that comes many times in a row.
+    Raises InputError where they are of two periods."""
+    steps = times.select("volume", "t_unix").unique().sort("volume", "t_unix")
+    steps = steps.with_columns(pl.col("t_unix").diff().over("volume").alias("step")).drop_nulls("step")
+    step = pl.col("step")
+    spacing = steps.group_by("volume").agg(
+        step.mode().min().alias("period_s"), step.min().alias("shortest"), pl.len().alias("steps")
+    )
+    run = pl.struct("volume", "step").rle_id().alias("run")
+    runs = steps.group_by("volume", run, maintain_order=True).agg(step.first(), pl.len().alias("long"))
+    runs = runs.join(spacing, on="volume", maintain_order="left")
+    other = runs.filter(step < pl.col("period_s") - STEP_SLACK_S, pl.col("long") >= SHORTER_IN_A_ROW)
+    if other.height:
+        first = other.row(0, named=True)
+        value = f"{where}{first['volume']}: points {first['step']:g} s and {first['period_s']:g} s apart"
+        rule = "are of two periods, and do not say which is of which"
+        longest = _common([first["step"], first["period_s"]])
+        hint = f"Import the files of each period alone, then join both imports with --period {longest:g}."
+        raise InputError(value, rule, DOC, hint)
+    longer = runs.filter(step > pl.col("period_s") + STEP_SLACK_S, pl.col("long") >= LONGER_IN_A_ROW)
+    return spacing.join(longer.group_by("volume").agg(step.first().alias("longer")), on="volume", how="left")
+
+
+def _check_one_period_at_a_time(points: pl.DataFrame) -> None:
+    """Raises InputError where a volume has points of two periods at the same times. Points that
+    come twice with other figures are corrections, and the last counts, unless they recur at a fixed
+    interval and equal the sum of the following points: then they are points of a longer period."""
+    figures = points.group_by("volume", "metric", "t_unix").agg(
+        pl.col("value").min().alias("least"), pl.col("value").max().alias("most")
+    )
+    twice = figures.filter(pl.col("most") > pl.col("least"))
+    for (volume,), corrected in sorted(twice.group_by("volume")):
+        of_volume = figures.filter(pl.col("volume") == volume).sort("t_unix")
+        times = of_volume["t_unix"].unique().sort()
+        apart = float(times.diff().drop_nulls().mode().min() or 0.0)  # pyright: ignore[reportArgumentType]
+        steps = corrected["t_unix"].unique().sort().diff().drop_nulls()
+        longer = float(steps.mode().min() or 0.0) if len(steps) else 0.0  # pyright: ignore[reportArgumentType]
+        if apart <= 0.0 or longer < 2 * apart - STEP_SLACK_S:
+            continue
+        sums, alike = 0, 0
+        for (metric,), own in corrected.group_by("metric"):
+            series = of_volume.filter(pl.col("metric") == metric)
+            at, least = series["t_unix"].to_numpy(), np.cumsum(np.append(0.0, series["least"].to_numpy()))
+            begins = own["t_unix"].to_numpy()
+            added = least[np.searchsorted(at, begins + longer)] - least[np.searchsorted(at, begins)]
+            sums += own.height
+            alike += int((np.abs(own["most"].to_numpy() - added) <= SUM_SLACK * added).sum())
+        if sums >= LEAST_STEPS and alike >= sums / 2:
+            value = f"{volume}: points of {apart:g} s and of {longer:g} s at the same times"
+            rule = "are of two periods, and do not say which is of which"
+            hint = f"Import the files of each period alone, or leave those of {longer:g} s out: the others have it all."
+            raise InputError(value, rule, DOC, hint)
+
+
+def _with_periods(sums: pl.DataFrame, sparse: dict[str, str]) -> pl.DataFrame:
+    """Returns points that all have a period; those whose period nothing tells are left out."""
+    open_ones = sums.filter(pl.col("period_s").is_null())
+    if not open_ones.height:
+        return sums
+    spacing = _find_spacing(open_ones)
+    _note_sparse(spacing, sparse)
+    stated = sums.group_by("volume").agg(pl.col("period_s").drop_nulls().unique().alias("known"))
+    only = stated.filter(pl.col("known").list.len() == 1).select("volume", pl.col("known").list.first())
+    sums = sums.join(
+        spacing.select("volume", pl.col("period_s").alias("told")), on="volume", how="left", maintain_order="left"
+    )
+    sums = sums.join(only, on="volume", how="left", maintain_order="left")
+    return sums.with_columns(pl.coalesce("period_s", "told", "known")).drop_nulls("period_s")
+
+
+def _note_sparse(spacing: pl.DataFrame, sparse: dict[str, str]) -> None:
+    for volume, period, longer in spacing.drop_nulls("longer").select("volume", "period_s", "longer").rows():
+        sparse[volume] = f"{longer:g} s apart for a while, and {period:g} s as a rule"
+
+
+def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
+    """Raises InputError where a volume has points of periods that cannot become one."""
+    periods = sums.select("volume", "period_s").unique().sort("volume", "period_s")
+    if period_s is None:
+        of_volume = periods.group_by("volume", maintain_order=True).agg("period_s")
+        several = of_volume.filter(pl.col("period_s").list.len() > 1)
+        if several.height:
+            volume, lengths = several.row(0)
+            value = f"{volume}: points of {' and of '.join(f'{length:g} s' for length in lengths)}"
+            hint = f"Add --period {_common(lengths):g}, or leave the files of the other periods out."
+            raise InputError(value, "the points of one volume must be of one period", DOC, hint)
+        return
+    for volume, period in periods.rows():
+        if period > period_s:
+            value = f"{volume}: points of {period:g} s"
+            raise InputError(value, f"cannot be made finer: {period_s:g} s", DOC, "Leave --period out.")
+        if period_s % period:
+            value = f"{volume}: points of {period:g} s"
+            rule = f"cannot become points of {period_s:g} s, which is not a multiple of it"
+            raise InputError(value, rule, DOC, f"Give --period {math.ceil(period_s / period) * period:g}.")
+
+
+def _common(periods: Sequence[float]) -> float:
+    """Returns the shortest period that all of them divide."""
+    return math.lcm(*(math.ceil(period) for period in periods))
+
+
+def _coarser(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:
+    """Returns sums and means over longer periods. Points that overlap, of one period or of several,
+    count by their lengths: the sum is that of the mean rate."""
+    slot = (pl.col("t_unix") / period_s).floor() * period_s
+    lasted = pl.col("period_s")
+    covered = lasted.sum()
+    means = [
+        (pl.col(name) * lasted).sum() / lasted.filter(pl.col(name).is_not_null()).sum()
+        for name in ("queue", "balance_percent")
+    ]
+    return (
+        wide.group_by("volume", slot.alias("t_unix"), maintain_order=True)
+        .agg(
+            pl.col("account").first(),
+            covered.alias("covered"),
+            pl.lit(period_s).alias("period_s"),
+            # A metric that was never there stays so: the sum of nothing would be 0.
+            pl.when(pl.col(SUMS).is_not_null().any()).then(pl.col(SUMS).sum() * (period_s / covered)),
+            *means,
+            pl.col("iops_exceeded", "throughput_exceeded").max(),
+        )
+        .filter(pl.col("covered") >= LEAST_COVERED * period_s)
+        .sort("volume", "t_unix")
+    )

@@ -14,7 +14,7 @@ from pathlib import Path
 from headrace.base.files import write_whole
 from headrace.base.units import span_in_words
 from headrace.errors import HeadraceError
-from headrace.operate.watching.history import History
+from headrace.operate.watching.following import History
 from headrace.operate.watching.moment import Moment
 from headrace.operate.watching.screen import ScreenState, lines
 from headrace.operate.watching.terminal import Screen

@@ -13,11 +13,20 @@ import pytest
 from headrace.observe.formats import import_file
 from headrace.operate.forecast import ledger
 from headrace.operate.forecast.answer import forecast
-from headrace.operate.forecast.curves import AMOUNT, BEND, FACTOR, LINE, chances_of, fitted
 from headrace.operate.forecast.growth import growth_ahead
 from headrace.operate.forecast.history import history_of
 from headrace.operate.forecast.space import SpaceForecast, SpaceHistory, space_ahead
-from headrace.operate.forecast.trend import LEAST_DAYS, last_step, trend_of
+from headrace.operate.forecast.trend import (
+    AMOUNT,
+    BEND,
+    FACTOR,
+    LEAST_DAYS,
+    LINE,
+    chances_of,
+    fitted,
+    last_step,
+    trend_of,
+)
 from headrace.report.operate.forecast import document, in_words
 from headrace.workload import OpenWorkload
 from headrace.workload.points import make_points

@@ -13,8 +13,7 @@ from headrace.base import caps
 from headrace.base.credits import CreditsLeft
 from headrace.observe.evidence.limits import holding
 from headrace.observe.evidence.model import SeenServer, SeenVolume, SourceFacts, Tick
-from headrace.operate.watching.following import TickFollower
-from headrace.operate.watching.history import History
+from headrace.operate.watching.following import History, TickFollower
 from headrace.operate.watching.judging import Judge
 from headrace.operate.watching.loop import Feed, Watching
 from headrace.operate.watching.moment import (

@@ -56,26 +56,24 @@ def describe_volumes(ec2: AwsClient, volumes: Sequence[str]) -> dict[str, AwsVol
         name = volume["VolumeId"]
         attached = [attachment for attachment in volume.get("Attachments", ()) if attachment.get("State") == "attached"]
         instances = [attachment["InstanceId"] for attachment in attached]
+        shared: tuple[str, ...] = ()
+        if len(instances) > 1:
+            together = "(Multi-Attach): its figures are those of all of them together"
+            judged = f"of the instances, only the limits of {instances[0]} are judged"
+            shared = (f"{name} is attached to {', '.join(instances)} {together}; {judged}",)
         by_id[name] = AwsVolume(
             name,
             notation_of_answer(volume),
             instances[0] if instances else None,
             attached[0].get("Device") if attached else None,
             _modification(ec2, name),
-            (_describe_sharing(name, instances),) if len(instances) > 1 else (),
+            shared,
         )
     missing = [name for name in volumes if name not in by_id]
     if missing:
         rule = "is not a volume of this account and region"
         raise InputError(missing[0], rule, "describe-volumes", "Check AWS_REGION.")
     return by_id
-
-
-def _describe_sharing(volume: str, instances: Sequence[str]) -> str:
-    return (
-        f"{volume} is attached to {', '.join(instances)} (Multi-Attach): its figures are those of all of them together; "
-        f"of the instances, only the limits of {instances[0]} are judged"
-    )
 
 
 def _modification(ec2: AwsClient, volume: str) -> str:

@@ -219,13 +219,6 @@ class Dialect:
         """Returns a new session's statements, for literals as this module writes them."""
         return ("SET SESSION sql_mode = REPLACE(@@SESSION.sql_mode, 'NO_BACKSLASH_ESCAPES', '')",)
 
-    def delay(self, seconds: int, channel: str = "") -> tuple[str, ...]:
-        """Returns statements that delay a channel; its applier must be stopped."""
-        name = literal(checked_channel(channel))
-        if self.is_mariadb:
-            return (f"CHANGE MASTER {name} TO MASTER_DELAY = {int(seconds)}",)
-        return (f"CHANGE REPLICATION SOURCE TO SOURCE_DELAY = {int(seconds)} FOR CHANNEL {name}",)
-
     def forget(self, channel: str = "") -> tuple[str, ...]:
         """Returns statements that remove a channel and its relay log."""
         if self.is_mariadb:
@@ -270,17 +263,14 @@ class Dialect:
             if not gtids.is_position:
                 raise InputError(str(gtids)[:60], "is not a position, so MariaDB cannot begin there", GUIDE, "")
             return ("RESET MASTER", f"SET GLOBAL gtid_slave_pos = {literal(str(gtids))}")
-        return (*self.reset_binary_log(), f"SET GLOBAL gtid_purged = {literal(str(gtids))}")
+        reset = "RESET BINARY LOGS AND GTIDS" if self.version >= (8, 2) else "RESET MASTER"
+        return (reset, f"SET GLOBAL gtid_purged = {literal(str(gtids))}")
 
     def wait_for(self, gtids: GtidSet, timeout_s: float) -> str:
-        """Returns a query that ends when the set is applied, or at the time-out: see `waited`."""
+        """Returns a query that ends when the set is applied, then with 0, or at the time-out."""
         if self.is_mariadb:
             return f"SELECT MASTER_GTID_WAIT({literal(str(gtids))}, {timeout_s:.3f})"
         return f"SELECT WAIT_FOR_EXECUTED_GTID_SET({literal(str(gtids))}, {timeout_s:.3f})"
-
-    def waited(self, answer: object) -> bool:
-        """Returns whether `wait_for` ended as the set is applied: both flavors answer 0 then."""
-        return answer == 0
 
     def binary_log_position(self) -> str:
         """Returns a query for file and offset, its first columns; no row without a binary log."""
@@ -302,14 +292,6 @@ class Dialect:
             return (flush,)
         setting = "SET GLOBAL innodb_flush_log_at_trx_commit"
         return f"{setting} = 1", flush, f"{setting} = {flush_log}"
-
-    def binary_logs(self) -> str:
-        return "SHOW BINARY LOGS"
-
-    def reset_binary_log(self) -> tuple[str, ...]:
-        """Returns statements that delete all files, and MySQL's record of executed transactions."""
-        renamed = not self.is_mariadb and self.version >= (8, 2)
-        return ("RESET BINARY LOGS AND GTIDS" if renamed else "RESET MASTER",)
 
     # --- read-only --------------------------------------------------------------------------------
 

@@ -229,7 +229,9 @@ def split_line(line: str) -> tuple[str, str | None]:
     value = value.strip(SPACE)
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]
-    return key.rstrip(SPACE), unescaped(value)
+    # \n, \t, \r, \b, \s, \", \' and \\; other backslashes stay.
+    value = re.sub(r"\\(.)", lambda escape: ESCAPES.get(escape[1], escape[0]), value, flags=re.DOTALL)
+    return key.rstrip(SPACE), value
 
 
 def _comment_at(line: str) -> int:
@@ -242,11 +244,6 @@ def _comment_at(line: str) -> int:
             return index
         escaped = bool(quote) and character == "\\" and not escaped
     return len(line)
-
-
-def unescaped(value: str) -> str:
-    r"""Returns a value with \n, \t, \r, \b, \s, \", \' and \\ resolved; other backslashes stay."""
-    return re.sub(r"\\(.)", lambda escape: ESCAPES.get(escape[1], escape[0]), value, flags=re.DOTALL)
 
 
 def written(value: str) -> str:

@@ -61,10 +61,6 @@ class Rights:
             without.append("routines")
         return without
 
-    def lacking_everywhere(self) -> list[str]:
-        """Lists missing rights to *.* without which a dump of the server leaves something out."""
-        return [right for right in NEEDED if not self.everywhere(right)]
-
     def taken_back(self) -> list[str]:
         """Lists the users' databases that partial revokes hide wholly or partly."""
         hidden = [grant.database for grant in self.grants if grant.taken and grant.whole & {*NEEDED, ALL}]

@@ -253,15 +253,16 @@ def test_two_servers_with_one_server_id(trio, observer):
 
 def test_delayed_replicas_are_not_promoted(trio, observer):
     result = dialect(trio)
+    delay = "CHANGE MASTER '' TO MASTER_DELAY" if result.is_mariadb else "CHANGE REPLICATION SOURCE TO SOURCE_DELAY"
     try:
         for name in "bc":
-            sql(trio.server(name), *result.stop(), *result.delay(3600), *result.start())
+            sql(trio.server(name), *result.stop(), f"{delay} = 3600", *result.start())
         refused = refusal(observer)
         assert "is delayed on purpose by 3600 s" in refused.refusal
         assert refusal(observer, allow_delayed=True).elected in ("b", "c")
     finally:
         for name in "bc":
-            sql(trio.server(name), *result.stop(), *result.delay(0), *result.start())
+            sql(trio.server(name), *result.stop(), f"{delay} = 0", *result.start())
 
 
 def test_transactions_of_a_replicas_own(trio, observer):

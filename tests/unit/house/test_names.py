@@ -51,7 +51,7 @@ MOST = {
     "operate": 50,
     "planner": 40,
     "report": 70,
-    "servers": 30,
+    "servers": 20,
     "simulation": 10,
     "studies": 210,
     "tests": 20,

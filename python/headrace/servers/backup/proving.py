@@ -195,11 +195,8 @@ def _find_goal(
         return None
     if truth is None or not any(timeline.files for timeline in histories):
         return RestoreGoal(to_gap=True)
-
-    def is_archived() -> bool:
-        return any(timeline.files and timeline.reach.contains(truth.at) for timeline in mine())
-
-    if not wait_until(is_archived, ARCHIVE_S, LOOK_EVERY_S):
+    has = truth.at
+    if not wait_until(lambda: any(each.files and each.reach.contains(has) for each in mine()), ARCHIVE_S, LOOK_EVERY_S):
         rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
         raise CouldNotRun(target.label, rule, DOC, "headrace backup stream SERVER --to TARGET")
     return RestoreGoal(gtid=truth.at)

@@ -15,7 +15,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.archive import Timeline
-from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of
+from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of, sealed
 from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.copies.retention import CopyRetention, Reason
 
@@ -169,7 +169,8 @@ def carry_out(
     for history in histories:
         remaining = [file for file in history.files if not set(file.names) <= set(gone)]
         if len(remaining) < len(history.files):
-            archive.write_pruned(target, history.id, remaining[0].name, key)
+            note = sealed({"begins": remaining[0].name}, key)
+            target.replace(f"binlogs/{history.id}/{archive.PRUNED}", note)
     for name in gone:
         target.remove(name)
     return [f"{backup.id}: {why}" for backup, why in locked]

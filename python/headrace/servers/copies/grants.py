@@ -44,7 +44,7 @@ def refuse_blind(source: CopySource, rights: Rights, there: Sequence[str], only:
         for database in only:
             _refuse_blind_to(source, rights, database, there)
         return
-    without = rights.lacking_everywhere()
+    without = [right for right in NEEDED if not rights.everywhere(right)]
     taken = rights.taken_back()
     if not without and not taken:
         return

@@ -228,7 +228,8 @@ class Flow:
             stage, code, text = own[0]
             rule = f"failed (exit code {code}): {telling_lines(text)}"
             kind = EXITED if code > 0 and "No space left" not in text else ""
-            raise CouldNotRun(stage.what, rule, stage.words[0], hint_for(text), kind=kind)
+            hint = next((hint for sign, hint in HINTS if sign in text), "")
+            raise CouldNotRun(stage.what, rule, stage.words[0], hint, kind=kind)
 
 
 class Pumped(Flow):
@@ -303,8 +304,3 @@ HINTS = (
     ("No space left", "There is no room: free some, or name another place."),
     ("Access denied", "See the grants a backup needs: docs/guide/backups.md."),
 )
-
-
-def hint_for(text: str) -> str:
-    """Returns a hint for the output of a program that failed."""
-    return next((hint for sign, hint in HINTS if sign in text), "")

@@ -176,7 +176,7 @@ def move_below(
         target = has.executed.union(has.channels[0].received)
         for session in (connection, above):
             row = ask_row(session, dialect.wait_for(target, longest_s))
-            if not row or not dialect.waited(row[0]):
+            if not row or row[0] != 0:
                 rule = f"has not applied within {longest_s:g} s what it received, so it follows its source for now"
                 raise CouldNotRun(host.name, rule, GUIDE, "")
         follow(host, connection, to, source_options)

@@ -140,7 +140,7 @@ def source_in(seen: Members, named: str | None = None, unfinished: Progress | No
             return unfinished.source
     # A dead source is still the server that the others follow.
     ranked = {name: len(followers(seen, member)) for name, member in seen.items()}
-    tops = [name for name, count in ranked.items() if count and not _follows_any(seen, name)]
+    tops = [name for name, n in ranked.items() if n and not ((state := seen[name].state) and state.channels)]
     if len(tops) == 1:
         return tops[0]
     if len(tops) > 1:
@@ -172,8 +172,3 @@ def _check_answers(seen: Members) -> None:
         more = f"; nor {'does' if len(silent) == 2 else 'do'} {', '.join(member.name for member in silent[1:])}"
         rule = f"does not answer: {first.error or 'no connection'}{more if len(silent) > 1 else ''}"
         raise CouldNotRun(first.name, rule, GUIDE, "Bring it back, or name the source: --from NAME.")
-
-
-def _follows_any(seen: Members, name: str) -> bool:
-    state = seen[name].state
-    return bool(state and state.channels)

@@ -51,7 +51,7 @@ class Draining:
         settings = {"sync_binlog": durability.sync_binlog, "innodb_flush_log_at_trx_commit": durability.flush_log}
         with self.hands.on(host) as connection:
             row = ask_row(connection, state.dialect.wait_for(gtids, moment_s))
-        if (row and state.dialect.waited(row[0])) or durability.sync_relay_log == 1 or not state.channels:
+        if (row and row[0] == 0) or durability.sync_relay_log == 1 or not state.channels:
             yield
             return
         self.log(Hurried(host.name, settings))
@@ -127,7 +127,7 @@ class Draining:
             while True:
                 wait_s = max(0.0, min(WAIT_S, until - self.hands.surroundings.now_s()))
                 row = ask_row(connection, state.dialect.wait_for(gtids, wait_s))
-                if row and state.dialect.waited(row[0]):
+                if row and row[0] == 0:
                     return
                 missing = gtids.minus(self._can_apply(host, gtids if received else None)).count()
                 if not missing:

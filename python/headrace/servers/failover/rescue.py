@@ -19,7 +19,6 @@ from typing import IO
 from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import ServerState
 from headrace.servers.backup.history.events import lacking
 from headrace.servers.copies.source import client_file
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, state_of
@@ -64,7 +63,10 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
             with client_file(new.address) as options:
                 into = [*program.tool(*CLIENTS[program.flavor]), f"--defaults-extra-file={options}"]
                 apply(reading(program, files, has), into, old.name)
-            _forget_part(new, before)
+            # A transaction that MySQL received in part, and the applier's error about it, prevent a
+            # promotion. Everything else that it received is applied.
+            for channel in before.channels if before.flavor == "mysql" else ():
+                change(new, *before.dialect.stop(channel.name), *before.dialect.forget_received(channel.name))
         except BaseException:
             # It can be elected as before. Everything it received is applied, so nothing is lost if
             # MariaDB deletes its relay log.
@@ -75,14 +77,6 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
             raise
     after = state_of(new)
     return after.executed.minus(before.executed).count()
-
-
-def _forget_part(new: AddressHost, before: ServerState) -> None:
-    """Deletes a transaction that MySQL received in part, and the applier's error about it, for
-    which the server would not be promoted. Everything else that it received is applied."""
-    if before.flavor == "mysql":
-        for channel in before.channels:
-            change(new, *before.dialect.stop(channel.name), *before.dialect.forget_received(channel.name))
 
 
 def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:

@@ -356,7 +356,8 @@ class ChangeRun:
             outage_s=None if self.first_client is None else self.first_client.outage_s(),
             rescued=progress.rescued,
             events=progress.enabled,
-            events_left=() if new is None or progress.events is not None else self._events_left(new),
+            # They stay disabled, as nobody knows whether the old source ran them.
+            events_left=() if new is None or progress.events is not None else scheduler.asleep(new, EVENTS_S),
             closed=progress.pause.parts if progress.pause.seconds is not None else {},
             gives_up=decision.gives_up,
             clients="" if new is None else self._publish_again(new),
@@ -365,12 +366,6 @@ class ChangeRun:
             outcome = replace(outcome, lost=lost.count, lost_gtids=lost.ranges, lost_file=lost.path)
         self.log(events.Finished(outcome))
         return outcome
-
-    def _events_left(self, new: AddressHost) -> tuple[str, ...]:
-        """Lists the events that stay disabled, as nobody knows whether the old source ran them."""
-        with contextlib.suppress(Exception):
-            return tuple(scheduler.asleep(new, EVENTS_S))
-        return ()
 
     def _publish_again(self, new: AddressHost) -> str:
         """Writes the clients' file if that failed before; returns why it could not be written."""

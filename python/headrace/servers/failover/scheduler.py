@@ -31,10 +31,12 @@ def running(connection: SqlConnection, state: ServerState) -> tuple[ScheduledEve
     return tuple(ScheduledEvent(*map(str, row)) for row in ask(connection, RUNNING))
 
 
-def asleep(host: AddressHost, timeout_s: float) -> list[str]:
-    """Lists the names of events that a replica has disabled because its source had them."""
-    with contextlib.closing(host.connected(timeout_s)) as connection:
-        return [f"{schema}.{name}" for schema, name in ask(connection, ASLEEP)]
+def asleep(host: AddressHost, timeout_s: float) -> tuple[str, ...]:
+    """Lists the names of events that a replica has disabled because its source had them; none of a
+    server that does not answer."""
+    with contextlib.suppress(Exception), contextlib.closing(host.connected(timeout_s)) as connection:
+        return tuple(f"{schema}.{name}" for schema, name in ask(connection, ASLEEP))
+    return ()
 
 
 def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEvent], timeout_s: float) -> None:

@@ -148,10 +148,9 @@ def wait_connected(connection: SqlConnection, name: str, channel: str) -> Server
 
 def purged_of(source: SqlConnection) -> GtidSet:
     """Returns the transactions that a source has purged from its binary logs."""
-    dialect = dialect_of(source)
-    if not dialect.is_mariadb:
+    if not dialect_of(source).is_mariadb:
         return GtidSet.parse(str(ask_row(source, "SELECT @@GLOBAL.gtid_purged")[0]), "mysql")
-    first = ask_row(source, dialect.binary_logs())
+    first = ask_row(source, "SHOW BINARY LOGS")
     if not first:
         return GtidSet("mariadb")
     # MariaDB: the position at the beginning of the first file, before its first transaction.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -352,11 +352,6 @@ def read_about(target: BackupTarget, timeline: str, key: bytes | None) -> dict[s
     return {name: value for name, value in about.items() if name != "end"}
 
 
-def write_pruned(target: BackupTarget, timeline: str, first: str, key: bytes | None) -> None:
-    """Records that the files before `first` are not needed any more, before they are deleted."""
-    target.replace(f"binlogs/{timeline}/{PRUNED}", documents.sealed({"begins": first}, key))
-
-
 def read_end(target: BackupTarget, timeline: str, key: bytes | None) -> ArchiveEnd:
     """Reads how far a timeline goes, by its index. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
@@ -419,7 +414,9 @@ def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
     begins = about.get("begins", "")
     if f"binlogs/{name}/{PRUNED}" in names:
         begins = _read_first_kept(target, name, key, damages) or begins
-    _check_begin(files, begins, by_file.keys(), damages)
+    if begins and files and begins not in by_file and number_of(files[0].name) > number_of(begins):
+        words = f"all of {begins} is missing: the archive began there, and begins with {files[0].name} now"
+        damages.append(Damage(begins, words))
     _check_end(name, files, end, damages)
     origin = {name: str(about.get(name, "")) for name in ("flavor", "version", "source", "source_id")}
     origin["flavor"] = origin["flavor"] or (files[0].pieces[0].flavor if files else "mysql")
@@ -436,13 +433,6 @@ def _read_first_kept(target: BackupTarget, timeline: str, key: bytes | None, dam
     except KeyError:
         damages.append(Damage("", f"{name} was written by another version of Headrace", name, harmless=True))
     return ""
-
-
-def _check_begin(files: list[ArchivedFile], begins: str, there: Collection[str], damages: list[Damage]) -> None:
-    """Adds a damage if the first file is missing and was not pruned."""
-    if begins and files and begins not in there and number_of(files[0].name) > number_of(begins):
-        words = f"all of {begins} is missing: the archive began there, and begins with {files[0].name} now"
-        damages.append(Damage(begins, words))
 
 
 def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damages: list[Damage]) -> None:

@@ -108,7 +108,11 @@ class Reader:
     def _event(self, raw: bytes) -> Event:
         time_s, kind, server, size, end, flags = codes.HEADER.unpack_from(raw)
         if kind == codes.FORMAT:
-            self._format(raw)
+            about = raw[codes.HEADER_BYTES :]
+            if len(about) < 57 + CRC_BYTES + 1 or about[:2] != b"\x04\x00":
+                raise damaged(self.where, self.offset, "is a binary log of a server before MySQL 5.0")
+            self.server = about[2:52].rstrip(b"\0").decode("latin-1")
+            self.checksums = raw[-CRC_BYTES - 1] == 1  # 1: CRC32 (binlog_checksum)
         elif self.checksums is None:
             raise damaged(self.where, self.offset, "does not begin with a format description")
         checked = self.checksums or kind == codes.FORMAT
@@ -126,13 +130,6 @@ class Reader:
             raise damaged(self.where, self.offset, "is encrypted by its server: read it from there")
         body = raw[codes.HEADER_BYTES : -CRC_BYTES if checked else None]
         return Event(kind, time_s, server, self.offset, self.offset + size, flags, body)
-
-    def _format(self, raw: bytes) -> None:
-        body = raw[codes.HEADER_BYTES :]
-        if len(body) < 57 + CRC_BYTES + 1 or body[:2] != b"\x04\x00":
-            raise damaged(self.where, self.offset, "is a binary log of a server before MySQL 5.0")
-        self.server = body[2:52].rstrip(b"\0").decode("latin-1")
-        self.checksums = raw[-CRC_BYTES - 1] == 1  # 1: CRC32 (binlog_checksum)
 
 
 # --- transactions ---------------------------------------------------------------------------------

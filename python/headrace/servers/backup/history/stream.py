@@ -201,7 +201,7 @@ class Stream:
 
     def _logs(self) -> list[str]:
         with self.source.connect() as connection:
-            names = [str(row[0]) for row in rows(connection, self.source.dialect.binary_logs())]
+            names = [str(row[0]) for row in rows(connection, "SHOW BINARY LOGS")]
         if not names or not binlog.FILE.fullmatch(names[0]):
             rule = f"its binary logs have no names that can be kept: {names[:1]}"
             raise InputError(self.source.name, rule, DOC, "Set log_bin to a plain name.")

@@ -53,12 +53,6 @@ GONE = ("NoSuchKey", "404", "NotFound")
 TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
-def part_bytes(expected_bytes: int) -> int:
-    """Returns the bytes of an upload's parts, so that 10,000 parts are enough."""
-    fit = math.ceil(expected_bytes / PLANNED_PARTS / MIB) * MIB
-    return min(MOST_PART, max(PART_BYTES, fit))
-
-
 class S3Target(BackupTarget):
     """A bucket, or a prefix in one."""
 
@@ -80,7 +74,8 @@ class S3Target(BackupTarget):
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
         if self.exists(checked_name(name)):
             raise self.taken(name)
-        return _S3Writer(self, name, part_bytes(expected_bytes))
+        fit = math.ceil(expected_bytes / PLANNED_PARTS / MIB) * MIB  # so that 10,000 parts are enough
+        return _S3Writer(self, name, min(MOST_PART, max(PART_BYTES, fit)))
 
     def exists(self, name: str) -> bool:
         try:

@@ -159,7 +159,7 @@ def _failover(members: Members, source: Seen, progress: Progress, now_s: float) 
             )
             return FailoverPlan(refusal=f"{source.name} was said to be dead, and it {does}", hint=hint)
         # Somebody has started it since, so it is fenced again.
-        fenced, progress = False, progress.unfenced_again()
+        fenced, progress = False, replace(progress, fenced_s=None, wish=replace(progress.wish, by_hand=False))
     if source.state is not None and not fenced and elected is None:
         if source.write == "ok":
             hint = f"Use: headrace failover switchover --from {source.name}."

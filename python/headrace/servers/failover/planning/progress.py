@@ -270,10 +270,6 @@ class WritesPause:
     seconds: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
 
-    def after_step(self, action: Action, seconds: float) -> WritesPause:
-        """Returns it with a step that was carried out meanwhile; servers do a step side by side."""
-        return replace(self, parts={**self.parts, action: max(self.parts.get(action, 0.0), seconds)})
-
 
 @dataclass(frozen=True)
 class Progress:
@@ -357,10 +353,6 @@ class Progress:
         source = seen.get(wish.source) if seen is not None else None
         return age_s > STALE_S or (source is not None and source.write == "ok")
 
-    def unfenced_again(self) -> Progress:
-        """Returns it without the fence: somebody has started the old source since."""
-        return replace(self, fenced_s=None, wish=replace(self.wish, by_hand=False))
-
     def on(self, boot: str) -> Progress:
         """Returns it as this boot may use it: moments of another boot's clock say nothing."""
         if boot == self.boot:
@@ -380,8 +372,11 @@ class Progress:
                 return self._step_began(event.step)
             case StepDone():
                 return self._step_done(event.step, event.seconds)
+            case StepFailed(step=FailoverStep(action="repoint-early")):
+                stay = _with(self.prepared.stay, event.step.server)
+                return replace(self, prepared=replace(self.prepared, stay=stay))
             case StepFailed():
-                return self._step_failed(event)
+                return replace(self, failed={**self.failed, event.step.action: event.error})
             case Fenced():
                 return replace(self, fenced_s=event.at_s)
             case WritesClosing():
@@ -448,7 +443,8 @@ class Progress:
     def _step_done(self, step: FailoverStep, seconds: float) -> Progress:
         after = self
         if self.pause.target is not None and not self.clients_updated and step.action != "read-only":
-            after = replace(self, pause=self.pause.after_step(step.action, seconds))
+            longest = max(self.pause.parts.get(step.action, 0.0), seconds)  # servers do it side by side
+            after = replace(self, pause=replace(self.pause, parts={**self.pause.parts, step.action: longest}))
         match step.action:
             case "stop-receive" if self.decision is None:
                 return replace(after, stopped=after.stopped | {step.server})
@@ -457,12 +453,6 @@ class Progress:
             case "events":
                 return replace(after, enabled=step.count)
         return after
-
-    def _step_failed(self, event: StepFailed) -> Progress:
-        step = event.step
-        if step.action == "repoint-early":
-            return replace(self, prepared=replace(self.prepared, stay=_with(self.prepared.stay, step.server)))
-        return replace(self, failed={**self.failed, step.action: event.error})
 
 
 def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:

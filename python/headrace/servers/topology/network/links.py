@@ -63,10 +63,6 @@ class Link:
         """The name of the bridge's end; interface names have at most 15 bytes."""
         return f"hr{self.lab}v{self.host.rpartition('.')[2]}"
 
-    @property
-    def is_there(self) -> bool:
-        return (NAMESPACES / self.namespace).exists() and Path(f"/sys/class/net/{self.port}").exists()
-
     def make(self) -> None:
         """Creates bridge, namespace and link if they are missing. Raises CouldNotRun."""
         gateway = f"{self.host.rpartition('.')[0]}.1"
@@ -74,7 +70,7 @@ class Link:
             ip(f"link add {self.bridge} type bridge")
             ip(f"addr add {gateway}/24 dev {self.bridge}")
             ip(f"link set {self.bridge} up")
-        if self.is_there:
+        if (NAMESPACES / self.namespace).exists() and Path(f"/sys/class/net/{self.port}").exists():
             return
         self._drop()
         ip(f"netns add {self.namespace}")

@@ -262,8 +262,8 @@ soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VE
 # linked by zig against glibc 2.28 (RHEL 8, Debian 10, Ubuntu 20.04, Amazon Linux 2023 and all newer); packaging/check_wheel.py
 # reads from the files themselves which glibc they need. Where zig cannot be had from PyPI, the system's linker is used, and
 # the wheel is tagged `linux`: it promises nothing for other machines.
-# GLIBC= (empty) links with the system's linker; PROFILE=release takes what `make test` has built already. The tests of the
-# installation do both: they are about what is in the wheel.
+# GLIBC= (empty) links with the system's linker; PROFILE=release takes what `make test` has built already, symbols and all
+# (to strip them is another build of the core). The tests of the installation do both: they are about what is in the wheel.
 GLIBC := 2.28
 PROFILE := dist
 MACHINE := $(shell uname -m)
@@ -276,7 +276,7 @@ wheel: $(if $(GLIBC),$(VENV)/zig.ok,$(VENV)/system.ok) $(VENV)/model.ok
 	@rm -rf dist && mkdir -p dist/parts
 	@echo "Building the core and the daemon ($(PROFILE)): about ten minutes on 2 cores where it is dist ..."
 	@export VIRTUAL_ENV=$(abspath $(VENV)) PATH=$(abspath $(BIN)):$$PATH; zig=""; if [ -n "$(GLIBC)" ] && $(BIN)/python -c 'import ziglang' 2>/dev/null; then zig=yes; fi; \
-	$(BIN)/maturin build --profile $(PROFILE) --strip --out dist/parts --quiet \
+	$(BIN)/maturin build --profile $(PROFILE) $(if $(filter dist,$(PROFILE)),--strip) --out dist/parts --quiet \
 	  $$([ -n "$$zig" ] && echo --zig --compatibility manylinux_$(subst .,_,$(GLIBC)) || echo --compatibility linux) > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 3; }; \
 	if [ -n "$$zig" ]; then \
 	  cargo zigbuild --profile $(PROFILE) --quiet -p headrace-daemon --target $(MACHINE)-unknown-linux-gnu.$(GLIBC); \

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
 import shutil
@@ -86,29 +85,29 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("begins", dict.fromkeys(GOES_ON.get(page, page) for page, *_ in examples()))
-def test_examples_run_and_give_what_is_shown(begins, folder):
-    """One after the other, as a reader types them: some read what others wrote."""
+def test_examples_run_and_give_what_is_shown(begins, folder, call, monkeypatch):
+    """One after the other, as a reader types them: some read what others wrote. They run in this process, which has
+    imported what each of them would import again."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "150")
+    fitted = from_a_fit()
     for page, command, shown in examples():
         if GOES_ON.get(page, page) == begins:
-            run_example(page, command, shown, folder)
+            line, _, into = command.partition(" > ")
+            code, output, errors = call(*shlex.split(line)[1:])
+            assert code in FINE, f"{page}: `{line}`: {errors}"
+            if into:
+                (folder / into).write_text(output)
+            check_lines(f"{page} shows a line that `{line}` no longer gives", shown, output, command in fitted)
 
 
-def run_example(page: str, command: str, shown: list[str], folder: Path) -> None:
-    same = same_but_for_the_fit if command in from_a_fit() else str.__eq__
-    command, _, into = command.partition(" > ")
-    words = [sys.executable, "-m", "headrace", *shlex.split(command)[1:]]
-    done = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "150"}
-    )
-    assert done.returncode in FINE, f"{page}: `{command}`: {done.stderr}"
-    if into:
-        (folder / into).write_text(done.stdout)
-    given = iter([line.rstrip() for line in done.stdout.splitlines()])
+def check_lines(complaint: str, shown: list[str], output: str, fitted: bool) -> None:
+    """Fails with the complaint unless each line that a page shows is a line of the output, in order."""
+    same = same_but_for_the_fit if fitted else str.__eq__
+    given = iter([line.rstrip() for line in output.splitlines()])
     for line in shown:
         # "..." stands for lines left out; every other line must come, in order.
-        assert line == "..." or any(same(line, other) for other in given), (
-            f"{page} shows a line that `{command}` no longer gives:\n{line}"
-        )
+        assert line == "..." or any(same(line, other) for other in given), f"{complaint}:\n{line}"
 
 
 def test_only_what_follows_from_a_fit_is_compared_with_a_tolerance():

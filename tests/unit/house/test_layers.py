@@ -313,6 +313,20 @@ def test_every_file_of_rust_tests_is_run():
     assert "sim" in programs_of
 
 
+def test_no_example_in_a_comment_is_left_out():
+    """A fence without a language is an example that rustdoc runs. Crates that have none say so in their manifests, since
+    rustdoc would read them whole to find that out."""
+    for crate in CRATES:
+        folder = ROOT / "crates" / crate
+        if tomllib.loads((folder / "Cargo.toml").read_text()).get("lib", {}).get("doctest", True):
+            continue
+        for path in (folder / "src").rglob("*.rs"):
+            fences = re.findall(r"^\s*//[/!] ?```(\w*)$", path.read_text(), re.MULTILINE)
+            assert {*fences[::2]} <= {"text", "toml"}, (
+                f"{path.relative_to(ROOT)} has an example: remove doctest = false"
+            )
+
+
 def rust_module(path: Path, source: Path) -> str:
     """`volume::bucket` for volume/bucket.rs, `volume` for volume.rs and volume/mod.rs, "" for lib.rs."""
     parts = path.relative_to(source).with_suffix("").parts

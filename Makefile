@@ -62,10 +62,10 @@ $(VENV)/lab-packages.ok: $(VENV)/package.ok
 	@$(PIP) $$($(BIN)/python packaging/requirements.py lab calibrate)
 	@touch $@
 
-# All extras, and what tests and linters need.
+# All extras, and what tests and linters need. Most of their modules are never imported: Python compiles those that are.
 $(VENV)/dev.ok: $(VENV)/package.ok
 	@echo "Installing all extras and the tools of the tests into $(VENV) (0.9 GB, about a minute) ..."
-	@$(PIP) $$($(BIN)/python packaging/requirements.py test)
+	@$(PIP) --no-compile $$($(BIN)/python packaging/requirements.py test)
 	@touch $@
 
 # The daemon of the lab, beside the Python that starts it. Cargo shows its progress.
@@ -116,7 +116,7 @@ $(VENV)/clients.ok: $(VENV)/machine.ok $(wildcard tests/api/clients/*)
 	@mkdir -p $(CLIENTS) && cp tests/api/clients/* $(CLIENTS)
 	@echo "Building the test's Go program (a minute the first time) and fetching the JavaScript SDK ..."
 	@cd $(CLIENTS) && GO111MODULE=off GOPATH=/usr/share/gocode go build -gcflags='all=-N -l' -o recipe-go recipe.go || echo "note: there is no Go client here: its test is skipped" >&2
-	@$(PYTHON) -m venv $(CLIENTS)/custodian && $(CLIENTS)/custodian/bin/pip install --quiet --disable-pip-version-check "c7n>=0.9.50,<0.10" \
+	@$(PYTHON) -m venv $(CLIENTS)/custodian && $(CLIENTS)/custodian/bin/pip install --quiet --disable-pip-version-check --no-compile "c7n>=0.9.50,<0.10" \
 	  || { rm -rf $(CLIENTS)/custodian; echo "note: Cloud Custodian cannot be installed here: its tests are skipped" >&2; }
 	@cd $(CLIENTS) && npm ci --silent --no-audit --no-fund || echo "note: there is no JavaScript client here: its test is skipped" >&2
 	@touch $@

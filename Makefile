@@ -170,8 +170,8 @@ demo-proof: $(VENV)/machine.ok $(VENV)/lab-packages.ok $(DEMO_DAEMON)
 # Packages are fetched and servers unpacked while the Rust tests are compiled and run. MAKEFLAGS=: cargo takes both cores then,
 # and no job of make's.
 test:
-	@$(MAKE) --no-print-directory --jobs=2 test-rust test-ready
-	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory --jobs=2 test-rust test-ready && echo "Rust's tests and the set-up took $$SECONDS s."
+	@$(MAKE) --no-print-directory test-python && echo "Python's tests took $$SECONDS s."
 
 test-ready: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok $(VENV)/model.ok
 

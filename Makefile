@@ -62,10 +62,10 @@ $(VENV)/lab-packages.ok: $(VENV)/package.ok
 	@$(PIP) $$($(BIN)/python packaging/requirements.py lab calibrate)
 	@touch $@
 
-# All extras, and what tests and linters need.
+# All extras, and what tests and linters need. Most of their modules are never imported: Python compiles those that are.
 $(VENV)/dev.ok: $(VENV)/package.ok
 	@echo "Installing all extras and the tools of the tests into $(VENV) (0.9 GB, about a minute) ..."
-	@$(PIP) $$($(BIN)/python packaging/requirements.py test)
+	@$(PIP) --no-compile $$($(BIN)/python packaging/requirements.py test)
 	@touch $@
 
 # The daemon of the lab, beside the Python that starts it. Cargo shows its progress.
@@ -116,7 +116,7 @@ $(VENV)/clients.ok: $(VENV)/machine.ok $(wildcard tests/api/clients/*)
 	@mkdir -p $(CLIENTS) && cp tests/api/clients/* $(CLIENTS)
 	@echo "Building the test's Go program (a minute the first time) and fetching the JavaScript SDK ..."
 	@cd $(CLIENTS) && GO111MODULE=off GOPATH=/usr/share/gocode go build -gcflags='all=-N -l' -o recipe-go recipe.go || echo "note: there is no Go client here: its test is skipped" >&2
-	@$(PYTHON) -m venv $(CLIENTS)/custodian && $(CLIENTS)/custodian/bin/pip install --quiet --disable-pip-version-check "c7n>=0.9.50,<0.10" \
+	@$(PYTHON) -m venv $(CLIENTS)/custodian && $(CLIENTS)/custodian/bin/pip install --quiet --disable-pip-version-check --no-compile "c7n>=0.9.50,<0.10" \
 	  || { rm -rf $(CLIENTS)/custodian; echo "note: Cloud Custodian cannot be installed here: its tests are skipped" >&2; }
 	@cd $(CLIENTS) && npm ci --silent --no-audit --no-fund || echo "note: there is no JavaScript client here: its test is skipped" >&2
 	@touch $@
@@ -170,8 +170,8 @@ demo-proof: $(VENV)/machine.ok $(VENV)/lab-packages.ok $(DEMO_DAEMON)
 # Packages are fetched and servers unpacked while the Rust tests are compiled and run. MAKEFLAGS=: cargo takes both cores then,
 # and no job of make's.
 test:
-	@$(MAKE) --no-print-directory --jobs=2 test-rust test-ready
-	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory --jobs=2 test-rust test-ready && echo "Rust's tests and the set-up took $$SECONDS s."
+	@$(MAKE) --no-print-directory test-python && echo "Python's tests took $$SECONDS s."
 
 test-ready: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok $(VENV)/model.ok
 
@@ -262,8 +262,8 @@ soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VE
 # linked by zig against glibc 2.28 (RHEL 8, Debian 10, Ubuntu 20.04, Amazon Linux 2023 and all newer); packaging/check_wheel.py
 # reads from the files themselves which glibc they need. Where zig cannot be had from PyPI, the system's linker is used, and
 # the wheel is tagged `linux`: it promises nothing for other machines.
-# GLIBC= (empty) links with the system's linker; PROFILE=release takes what `make test` has built already. The tests of the
-# installation do both: they are about what is in the wheel.
+# GLIBC= (empty) links with the system's linker; PROFILE=release takes what `make test` has built already, symbols and all
+# (to strip them is another build of the core). The tests of the installation do both: they are about what is in the wheel.
 GLIBC := 2.28
 PROFILE := dist
 MACHINE := $(shell uname -m)
@@ -276,7 +276,7 @@ wheel: $(if $(GLIBC),$(VENV)/zig.ok,$(VENV)/system.ok) $(VENV)/model.ok
 	@rm -rf dist && mkdir -p dist/parts
 	@echo "Building the core and the daemon ($(PROFILE)): about ten minutes on 2 cores where it is dist ..."
 	@export VIRTUAL_ENV=$(abspath $(VENV)) PATH=$(abspath $(BIN)):$$PATH; zig=""; if [ -n "$(GLIBC)" ] && $(BIN)/python -c 'import ziglang' 2>/dev/null; then zig=yes; fi; \
-	$(BIN)/maturin build --profile $(PROFILE) --strip --out dist/parts --quiet \
+	$(BIN)/maturin build --profile $(PROFILE) $(if $(filter dist,$(PROFILE)),--strip) --out dist/parts --quiet \
 	  $$([ -n "$$zig" ] && echo --zig --compatibility manylinux_$(subst .,_,$(GLIBC)) || echo --compatibility linux) > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 3; }; \
 	if [ -n "$$zig" ]; then \
 	  cargo zigbuild --profile $(PROFILE) --quiet -p headrace-daemon --target $(MACHINE)-unknown-linux-gnu.$(GLIBC); \

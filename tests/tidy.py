@@ -59,7 +59,7 @@ def long_functions(path: Path) -> list[str]:
     """Functions whose body is longer than the limit. Signatures do not count: those of commands are their documentation."""
     if path.suffix == ".py":
         return long_python_functions(path)
-    found = []
+    wrong = []
     start = re.compile(r"^(\s*)(?:pub(?:\([a-z]+\))? |async |const )*fn (\w+)")
     lines = path.read_text().splitlines()
     for index, line in enumerate(lines):
@@ -78,32 +78,32 @@ def long_functions(path: Path) -> list[str]:
                 break
         length = len("\n".join(lines[index:end]).rstrip().splitlines())
         if length > MAX_FUNCTION_LINES:
-            found.append(
+            wrong.append(
                 f"{path.relative_to(ROOT)}:{index + 1}: {match[2]} has {length} lines (at most {MAX_FUNCTION_LINES})"
             )
-    return found
+    return wrong
 
 
 def long_python_functions(path: Path) -> list[str]:
-    found = []
+    wrong = []
     for node in nodes_of(path.read_text()):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = node.end_lineno - node.body[0].lineno + 1
             if length > MAX_FUNCTION_LINES:
-                found.append(
+                wrong.append(
                     f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {length} lines (at most {MAX_FUNCTION_LINES})"
                 )
-    return found
+    return wrong
 
 
 def facts_without_source() -> list[str]:
-    known = {row["id"] for row in csv.DictReader((ROOT / "data/sources.csv").open())}
+    sources = {row["id"] for row in csv.DictReader((ROOT / "data/sources.csv").open())}
     wrong = []
     for name in ("instances_limits.csv", "prices_volumes.csv", "prices_instances.csv", "latency.csv"):
         for number, row in enumerate(csv.DictReader((ROOT / "data" / name).open()), 2):
             source = row.get("source") or ""
             cited = name == "latency.csv" or all(
-                part.split("@")[0] in known for part in re.split(r"[ +;]+", source) if part
+                part.split("@")[0] in sources for part in re.split(r"[ +;]+", source) if part
             )
             if not source or not cited:
                 wrong.append(f"data/{name}:{number}: no known source ({source!r})")
@@ -188,15 +188,15 @@ def riddles_of_rust(path: Path) -> list[str]:
 def riddles(path: Path) -> list[str]:
     """Phrases to avoid, in what is shown to users and in comments."""
     source = path.read_text()
-    found = []
+    wrong = []
     for number, text in (texts_of_python if path.suffix == ".py" else texts_of_rust)(source):
         if not ANY_PHRASE.search(text):
             continue
         for pattern, instead in PHRASES.items():
             match = re.search(pattern, text)
             if match:
-                found.append(f"{path.relative_to(ROOT)}:{number}: plain English: {match[0]!r}; write: {instead}")
-    return found
+                wrong.append(f"{path.relative_to(ROOT)}:{number}: plain English: {match[0]!r}; write: {instead}")
+    return wrong
 
 
 def prose_of(source: str, messages: bool) -> Iterator[tuple[int, str]]:
@@ -273,7 +273,7 @@ def is_number(node: ast.AST | None) -> bool:
 def bare_constants(path: Path) -> list[str]:
     """Numeric constants of a module without a comment on their line, or above the lines without a gap they stand in."""
     source = path.read_text()
-    lines, found = source.splitlines(), []
+    lines, wrong = source.splitlines(), []
     commented = {number for number, _ in comments_of(source)}
     for node in nodes_of(source)[0].body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
@@ -283,10 +283,10 @@ def bare_constants(path: Path) -> list[str]:
         while first > 1 and lines[first - 2].strip() and first - 1 not in commented:
             first -= 1
         if not commented & {first - 1, *range(node.lineno, node.end_lineno + 1)}:
-            found.append(
+            wrong.append(
                 f"{path.relative_to(ROOT)}:{node.lineno}: a number without a comment: {lines[node.lineno - 1].strip()[:60]}"
             )
-    return found
+    return wrong
 
 
 def laid_out_by_hand(path: Path) -> list[str]:
@@ -309,10 +309,10 @@ def complaints() -> list[str]:
     for path in tracked(".py", ".rs"):
         wrong += openings(path) if path.suffix == ".py" else riddles_of_rust(path)
         wrong += long_functions(path)
-        shown = path.is_relative_to(ROOT / "python") or (
+        for_users = path.is_relative_to(ROOT / "python") or (
             path.is_relative_to(ROOT / "crates") and "tests" not in path.parts
         )
-        if shown:
+        if for_users:
             wrong += riddles(path) + wide_prose(path)
         if path.is_relative_to(ROOT / "python"):
             wrong += bare_constants(path) + laid_out_by_hand(path)

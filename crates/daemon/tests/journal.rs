@@ -21,6 +21,13 @@ fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual).min(300)
 }
 
+/// A folder in memory where the system has such a place: the thousands of journals of the random
+/// tests are about bytes, and forcing each record to a disk took them most of a minute.
+fn folder_in_memory() -> TempDir {
+    let builder = tempfile::Builder::new();
+    builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir()).unwrap()
+}
+
 /// A journal and what it must hold.
 struct Bench {
     folder: TempDir,
@@ -31,7 +38,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder_in_memory();
         let (journal, recovered) = Journal::open(folder.path()).unwrap();
         assert_eq!((recovered.records, recovered.repair), (0, None));
         Bench { folder, journal: Some(journal), state: Checkpoint::default(), counter: 0 }
@@ -105,7 +112,7 @@ fn created(lab: &Lab, counter: &mut u64, tag_chars: usize) -> Vec<Event> {
 
 /// Opens a journal of these bytes and returns what was recovered from it.
 fn opened(bytes: &[u8]) -> Result<Recovered, JournalError> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_in_memory();
     fs::write(folder.path().join("journal"), bytes).unwrap();
     let opened = Journal::open(folder.path()).map(|(_, recovered)| recovered);
     let after = fs::read(folder.path().join("journal")).unwrap();

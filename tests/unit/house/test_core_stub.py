@@ -69,42 +69,42 @@ def fields_of(node: ast.ClassDef | ast.Call) -> dict[str, ast.expr]:
 
 def typed_dicts() -> dict[str, dict[str, ast.expr]]:
     """Every TypedDict of the stub, what it inherits included."""
-    found: dict[str, dict[str, ast.expr]] = {}
+    classes: dict[str, dict[str, ast.expr]] = {}
     for node in TREE.body:
         if isinstance(node, ast.ClassDef):
             bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
-            if "TypedDict" in bases or set(bases) & set(found):
-                found[node.name] = {
-                    key: value for base in bases for key, value in found.get(base, {}).items()
+            if "TypedDict" in bases or set(bases) & set(classes):
+                classes[node.name] = {
+                    key: value for base in bases for key, value in classes.get(base, {}).items()
                 } | fields_of(node)
         elif (
             isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Call)
             and ast.unparse(node.value.func) == "TypedDict"
         ):
-            found[node.targets[0].id] = fields_of(node.value)
-    return found
+            classes[node.targets[0].id] = fields_of(node.value)
+    return classes
 
 
 TYPES = typed_dicts()
 
 
-def wrong(value: object, said: ast.expr, place: str) -> list[str]:
+def wrong(value: object, annotation: ast.expr, place: str) -> list[str]:
     """Returns the place at which a value is not what an annotation says; "" for none."""
-    if isinstance(said, ast.BinOp):
+    if isinstance(annotation, ast.BinOp):
         return (
             []
-            if any(not wrong(value, side, place) for side in (said.left, said.right))
-            else [f"{place}: {value!r} is no {ast.unparse(said)}"]
+            if any(not wrong(value, side, place) for side in (annotation.left, annotation.right))
+            else [f"{place}: {value!r} is no {ast.unparse(annotation)}"]
         )
-    if isinstance(said, ast.Subscript):
-        of = ast.unparse(said.value)
+    if isinstance(annotation, ast.Subscript):
+        of = ast.unparse(annotation.value)
         if of == "NotRequired":
-            return wrong(value, said.slice, place)
+            return wrong(value, annotation.slice, place)
         if of == "dict":
             return [] if isinstance(value, dict) else [f"{place} is no dict"]
         if of == "tuple":
-            kinds = said.slice.elts
+            kinds = annotation.slice.elts
             fits = isinstance(value, tuple) and len(value) == len(kinds)
             return (
                 [text for item, kind in zip(value, kinds, strict=True) for text in wrong(item, kind, place)]
@@ -113,8 +113,10 @@ def wrong(value: object, said: ast.expr, place: str) -> list[str]:
             )
         if not isinstance(value, list if of == "list" else (list, tuple)):
             return [f"{place} is no {of}"]
-        return [text for index, item in enumerate(value[:50]) for text in wrong(item, said.slice, f"{place}[{index}]")]
-    name = ast.unparse(said)
+        return [
+            text for index, item in enumerate(value[:50]) for text in wrong(item, annotation.slice, f"{place}[{index}]")
+        ]
+    name = ast.unparse(annotation)
     if name in TYPES:
         if not isinstance(value, dict):
             return [f"{place} is no dict"]
@@ -151,8 +153,8 @@ def test_parameters_are_those_of_the_module(name):
     arguments = stub_functions()[name].args
     plain = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(plain) - len(arguments.defaults)) + [ast.unparse(value) for value in arguments.defaults]
-    said = [(argument.arg, False, default) for argument, default in zip(plain, defaults, strict=True)]
-    said += [
+    parameters = [(argument.arg, False, default) for argument, default in zip(plain, defaults, strict=True)]
+    parameters += [
         (argument.arg, True, default and ast.unparse(default))
         for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     ]
@@ -164,7 +166,7 @@ def test_parameters_are_those_of_the_module(name):
         )
         for parameter in inspect.signature(getattr(core, name)).parameters.values()
     ]
-    assert said == there
+    assert parameters == there
 
 
 ANSWERS = {
@@ -260,8 +262,8 @@ ANSWERS = {
     ids=lambda one: str(one)[:40],
 )
 def test_answers_have_the_types_the_stub_says(name, arguments):
-    found = wrong(getattr(core, name)(*arguments), stub_functions()[name].returns, name)
-    assert not found, "\n".join(found[:20])
+    faults = wrong(getattr(core, name)(*arguments), stub_functions()[name].returns, name)
+    assert not faults, "\n".join(faults[:20])
 
 
 def test_the_simulation_answers_as_the_stub_says():
@@ -271,20 +273,20 @@ def test_the_simulation_answers_as_the_stub_says():
 
 
 def test_every_function_is_called_here_or_says_why():
-    told = {
+    reasons = {
         "simulate": "above",
         "replay_record": "needs a record: tests/unit/cli/test_cli.py",
         "replica_run": "by tests/unit/simulation/test_replica.py, through predict_replica",
         "replica_summaries": "by the same, through the doubt of predict_replica",
         "transaction_candidates": "columns by name: tests/unit/planner/test_database.py, through the judge",
     }
-    assert set(ANSWERS) | set(told) == set(stub_functions())
+    assert set(ANSWERS) | set(reasons) == set(stub_functions())
 
 
 def test_what_the_stub_says_wrongly_is_found():
     limits = core.storage_limits("gp2:100")[0]
-    said = ast.parse("VolumeLimits", mode="eval").body
-    assert not wrong(limits, said, "limits")
-    assert wrong(limits | {"iops": "300"}, said, "limits") and wrong(limits | {"more": 1}, said, "limits")
-    assert wrong({key: value for key, value in limits.items() if key != "persistent"}, said, "limits")
-    assert wrong(limits | {"spec": limits["spec"] | {"size_gib": True}}, said, "limits")
+    annotation = ast.parse("VolumeLimits", mode="eval").body
+    assert not wrong(limits, annotation, "limits")
+    assert wrong(limits | {"iops": "300"}, annotation, "limits") and wrong(limits | {"more": 1}, annotation, "limits")
+    assert wrong({key: value for key, value in limits.items() if key != "persistent"}, annotation, "limits")
+    assert wrong(limits | {"spec": limits["spec"] | {"size_gib": True}}, annotation, "limits")

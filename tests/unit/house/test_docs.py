@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import shlex
 import shutil
@@ -35,38 +34,38 @@ GOES_ON = {"prove.md": "first-hour.md"}
 
 def examples() -> list[tuple[str, str, list[str]]]:
     """(page, command, lines shown after it) of every console block."""
-    found = []
+    entries = []
     for page in PAGES:
         for block in BLOCK.findall(page.read_text()):
             for line in block.splitlines():
                 if line.startswith("$ "):
-                    found.append((page.name, line[2:].split("  #")[0].strip(), []))
-                elif found:
-                    found[-1][2].append(line.rstrip())
-    return [example for example in found if example[1].startswith("headrace ")]
+                    entries.append((page.name, line[2:].split("  #")[0].strip(), []))
+                elif entries:
+                    entries[-1][2].append(line.rstrip())
+    return [example for example in entries if example[1].startswith("headrace ")]
 
 
 def from_a_fit() -> set[str]:
     """Commands of the examples whose figures follow from `headrace calibrate`: itself, and what reads the files it wrote, or what was made of those."""
-    found, fitted = set(), set()
+    commands, fitted = set(), set()
     for _, command, _ in examples():
         words = shlex.split(command)
         written = {word for before, word in zip(words, words[1:], strict=False) if before in ("-o", "--to", ">")}
         if words[1] == "calibrate" or fitted & (set(words) - written):
-            found.add(command)
+            commands.add(command)
             fitted |= written
         else:
             fitted -= written
-    return found
+    return commands
 
 
-def same_but_for_the_fit(shown: str, given: str) -> bool:
+def same_but_for_the_fit(printed: str, given: str) -> bool:
     """Equal text (columns may move with the width of a number) and numbers within FIT_TOLERANCE or a unit of their last printed digit."""
-    if NUMBER.sub("0", " ".join(shown.split())) != NUMBER.sub("0", " ".join(given.split())):
+    if NUMBER.sub("0", " ".join(printed.split())) != NUMBER.sub("0", " ".join(given.split())):
         return False
-    for one, other in zip(NUMBER.findall(shown), NUMBER.findall(given), strict=True):
-        unit = 10.0 ** -min(len(text.partition(".")[2]) for text in (one, other))
-        first, second = (float(text.replace(",", "")) for text in (one, other))
+    for number, other in zip(NUMBER.findall(printed), NUMBER.findall(given), strict=True):
+        unit = 10.0 ** -min(len(text.partition(".")[2]) for text in (number, other))
+        first, second = (float(text.replace(",", "")) for text in (number, other))
         # Binary fractions: 0.54 - 0.53 is a little more than 0.01.
         if abs(first - second) > max(1.000001 * unit, FIT_TOLERANCE * abs(first)):
             return False
@@ -86,29 +85,29 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("begins", dict.fromkeys(GOES_ON.get(page, page) for page, *_ in examples()))
-def test_examples_run_and_give_what_is_shown(begins, folder):
-    """One after the other, as a reader types them: some read what others wrote."""
-    for page, command, shown in examples():
+def test_examples_run_and_give_what_is_shown(begins, folder, call, monkeypatch):
+    """One after the other, as a reader types them: some read what others wrote. They run in this process, which has
+    imported what each of them would import again."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "150")
+    fitted = from_a_fit()
+    for page, command, lines in examples():
         if GOES_ON.get(page, page) == begins:
-            run_example(page, command, shown, folder)
+            line, _, into = command.partition(" > ")
+            code, output, errors = call(*shlex.split(line)[1:])
+            assert code in FINE, f"{page}: `{line}`: {errors}"
+            if into:
+                (folder / into).write_text(output)
+            check_lines(f"{page} shows a line that `{line}` no longer gives", lines, output, command in fitted)
 
 
-def run_example(page: str, command: str, shown: list[str], folder: Path) -> None:
-    same = same_but_for_the_fit if command in from_a_fit() else str.__eq__
-    command, _, into = command.partition(" > ")
-    words = [sys.executable, "-m", "headrace", *shlex.split(command)[1:]]
-    done = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "150"}
-    )
-    assert done.returncode in FINE, f"{page}: `{command}`: {done.stderr}"
-    if into:
-        (folder / into).write_text(done.stdout)
-    given = iter([line.rstrip() for line in done.stdout.splitlines()])
-    for line in shown:
+def check_lines(complaint: str, lines: list[str], output: str, fitted: bool) -> None:
+    """Fails with the complaint unless each line that a page shows is a line of the output, in order."""
+    same = same_but_for_the_fit if fitted else str.__eq__
+    given = iter([line.rstrip() for line in output.splitlines()])
+    for line in lines:
         # "..." stands for lines left out; every other line must come, in order.
-        assert line == "..." or any(same(line, other) for other in given), (
-            f"{page} shows a line that `{command}` no longer gives:\n{line}"
-        )
+        assert line == "..." or any(same(line, other) for other in given), f"{complaint}:\n{line}"
 
 
 def test_only_what_follows_from_a_fit_is_compared_with_a_tolerance():
@@ -167,14 +166,14 @@ def test_links_between_pages_lead_somewhere():
 
 def python_imports() -> list[tuple[str, str]]:
     """(page, import) of every Python block of the documentation that imports something of headrace."""
-    found = []
+    imports = []
     for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
         for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             lines = [line.strip() for line in code.splitlines()]
-            found += [
+            imports += [
                 (str(page.relative_to(ROOT)), line) for line in lines if re.match(r"(from|import) headrace", line)
             ]
-    return found
+    return imports
 
 
 @pytest.mark.parametrize(("page", "line"), python_imports())

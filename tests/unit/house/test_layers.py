@@ -86,7 +86,7 @@ def syntax(path: Path) -> ast.Module:
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Modules of headrace that a file imports, also inside functions: each the longest name that is a module."""
-    found = set()
+    targets = set()
     for node in executed_nodes(syntax(path)):
         names = []
         if isinstance(node, ast.Import):
@@ -98,8 +98,8 @@ def imports(path: Path) -> frozenset[str]:
                 continue
             while name not in modules() and "." in name:
                 name = name.rpartition(".")[0]
-            found.add(name)
-    return frozenset(found - {"headrace"})
+            targets.add(name)
+    return frozenset(targets - {"headrace"})
 
 
 def room_of(module: str) -> str:
@@ -109,15 +109,15 @@ def room_of(module: str) -> str:
 @cache
 def arrows() -> dict[tuple[str, str], set[str]]:
     """Arrows between rooms of the package, each with the files that draw it."""
-    found = defaultdict(set)
+    files_of = defaultdict(set)
     for path in python_files():
         module = module_of(path)
         if module == "headrace":
             continue
         for target in imports(path):
             if room_of(target) != room_of(module):
-                found[room_of(module), room_of(target)].add(str(path.relative_to(PACKAGE)))
-    return dict(found)
+                files_of[room_of(module), room_of(target)].add(str(path.relative_to(PACKAGE)))
+    return dict(files_of)
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
@@ -125,7 +125,7 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found = []
+    components = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -141,12 +141,12 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
             circle = set(stack[at:])
             del stack[at:]
             if len(circle) > 1:
-                found.append(circle)
+                components.append(circle)
 
     for node in graph:
         if node not in index:
             visit(node)
-    return found
+    return components
 
 
 def test_circles_are_found():
@@ -197,12 +197,12 @@ def test_public_classes_have_names_of_their_own():
     places = defaultdict(list)
     for name, module in public_classes():
         places[name].append(module)
-    assert not {name: found for name, found in places.items() if len(found) > 1}
+    assert not {name: places_of for name, places_of in places.items() if len(places_of) > 1}
 
 
 def private_uses(path: Path) -> set[str]:
     """Private names (`_name`) of other packages that a file imports or uses through a module."""
-    own, found = ".".join(path.relative_to(ROOT / "python").parts[:-1]), set()
+    own, names = ".".join(path.relative_to(ROOT / "python").parts[:-1]), set()
     named = {}
     tree = syntax(path)
     for node in ast.walk(tree):
@@ -225,8 +225,8 @@ def private_uses(path: Path) -> set[str]:
             and name != "headrace._core"
             and not package.startswith(own)
         ):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def test_private_names_stay_in_their_package():
@@ -269,9 +269,9 @@ CRATES = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.tom
 def test_crates_depend_downwards():
     for crate in CRATES:
         manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
-        ours = {name.removeprefix("headrace-") for name in manifest["dependencies"] if name.startswith("headrace-")}
+        crates = {name.removeprefix("headrace-") for name in manifest["dependencies"] if name.startswith("headrace-")}
         assert crate in RUST_MAY, f"{crate} is new: draw it in ARCHITECTURE.md and say here what it may depend on"
-        assert ours <= RUST_MAY[crate], f"{crate} depends on {ours - RUST_MAY[crate]}"
+        assert crates <= RUST_MAY[crate], f"{crate} depends on {crates - RUST_MAY[crate]}"
 
 
 def features_of(*arguments: str) -> dict[str, set[str]]:
@@ -279,12 +279,12 @@ def features_of(*arguments: str) -> dict[str, set[str]]:
     and macros, has two sets."""
     words = ["cargo", "tree", "--offline", "--edges", "no-dev", "--prefix", "none", "--format", "{p} {f}", *arguments]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
-    found = defaultdict(set)
+    features = defaultdict(set)
     for line in done.stdout.splitlines():
         parts = line.removesuffix(" (*)").split()
         rest = " ".join(part for part in parts[2:] if part != "(proc-macro)")
-        found[f"{parts[0]} {parts[1]}"].add(rest)
-    return found
+        features[f"{parts[0]} {parts[1]}"].add(rest)
+    return features
 
 
 @pytest.mark.parametrize("daemon_features", [["--no-default-features"], []], ids=["demonstration", "whole daemon"])
@@ -313,6 +313,20 @@ def test_every_file_of_rust_tests_is_run():
     assert "sim" in programs_of
 
 
+def test_no_example_in_a_comment_is_left_out():
+    """A fence without a language is an example that rustdoc runs. Crates that have none say so in their manifests, since
+    rustdoc would read them whole to find that out."""
+    for crate in CRATES:
+        folder = ROOT / "crates" / crate
+        if tomllib.loads((folder / "Cargo.toml").read_text()).get("lib", {}).get("doctest", True):
+            continue
+        for path in (folder / "src").rglob("*.rs"):
+            fences = re.findall(r"^\s*//[/!] ?```(\w*)$", path.read_text(), re.MULTILINE)
+            assert {*fences[::2]} <= {"text", "toml"}, (
+                f"{path.relative_to(ROOT)} has an example: remove doctest = false"
+            )
+
+
 def rust_module(path: Path, source: Path) -> str:
     """`volume::bucket` for volume/bucket.rs, `volume` for volume.rs and volume/mod.rs, "" for lib.rs."""
     parts = path.relative_to(source).with_suffix("").parts
@@ -333,12 +347,12 @@ def rust_uses(text: str, module: str) -> Iterator[str]:
 
 def handed_on(text: str) -> dict[str, str]:
     """Name -> the path it is handed on from, of `pub use a::{B, C}`."""
-    found = {}
+    path_of = {}
     for path in re.findall(r"pub(?:\(crate\))? use ((?:\w+::)+(?:\w+|\{[^;]*\}));", re.sub(r"//[^\n]*", "", text)):
         prefix, brace, inner = path.partition("{")
         for name in re.findall(r"\w+", inner) if brace else [path.rpartition("::")[2]]:
-            found[name] = f"{prefix}{name}".removeprefix("crate::") if brace else path.removeprefix("crate::")
-    return found
+            path_of[name] = f"{prefix}{name}".removeprefix("crate::") if brace else path.removeprefix("crate::")
+    return path_of
 
 
 def rust_graph(crate: str) -> dict[str, set[str]]:

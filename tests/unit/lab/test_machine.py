@@ -125,9 +125,9 @@ def test_a_machine_that_has_everything(tmp_path):
     ],
 )
 def test_what_is_missing_is_said(tmp_path, change, check, words):
-    found = check(machine(tmp_path, **change))
-    assert found.state == "missing" and words in found.do
-    assert doctor.lacks([found])
+    checks = check(machine(tmp_path, **change))
+    assert checks.state == "missing" and words in checks.do
+    assert doctor.lacks([checks])
 
 
 def test_not_root(tmp_path):
@@ -143,8 +143,8 @@ def test_loop_devices_of_a_container(tmp_path):
     files = {"proc/self/mountinfo": "", "sys/block/loop1/loop/backing_file": "/x\n", "dev/loop1": ""}
     assert doctor.loop_devices(machine(tmp_path, **files)).state == "missing"
     (tmp_path / "dev/loop0").write_text("")
-    found = doctor.loop_devices(machine(tmp_path, **files))
-    assert (found.state, found.finding) == ("ok", "1 of 2 in use, 1 free in /dev")
+    devices = doctor.loop_devices(machine(tmp_path, **files))
+    assert (devices.state, devices.finding) == ("ok", "1 of 2 in use, 1 free in /dev")
 
 
 def test_programs_that_are_missing_do_not_stop_a_lab(tmp_path):
@@ -157,8 +157,8 @@ def test_programs_that_are_missing_do_not_stop_a_lab(tmp_path):
 def test_space_is_that_of_the_disk(tmp_path, monkeypatch):
     free = {"bytes": 0}
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free["bytes"]}))
-    wanted = [(0, "missing"), ((256 << 20) - 1, "missing"), (256 << 20, "note"), (10 << 30, "ok")]
-    for free["bytes"], state in wanted:
+    cases = [(0, "missing"), ((256 << 20) - 1, "missing"), (256 << 20, "note"), (10 << 30, "ok")]
+    for free["bytes"], state in cases:
         assert doctor.space(tmp_path / "not" / "there").state == state
 
 
@@ -188,9 +188,9 @@ def test_leftovers_are_ours_alone(tmp_path):
             "sys/block/loop5/loop/backing_file": f"{dead}/mnt/vol-2 (deleted)\n",
         },
     )
-    found = doctor.leftovers(here, place(alive))
-    assert [check.state for check in found] == ["note"] * 3
-    assert [check.finding.split(" is ")[0] for check in found] == [f"{dead}/mnt", "/dev/loop1", "/dev/loop5"]
+    leftovers = doctor.leftovers(here, place(alive))
+    assert [check.state for check in leftovers] == ["note"] * 3
+    assert [check.finding.split(" is ")[0] for check in leftovers] == [f"{dead}/mnt", "/dev/loop1", "/dev/loop5"]
     assert doctor.daemon_of(here, alive) == 4711 and doctor.daemon_of(here, dead) is None
 
 
@@ -227,8 +227,8 @@ def test_headraced_is_looked_for_in_three_places(tmp_path, monkeypatch):
         launch.find_headraced()
     for folder in ("path", "bin"):
         (tmp_path / folder).mkdir()
-        made = program(tmp_path / folder / "headraced", "")
-        assert launch.find_headraced() == made
+        daemon = program(tmp_path / folder / "headraced", "")
+        assert launch.find_headraced() == daemon
     named = program(tmp_path / "mine", "")
     monkeypatch.setenv("HEADRACED", str(named))
     assert launch.find_headraced() == named

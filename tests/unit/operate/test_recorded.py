@@ -27,7 +27,7 @@ def day(chance, hot, level, kib=16.0, await_ms=26.5):
     return rows
 
 
-def told(path, **options):
+def diagnosis_of(path, **options):
     evidence = evidence_of(str(path), SourceOptions(**options))
     return diagnose(evidence, Counsel())
 
@@ -35,7 +35,7 @@ def told(path, **options):
 def test_why_it_was_slow_at_ten(tmp_path):
     """Spent credits from 10:00 to 10:02: the window, its limit, and the model's latency beside the
     recorded."""
-    result = told(iostat(tmp_path / "io.txt", day(random.Random(1), (120, 240), 300.0)), storage="gp2:100")
+    result = diagnosis_of(iostat(tmp_path / "io.txt", day(random.Random(1), (120, 240), 300.0)), storage="gp2:100")
     assert (result.verdict, result.findings[0].subject) == ("binds", "volume-credits")
     (window,) = result.windows
     assert window.begins.startswith("2026-11-20 10:00:0") and window.ends.startswith("2026-11-20 10:02:0")
@@ -58,12 +58,12 @@ def test_why_it_was_slow_at_ten(tmp_path):
 def test_the_limit_of_a_window(tmp_path, storage, level, kib, limit):
     path = iostat(tmp_path / "io.txt", day(random.Random(2), (100, 200), level, kib, 9.0))
     instance, _, volume = (storage or "").rpartition("/")
-    result = told(path, storage=volume or None, instance=instance or None)
+    result = diagnosis_of(path, storage=volume or None, instance=instance or None)
     assert (result.verdict, result.findings[0].subject) == ("binds", limit)
 
 
 def test_a_calm_recording(tmp_path):
-    result = told(iostat(tmp_path / "io.txt", day(random.Random(3), (0, 0), 0.0)), storage="gp2:100")
+    result = diagnosis_of(iostat(tmp_path / "io.txt", day(random.Random(3), (0, 0), 0.0)), storage="gp2:100")
     assert (result.verdict, result.windows, result.exit_code) == ("fine", (), 0)
     assert "slowest point" in result.headline
 
@@ -71,7 +71,7 @@ def test_a_calm_recording(tmp_path):
 def test_slow_at_many_rates_is_no_limit(tmp_path):
     chance = random.Random(4)
     rows = [(chance.uniform(100, 900), 16.0, chance.uniform(4, 30)) for _ in range(300)]
-    result = told(iostat(tmp_path / "io.txt", rows), storage="gp3:500")
+    result = diagnosis_of(iostat(tmp_path / "io.txt", rows), storage="gp3:500")
     # Slow below every limit of this storage: the volume's own trouble, whatever levels chance made.
     assert (result.verdict, result.windows) == ("degraded", ())
 
@@ -96,7 +96,7 @@ def test_cloudwatch_alone(tmp_path):
     ]
     path = tmp_path / "cw.json"
     path.write_text(json.dumps({"MetricDataResults": results}))
-    result = told(path, storage="gp2:100")
+    result = diagnosis_of(path, storage="gp2:100")
     assert (result.verdict, result.findings[0].subject) == ("binds", "volume-credits")
     assert result.windows[0].begins == "2026-11-20 10:00:00" and result.windows[0].ends == "2026-11-20 11:00:00"
     assert "bursts shorter" in result.grain
@@ -123,7 +123,7 @@ def spent(chance, level, kib, burst, calm_ms=0.6, slow_ms=13.3):
 )
 def test_a_spent_burst_of_an_instance(tmp_path, instance, storage, level, kib, burst, words):
     path = iostat(tmp_path / "io.txt", spent(random.Random(5), level, kib, burst))
-    result = told(path, storage=storage, instance=instance)
+    result = diagnosis_of(path, storage=storage, instance=instance)
     assert (result.verdict, result.findings[0].subject) == ("binds", "instance-credits")
     assert words in result.headline and "explains the latency" in result.headline
     assert "Change the instance" in result.findings[0].remedies[0].what
@@ -141,7 +141,7 @@ def test_a_spent_burst_of_an_instance(tmp_path, instance, storage, level, kib, b
 def test_an_instance_that_nobody_named_is_asked_for(tmp_path, storage, level, kib, burst, names):
     """A dead-flat rate is a limit before EBS is blamed: it equals the baseline of known instances."""
     path = iostat(tmp_path / "io.txt", spent(random.Random(6), level, kib, burst))
-    result = told(path, storage=storage)
+    result = diagnosis_of(path, storage=storage)
     assert (result.verdict, result.findings[0].subject, result.exit_code) == ("cannot tell", "instance", 3)
     assert names in result.headline and "--instance" in result.headline and "EBS's fault" not in result.headline
     assert "e+" not in result.headline
@@ -151,7 +151,7 @@ def test_an_instance_that_nobody_named_is_asked_for(tmp_path, storage, level, ki
 
 def test_a_flat_rate_at_no_known_limit_asks_for_the_storage(tmp_path):
     path = iostat(tmp_path / "io.txt", spent(random.Random(8), 1_234.0, 16.0, 2_000))
-    result = told(path, storage="gp3:500:10000:500", instance="m5.4xlarge")
+    result = diagnosis_of(path, storage="gp3:500:10000:500", instance="m5.4xlarge")
     assert (result.verdict, result.findings[0].subject) == ("cannot tell", "storage")
     assert "1,234 IOPS" in result.headline and "18,750 IOPS" in result.headline
 
@@ -184,7 +184,7 @@ def old_iostat(path, rows):
 )
 def test_too_short_is_never_fine(tmp_path, call, storage, rows, worst):
     path = old_iostat(tmp_path / "io.txt", rows)
-    result = told(path, storage=storage)
+    result = diagnosis_of(path, storage=storage)
     assert result.verdict == "cannot tell" and result.exit_code == 3
     assert worst in result.headline and "too short" in result.headline
     options = ("--storage", storage) if storage else ()
@@ -195,7 +195,7 @@ def test_too_short_is_never_fine(tmp_path, call, storage, rows, worst):
 def test_slow_seconds_of_a_long_recording_are_not_fine(tmp_path):
     chance = random.Random(9)
     rows = [(chance.uniform(60, 140), 16.0, 40.0 if second in (100, 101) else 0.6) for second in range(300)]
-    result = told(iostat(tmp_path / "io.txt", rows), storage="gp3:500")
+    result = diagnosis_of(iostat(tmp_path / "io.txt", rows), storage="gp3:500")
     assert (result.verdict, result.findings[0].subject) == ("cannot tell", "too short")
     assert "2 s in all" in result.headline and "40 ms" in result.headline
 
@@ -203,7 +203,7 @@ def test_slow_seconds_of_a_long_recording_are_not_fine(tmp_path):
 def test_every_sixth_point_slow_is_bursts(tmp_path):
     chance = random.Random(10)
     rows = [(chance.uniform(300, 500), 16.0, 15.6 if second % 6 == 0 else 0.6) for second in range(600)]
-    result = told(iostat(tmp_path / "io.txt", rows), storage="gp3:500")
+    result = diagnosis_of(iostat(tmp_path / "io.txt", rows), storage="gp3:500")
     assert (result.verdict, result.findings[0].subject) == ("cannot tell", "bursts")
     assert "iostat -xt 1" in result.headline and "shorter interval" in result.headline
 
@@ -225,20 +225,23 @@ def test_processors_of_the_same_file(tmp_path, call):
     """avg-cpu stands beside the disks: an idle disk and spent processors are no matter of storage. From
     85 % on; a fifth of the recording at least."""
     calm = day(random.Random(11), (0, 0), 0.0)
-    result = told(with_processors(iostat(tmp_path / "io.txt", calm), 94.0, 4.0), storage="gp3:500")
+    result = diagnosis_of(with_processors(iostat(tmp_path / "io.txt", calm), 94.0, 4.0), storage="gp3:500")
     assert (result.verdict, result.findings[0].subject, result.exit_code) == ("not storage", "processors", 0)
     assert "98 % of 4 processors" in result.headline and "Storage kept up" in result.headline
     for user, verdict in ((84.0, "not storage"), (82.0, "fine")):
-        assert told(with_processors(iostat(tmp_path / "io.txt", calm), user, 2.0), storage="gp3:500").verdict == verdict
+        assert (
+            diagnosis_of(with_processors(iostat(tmp_path / "io.txt", calm), user, 2.0), storage="gp3:500").verdict
+            == verdict
+        )
     # At a limit as well: both are said, and not that storage keeps up.
     hot = day(random.Random(12), (60, 240), 3_000.0, await_ms=10.6)
-    result = told(with_processors(iostat(tmp_path / "io.txt", hot), 94.0, 4.0), storage="gp3:500")
+    result = diagnosis_of(with_processors(iostat(tmp_path / "io.txt", hot), 94.0, 4.0), storage="gp3:500")
     assert [finding.subject for finding in result.findings] == ["volume-iops", "processors"]
     assert "kept up" not in result.findings[1].words and "nearly spent" in result.findings[1].words
     assert "bottleneck" not in result.findings[1].words, "one answer blames one thing"
     # Nothing is bought where the processors leave no room for what it would bring.
     assert not result.findings[0].remedies and "is not estimated: 98 % of the processors" in result.headline
-    free = told(iostat(tmp_path / "io.txt", hot), storage="gp3:500")
+    free = diagnosis_of(iostat(tmp_path / "io.txt", hot), storage="gp3:500")
     assert free.findings[0].remedies and "is not estimated" not in free.headline
 
 
@@ -248,7 +251,7 @@ def test_processors_of_the_same_file(tmp_path, call):
 @pytest.mark.parametrize(("points", "expected"), [(40, ("cannot tell", "too short")), (70, ("fine", "fine"))])
 def test_seconds_without_trouble_are_not_fine(tmp_path, points, expected):
     """Less than a minute says nothing of a server, quick as it may have been."""
-    result = told(iostat(tmp_path / "io.txt", day(random.Random(14), (0, 0), 0.0)[:points]), storage="gp3:500")
+    result = diagnosis_of(iostat(tmp_path / "io.txt", day(random.Random(14), (0, 0), 0.0)[:points]), storage="gp3:500")
     assert (result.verdict, result.findings[0].subject) == expected
     assert result.exit_code == (0 if expected[0] == "fine" else 3)
 
@@ -266,7 +269,7 @@ def test_a_volume_that_answers_nothing_is_not_fine(tmp_path, length, verdict, st
                 line = f"nvme1n1 {'0.00 ' * 18}32.00 100.00"
         lines.append(line)
     path.write_text("\n".join(lines) + "\n")
-    result = told(path, storage=storage)
+    result = diagnosis_of(path, storage=storage)
     assert (result.verdict, result.findings[0].subject) == (verdict, "stalled")
     assert "answered no I/O while 32 waited" in result.headline and not result.windows
     assert ("EBS's fault" in result.headline) == (verdict == "degraded")
@@ -288,6 +291,6 @@ def test_the_slow_member_is_named(tmp_path):
             lines.append(f"nvme{member}n1 {half} {half} {'0 ' * 6} {queue:.2f} {util:.2f}")
     path.write_text("\n".join(lines) + "\n")
     every = "+".join(f"nvme{member}n1" for member in range(1, 5))
-    result = told(path, storage="4xgp3:250", devices=(every,))
+    result = diagnosis_of(path, storage="4xgp3:250", devices=(every,))
     assert (result.verdict, result.findings[0].subject) == ("degraded", "member")
     assert "nvme3n1 took 18.0 ms" in result.headline and "Open a case for nvme3n1" in result.headline

@@ -48,8 +48,8 @@ def record_of(**changes) -> record.Record:
 
 def test_a_setting_has_one_value_loose_or_not():
     """The last of an option file wins, wherever it came from."""
-    made = record_of(settings={"rpl-semi-sync-source-enabled": "OFF", "loose-a-b": "1", "port-x": None})
-    assert made.settings_with({"loose_rpl_semi_sync_source_enabled": "ON", "a_b": "2"}) == {
+    server_record = record_of(settings={"rpl-semi-sync-source-enabled": "OFF", "loose-a-b": "1", "port-x": None})
+    assert server_record.settings_with({"loose_rpl_semi_sync_source_enabled": "ON", "a_b": "2"}) == {
         "port-x": None,
         "loose_rpl_semi_sync_source_enabled": "ON",
         "a_b": "2",
@@ -100,10 +100,10 @@ def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
         path.write_text(text)
         reader = which("my_print_defaults")
         if reader:
-            said = subprocess.run(
+            answer = subprocess.run(
                 [reader, f"--defaults-file={path}", "mysqld"], capture_output=True, check=True
             ).stdout.decode()
-            assert said == "".join(f"--{name}={value}\n" for name, value in options.items())
+            assert answer == "".join(f"--{name}={value}\n" for name, value in options.items())
         if options:
             assert config.file_options(MARIADB, path) == options
 
@@ -112,8 +112,8 @@ def test_an_option_file_of_a_user(tmp_path):
     path = tmp_path / "my.cnf"
     path.write_text("[client]\npassword=x\n[mysqld]\nplugin_load_add=a\nsync-binlog=0\nskip-name-resolve\n[mariadb-10.11]\n"
                     "plugin-load-add=b\nsync_binlog = 1\n[mysqld-9.7]\nsync_binlog=7\n")  # fmt: skip
-    found = config.file_options(MARIADB, path)
-    assert list(found.items()) == [("skip-name-resolve", None), ("plugin-load-add", "a;b"), ("sync-binlog", "1")]
+    options = config.file_options(MARIADB, path)
+    assert list(options.items()) == [("skip-name-resolve", None), ("plugin-load-add", "a;b"), ("sync-binlog", "1")]
     path.write_text("[client]\nuser=x\n")
     with pytest.raises(InputError, match="has no options for MariaDB 10.11.19"):
         config.file_options(MARIADB, path)
@@ -322,22 +322,22 @@ def test_a_server_shows_where_it_listens():
 
 @pytest.fixture
 def where(tmp_path):
-    found = record.server_paths(tmp_path, "db")
-    found.state.mkdir(parents=True)
-    return found
+    paths = record.server_paths(tmp_path, "db")
+    paths.state.mkdir(parents=True)
+    return paths
 
 
 def test_a_record_comes_back_as_it_was(where):
-    kept = record_of(
+    before = record_of(
         process=Process(1, 2, "b"),
         options={"a": None, "b": "1"},
         notes=["x"],
         volumes=record.ServerVolumes("vol-1"),
         created=True,
     )
-    record.save(where, kept)
-    assert record.load(where) == kept
-    assert kept.volumes.ids == ("vol-1",)
+    record.save(where, before)
+    assert record.load(where) == before
+    assert before.volumes.ids == ("vol-1",)
     assert record.names(where.state.parent.parent) == ["db"]
 
 
@@ -412,7 +412,7 @@ def test_tools_of_an_unpacked_server_run_through_its_loader(tmp_path):
     inside.parent.mkdir(parents=True)
     inside.write_text("")
     inside.chmod(0o755)
-    made = ServerProgram(
+    program = ServerProgram(
         "mysql",
         (9, 7, 4),
         "",
@@ -422,9 +422,9 @@ def test_tools_of_an_unpacked_server_run_through_its_loader(tmp_path):
         None,
         ("innodb",),
     )
-    assert made.tool("mysql") == ("/x/ld.so", "--library-path", "/x", str(inside))
+    assert program.tool("mysql") == ("/x/ld.so", "--library-path", "/x", str(inside))
     with pytest.raises(CouldNotRun, match="no-such-tool: is not installed"):
-        made.tool("no-such-tool")
+        program.tool("no-such-tool")
     assert MARIADB.tool("sh") in (("/usr/bin/sh",), ("/bin/sh",))
 
 
@@ -462,11 +462,11 @@ def test_a_network_that_is_not_there(tmp_path, monkeypatch):
 
 
 def ledger_with(rows: list[tuple], acknowledged: list[list[float]]) -> ledger.Ledger:
-    made = ledger.Ledger(None, clients=len(acknowledged))
-    for client, times in zip(made.clients, acknowledged, strict=True):
+    book = ledger.Ledger(None, clients=len(acknowledged))
+    for client, times in zip(book.clients, acknowledged, strict=True):
         client.acknowledged = list(times)
-    made._do = lambda *statements: tuple(rows)
-    return made
+    book._do = lambda *statements: tuple(rows)
+    return book
 
 
 def test_what_a_ledger_finds():

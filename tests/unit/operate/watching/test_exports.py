@@ -39,7 +39,7 @@ def everything(volumes: int = 1) -> Moment:
     """A moment in which every metric has a sample."""
     bins = tuple((16 * n, 16 * n + 16, n) for n in range(56)) + ((896, 2**64 - 1, 3),)
     page = NvmePage("ebs", {name: 10 + n for n, name in enumerate(COUNTERS)}, dict.fromkeys(HISTOGRAMS, bins))
-    made = tuple(
+    devices = tuple(
         VolumeNow(
             f"vol-{n:017x}",
             f"db{n}",
@@ -57,14 +57,14 @@ def everything(volumes: int = 1) -> Moment:
     limits = {"instance-iops": 20_000.0, "instance-throughput": 6e8}
     instance = InstanceNow("m5.large", limits, {"ios": 0.9}, {"ios": LEFT})
     binds = LiveVerdict("binds", "volume-iops", "db0", "x")
-    return Moment("lab:db", 0.0, 1.0, (binds,), made, instance, server, (ReplicaNow("", 4.0, True, True),))
+    return Moment("lab:db", 0.0, 1.0, (binds,), devices, instance, server, (ReplicaNow("", 4.0, True, True),))
 
 
 def test_every_metric_of_the_table_has_samples_and_no_other():
-    found = samples_of([everything()])
-    assert list(found) == list(exported())
-    assert [name for name, samples in found.items() if not samples] == []
-    for name, samples in found.items():
+    samples_by_name = samples_of([everything()])
+    assert list(samples_by_name) == list(exported())
+    assert [name for name, samples in samples_by_name.items() if not samples] == []
+    for name, samples in samples_by_name.items():
         assert all(len(sample.labels) == len(exported()[name].labels) for sample in samples)
 
 
@@ -94,19 +94,19 @@ def samples(text: str) -> dict[str, str]:
 
 
 def test_the_exposition_says_what_the_moment_says():
-    found = samples(exposition([everything(2), everything(2)]))
+    values = samples(exposition([everything(2), everything(2)]))
     volume = 'volume_id="vol-00000000000000000"'
-    assert found[f"aws_ebs_csi_read_ops_total{{{volume}}}"] == "10.0"
-    assert found[f"aws_ebs_csi_exceeded_iops_seconds_total{{{volume}}}"] == "1.6e-05", "microseconds"
+    assert values[f"aws_ebs_csi_read_ops_total{{{volume}}}"] == "10.0"
+    assert values[f"aws_ebs_csi_exceeded_iops_seconds_total{{{volume}}}"] == "1.6e-05", "microseconds"
     # 0 + 1 + ... + 55 and 3 without a bound; the buckets are cumulative.
-    assert found[f'aws_ebs_csi_read_io_latency_seconds_bucket{{le="+Inf",{volume}}}'] == "1543.0"
-    assert found[f'aws_ebs_csi_read_io_latency_seconds_bucket{{le="0.000896",{volume}}}'] == "1540.0"
-    assert found[f'headrace_verdict{{limit="volume-iops",{volume}}}'] == "1.0"
-    assert found[f'headrace_verdict{{limit="volume-throughput",{volume}}}'] == "0.0"
-    assert found['headrace_verdict{limit="volume-iops",volume_id="vol-00000000000000001"}'] == "0.0"
-    assert found[f'headrace_time_to_empty_seconds{{credits="volume",{volume}}}'] == "1800.0"
-    assert found['headrace_server_up{server="mysql://a@\\"b\\"\\\\c"}'] == "1.0"
-    limits = [name for name in found if name.startswith("headrace_verdict{") and "0000000001" in name]
+    assert values[f'aws_ebs_csi_read_io_latency_seconds_bucket{{le="+Inf",{volume}}}'] == "1543.0"
+    assert values[f'aws_ebs_csi_read_io_latency_seconds_bucket{{le="0.000896",{volume}}}'] == "1540.0"
+    assert values[f'headrace_verdict{{limit="volume-iops",{volume}}}'] == "1.0"
+    assert values[f'headrace_verdict{{limit="volume-throughput",{volume}}}'] == "0.0"
+    assert values['headrace_verdict{limit="volume-iops",volume_id="vol-00000000000000001"}'] == "0.0"
+    assert values[f'headrace_time_to_empty_seconds{{credits="volume",{volume}}}'] == "1800.0"
+    assert values['headrace_server_up{server="mysql://a@\\"b\\"\\\\c"}'] == "1.0"
+    limits = [name for name in values if name.startswith("headrace_verdict{") and "0000000001" in name]
     assert len(limits) == len(caps.COUNTED) + 3
 
 
@@ -203,15 +203,15 @@ def test_rules_name_metrics_of_the_table_only():
 
 
 def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
-    made = json.loads(json.dumps(grafana.dashboard()))
-    assert [panel["title"] for panel in made["panels"]] == list(group_by_panel())
-    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in made["panels"]}
-    assert len(places) == len(made["panels"]) == len({panel["id"] for panel in made["panels"]})
-    expressions = [target["expr"] for panel in made["panels"] for target in panel["targets"]]
+    dashboard = json.loads(json.dumps(grafana.dashboard()))
+    assert [panel["title"] for panel in dashboard["panels"]] == list(group_by_panel())
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]}
+    assert len(places) == len(dashboard["panels"]) == len({panel["id"] for panel in dashboard["panels"]})
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     named = {
         re.sub(r"_bucket$", "", name)
-        for one in expressions
-        for name in re.findall(r"(?:headrace|aws_ebs_csi)_\w+", one)
+        for expression in expressions
+        for name in re.findall(r"(?:headrace|aws_ebs_csi)_\w+", expression)
     }
     assert {metric.name for panel in group_by_panel().values() for metric in panel} <= named <= set(exported())
     for key, kind in {
@@ -222,8 +222,8 @@ def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
         "templating": dict,
         "time": dict,
     }.items():
-        assert isinstance(made[key], kind)
-    for panel in made["panels"]:
+        assert isinstance(dashboard[key], kind)
+    for panel in dashboard["panels"]:
         assert panel["type"] == "timeseries" and panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
         assert [target["refId"] for target in panel["targets"]] == [chr(65 + n) for n in range(len(panel["targets"]))]
 
@@ -259,10 +259,10 @@ def test_the_dashboard_is_of_grafanas_schema():
         assert {type(one) for panel in read.panels for one in panel.targets} == {prometheus.Dataquery}
         return list(unknown_to_grafana(document, json.loads(JSONEncoder(sort_keys=True).encode(read))))
 
-    made = json.loads(json.dumps(grafana.dashboard()))
-    assert unknown(made) == []
-    made["panels"][0]["gridPos"]["width"] = made["refreshed"] = 1
-    assert sorted(unknown(made)) == [".panels[0].gridPos.width", ".refreshed"], "it can fail"
+    dashboard = json.loads(json.dumps(grafana.dashboard()))
+    assert unknown(dashboard) == []
+    dashboard["panels"][0]["gridPos"]["width"] = dashboard["refreshed"] = 1
+    assert sorted(unknown(dashboard)) == [".panels[0].gridPos.width", ".refreshed"], "it can fail"
 
 
 def test_prometheus_parses_every_expression_of_the_dashboard(tmp_path):
@@ -270,8 +270,8 @@ def test_prometheus_parses_every_expression_of_the_dashboard(tmp_path):
     filled in."""
     expressions = [target["expr"] for panel in grafana.dashboard()["panels"] for target in panel["targets"]]
     rules = "groups:\n  - name: g\n    rules:\n"
-    for number, one in enumerate(expressions):
-        filled = one.replace("$__rate_interval", "1m").replace("$volume_id", ".*")
+    for number, expression in enumerate(expressions):
+        filled = expression.replace("$__rate_interval", "1m").replace("$volume_id", ".*")
         rules += f"      - alert: A{number}\n        expr: {json.dumps(filled)}\n"
     (tmp_path / "rules.yml").write_text(rules)
     done = promtool("check", "rules", str(tmp_path / "rules.yml"))
@@ -285,9 +285,9 @@ def test_fifty_volumes_are_scraped_at_once(record_property):
     """The text is written ahead: a scrape sends what is there (O9: p99 at most 20 ms; the figure is
     in the report, times are not asserted)."""
     written = serving.Written(lambda: exposition([everything(50)]))
-    made = serving.listener("127.0.0.1:0")
+    socket = serving.listener("127.0.0.1:0")
     urls: list[str] = []
-    threading.Thread(target=exporter.serve, args=(made, written.text, urls.append), daemon=True).start()
+    threading.Thread(target=exporter.serve, args=(socket, written.text, urls.append), daemon=True).start()
     took = []
     while not urls:
         time.sleep(0.01)
@@ -342,16 +342,16 @@ def test_otlp_carries_the_same_names_and_values():
         server.shutdown()
         server.server_close()
     request = ExportMetricsServiceRequest.FromString(kind.got[0])
-    found = {metric.name: metric for metric in request.resource_metrics[0].scope_metrics[0].metrics}
-    assert set(found) == set(exported())
-    for name, metric in found.items():
+    metrics = {metric.name: metric for metric in request.resource_metrics[0].scope_metrics[0].metrics}
+    assert set(metrics) == set(exported())
+    for name, metric in metrics.items():
         shape = {"counter": "sum", "gauge": "gauge", "histogram": "histogram"}[exported()[name].kind]
         assert metric.WhichOneof("data") == shape
-    reads = found["aws_ebs_csi_read_io_latency_seconds"].histogram.data_points[0]
+    reads = metrics["aws_ebs_csi_read_io_latency_seconds"].histogram.data_points[0]
     assert reads.count == 1_543 == sum(reads.bucket_counts) and len(reads.explicit_bounds) == 56
-    assert found["aws_ebs_csi_read_ops_total"].sum.is_monotonic
-    (point,) = found["headrace_time_to_empty_seconds"].gauge.data_points
-    assert point.as_double == 1_800.0 and {one.key for one in point.attributes} == {"volume_id", "credits"}
+    assert metrics["aws_ebs_csi_read_ops_total"].sum.is_monotonic
+    (point,) = metrics["headrace_time_to_empty_seconds"].gauge.data_points
+    assert point.as_double == 1_800.0 and {attribute.key for attribute in point.attributes} == {"volume_id", "credits"}
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:4318", "ftp://x/y", "http://", "https://user:pw@host/v1/metrics"])

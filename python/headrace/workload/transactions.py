@@ -246,14 +246,20 @@ class TransactionWorkload(Shown):
 
     def draws(self, count: int, seed: int) -> list[dict]:
         """Draws `count` databases as probable as the calibration says: parameters drawn from their
-        covariance. Equal seeds give equal draws."""
+        covariance, which enough draws have exactly, so that few of them tell the spread of what
+        follows. Equal seeds give equal draws."""
         if not self.parameters or count == 0:
             return []
         import numpy as np  # a tenth of a second that no other command should pay
 
         chance = np.random.default_rng(seed)
         names = [parameter["name"] for parameter in self.parameters]
-        spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
+        normals = chance.standard_normal((count, len(names)))
+        if count > len(names):
+            normals -= normals.mean(axis=0)
+            normals = np.linalg.solve(np.linalg.cholesky(normals.T @ normals / (count - 1)), normals.T).T
+        variances, axes = np.linalg.eigh(np.array(self.covariance))
+        spread = normals * np.sqrt(np.maximum(variances, 0.0)) @ axes.T
         limits = np.array([3.0 * parameter["before"] for parameter in self.parameters])
         return [
             applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))

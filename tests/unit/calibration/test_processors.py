@@ -64,10 +64,10 @@ def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
     # 1 / sqrt(1 / 0.15^2 + 1 / 0.35^2) = 0.138.
     assert row["spread"] == pytest.approx(0.138, rel=0.05) and row["before"] == CPU_SPREAD and "made" in row["from"]
     assert not any("busy" in text for text in workload.caveats)
-    # It enters the probability: databases drawn differ in it as far as it may lie.
-    logs = [math.log(database["clients"]["cpu_ms"] / row["value"]) for database in workload.draws(400, 1)]
-    spread = math.sqrt(sum(value**2 for value in logs) / len(logs))
-    assert spread == pytest.approx(row["spread"], rel=0.15)  # of 400 draws: 3.5 %, four times
+    # It enters the probability: databases drawn differ in it as far as it may lie, however few they are.
+    logs = [math.log(database["clients"]["cpu_ms"] / row["value"]) for database in workload.draws(24, 1)]
+    assert math.sqrt(sum(value**2 for value in logs) / 23) == pytest.approx(row["spread"], rel=1e-6)
+    assert sum(logs) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):

@@ -845,7 +845,7 @@ class Calls(ABC):
         instance: str | None = None,
     ) -> LabVolume:
         """Makes a block device of a volume: `attachment.device`; `attachment.links` are stable
-        names of it.
+        names of the device.
 
         name: Attach name like `sdf` or `/dev/sdf`. Default: the first free of sdf to sdp, then
             xvdba and so on.

@@ -6,32 +6,21 @@ use serde::de::DeserializeOwned;
 
 /// The text of every data file, so that a changed file can be tried without building anew.
 #[derive(Debug, Clone)]
+#[allow(missing_docs)] // `NAME.csv`; `rules` is `rules.toml`
 pub struct DataFiles<'a> {
-    /// `sources.csv`
     pub sources: &'a str,
-    /// `rules.toml`
     pub rules: &'a str,
     /// Name and text of each file of `volumes/`.
     pub volumes: Vec<(&'a str, &'a str)>,
-    /// `instances.csv`
     pub instances: &'a str,
-    /// `processors.csv`
     pub processors: &'a str,
-    /// `instances_limits.csv`
     pub instances_limits: &'a str,
-    /// `instances_launch.csv`
     pub instances_launch: &'a str,
-    /// `instances_local_iops.csv`
     pub instances_local_iops: &'a str,
-    /// `prices_regions.csv`
     pub prices_regions: &'a str,
-    /// `prices_volumes.csv`
     pub prices_volumes: &'a str,
-    /// `prices_instances.csv`
     pub prices_instances: &'a str,
-    /// `prices_commitments.csv`
     pub prices_commitments: &'a str,
-    /// `instances_network.csv`
     pub instances_network: &'a str,
     /// The files of `managed/`.
     pub managed: ManagedFiles<'a>,

@@ -375,7 +375,7 @@ fn through(instance: Option<&mut Instance>, volume: &mut Volume, now: Nanos, rea
     let instance = instance.filter(|_| volume.limits().spec.volume_type != VolumeType::InstanceStore);
     let Some(instance) = instance else { return volume.submit_at(Arrival { at_host: now, at_volume: now, ready }, io) };
     let (at_volume, cap) = instance.admit(now, &io);
-    let mut decision = volume.submit_at(Arrival { at_host: now, at_volume: at_volume, ready }, io);
+    let mut decision = volume.submit_at(Arrival { at_host: now, at_volume, ready }, io);
     if at_volume.since(now) > decision.start.since(at_volume) {
         decision.cap = cap;
     }

@@ -1,5 +1,5 @@
-//! The ledger of a lab: its records, its journal and its clock under one lock. Whatever changes a
-//! record goes through [`Ledger::command`].
+//! The ledger of a lab: its records, its journal and its clock under one lock.
+//! [`Ledger::command`] is the only way to change a record.
 
 use crate::engine::parts::{lock, random};
 use crate::engine::state::{commit, write_waiting, State};

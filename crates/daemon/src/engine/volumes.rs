@@ -81,7 +81,7 @@ impl Volumes {
         }
     }
 
-    /// Brings the volumes back after a restart: opens what was attached, and ends what was under way.
+    /// Brings the volumes back after a restart: attached ones are opened, and work under way ends.
     pub(crate) fn restore(&self) -> Outcome<()> {
         let _work = lock(&self.work);
         let records: Vec<VolumeRecord> = self.ledger.lab(|lab| lab.volumes.values().cloned().collect());

@@ -450,24 +450,24 @@ mod tests {
             let (stop_s, waits_at_once) = (draw(1.0, 3.0), case < 24);
             let (ahead_tx, share) = if waits_at_once { (0.0, 1.0) } else { (draw(0.1, 1.0) * room_tx, draw(0.5, 1.0)) };
             let law = ListLaw { room_tx, ahead_tx, stop_s, share };
-            let (mut ours, mut list, seconds) = (state(room_tx, stop_s), FlushList::new(), 120);
-            ours.ahead_tx = ahead_tx;
-            let (mut ours_s, mut list_s) = ([0.0; 2], [0.0; 2]);
+            let (mut model, mut list, seconds) = (state(room_tx, stop_s), FlushList::new(), 120);
+            model.ahead_tx = ahead_tx;
+            let (mut model_s, mut list_s) = ([0.0; 2], [0.0; 2]);
             let (mut tps, mut written) = (draw(100.0, 700.0), draw(500.0, 2_500.0));
             for second in 0..seconds {
                 if second % 20 == 0 {
                     (tps, written) = (draw(100.0, 700.0), draw(500.0, 2_500.0));
                 }
-                let flushed = (written / tps).min(due + ours.late / tps);
-                let stopped = ours.pass(1.0, tps, (due, flushed), 0.0, || Sharing { write_rate: at_once, share });
+                let flushed = (written / tps).min(due + model.late / tps);
+                let stopped = model.pass(1.0, tps, (due, flushed), 0.0, || Sharing { write_rate: at_once, share });
                 let (waited, lost) = list.second(tps, due, (written, at_once), &law);
-                ours_s = [ours_s[0] + stopped.seconds, ours_s[1] + stopped.lost_s];
+                model_s = [model_s[0] + stopped.seconds, model_s[1] + stopped.lost_s];
                 list_s = [list_s[0] + waited, list_s[1] + lost];
             }
             stopped_runs += u32::from(list_s[0] > 0.0);
-            let (part, one) = if waits_at_once { (0.006, 0.1) } else { (0.02, 3.0) };
-            for (what, ours, list) in [("waited", ours_s[0], list_s[0]), ("lost", ours_s[1], list_s[1])] {
-                assert!((ours - list).abs() <= part * list + one, "case {case}: {ours} s {what}, page by page {list} s");
+            let (part, most_s) = if waits_at_once { (0.006, 0.1) } else { (0.02, 3.0) };
+            for (what, seconds, list) in [("waited", model_s[0], list_s[0]), ("lost", model_s[1], list_s[1])] {
+                assert!((seconds - list).abs() <= part * list + most_s, "case {case}: {seconds} s {what}, page by page {list} s");
             }
         }
         assert!(stopped_runs >= 12, "random loads filled only {stopped_runs} logs");

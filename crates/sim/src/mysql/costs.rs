@@ -155,7 +155,7 @@ impl Costs {
     /// # Errors
     /// A table that cannot be read.
     pub fn of(engine: StorageEngine, flavor: Flavor) -> Result<Costs, SimError> {
-        let wanted = match (engine, flavor) {
+        let measured = match (engine, flavor) {
             (StorageEngine::Myrocks, _) => ["myrocks", "mariadb"],
             (StorageEngine::Innodb, Flavor::Mysql) => ["innodb", "mysql"],
             (StorageEngine::Innodb, Flavor::Mariadb) => ["innodb", "mariadb"],
@@ -165,7 +165,7 @@ impl Costs {
             let bad = || SimError::refused("row of data/mysql/standards.csv", row, "must hold numbers", "Correct the file.");
             let cells: Vec<&str> = row.split(',').collect();
             let [of_engine, of_flavor, statement, core_ms, background_share, log_bytes, binlog_bytes, speed, ..] = cells[..] else { return Err(bad()) };
-            if [of_engine, of_flavor] == wanted {
+            if [of_engine, of_flavor] == measured {
                 let number = |text: &str| text.parse::<f64>().map_err(|_| bad());
                 let core_ms = number(core_ms)?;
                 let background_ms = core_ms * number(background_share)?;

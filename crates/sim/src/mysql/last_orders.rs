@@ -89,10 +89,10 @@ impl LastOrders {
     /// two, and more rows of the last orders (Poisson), which are looked at until they are renewed.
     pub(super) fn parts(&self) -> [(f64, f64); 3] {
         let mean = self.rows_per_page;
-        let one = mean * libm::exp(-mean);
-        let two = one * mean / 2.0;
-        let more = (1.0 - libm::exp(-mean) - one - two).max(1e-12);
-        [(one, 1.0 / mean), (two, 2.0 / mean), (more, (mean - one - 2.0 * two) / mean / more)]
+        let once = mean * libm::exp(-mean);
+        let twice = once * mean / 2.0;
+        let more = (1.0 - libm::exp(-mean) - once - twice).max(1e-12);
+        [(once, 1.0 / mean), (twice, 2.0 / mean), (more, (mean - once - 2.0 * twice) / mean / more)]
     }
 
     /// Refuses what cannot be.

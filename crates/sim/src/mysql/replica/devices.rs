@@ -77,7 +77,7 @@ pub(super) fn purge_reads(database: &Database, settings: &ReplicaSettings, reads
 const MOST_WRITES: f64 = 4.1 / 3.0;
 
 /// Demand of an applied transaction on data and log volumes.
-pub(super) struct Asked {
+pub(super) struct Demand {
     data: Flow,
     log: Flow,
 }
@@ -168,9 +168,9 @@ impl ReplicaDevices {
     }
 
     /// I/O of one transaction whose commit shares its flushes with `grouped` others.
-    pub fn asked(&self, database: &Database, applier: &Applier, at: &At, grouped: f64) -> Asked {
+    pub fn demand(&self, database: &Database, applier: &Applier, at: &At, grouped: f64) -> Demand {
         let (data, log) = self.places.of_transaction(database, at, 1.0, database.log.syncs_per_commit * applier.flush_factor.min(MOST_WRITES) / grouped);
-        Asked { data, log }
+        Demand { data, log }
     }
 
     /// `pages` a second of the cleaner in the background, and `came` transactions received of
@@ -186,9 +186,9 @@ impl ReplicaDevices {
     }
 
     /// Returns the demand of a rate of transactions on each volume.
-    fn on_volumes(&self, asked: &Asked, rate: f64, always: &Always) -> OnVolumes {
+    fn on_volumes(&self, demand: &Demand, rate: f64, always: &Always) -> OnVolumes {
         let mut on = OnVolumes::default();
-        for (flow, place, times) in [(&always.data, 0, 1.0), (&asked.data, 0, rate), (&asked.log, self.log, rate), (&always.relay, self.relay, 1.0)] {
+        for (flow, place, times) in [(&always.data, 0, 1.0), (&demand.data, 0, rate), (&demand.log, self.log, rate), (&always.relay, self.relay, 1.0)] {
             on[place] = flow.times_plus(times, &on[place]);
         }
         on
@@ -208,8 +208,8 @@ impl ReplicaDevices {
     }
 
     /// Most transactions a second on top of what is `always` asked: by I/Os and by bytes.
-    pub fn limit(&self, costs: &mut ApplierCosts, asked: &Asked, always: &OnVolumes, seconds: f64) {
-        let each = self.on_volumes(asked, 1.0, &Always::default());
+    pub fn limit(&self, costs: &mut ApplierCosts, demand: &Demand, always: &OnVolumes, seconds: f64) {
+        let each = self.on_volumes(demand, 1.0, &Always::default());
         let mut lower = |(rate, cap): (f64, Cap)| {
             let bytes = matches!(cap, Cap::VolumeThroughput | Cap::InstanceThroughput);
             let to = if bytes { &mut costs.bytes_rate } else { &mut costs.iops_rate };
@@ -225,8 +225,8 @@ impl ReplicaDevices {
 
     /// Takes what `applied` transactions a second ask on top of `always`; I/Os and bytes a second
     /// of all volumes.
-    pub fn charge(&mut self, asked: &Asked, applied: f64, always: &Always, t_s: f64, seconds: f64) -> (f64, f64) {
-        let on = self.on_volumes(asked, applied, always);
+    pub fn charge(&mut self, demand: &Demand, applied: f64, always: &Always, t_s: f64, seconds: f64) -> (f64, f64) {
+        let on = self.on_volumes(demand, applied, always);
         let together = self.on_instance(&on);
         for (volume, flow) in self.volumes.iter_mut().zip(&on) {
             volume.fluid.charge(&flow.measured, seconds);

@@ -278,12 +278,12 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
         let always = self.devices.always(database, background, scenario.applier, scenario.settings, (came / seconds, relay_bytes));
         let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
-        let Pace { costs, rate, asked, purged } = pace(scenario, &self.devices, &at, committing, &always);
+        let Pace { costs, rate, demand, purged } = pace(scenario, &self.devices, &at, committing, &always);
         let waiting = (self.received - applied).max(0.0);
         let (done, in_large) = self.apply(applied, waiting, rate, t_s, seconds);
         self.tx += done;
         let applied_tps = done / seconds;
-        let (iops, bytes) = self.devices.charge(&asked, applied_tps, &always, t_s, seconds);
+        let (iops, bytes) = self.devices.charge(&demand, applied_tps, &always, t_s, seconds);
         self.pace = if self.pace > 0.0 { self.pace + PACE_FOLLOWS * (applied_tps - self.pace) } else { applied_tps };
         let backlog = (self.clock.total() - (applied + done)).max(0.0);
         if backlog > self.most_behind.0 {

@@ -3,7 +3,7 @@
 
 use super::super::database::StorageEngine;
 use super::super::warmup::At;
-use super::devices::{purge_reads, Always, Asked, ReplicaDevices};
+use super::devices::{purge_reads, Always, Demand, ReplicaDevices};
 use super::rate::ApplierCosts;
 use super::scenario::ReplicaScenario;
 
@@ -16,7 +16,7 @@ pub(super) struct Pace {
     pub costs: ApplierCosts,
     /// Transactions a second.
     pub rate: f64,
-    pub asked: Asked,
+    pub demand: Demand,
     /// Pages that purge reads a transaction.
     pub purged: f64,
 }
@@ -30,12 +30,12 @@ pub(super) fn pace(scenario: &ReplicaScenario<'_>, devices: &ReplicaDevices, at:
     let with_purge = |costs: ApplierCosts, rate: f64| {
         let purged = purged(scenario, at, costs.reading(rate));
         let all = At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
-        Pace { costs, rate, asked: devices.asked(scenario.database, scenario.applier, &all, costs.grouped(rate)), purged }
+        Pace { costs, rate, demand: devices.demand(scenario.database, scenario.applier, &all, costs.grouped(rate)), purged }
     };
     let always = devices.always_on_volumes(always);
     (0..ROUNDS).fold(with_purge(alone, alone.rate()), |before, _| {
         let mut costs = alone;
-        devices.limit(&mut costs, &before.asked, &always, scenario.source.step_s);
+        devices.limit(&mut costs, &before.demand, &always, scenario.source.step_s);
         with_purge(costs, costs.rate())
     })
 }

@@ -243,10 +243,10 @@ pub fn classes(distribution: &Distribution, rows: f64, rows_per_page: f64, touch
 /// be asked for). Each of `threads` asks in its own part of the keys.
 pub(super) fn rows_per_key(distribution: &Distribution, rows: f64, threads: u32) -> f64 {
     let part = rows / f64::from(threads);
-    let asked: Vec<Cell> = cells(distribution, part.max(1.0), 1.0);
+    let drawn: Vec<Cell> = cells(distribution, part.max(1.0), 1.0);
     let count_rows = |thread: u32| {
         let start = f64::from(thread) * part;
-        asked
+        drawn
             .iter()
             .map(move |cell| cell.mass * distribution.mass(rows, start + cell.from, (start + cell.from + cell.pages).min(rows)) / cell.pages)
             .sum::<f64>()

@@ -6,8 +6,14 @@ use headrace_model::{Io, Nanos, Op};
 
 /// [`RUN_BYTES`] as the length of a request.
 pub const RUN: u32 = RUN_BYTES as u32;
-/// I/Os the cleaner keeps outstanding (guess).
-pub const CLEANER_DEPTH: u32 = 64;
+/// I/Os the cleaner keeps outstanding at most, in rounds: innodb_doublewrite_pages (128 in MySQL
+/// from 8.4).
+pub const CLEANER_DEPTH: u32 = 128;
+/// I/Os it keeps outstanding where pages are written as they come (guess).
+const STEADY_DEPTH: u32 = 64;
+/// A round of the page cleaner begins this long after the last one, if that is over
+/// (`buf_flush_page_cleaner_thread`).
+const ROUND: Nanos = Nanos(1_000_000_000);
 /// I/Os compaction keeps outstanding (guess).
 pub const COMPACTION_DEPTH: u32 = 32;
 /// Background work is handed out this often, ten milliseconds: finer than a row, coarser than an
@@ -42,7 +48,12 @@ impl LogWriter {
 }
 
 /// The page cleaner. Slots that carry a run say how many pages it holds.
+///
+/// MySQL's works in rounds: what is to be written within a second is written at once at its begin,
+/// and clients wait behind it; for the rest of the second the device is theirs. MariaDB's is woken
+/// by readers that need free pages (`buf_pool_t::page_cleaner_wakeup`).
 pub struct Cleaner {
+    depth: u32,
     pub fraction: f64,
     pub owed: u64,
     /// Not yet in the doublewrite area; on the way there; through it, to be written in place;
@@ -57,12 +68,19 @@ pub struct Cleaner {
     pub run_at: u64,
     pub carries: Vec<u64>,
     pub free: Vec<u32>,
+    /// Pages of the next round; none where pages are written as they come.
+    gathered: Option<f64>,
+    /// The next round begins at this time at the earliest.
+    next_round: Nanos,
 }
 
 impl Cleaner {
     pub fn new(database: &Database) -> Cleaner {
         let batch = ((RUN_BYTES / database.cached_bytes) as u64).max(1);
+        let in_rounds = database.is_asked_by_rule();
+        let depth = if in_rounds { CLEANER_DEPTH } else { STEADY_DEPTH };
         Cleaner {
+            depth,
             fraction: 0.0,
             owed: 0,
             waiting: 0,
@@ -73,9 +91,35 @@ impl Cleaner {
             doublewrite: database.writes.doublewrite,
             run_bytes: ((batch as f64 * database.cached_bytes / 512.0).round() as u32) * 512,
             run_at: 0,
-            carries: vec![0; CLEANER_DEPTH as usize],
-            free: (0..CLEANER_DEPTH).rev().collect(),
+            carries: vec![0; depth as usize],
+            free: (0..depth).rev().collect(),
+            gathered: in_rounds.then_some(0.0),
+            next_round: Nanos::ZERO,
         }
+    }
+
+    /// Begins the next round where it is time. Returns whether there is one.
+    pub fn begin_round(&mut self, now: Nanos) -> bool {
+        if self.gathered.is_none() || now < self.next_round || self.behind() >= self.batch {
+            return false;
+        }
+        self.next_round = now + ROUND;
+        self.hurry();
+        true
+    }
+
+    /// Hands out the pages of the next round, as a synchronous flush does.
+    pub fn hurry(&mut self) {
+        if let Some(gathered) = &mut self.gathered {
+            let pages = std::mem::take(gathered);
+            self.owe_now(pages);
+        }
+    }
+
+    /// Returns whether clients wait for it: more than `pages` wait to be written, or for the round
+    /// after the one under way.
+    pub fn is_behind(&self, pages: u64) -> bool {
+        self.gathered.map_or(self.behind() > pages, |gathered| self.behind() >= self.batch && gathered > pages as f64)
     }
 
     pub fn behind(&self) -> u64 {
@@ -89,6 +133,13 @@ impl Cleaner {
     }
 
     pub fn owe(&mut self, pages: f64) {
+        match &mut self.gathered {
+            Some(gathered) => *gathered += pages,
+            None => self.owe_now(pages),
+        }
+    }
+
+    fn owe_now(&mut self, pages: f64) {
         self.fraction += pages;
         let whole = self.fraction.floor();
         self.fraction -= whole;
@@ -101,7 +152,7 @@ impl Cleaner {
         let slot = *self.free.last()?;
         // Runs are mixed with single pages. All runs first would wait for the byte cap and all
         // pages after them for the IOPS cap, each while the other cap is idle.
-        let room = self.ready + self.in_runs + self.batch <= u64::from(CLEANER_DEPTH).max(self.batch);
+        let room = self.ready + self.in_runs + self.batch <= u64::from(self.depth).max(self.batch);
         let carries = if room && self.waiting >= self.batch {
             self.waiting -= self.batch;
             self.in_runs += self.batch;
@@ -169,5 +220,64 @@ impl<'a> CompactionRuns<'a> {
         self.at[kind] = if self.at[kind] + 2 * u64::from(RUN) > half { 0 } else { self.at[kind] + u64::from(RUN) };
         let offset = (draws.first_page + kind as u64 * half + self.at[kind]) / u64::from(RUN) * u64::from(RUN);
         Some((slot, Io { op: if kind == 0 { Op::Read } else { Op::Write }, offset, bytes: bytes as u32 }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mysql::sysbench::{Distribution, Oltp};
+    use crate::mysql::PageCleaner;
+    use std::collections::VecDeque;
+
+    fn cleaner(flavor: &str) -> Cleaner {
+        let cleaner = Some(PageCleaner::of(flavor, if flavor == "mysql" { "9.7.4" } else { "10.11.0" }));
+        let oltp = Oltp { distribution: Distribution::Pareto { h: 0.2 }, cleaner, tables: 8, table_size: 1_000_000, ..Oltp::default() };
+        Cleaner::new(&oltp.database().unwrap())
+    }
+
+    /// Hands out all that the cleaner writes now, each I/O done in its turn; returns the most that
+    /// were outstanding.
+    fn write_all(cleaner: &mut Cleaner) -> u32 {
+        let (mut under_way, mut most) = (VecDeque::new(), 0);
+        loop {
+            while let Some(next) = cleaner.next() {
+                under_way.push_back(next);
+            }
+            most = most.max(under_way.len() as u32);
+            let Some((slot, carries)) = under_way.pop_front() else { return most };
+            cleaner.free.push(slot);
+            cleaner.in_runs -= carries;
+            cleaner.ready += carries;
+            cleaner.written += u64::from(carries == 0);
+        }
+    }
+
+    /// A thousand pages of a second, twenty at a time: none is written before the second is over,
+    /// then all but a last part of a run, 128 outstanding; the next round waits for its second, and
+    /// for pages that are left. A synchronous flush does not wait.
+    #[test]
+    fn rounds_gather_a_second() {
+        let mut mysql = cleaner("mysql");
+        assert!(mysql.begin_round(Nanos::ZERO) && mysql.next().is_none());
+        (0..50).for_each(|_| mysql.owe(20.0));
+        assert!(!mysql.begin_round(Nanos(ROUND.0 - 1)) && mysql.next().is_none());
+        assert!(mysql.begin_round(ROUND));
+        assert_eq!((mysql.behind(), write_all(&mut mysql), mysql.behind()), (1_000, CLEANER_DEPTH, 1_000 % mysql.batch));
+        mysql.owe(2_000.0);
+        assert!(!mysql.is_behind(1_024), "nothing is under way");
+        mysql.hurry();
+        mysql.owe(1_100.0);
+        assert!(mysql.is_behind(1_024) && !mysql.begin_round(Nanos(9 * ROUND.0)));
+        write_all(&mut mysql);
+        assert!(!mysql.is_behind(1_024) && mysql.begin_round(Nanos(9 * ROUND.0)));
+    }
+
+    #[test]
+    fn mariadb_writes_pages_as_they_come() {
+        let mut mariadb = cleaner("mariadb");
+        mariadb.owe(2_000.0);
+        assert!(mariadb.is_behind(1_024) && !mariadb.begin_round(Nanos(9 * ROUND.0)));
+        assert_eq!(write_all(&mut mariadb), STEADY_DEPTH);
     }
 }

@@ -466,10 +466,12 @@ impl<'a> ClientsSim<'a> {
         let at_once = self.checkpoint.begin(due, flushed, self.pace);
         if at_once > 0.0 {
             self.cleaner.owe(at_once * self.cache.shape);
+            self.cleaner.hurry();
             self.stop.begin(self.cleaner.sure_of_all(), self.checkpoint.ahead_tx());
         }
         if self.stop.use_room(now) {
             self.cleaner.owe(self.checkpoint.catch_up(due) * self.cache.shape);
+            self.cleaner.hurry();
             self.stop.until_written = self.cleaner.sure_of_all();
         }
         self.clean(now);
@@ -627,7 +629,7 @@ impl<'a> ClientsSim<'a> {
     /// the log buffer is full.
     #[inline]
     fn is_out_of_room(&self) -> bool {
-        let behind = !self.stop.under_way && self.cleaner.behind() > PAGES_BEHIND;
+        let behind = !self.stop.under_way && self.cleaner.is_behind(PAGES_BEHIND);
         self.stop.is_waited_for() || behind || self.logs[UNSYNCED].bytes > LOG_BUFFER
     }
 
@@ -676,6 +678,9 @@ impl<'a> ClientsSim<'a> {
 
     fn tick(&mut self, now: Nanos) {
         self.push(now + TICK, EventSlot::Tick);
+        if self.cleaner.begin_round(now) {
+            self.clean(now);
+        }
         // Background pages are left for later while the cleaner is behind.
         if self.cleaner.behind() <= PAGES_BEHIND / 2 {
             let database = self.scenario.database;

@@ -246,13 +246,15 @@ def find_worsened(scores: list[Score]) -> list[Score]:
 
 
 def summary(scores: list[Score]) -> list[dict]:
-    """By family and way: `n`, sizes of errors in percent (`median`, `p90`, `worst`), how many intervals hold, their median relative
-    standard deviation, the worst misfit of what was calibrated on (percent), how many were refused, and the same sizes of errors of
-    response times (`p95_median`, `p95_p90`; None where none was measured); `worsened`: how many further runs made worse."""
+    """By family and way: `n`, sizes of errors in percent (`median`, `p90`, `worst`), their mean with its sign (`bias`, percent; above 0
+    where too many transactions were predicted), how many intervals hold, their median relative standard deviation, the worst misfit of
+    what was calibrated on (percent), how many were refused, and the same sizes of errors of response times (`p95_median`, `p95_p90`;
+    None where none was measured); `worsened`: how many further runs made worse."""
     table, worsened = [], find_worsened(scores)
     for family, way in dict.fromkeys((row.family, row.way) for row in scores):
         rows = [row for row in scores if (row.family, row.way) == (family, way)]
-        sizes = sorted(abs(row.error) for row in rows if row.error is not None)
+        errors = [row.error for row in rows if row.error is not None]
+        sizes = sorted(map(abs, errors))
         if not sizes:
             table.append({"family": family, "way": way, "n": 0, "refused": len(rows)})
             continue
@@ -266,6 +268,7 @@ def summary(scores: list[Score]) -> list[dict]:
                 "median": _quantile(sizes, 0.5),
                 "p90": _quantile(sizes, 0.9),
                 "worst": sizes[-1],
+                "bias": sum(errors) / len(errors),
                 "holds": sum(row.holds for row in rows),
                 "spread_percent": 100.0 * _quantile(spreads, 0.5),
                 "misfit": max(row.misfit for row in rows),
@@ -340,7 +343,7 @@ def lines(table: list[dict]) -> list[str]:
         head = f"{row['family']:34s} {row['way']:16s} n={row['n']:3d}"
         if row["n"]:
             head += (
-                f"  median {row['median']:5.1f} %  p90 {row['p90']:5.1f} %  worst {row['worst']:5.1f} %"
+                f"  median {row['median']:5.1f} %  p90 {row['p90']:5.1f} %  worst {row['worst']:5.1f} %  bias {row['bias']:+5.1f} %"
                 f"  80 % interval holds {row['holds']:3d} (+-{row['spread_percent']:.0f} %)"
                 f"  misses its own by up to {row['misfit']:.1f} %"
             )

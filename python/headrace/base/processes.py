@@ -249,9 +249,10 @@ def _split_lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
 
 
 def end_group(child: subprocess.Popen[bytes], raw: Path | None = None) -> int:
-    """Ends a process and its group: SIGTERM, and SIGKILL after STOP_GRACE_S. Returns its exit code.
+    """Ends a child process and its group. Returns its exit code.
 
-    The remaining output goes into the file `raw`, if that is given.
+    SIGTERM comes first. The output is read for up to STOP_GRACE_S, into the file `raw` if that is
+    given; a process that still runs STOP_GRACE_S later gets SIGKILL.
     """
     if child.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -87,7 +87,8 @@ def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
 
 
 def checked_memory(memory_gib: float | None) -> float | None:
-    """Returns the memory, GiB, if a server may have as much on this machine. Raises InputError."""
+    """Checks `--memory-gib` of a new server: the memory, GiB, by which its caches are sized. Raises
+    InputError outside the range, and where the caches alone need more than this machine has."""
     if memory_gib is None:
         return None
     if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
@@ -96,7 +97,12 @@ def checked_memory(memory_gib: float | None) -> float | None:
     here = memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
-        raise InputError(f"--memory-gib {memory_gib:g}", rule, GUIDE, "Take less, and scale the data with it.")
+        raise InputError(
+            f"--memory-gib {memory_gib:g}",
+            rule,
+            GUIDE,
+            "Give the server less memory, and its tables as much less data.",
+        )
     return float(memory_gib)
 
 

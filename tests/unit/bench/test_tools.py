@@ -237,7 +237,7 @@ def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
     (tmp_path / "log_clat_hist.log").write_text(
         "".join(f"{1_800_000_001_000 + 1000 * second}, 0, 4096, {', '.join(map(str, bins))}\n" for second in range(3))
     )
-    reports, began = fio.seconds(tmp_path, RunLoad(2, 2, 3, 1), 4)
+    reports, began = fio.seconds(tmp_path, RunLoad(2, 2, 3, 1))
     assert began == pytest.approx(1_800_000_001.0 - 1.0 - 2.0)
     assert [report.end_s for report in reports] == [3.0, 4.0, 5.0]
     assert [report.tps for report in reports] == [400.0, 404.0, 408.0]

@@ -35,4 +35,6 @@ def test_the_count_stands_in_the_summary():
             scores += [*alone, together]
         rows = {row["way"]: row for row in summary(scores)}
         assert rows["from the others"]["worsened"] == worse and rows["from one"]["worsened"] is None
+        single = [score.error or 0.0 for score in scores if len(score.calibrated_on) == 1]
+        assert abs(rows["from one"]["bias"] * len(single) - sum(single)) < 1e-9  # roundings of 8 additions
         assert f"further runs made worse {worse}" in lines([rows["from the others"]])[0]

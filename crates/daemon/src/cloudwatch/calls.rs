@@ -178,7 +178,9 @@ fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
     Ok((index.parse().map_err(|_| wrong())?, t_s))
 }
 
-/// Returns the results from a place on, as many points as an answer has.
+/// Returns a page of GetMetricData: at most `most` points of the results, from `from` on (the
+/// number of a result, and the last time of it that the page before had), and the place at which
+/// the next page begins.
 fn pages(results: Vec<(String, String, Points)>, newest_first: bool, most: usize, from: Option<(usize, Option<i64>)>) -> MetricData {
     let (first, after) = from.unwrap_or((0, None));
     let (mut room, mut next) = (most, None);

@@ -225,6 +225,7 @@ impl Custom {
         self.values = self.metrics.values().flat_map(BTreeMap::values).map(size).sum();
     }
 
+    /// Drops values older than KEPT_S, where there are any.
     fn forget(&mut self, now_s: i64) {
         let oldest = now_s - KEPT_S;
         if self.metrics.values().any(|values| values.keys().next().is_some_and(|(t_s, _)| *t_s < oldest)) {

@@ -220,6 +220,8 @@ impl Side {
         &self.since
     }
 
+    /// Writes the header of the file of marks: the volume's bytes, the capture since which changes
+    /// count, this boot, and why the snapshot is broken ("" where it is not).
     fn write_header(&self) -> io::Result<()> {
         let mut body = Vec::new();
         put_u64(&mut body, self.bytes);

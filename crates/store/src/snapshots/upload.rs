@@ -42,7 +42,8 @@ pub trait BlockSource: Send + Sync {
     fn foreground(&self) -> Option<&Foreground> {
         None
     }
-    /// Notes that a block is stored and is not asked for again.
+    /// Notes that a block is stored: the upload does not read it again, so a source may free its
+    /// copy.
     fn stored(&self, _index: u64) {}
 }
 

@@ -34,6 +34,7 @@ MODES = ("read", "write", "randread", "randwrite", "rw", "randrw")
 ENGINES = ("libaio", "io_uring", "psync", "sync")
 FILE = "headrace-fio.data"
 JSON, LOG = "fio.json", "log"
+READ, WRITE = 0, 1  # directions in fio's logs
 # fio's stat.h: 64 buckets for every power of two of nanoseconds; the value is the middle of a
 # bucket.
 BITS = 6
@@ -150,7 +151,7 @@ class FioJob(Benchmark):
             text = ""
         measured = read_result(text)
         sides = json.loads(text[text.index("{") :])["jobs"][0]
-        reports, began = seconds(folder, load, self.bs_kib)
+        reports, began = seconds(folder, load)
         figures = {
             "requests": float(measured.ios),
             "mean_ms": measured.mean_ms,
@@ -196,9 +197,9 @@ def histogram(job: dict) -> Histogram | None:
     )
 
 
-def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalReport], float | None]:
-    """Reads a report for each second from the logs, and when fio's time was 0 on the wall clock.
-    The ramp is not in the logs."""
+def seconds(folder: Path, load: RunLoad) -> tuple[list[IntervalReport], float | None]:
+    """Reads a report for each second from the logs, whose stamps are Unix time in ms, and the Unix
+    time, s, at which fio began. The warm-up is not in the logs."""
     iops = _log(folder / f"{LOG}_iops.log")
     bandwidth = _log(folder / f"{LOG}_bw.log")
     percentiles = _percentiles(folder / f"{LOG}_clat_hist.log")
@@ -209,12 +210,13 @@ def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalRepo
     reports = []
     for stamp in stamps:
         ops = [
-            sum(value for (at, op), value in iops.items() if at == stamp and op == direction) for direction in (0, 1)
+            sum(value for (at, op), value in iops.items() if at == stamp and op == direction)
+            for direction in (READ, WRITE)
         ]
         # In KiB/s; sums over jobs are made by fio.
         kib = [
             sum(value for (at, op), value in bandwidth.items() if abs(at - stamp) <= 2 and op == direction)
-            for direction in (0, 1)
+            for direction in (READ, WRITE)
         ]
         p50, p95, p99 = (
             percentiles.get(min(percentiles, key=lambda at: abs(at - stamp)), (None,) * 3)

@@ -349,6 +349,7 @@ def _parse_clock_start(value: object) -> Stamp | None:
 
 
 def _parse_day(value: object) -> date:
+    """Reads `as_of` of a run description: a date of TOML, or its ISO text. Raises InputError."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     try:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-
 DOC = "docs/reference/capture.md"
 # A grant of one of these lets the account change something; a capture needs none.
 WRITING = re.compile(

@@ -46,6 +46,8 @@ impl NeededLoad {
         NeededLoad { seconds: measured.seconds(), even_s, measured, needs: Mutex::default() }
     }
 
+    /// Returns the demand of each point on a bucket, in tokens a second, worked out once for
+    /// buckets that count alike.
     fn of(&self, bucket: &FluidBucket) -> Arc<Needs> {
         // A panic elsewhere cannot leave a half-made entry: entries are inserted whole.
         let mut cache = self.needs.lock().unwrap_or_else(PoisonError::into_inner);

@@ -405,7 +405,7 @@ impl<'a> ClientsSim<'a> {
             }
             EventSlot::Cleaner(slot) => {
                 self.answered(number);
-                self.page_written(slot, now);
+                self.cleaner_wrote(slot, now);
             }
             EventSlot::Compaction(slot) => {
                 self.answered(number);
@@ -654,7 +654,9 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
-    fn page_written(&mut self, slot: u32, now: Nanos) {
+    /// Counts a write of the page cleaner that has ended: a run of the doublewrite buffer, whose
+    /// pages can then be written in place, or a page in its place.
+    fn cleaner_wrote(&mut self, slot: u32, now: Nanos) {
         let carried = self.cleaner.carries[slot as usize];
         self.cleaner.free.push(slot);
         if carried > 0 {

@@ -3,7 +3,6 @@
 use crate::calls::{CallEntry, CALLS, SECTIONS};
 use crate::message::{Field, Message};
 use headrace_control::ErrorKind;
-use serde_json::json;
 use std::fmt::Write;
 
 /// The line of the reference page from which on it is generated.
@@ -15,21 +14,29 @@ const PROSE_COLUMNS: usize = 100;
 /// Words that Python reserves and a field may have as its name.
 const PYTHON_KEYWORDS: [&str; 1] = ["from"];
 
-const STUB_HEAD: &str = r#"# fmt: off
-"""Every call of headraced as a method, and what it answers: the types and words of calls.py.
+const PYTHON_HEAD: &str = r#""""Every call of headraced as a method, and what it answers.
 
 Generated from crates/protocol by `make generate`: edit there. Answers are plain dicts,
 as JSON has them. Units are in the names; times are text in UTC, ISO 8601.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from os import PathLike
 from typing import Any, NotRequired, TypedDict
 
-LONG_CALL_S: float
+# Attach measures the machine's path first; detach, delete and down write back and free what a
+# volume holds. Three minutes are a guess at the slowest disk.
+LONG_CALL_S = 180.0
+
+
+def _given(names: dict[str, object]) -> dict[str, Any]:
+    """Returns the arguments of a method, from the names in it."""
+    return {name: value for name, value in names.items() if name != "self"}
 "#;
 
-const STUB_CLASS: &str = r#"
+const PYTHON_CLASS: &str = r#"
 
 class Calls(ABC):
     """The calls of the socket protocol (docs/reference/lab-protocol.md).
@@ -177,51 +184,17 @@ fn shown_types() -> Vec<&'static Message> {
     types
 }
 
-/// Writes `headrace/lab/calls.pyi`: types and words of the client, for people and type checkers.
-pub fn stub() -> String {
-    let mut out = STUB_HEAD.to_string();
+/// Writes `headrace/lab/calls.py`.
+pub fn python() -> String {
+    let mut out = PYTHON_HEAD.to_string();
     for message in shown_types() {
         python_class(&mut out, message);
     }
-    out.push_str(STUB_CLASS);
+    out.push_str(PYTHON_CLASS);
     for entry in CALLS {
         python_method(&mut out, entry);
     }
     out
-}
-
-/// Writes `headrace/lab/calls.json`, from which `calls.py` makes the client: a line for each answer
-/// with its keys, and for each call.
-pub fn table() -> String {
-    let listed = |rows: Vec<String>| rows.join(",\n");
-    let answers = shown_types().into_iter().map(|message| {
-        let keys: Vec<&str> = message.fields.iter().map(key).collect();
-        format!("{}: {}", json!(public_name(message.name)), json!(keys))
-    });
-    let calls = CALLS.iter().map(|entry| {
-        let parameters: Vec<serde_json::Value> = entry
-            .arguments
-            .fields
-            .iter()
-            .map(|field| match field.default {
-                "" => json!([key(field)]),
-                "true" => json!([key(field), true]),
-                "false" => json!([key(field), false]),
-                _ => json!([key(field), null]),
-            })
-            .collect();
-        let row = json!({
-            "method": entry.method,
-            "call": entry.name,
-            "parameters": parameters,
-            "by_place": by_place(entry.arguments.fields),
-            "returns": entry.returns,
-            "long": entry.long,
-            "doc": words_of(entry).join("\n\n"),
-        });
-        row.to_string()
-    });
-    format!("{{\"answers\": {{\n{}\n}},\n\"calls\": [\n{}\n]}}\n", listed(answers.collect()), listed(calls.collect()))
 }
 
 fn python_class(out: &mut String, message: &Message) {
@@ -288,30 +261,6 @@ fn argument_line(field: &Field) -> String {
 const MOST_BY_PLACE: usize = 7;
 const BY_PLACE: usize = 2;
 
-/// Returns how many arguments a call takes by place.
-fn by_place(fields: &[Field]) -> usize {
-    if fields.len() > MOST_BY_PLACE {
-        BY_PLACE
-    } else {
-        fields.len()
-    }
-}
-
-/// Returns the paragraphs that describe a call and its arguments.
-fn words_of(entry: &CallEntry) -> Vec<String> {
-    let mut text = paragraphs(entry.doc);
-    if text.iter().any(|paragraph| paragraph.starts_with('|')) {
-        text.retain(|paragraph| !paragraph.starts_with('|'));
-        text.push(format!("The table is in docs/reference/lab-protocol.md, {}.", entry.name));
-    }
-    // The class says once how a volume is named.
-    let explained: Vec<&Field> = entry.arguments.fields.iter().filter(|field| key(field) != "volume" || !field.default.is_empty()).collect();
-    if !explained.is_empty() {
-        text.push(explained.into_iter().map(argument_line).collect::<Vec<_>>().join("\n"));
-    }
-    text
-}
-
 fn python_method(out: &mut String, entry: &CallEntry) {
     let fields = entry.arguments.fields;
     let answer = match entry.answer.fields {
@@ -330,12 +279,29 @@ fn python_method(out: &mut String, entry: &CallEntry) {
         }
     });
     let mut parameters: Vec<String> = std::iter::once("self".to_string()).chain(parameters).collect();
-    if by_place(fields) < fields.len() {
-        parameters.insert(1 + by_place(fields), "*".to_string());
+    if fields.len() > MOST_BY_PLACE {
+        parameters.insert(1 + BY_PLACE, "*".to_string());
     }
     let head = listed(&format!("    def {}", entry.method), &parameters, &format!(" -> {answer}:"));
     let _ = write!(out, "\n{head}\n");
-    docstring(out, "        ", &words_of(entry));
+    let mut text = paragraphs(entry.doc);
+    if text.iter().any(|paragraph| paragraph.starts_with('|')) {
+        text.retain(|paragraph| !paragraph.starts_with('|'));
+        text.push(format!("The table is in docs/reference/lab-protocol.md, {}.", entry.name));
+    }
+    // The class says once how a volume is named.
+    let explained: Vec<&Field> = fields.iter().filter(|field| key(field) != "volume" || !field.default.is_empty()).collect();
+    if !explained.is_empty() {
+        text.push(explained.into_iter().map(argument_line).collect::<Vec<_>>().join("\n"));
+    }
+    docstring(out, "        ", &text);
+    let mut words = vec![format!("\"{}\"", entry.name)];
+    words.extend(entry.long.then(|| "max(self.timeout_s, LONG_CALL_S)".to_string()));
+    let named: Vec<String> = fields.iter().map(|field| format!("{0}={0}", key(field))).collect();
+    let key = if entry.returns.is_empty() { String::new() } else { format!("[\"{}\"]", entry.returns) };
+    let line = |arguments: &[String]| format!("        return self.call({}){key}", [&words[..], arguments].concat().join(", "));
+    let whole = line(&named);
+    let _ = writeln!(out, "{}", if whole.len() <= PROSE_COLUMNS { whole } else { line(&["**_given(locals())".to_string()]) });
 }
 
 /// Writes `before(a, b)after` in a line where it fits, else one item a line: as ruff leaves it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from functools import cache
 from typing import is_typeddict
 
@@ -11,7 +10,7 @@ import pytest
 from places import ROOT
 
 from headrace.api import declared, handling
-from headrace.base.packaged import read_rows, read_text
+from headrace.base.packaged import read_rows
 from headrace.lab import calls
 
 API = ROOT / "python/headrace/api"
@@ -20,9 +19,15 @@ ARGUMENTS, ANSWERS = handling.read_entries("arguments.csv"), handling.read_entri
 
 @cache
 def arguments_by_call() -> dict[str, set[str]]:
-    """The names of the arguments of each call of the daemon, in the table of the generated client."""
-    entries = json.loads(read_text("headrace.lab", "calls.json"))["calls"]
-    return {entry["call"]: {name for name, *_ in entry["parameters"]} for entry in entries}
+    """The names of the arguments of each call of the daemon: those of its method in the generated client."""
+    tree = ast.parse((ROOT / "python/headrace/lab/calls.py").read_text())
+    return {
+        str(ast.literal_eval(node.args[0])): {part.arg for part in (*method.args.args, *method.args.kwonlyargs)}
+        for method in ast.walk(tree)
+        if isinstance(method, ast.FunctionDef)
+        for node in ast.walk(method)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "self.call" and node.args
+    }
 
 
 def calls_of_handlers() -> dict[tuple[str, str], str]:

@@ -77,7 +77,7 @@ class LabStatus(TypedDict):
 
 
 class Member(TypedDict):
-    """A member of an array, or the one volume there is."""
+    """A member of an array, or the single volume."""
 
     index: int  # Index in the array.
     id: str  # Id: that of the volume, with -m0 and so on behind it in an array.
@@ -422,7 +422,7 @@ class ColdBlocks(TypedDict):
 
     blocks: list[int]  # Indices, in blocks of 512 KiB, in order.
     next: int | None  # Argument `start` of the next page; null on the last page.
-    left: int  # Number of all such blocks.
+    remaining: int  # Number of all such blocks.
 
 
 class MemberBalance(TypedDict):
@@ -564,8 +564,8 @@ class EncryptionDefaults(TypedDict):
     """Encryption by default."""
 
     by_default: bool  # True if new volumes are encrypted that do not ask for it.
-    # ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` where that is the one
-    # that EBS makes for itself.
+    # ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` for the key that EBS
+    # makes for itself.
     key: str
 
 
@@ -845,7 +845,7 @@ class Calls(ABC):
         instance: str | None = None,
     ) -> LabVolume:
         """Makes a block device of a volume: `attachment.device`; `attachment.links` are stable
-        names of it.
+        names of the device.
 
         name: Attach name like `sdf` or `/dev/sdf`. Default: the first free of sdf to sdp, then
             xvdba and so on.
@@ -1482,7 +1482,7 @@ class Calls(ABC):
 
     def schedule_key_deletion(self, key: str, days: int | None = None) -> Key:
         """Deletes a key after some days of lab time. Until then it cannot be used; afterwards
-        what it encrypted is lost.
+        the bytes that it encrypted are lost.
 
         key: Id, ARN or alias.
         days: Days of lab time until it is deleted, 7 to 30. Default: 30.
@@ -1651,7 +1651,7 @@ class Calls(ABC):
         """Sets the encryption of new volumes that do not ask for one.
 
         by_default: True if new volumes are encrypted that do not ask for it. Default: as it is.
-        key: The key of new encrypted volumes that name none: id, ARN or alias; "" for the one
+        key: The key of new encrypted volumes that name none: id, ARN or alias; "" for the key
             that EBS makes for itself. Default: as it is.
         """
         return self.call("encryption.set", by_default=by_default, key=key)
@@ -1667,7 +1667,7 @@ class Calls(ABC):
     def put_metric_data(self, namespace: str, data: object) -> dict[str, object]:
         """Adds values of metrics of your own: all of them, or none. The lab keeps 15 days of at
         most 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB
-        of what was put are known again.
+        of the values are there again.
 
         namespace: Namespace, not one that begins with AWS/.
         data: A list of MetricDatum as CloudWatch's API names its members; `Timestamp` in Unix

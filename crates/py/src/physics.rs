@@ -211,10 +211,13 @@ fn p95_behind_bursts(
 
 /// Pages of the burst behind which the 95th percentile of waits is `wait_ms`, where behind a page
 /// that all meet it is `page_wait_ms`; `running_pages`: that the transactions which run at a time
-/// write. None where no burst has it.
+/// write. Returns the pages and the wait behind them, ms: less than `wait_ms` where that is longer
+/// than any burst's.
 #[pyfunction]
-fn pages_of_burst(wait_ms: f64, page_wait_ms: f64, running_pages: f64) -> Option<f64> {
-    interval::Burst::pages_of(wait_ms, page_wait_ms, running_pages)
+fn pages_of_burst(wait_ms: f64, page_wait_ms: f64, running_pages: f64) -> (f64, f64) {
+    let pages = interval::Burst::pages_of(wait_ms, page_wait_ms, running_pages);
+    let page_s = interval::Burst::page_s_of(page_wait_ms / 1e3);
+    (pages, 1e3 * interval::Burst { pages, page_s, running_pages }.p95_wait_s())
 }
 
 /// Processor time of a transaction on a core by itself, ms; `clients`: the table of a database.

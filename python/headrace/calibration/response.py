@@ -124,8 +124,10 @@ def _split(database: dict, observation: Observation) -> tuple[float, float, floa
     page_wait_ms = float(np.median(p95_ms - running * 1e3 / np.maximum(tps, 1e-9)))
     if running_pages < PROBE_PAGES or page_wait_ms <= 0.0 or burst_ms <= 0.0:
         return None
-    pages = core.pages_of_burst(burst_ms, page_wait_ms, running_pages)
-    return None if pages is None else (float(np.median(np.array(columns["reads_per_tx"])[half])), spread, pages)
+    # A longer wait than any burst's belongs to the spread.
+    pages, wait_ms = core.pages_of_burst(burst_ms, page_wait_ms, running_pages)
+    spread = float(np.sqrt(max(0.0, above**2 - (wait_ms / np.median(mean_ms[settled])) ** 2)))
+    return float(np.median(np.array(columns["reads_per_tx"])[half])), spread, pages
 
 
 def _extend(points: list[list[float]]) -> list[list[float]]:

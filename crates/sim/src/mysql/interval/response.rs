@@ -40,18 +40,25 @@ impl Burst {
         self.pages * self.page_s * (1.0 - SLOWEST / delayed_share)
     }
 
+    /// Returns the time of a page, s, behind which the 95th percentile of waits is `page_wait_s`
+    /// where all meet it.
+    pub fn page_s_of(page_wait_s: f64) -> f64 {
+        page_wait_s / (1.0 - SLOWEST)
+    }
+
     /// Returns the pages of the burst with this 95th percentile of the waits, where behind a page
-    /// that all meet it is `page_wait_s`: the smaller of two. None where none has it: a larger
-    /// burst than ten times what runs is met by too few.
-    pub fn pages_of(wait_s: f64, page_wait_s: f64, running_pages: f64) -> Option<f64> {
+    /// that all meet it is `page_wait_s`: the smaller of two. A wait longer than any burst's gives
+    /// ten times the pages of the transactions that run, the burst with the longest: a larger
+    /// burst is met by too few.
+    pub fn pages_of(wait_s: f64, page_wait_s: f64, running_pages: f64) -> f64 {
         let met_by_all = wait_s / page_wait_s;
         if met_by_all <= running_pages {
-            return Some(met_by_all);
+            return met_by_all;
         }
         // pages (1 - SLOWEST pages / running_pages) = (1 - SLOWEST) met_by_all.
         let most = 0.5 / SLOWEST * running_pages;
-        let root = 1.0 - 2.0 * (1.0 - SLOWEST) * met_by_all / most;
-        (root >= 0.0).then(|| most * (1.0 - libm::sqrt(root)))
+        let root = (1.0 - 2.0 * (1.0 - SLOWEST) * met_by_all / most).max(0.0);
+        most * (1.0 - libm::sqrt(root))
     }
 }
 
@@ -169,13 +176,17 @@ mod tests {
         let (running_pages, page_wait_s) = (40.0, 0.95 * 2e-3);
         for pages in [1.0, 39.0, 40.0, 41.0, 200.0, 399.0] {
             let burst = Burst { pages, page_s: 2e-3, running_pages };
-            let again = Burst::pages_of(burst.p95_wait_s(), page_wait_s, running_pages).unwrap();
+            let again = Burst::pages_of(burst.p95_wait_s(), page_wait_s, running_pages);
             // At the largest burst the wait hardly changes with the pages: a root of the rounding.
             assert!((again / pages - 1.0).abs() < 1e-6, "{pages} pages");
         }
-        // The longest wait is that behind ten times what runs, of which half is waited for.
-        assert!(Burst::pages_of(5.01 * running_pages * 2e-3, page_wait_s, running_pages).is_none());
-        assert!(Burst::pages_of(1.0, page_wait_s, 0.0).is_none());
+        // The longest wait is that behind ten times what runs, of which half is waited for: longer
+        // ones have the same burst.
+        for wait in [5.0, 5.01, 50.0] {
+            let pages = Burst::pages_of(wait * running_pages * 2e-3, page_wait_s, running_pages);
+            assert!((pages / 400.0 - 1.0).abs() < 1e-6, "{wait}");
+        }
+        assert_eq!(Burst::pages_of(1.0, page_wait_s, 0.0), 0.0);
     }
 
     /// The order stays for a ratio that no lognormal has, and the 95th percentile is the one that

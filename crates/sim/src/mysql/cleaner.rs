@@ -231,6 +231,15 @@ impl Database {
         self.dirtying.is_some() && self.cleaner.as_ref().is_some_and(|cleaner| !cleaner.holds_age)
     }
 
+    /// Returns whether threads that wait for a latch spin meanwhile, where the page cleaner tells
+    /// whose server it is. MySQL's poll it up to `innodb_sync_spin_loops`, 30 times, after up to
+    /// `innodb_spin_wait_delay` x `innodb_spin_wait_pause_multiplier`, 6 x 50, pauses of a
+    /// processor (140 cycles from Skylake on): a quarter of a millisecond, longer than they wait.
+    /// MariaDB's sleep from 10.6 on (MDEV-21452).
+    pub(crate) fn waiters_spin(&self) -> bool {
+        self.is_asked_by_rule()
+    }
+
     /// Changes of pages over those of the benchmark's tables. If undo is followed too, all that a
     /// transaction changes is, so that under the cleaner's own rule pages flushed tell how often
     /// pages are changed (splits and purge differ from index to index). Elsewhere they tell what

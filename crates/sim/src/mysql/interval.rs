@@ -440,7 +440,7 @@ impl<B: Backend> ScenarioState<B> {
             devices,
             clients,
             spread: ResponseSpread::with_p95(clients.p95_over_mean),
-            contention: Contention::new(&clients, processors),
+            contention: Contention::new(&clients, processors).with_spinning(scenario.database.waiters_spin()),
             closed: ((Transaction::default(), None), 0.0, 0.0),
             tx,
             start_tx: tx,

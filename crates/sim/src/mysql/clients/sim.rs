@@ -125,11 +125,13 @@ struct Servers {
     free_at: BinaryHeap<Reverse<Nanos>>,
     /// Processors whose threads slow each other down; none: each has one of its own.
     processors: Option<Processors>,
+    /// Threads that spin without work.
+    spinning: u32,
 }
 
 impl Servers {
     fn new(count: u32, processors: Option<Processors>) -> Servers {
-        Servers { free_at: (0..count).map(|_| Reverse(Nanos::ZERO)).collect(), processors }
+        Servers { free_at: (0..count).map(|_| Reverse(Nanos::ZERO)).collect(), processors, spinning: 0 }
     }
 
     /// When a job is done that is handed over at `now`, and how long it waited to be begun. It is
@@ -146,7 +148,8 @@ impl Servers {
     fn speed(&self, begun: Nanos) -> f64 {
         let Some(processors) = &self.processors else { return 1.0 };
         let others = self.free_at.iter().filter(|free| free.0 > begun).count() as f64;
-        processors.speed_among(others / (self.free_at.len() as f64).max(1.0))
+        let all = (self.free_at.len() as f64).max(1.0);
+        processors.speed_among((others + f64::from(self.spinning)).min(all) / all)
     }
 }
 
@@ -255,6 +258,9 @@ pub struct ClientsSim<'a> {
     /// See `Processors::crowding`.
     crowding: f64,
     serial: Servers,
+    /// Clients that have the serial resource or wait for it, and whether these spin.
+    in_serial: u32,
+    waiters_spin: bool,
     logs: [LogWriter; LOGS],
     cleaner: Cleaner,
     checkpoint: CheckpointAge,
@@ -319,6 +325,8 @@ impl<'a> ClientsSim<'a> {
             crowding: if arrivals_come { 1.0 } else { processors.map_or(1.0, |processors| processors.crowding(f64::from(count))) },
             processors: processors.map(|processors| Servers::new(processors.threads, Some(processors).filter(|own| own.lost_by_others() > 0.0))),
             serial: Servers::new(1, None),
+            in_serial: 0,
+            waiters_spin: database.waiters_spin(),
             logs: [0, 1, 2].map(|log| LogWriter { start: area(log), ..LogWriter::default() }),
             cleaner: Cleaner::new(database),
             checkpoint: CheckpointAge::new(database, scenario.start == Start::Warm),
@@ -479,6 +487,9 @@ impl<'a> ClientsSim<'a> {
 
     /// Begins what a transaction does next, now that what it waited for is done.
     fn resume_transaction(&mut self, id: u32, now: Nanos) {
+        if self.clients[id as usize].phase == Phase::Serial {
+            self.count_in_serial(self.in_serial - 1);
+        }
         let client = &mut self.clients[id as usize];
         if client.phase == Phase::Own {
             client.phase = Phase::Processor;
@@ -495,6 +506,7 @@ impl<'a> ClientsSim<'a> {
             let speed = self.processors.as_ref().map_or(1.0, |processors| processors.speed(now));
             let (done, waited) = self.serial.take(now, Nanos::from_secs_f64(client.serial.as_secs_f64() / speed));
             self.recorder.waited_for_others(waited);
+            self.count_in_serial(self.in_serial + 1);
             return self.push(done, EventSlot::Client(id));
         }
         if self.is_out_of_room() {
@@ -503,6 +515,14 @@ impl<'a> ClientsSim<'a> {
             return self.stalled.push_back(id);
         }
         self.read_or_commit(id, now);
+    }
+
+    /// All but one of those in the serial resource wait, and spin where the server's threads do.
+    fn count_in_serial(&mut self, count: u32) {
+        self.in_serial = count;
+        if let Some(processors) = self.processors.as_mut().filter(|_| self.waiters_spin) {
+            processors.spinning = count.saturating_sub(1);
+        }
     }
 
     fn read_or_commit(&mut self, id: u32, now: Nanos) {

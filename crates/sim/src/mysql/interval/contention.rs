@@ -346,6 +346,8 @@ pub(crate) struct Contention {
     handover_share: f64,
     /// Processors that are crowded; none: never.
     crowded: Option<Processors>,
+    /// Who waits for the serial resource spins meanwhile (`Database::waiters_spin`).
+    spinning: bool,
 }
 
 impl Contention {
@@ -365,7 +367,13 @@ impl Contention {
             exponent: libm::sqrt(2.0 * (threads + 1.0)),
             handover_share: clients.handover_share,
             crowded: processors.copied(),
+            spinning: false,
         }
+    }
+
+    /// Makes those that wait for the serial resource spin, or sleep, meanwhile.
+    pub fn with_spinning(self, spinning: bool) -> Contention {
+        Contention { spinning, ..self }
     }
 
     /// Adds the processor time of a transaction's I/Os: of those that its client waits for, and of
@@ -416,7 +424,7 @@ impl Contention {
         let own_s = |contention: &Contention| contention.core_s - contention.background_s;
         let alone_s = (alone_s - own_s(self)).max(0.0) + own_s(&crowded);
         *busy = crowded.busy_of(clients, alone_s, disk, *busy);
-        crowded.slowing(clients).work(*busy).0 / crowded.core_s
+        crowded.work(*busy, &crowded.slowing(clients), crowded.sharing(clients, alone_s)).0 / crowded.core_s
     }
 
     /// Returns the contention with the work of a transaction among this number of clients.
@@ -461,20 +469,21 @@ impl Contention {
     /// longer.
     fn busy_of(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, near: f64) -> f64 {
         let slowing = self.slowing(clients);
-        let (own_share, others) = (self.own_share(), 1.0 - 1.0 / clients);
+        let (own_share, sharing) = (self.own_share(), self.sharing(clients, alone_s));
         let (clients, alone_s) = (clients / own_share, alone_s / own_share);
         let think_s = alone_s - self.core_s;
         // Clients on the server's host have two threads that take turns.
         let handing = self.handover_share * (1.0 - 0.5 * self.threads / clients).max(0.0);
         let queueing = (think_s / alone_s) * (1.0 - self.threads / clients).max(0.0) + (self.core_s / alone_s) * handing;
-        // Factor on the waits for the serial resource, which has one server.
-        let sharing = (1.0 - self.serial_share * self.core_s / alone_s).max(0.0) * others / own_share;
         // Threads at work where none waits.
         let mut most = slowing.busy_of(clients, clients.min(self.threads), (think_s / self.core_s, 1.0)).min(self.threads);
         if queueing <= 0.0 && (self.serial_share <= 0.0 || sharing <= 0.0) && disk.is_none() {
             return most;
         }
-        if let Some(disk) = disk {
+        if self.spins() {
+            // The same work takes more threads.
+            most = clients.min(self.threads);
+        } else if let Some(disk) = disk {
             most = most.min(self.busy_at(disk.most_tps * self.core_s, &slowing));
         }
         // Without a queue for them, processors may all be at work: no step of the search ends so.
@@ -486,7 +495,7 @@ impl Contention {
         for _ in 0..MOST_STEPS {
             let (mut inside, mut slope) = self.inside(busy, &slowing, think_s, queueing, sharing);
             if let Some(disk) = disk {
-                let (work, more) = slowing.work(busy);
+                let (work, more) = self.work(busy, &slowing, sharing);
                 let (waiting, rise) = disk.waiting(work / self.core_s);
                 let rise = rise * more / self.core_s;
                 (inside, slope) = (inside + waiting / own_share, slope + rise / own_share);
@@ -529,10 +538,40 @@ impl Contention {
         busy
     }
 
+    /// Factor on the waits for the serial resource, which has one server, of clients one of whom
+    /// takes `alone_s`.
+    fn sharing(&self, clients: f64, alone_s: f64) -> f64 {
+        let own_share = self.own_share();
+        (1.0 - self.serial_share * self.core_s / (alone_s / own_share)).max(0.0) * (1.0 - 1.0 / clients) / own_share
+    }
+
+    /// Returns whether threads spin that have no work.
+    fn spins(&self) -> bool {
+        self.spinning && self.serial_share > 0.0 && self.threads.is_finite()
+    }
+
+    /// Work that `busy` threads do, in threads that work alone, and its derivative. Those that spin
+    /// for the serial resource take the other thread of a core, and its clock, as work does; they
+    /// have no more processors than are idle.
+    #[inline]
+    fn work(&self, busy: f64, slowing: &Slowing, sharing: f64) -> (f64, f64) {
+        let own_share = self.own_share();
+        let serial = busy * self.serial_share * own_share;
+        if !self.spins() || serial >= 1.0 {
+            return slowing.work(busy);
+        }
+        let (waiting, rise) = waiting_for_one(serial);
+        let (waiting, rise) = (own_share * sharing * waiting, own_share * sharing * rise * self.serial_share * own_share);
+        let idle = self.threads - busy;
+        let (spinning, rise) = if waiting < idle { (waiting, rise) } else { (idle.max(0.0), -1.0) };
+        let (speed, slope) = slowing.speed_and_slope(busy + spinning);
+        (busy * speed, speed + busy * slope * (1.0 + rise))
+    }
+
     /// Clients inside a transaction while `busy` threads work, and its derivative.
     #[inline]
     fn inside(&self, busy: f64, slowing: &Slowing, think_s: f64, queueing: f64, sharing: f64) -> (f64, f64) {
-        let (work, slope) = slowing.work(busy);
+        let (work, slope) = self.work(busy, slowing, sharing);
         let (mut inside, mut rise) = (work / self.core_s * think_s + busy, slope / self.core_s * think_s + 1.0);
         if queueing > 0.0 {
             let used = busy / self.threads;
@@ -544,9 +583,9 @@ impl Contention {
         let serial_share = self.serial_share * self.own_share();
         let serial = busy * serial_share;
         if serial > 0.0 {
-            let stretch = 1.0 / (1.0 - serial);
-            inside += sharing * serial * serial * stretch;
-            rise += sharing * serial * stretch * (2.0 + serial * stretch) * serial_share;
+            let (waiting, more) = waiting_for_one(serial);
+            inside += sharing * waiting;
+            rise += sharing * more * serial_share;
         }
         // Beyond a queue that is full there is no end of clients.
         if inside.is_finite() && serial < 1.0 && (busy < self.threads || queueing <= 0.0) {
@@ -555,6 +594,13 @@ impl Contention {
             (f64::INFINITY, 1.0)
         }
     }
+}
+
+/// Threads that wait for one server that is at work for this share of the time, and the derivative.
+#[inline]
+fn waiting_for_one(used: f64) -> (f64, f64) {
+    let stretch = 1.0 / (1.0 - used);
+    (used * used * stretch, used * stretch * (2.0 + used * stretch))
 }
 
 /// The lower root x of (slots x - clients) (1 - x) + queue = 0.
@@ -791,6 +837,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The law by its words: clients think, work or wait for the serial resource, and those that
+    /// wait slow those that work, as far as processors are idle. Sleepers slow nobody.
+    #[test]
+    fn threads_that_spin_slow_those_that_work() {
+        let processors = Processors { threads: 80, shared: true, core_speed: None, alone_faster: 1.4 };
+        for (think_ms, serial_share, many) in [(0.0, 0.02, 32.0), (0.0, 0.0267, 64.0), (0.5, 0.0267, 64.0), (1.0, 0.01, 80.0), (0.2, 0.0267, 80.0)] {
+            let load = clients(1.0 + think_ms, shared_ms(1.0), serial_share);
+            let sleeping = Contention { crowded: None, ..Contention::new(&load, Some(&processors)) };
+            let mut busy = 0.0;
+            let rate = sleeping.with_spinning(true).closed_rate(many, load.base_ms / 1e3, None, &mut busy);
+            let serial = busy * serial_share;
+            let waiting = (1.0 - serial_share / load.base_ms) * (1.0 - 1.0 / many) * serial * serial / (1.0 - serial);
+            let what = format!("{think_ms} {serial_share} {many}: {rate}, {busy} at work, {waiting} waiting");
+            let by_words = busy * sleeping.slowing(many).speed(busy + waiting.min(80.0 - busy)) * 1e3;
+            assert!((rate / by_words - 1.0).abs() < 1e-9, "{what}");
+            assert!((busy + waiting + rate * think_ms / 1e3 - many).abs() < 1e-6 * many, "{what}");
+            let without = sleeping.closed_rate(many, load.base_ms / 1e3, None, &mut 0.0);
+            assert!(waiting > 0.1 && rate < 0.999 * without, "{what}, {without}");
+        }
+        let alone = Contention::new(&clients(1.0, shared_ms(1.0), 0.1), Some(&processors));
+        let rate = |contention: Contention| contention.closed_rate(1.0, 1e-3, None, &mut 0.0);
+        assert_eq!(rate(alone.with_spinning(true)), rate(alone));
     }
 
     /// A lonely client and one among very many work as without turns that pass; where there are as

@@ -166,7 +166,7 @@ def exporters(folder: Path) -> list[Path]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")
-            if b"headrace.lab.exporter" in words and str(folder / "lab.sock").encode() in words:
+            if b"headrace.operate.exports.lab" in words and str(folder / "lab.sock").encode() in words:
                 result.append(process)
     return result
 
@@ -512,7 +512,8 @@ def test_metrics_count_every_write(lab, headrace):
     text = headrace("volume", "metrics", "db", "--seconds", "60", "--output", "csv").stdout
     assert sum(int(row["writes"]) for row in csv.DictReader(io.StringIO(text))) == 200
     assert "write IOPS" in headrace("volume", "metrics", "db").stdout
-    assert "aws_ebs_csi_write_ops_total" in lab.metrics_text()
+    [totals] = lab.metrics_totals()["volumes"]
+    assert (totals["member"], totals["writes"], totals["write_latency"]["counts"][-1]) == (None, 200, 200)
 
 
 def test_record(lab, headrace, tmp_path):

@@ -1,7 +1,7 @@
 //! The store of metrics against a list in memory: rows over wraps of the rings, reopened in the
 //! middle, torn, on jumping clocks and full disks; its writer killed.
 
-use headrace_daemon::metrics::{minute_of, CreditUnit, ErrorFactor, Extra, Resolution, Retired, Row, Store, CLASSES, COLUMNS};
+use headrace_daemon::metrics::{histogram_bounds_s, minute_of, CreditUnit, ErrorFactor, Extra, Resolution, Retired, Row, Store, CLASSES, COLUMNS};
 use headrace_device::meter::{bounds_of, bucket_of, class_of, Sample};
 use headrace_model::{Cap, Op};
 use proptest::prelude::*;
@@ -396,6 +396,48 @@ fn the_columns_say_what_they_mean() {
 }
 
 #[test]
+fn totals_are_in_base_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let mut sample = Sample { span_ns: 1_000_000_000, ops: [4, 2], bytes: [16_384, 8_192], time_ns: [2_000_000, 1], idle_ns: 250_000_001, ..Sample::empty() };
+    sample.exceeded_ns = [0, 1_000_000_000, 2, 0, 3, 4, 0, 0, 5, 0];
+    for took in [1, 300_000, 500_000_000, 200_000_000_000] {
+        sample.latency[0][1][bucket_of(took)] += 1;
+    }
+    sample.latency[1][0][bucket_of(800_000)] += 2;
+    sample.late[bucket_of(40_000)] += 6;
+    for (volume, member) in [("vol-a", None), ("vol-a", Some(0)), ("vol-b", None)] {
+        (0..3).for_each(|t_s| store.record(volume, member, t_s, &sample, &Extra::default()).unwrap());
+    }
+    let totals = store.totals();
+    let keys: Vec<_> = totals.iter().map(|totals| (totals.volume.as_str(), totals.member)).collect();
+    assert_eq!(keys, [("vol-a", None), ("vol-a", Some(0)), ("vol-b", None)]);
+    for totals in &totals {
+        assert_eq!([totals.reads, totals.writes, totals.read_bytes, totals.write_bytes], [12, 6, 49_152, 24_576]);
+        assert_eq!([totals.read_s, totals.write_s, totals.idle_s], [0.006, 3e-9, 0.750_000_003]);
+        // Volume IOPS and I/O credits.
+        assert_eq!([totals.exceeded_iops_s, totals.exceeded_throughput_s], [3.0, 6e-9]);
+        assert_eq!([totals.instance_exceeded_iops_s, totals.instance_exceeded_throughput_s], [9e-9, 12e-9]);
+        assert_eq!(totals.waiting_s["degraded"], 15e-9);
+        assert!(!totals.waiting_s.contains_key(Cap::Clients.name()) && !totals.waiting_s.contains_key(Cap::None.name()));
+        assert_eq!(totals.read_latency.sum_s, 0.006);
+        // The middle of the bucket that has 40 us, 18 times.
+        let (from, until) = bounds_of(bucket_of(40_000));
+        assert_eq!(totals.late.sum_s, (18 * from.midpoint(until)) as f64 / 1e9);
+        let bounds = histogram_bounds_s();
+        assert!(bounds.is_sorted_by(|a, b| a < b));
+        let up_to = |bound: f64| totals.read_latency.counts[bounds.iter().position(|&other| other == bound).unwrap()];
+        // 1 ns, 300 us, 0.5 s and 200 s, three times each.
+        assert_eq!([0.000016, 0.000256, 0.000384, 0.524288, 67.108864].map(up_to), [3, 3, 6, 9, 9]);
+        for histogram in [&totals.read_latency, &totals.write_latency, &totals.late] {
+            assert!(histogram.counts.is_sorted() && histogram.counts.len() == bounds.len() + 1);
+        }
+        let all = [&totals.read_latency, &totals.write_latency, &totals.late].map(|histogram| *histogram.counts.last().unwrap());
+        assert_eq!(all, [12, 6, 18]);
+    }
+}
+
+#[test]
 fn forgotten_is_gone_and_only_that() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
@@ -407,7 +449,7 @@ fn forgotten_is_gone_and_only_that() {
     let remaining: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(remaining, [other]);
     assert_eq!(store.rows(VOLUME, Some(0), Resolution::Second, None, None).unwrap(), []);
-    assert!(!store.exposition(&Default::default()).contains("\"vol-0123456789abcdef0\""));
+    assert!(store.totals().iter().all(|totals| totals.volume == other));
     assert_eq!(store.rows(other, None, Resolution::Second, None, None).unwrap().len(), 1);
     for name in ["", "..", "../x", "a/b", "vol-1-m0", "vol 1", &"v".repeat(65)] {
         let error = store.record(name, None, 5, &idle(1), &Extra::default()).unwrap_err();
@@ -529,7 +571,6 @@ fn a_full_disk_loses_rows_and_counts_them() {
         }
     }
     assert!(lost > 50 && store.dropped() >= lost, "{lost} {}", store.dropped());
-    assert!(store.exposition(&Default::default()).contains(&format!("headrace_metrics_rows_dropped_total {}", store.dropped())));
     let rows = store.rows(VOLUME, None, Resolution::Second, None, None).unwrap();
     assert_eq!(rows.len() as u64, 180 - lost);
     assert!(rows.iter().enumerate().all(|(nth, row)| row.t_s == nth as u64));
@@ -542,7 +583,7 @@ fn a_full_disk_loses_rows_and_counts_them() {
     let minutes = store.rows(VOLUME, None, Resolution::Minute, Some(120), None).unwrap();
     assert_eq!(minutes.iter().map(|row| row.t_s).collect::<Vec<_>>(), [120, 180]);
     assert!(minutes[0].span_us >= 60_000_000);
-    assert!(store.exposition(&Default::default()).contains(&format!("aws_ebs_csi_read_ops_total{{volume_id=\"{VOLUME}\"}} {}\n", reads + sample.ops[0])));
+    assert_eq!(store.totals()[0].reads, reads + sample.ops[0]);
     let again = Store::open(&small.0.path().join("metrics")).unwrap();
     assert_eq!(again.rows(VOLUME, None, Resolution::Second, None, None).unwrap().len() as u64, 181 - lost);
 }

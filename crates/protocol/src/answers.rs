@@ -106,10 +106,89 @@ message! {
 }
 
 message! {
-    /// The metrics of the lab for Prometheus.
-    pub struct MetricsText {
-        /// Metrics in Prometheus' text format, version 0.0.4.
-        pub text: String;
+    /// A histogram of times since the start of the daemon.
+    pub struct TimeHistogram {
+        /// Requests that took at most each of `bounds_s`, and behind those all requests.
+        pub counts: Vec<u64>;
+        /// The sum of their times, s.
+        pub sum_s: f64;
+    }
+}
+
+message! {
+    /// Counters of a volume, or of a member of an array, since the start of the daemon. An array
+    /// has counters of its own and those of each member: they are not added up.
+    pub struct VolumeTotals with TimeHistogram {
+        /// The volume's id.
+        pub volume: String;
+        /// Index in the array; null for the volume as a whole.
+        pub member: Option<u32>;
+        /// Read requests answered.
+        pub reads: u64;
+        /// Write requests answered.
+        pub writes: u64;
+        /// Bytes read.
+        pub read_bytes: u64;
+        /// Bytes written.
+        pub write_bytes: u64;
+        /// Time of read requests from arrival to answer, summed, s.
+        pub read_s: f64;
+        /// Time of write requests from arrival to answer, summed, s.
+        pub write_s: f64;
+        /// Time during which requests waited for the IOPS of the volume, s.
+        pub exceeded_iops_s: f64;
+        /// Time during which requests waited for the throughput of the volume, s.
+        pub exceeded_throughput_s: f64;
+        /// Time during which requests waited for the EBS IOPS of the instance, s.
+        pub instance_exceeded_iops_s: f64;
+        /// Time during which requests waited for the EBS throughput of the instance, s.
+        pub instance_exceeded_throughput_s: f64;
+        /// Time during which requests waited, s, by the limit that they waited for.
+        pub waiting_s: BTreeMap<String, f64>;
+        /// Requests answered with an error.
+        pub errors: u64;
+        /// Flushes.
+        pub flushes: u64;
+        /// Time with no request in flight, s.
+        pub idle_s: f64;
+        /// Requests in flight times time, s: its rate is the mean queue length.
+        pub queue_s: f64;
+        /// Times of read requests from arrival to answer, with waits for caps.
+        pub read_latency: TimeHistogram;
+        /// Times of write requests from arrival to answer, with waits for caps.
+        pub write_latency: TimeHistogram;
+        /// Delay of answers behind the time that the model gave them. The sum is estimated from the
+        /// middles of the meter's buckets.
+        pub late: TimeHistogram;
+    }
+}
+
+message! {
+    /// Present values of an attached volume.
+    pub struct VolumeGauges {
+        /// The volume's id.
+        pub volume: String;
+        /// Requests in flight.
+        pub queue_length: u32;
+        /// Credits of the member with the least, 1 when full; null if it has none.
+        pub balance: Option<f64>;
+    }
+}
+
+message! {
+    /// Everything that was counted since the start of the daemon, and present values.
+    pub struct LabTotals with VolumeTotals VolumeGauges {
+        /// Upper bounds of the buckets of all histograms, s, ascending.
+        pub bounds_s: Vec<f64>;
+        /// Counters of volumes and of members of arrays.
+        pub volumes: Vec<VolumeTotals>;
+        /// Present values of attached volumes.
+        pub attached: Vec<VolumeGauges>;
+        /// Credits of the instance, 1 when full, by kind: `ios`, `bytes`. A kind that it does not
+        /// have is missing.
+        pub instance_balance: BTreeMap<String, f64>;
+        /// Rows of metrics that could not be written, as on a full disk.
+        pub rows_dropped: u64;
     }
 }
 

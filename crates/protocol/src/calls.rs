@@ -78,9 +78,9 @@ calls! {
     LabDown(Down) -> Done = "lab.down" in "The lab" as down, long;
     /// Names every call of this page.
     LabCalls(NoArguments) -> CallNames = "lab.calls" in "The lab" as calls.calls;
-    /// The text of the Prometheus endpoint. Names are those of the EBS CSI driver
-    /// (`aws_ebs_csi_*`), with the label `volume_id`.
-    MetricsText(NoArguments) -> MetricsText = "metrics.text" in "The lab" as metrics_text.text;
+    /// Counters of volumes since the start of the daemon, and present values: what the endpoint for
+    /// Prometheus serves, as numbers.
+    MetricsTotals(NoArguments) -> LabTotals = "metrics.totals" in "The lab" as metrics_totals;
 
     /// Makes a volume or array. The files are sparse and take no space yet.
     VolumeCreate(Create) -> LabVolumeView = "volume.create" in "Volumes" as create;

@@ -148,8 +148,8 @@ fn json_type(rust: &str) -> String {
     if let Some(inner) = inside(&rust, "Vec") {
         return format!("list of {}", json_type(inner));
     }
-    if rust.starts_with("BTreeMap") {
-        return "object of text".into();
+    if let Some((_, value)) = inside(&rust, "BTreeMap").and_then(|inner| inner.split_once(',')) {
+        return format!("object of {}", json_type(value));
     }
     match rust.as_str() {
         "String" | "PathBuf" => "text".into(),

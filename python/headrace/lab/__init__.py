@@ -6,7 +6,7 @@ headraced.
     calls     every call as a method, and what it answers (generated from crates/protocol)
     client    class Lab: a connection with these calls
     launch    start and end the daemon and the exporter
-    exporter  the metrics for Prometheus, served by a process without rights
+    exporter  serves metrics for Prometheus, without rights
     doctor    what a machine lacks
     metrics   rows as frames and rates
     waiting   the end of a modification and of a snapshot

@@ -1,8 +1,4 @@
-"""Serves the metrics of a lab for Prometheus: `GET /metrics` on the loopback, by a process without
-rights.
-
-`headrace.lab.launch` starts it with the daemon. It makes one connection to the daemon while it
-still has the rights to, becomes the user nobody, and ends when the daemon's process does.
+"""Serves metrics for Prometheus: `GET /metrics` on the loopback, by a process without rights.
 
 Bounds: 8 connections at once (a ninth is told 503), 8 KiB for the head of a request (431), 2
 seconds for the head (408) and 2 for the answer. A body is not read. A Host that is not this machine
@@ -16,7 +12,6 @@ import contextlib
 import io
 import os
 import pwd
-import select
 import socket
 import sys
 import threading
@@ -28,7 +23,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
-from headrace.lab.place import READY_S
 from headrace.lab.wire import NoLab
 
 # Scrapers of one machine are one or two. Heads of Prometheus have some 300 bytes.
@@ -38,8 +32,6 @@ MAX_HEAD_BYTES = 8 << 10
 TIMEOUT_S = 2.0
 # Taken from a client after the answer, so that closing does not reset what it has not read yet.
 MAX_DRAINED_BYTES = 64 << 10
-# The daemon lets a connection go that was silent for an hour.
-KEEP_ALIVE_S = 600.0
 # The wait between two attempts at a port or a daemon that is not available yet.
 POLL_S = 0.1
 # Names of this machine on the loopback.
@@ -283,33 +275,3 @@ def connected(path: str, wait_s: float) -> tuple[Lab, int]:
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_S)
-
-
-def main() -> int:
-    """Serves until the daemon ends: `python -m headrace.lab.exporter SOCKET DESCRIPTOR [detach]`.
-
-    DESCRIPTOR is a socket that listens. `detach`: the daemon answers already; returns at once and
-    leaves the server behind. Without it the daemon may still have to start.
-    """
-    path, descriptor, detach = sys.argv[1], int(sys.argv[2]), sys.argv[3:] == ["detach"]
-    listener = socket.socket(fileno=descriptor)
-    os.chdir("/")
-    try:
-        lab, daemon = connected(path, 0.0 if detach else READY_S)
-    except HeadraceError as error:
-        print(f"metrics: {error}", file=sys.stderr)
-        return error.exit_code
-    if detach and os.fork():
-        return 0
-    drop_rights()
-    server = MetricsServer(listener, lab.metrics_text)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    while not select.select([daemon], [], [], KEEP_ALIVE_S)[0]:
-        with contextlib.suppress(HeadraceError):
-            lab.calls()
-    return 0
-
-
-if __name__ == "__main__":
-    # Threads that still answer must not hold up the end.
-    os._exit(main())

@@ -132,7 +132,7 @@ def _open_helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[
     CouldNotRun.
     """
     services = (
-        ("metrics", "--metrics-port", "headrace.lab.exporter", settings.metrics_port),
+        ("metrics", "--metrics-port", "headrace.operate.exports.lab", settings.metrics_port),
         ("api", "--api-port", "headrace.api.server.supervisor", settings.api_port),
     )
     helpers = []

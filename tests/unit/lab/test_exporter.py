@@ -179,7 +179,7 @@ def test_a_client_that_does_not_read_is_let_go(serve):
 
 def test_a_lab_that_does_not_answer_is_said(serve):
     def text() -> str:
-        raise CouldNotRun("lab.sock: metrics.text", "the lab did not answer within 30 s")
+        raise CouldNotRun("lab.sock: metrics.totals", "the lab did not answer within 30 s")
 
     answer = ask(serve(text), b"GET /metrics HTTP/1.1\r\n" + HERE + b"\r\n")
     assert status(answer) == "503" and "the lab did not answer within 30 s" in answer

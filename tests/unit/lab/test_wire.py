@@ -181,7 +181,7 @@ def test_answers_in_pieces_and_together(serve, tmp_path):
     serve(behaviour)
     with Lab(tmp_path) as lab:
         for _ in range(3):
-            assert lab.call("metrics.text") == {"text": "é" * 1000}
+            assert lab.call("metrics.totals") == {"text": "é" * 1000}
 
 
 def test_answers_longer_than_a_call_may_be(serve, tmp_path):

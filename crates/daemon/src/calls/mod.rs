@@ -14,9 +14,7 @@ use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
 use crate::view;
 use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeId, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
-use headrace_protocol::answers::{
-    CallNames, Cleared, Done, FaultAnswer, Faults, MetricsRows, MetricsText, Modifications, RecordStarted, RecordStopped, VolumeList,
-};
+use headrace_protocol::answers::{CallNames, Cleared, Done, FaultAnswer, Faults, MetricsRows, Modifications, RecordStarted, RecordStopped, VolumeList};
 use headrace_protocol::arguments::{
     Attach, Attributes, CopyVolume, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance,
     SlowMember, SomeVolumes, Tag,
@@ -141,7 +139,7 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
         Call::LabStatus(_) => json(engine.status()),
         Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
         Call::LabDown(args) => engine.shut_down(args.force.unwrap_or(false)).and_then(|()| json(Done {})),
-        Call::MetricsText(_) => json(MetricsText { text: engine.volumes.exposition() }),
+        Call::MetricsTotals(_) => json(engine.volumes.totals()),
         Call::VolumeCreate(args) => create(engine, args).and_then(described),
         Call::VolumeCopy(args) => copy(engine, args).and_then(described),
         Call::VolumeList(args) => list(engine, args),

@@ -3,13 +3,14 @@
 
 use crate::engine::parts::lock;
 use crate::engine::volumes::Volumes;
-use crate::metrics::{CreditUnit, Extra, Gauges, VolumeGauges};
+use crate::metrics::{histogram_bounds_s, CreditUnit, Extra};
 use crate::problem::{refused, Outcome};
 use headrace_catalog::VolumeType;
 use headrace_control::{ErrorKind, VolumeId, VolumeRecord};
 use headrace_device::meter::Sample;
 use headrace_device::AttachedVolume;
 use headrace_model::{Nanos, SavedDevice};
+use headrace_protocol::answers::{LabTotals, VolumeGauges};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -112,18 +113,24 @@ impl Volumes {
         Ok(attached.meter.in_flight())
     }
 
-    /// Returns the text of the Prometheus endpoint.
-    pub fn exposition(&self) -> String {
-        let attached: Vec<_> =
-            lock(&self.files).iter().filter_map(|(id, files)| Some((id.to_string(), files.device_number, files.attached.clone()?))).collect();
-        let volumes = attached.into_iter().map(|(volume, device_number, attached)| VolumeGauges {
+    /// Returns everything counted since the daemon's start, and present values.
+    pub fn totals(&self) -> LabTotals {
+        let files: Vec<_> = lock(&self.files).iter().filter_map(|(id, files)| Some((id.to_string(), files.device_number, files.attached.clone()?))).collect();
+        let gauges = files.into_iter().map(|(volume, device_number, attached)| VolumeGauges {
             volume,
-            member: None,
             queue_length: attached.meter.in_flight(),
-            balance_percent: self.lowest_balance(device_number),
+            balance: self.lowest_balance(device_number).map(|percent| percent / 100.0),
         });
-        let (instance_ios_percent, instance_bytes_percent) = self.instance_percents();
-        self.metrics.store.exposition(&Gauges { volumes: volumes.collect(), instance_ios_percent, instance_bytes_percent })
+        let (ios, bytes) = self.instance_percents();
+        let balances = [("ios", ios), ("bytes", bytes)].into_iter().filter_map(|(kind, percent)| Some((kind.to_string(), percent? / 100.0)));
+        let store = &self.metrics.store;
+        LabTotals {
+            bounds_s: histogram_bounds_s(),
+            volumes: store.totals(),
+            attached: gauges.collect(),
+            instance_balance: balances.collect(),
+            rows_dropped: store.dropped(),
+        }
     }
 }
 

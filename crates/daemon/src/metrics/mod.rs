@@ -1,5 +1,5 @@
 //! Metrics of volumes: a row a second kept for an hour, a row a minute kept for 15 days, counters
-//! for Prometheus.
+//! since the daemon's start.
 //!
 //! | file | idea |
 //! |---|---|
@@ -9,7 +9,6 @@
 //! | `ring` | the file of the newest rows |
 //! | `series` | seconds and minutes of one volume or member |
 //! | `totals` | counters since the daemon's start |
-//! | `prometheus` | the text format |
 //! | `retired` | the rows of volumes that were deleted |
 //! | `minutes` | rows of minutes as CloudWatch's metrics see them |
 //! | `nvme` | the NVMe statistics page |
@@ -27,7 +26,6 @@
 mod latencies;
 mod minutes;
 mod nvme;
-mod prometheus;
 mod retired;
 mod ring;
 mod row;
@@ -37,11 +35,12 @@ mod totals;
 
 pub use latencies::{Latencies, CLASSES};
 pub use minutes::{facts_of, minute_of};
-pub use prometheus::{Gauges, VolumeGauges};
 pub use retired::Retired;
 pub use row::{CreditUnit, ErrorFactor, Extra, Row, COLUMNS};
+pub use totals::histogram_bounds_s;
 
 use headrace_device::meter::Sample;
+use headrace_protocol::answers::VolumeTotals;
 use row::Stretch;
 use series::Series;
 use std::collections::BTreeMap;
@@ -229,11 +228,9 @@ impl Store {
         live + self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns everything counted since the daemon's start, in the text format of Prometheus
-    /// (version 0.0.4), with the present values of the gauges.
-    pub fn exposition(&self, gauges: &Gauges) -> String {
-        let totals: Vec<(Key, Totals)> = self.all().into_iter().filter_map(|(key, shared)| Some((key, lock(&shared).totals.clone()?))).collect();
-        prometheus::text(&totals, gauges, self.dropped())
+    /// Returns everything counted since the daemon's start, by volume and member.
+    pub fn totals(&self) -> Vec<VolumeTotals> {
+        self.all().into_iter().filter_map(|((volume, member), shared)| Some(lock(&shared).totals.as_ref()?.of_volume(&volume, member))).collect()
     }
 
     /// Returns the NVMe statistics page of a volume or member, as bytes.

@@ -1,11 +1,17 @@
 //! Counters since the daemon's start.
 
 use super::row::Stretch;
-use headrace_device::meter::BUCKETS;
+use headrace_device::meter::{bounds_of, BUCKETS};
 use headrace_model::Cap;
+use headrace_protocol::answers::{TimeHistogram, VolumeTotals};
 
-/// Counters since the daemon's start, for Prometheus, which takes a counter that begins at 0 again
-/// for a restart.
+/// Buckets of the meter whose lower ends bound the histograms' buckets: every second one from 16 us
+/// to 67 s, so two an octave (factor 1.5 at most).
+const EDGES: std::ops::RangeInclusive<usize> = 17..=105;
+/// Buckets of the meter in one of these.
+const EDGE_STEP: usize = 2;
+
+/// Counters since the daemon's start: one that is lower than before tells of a restart.
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
     pub ops: [u64; 2],
@@ -54,6 +60,56 @@ impl Totals {
         }
         self.late.iter_mut().zip(sample.late.iter()).for_each(|(to, &n)| *to += u64::from(n));
     }
+
+    /// Returns the counters of a volume or member in base units.
+    pub fn of_volume(&self, volume: &str, member: Option<u32>) -> VolumeTotals {
+        let waits = Cap::ALL.iter().zip(&self.waited_ns).filter(|(&cap, _)| cap != Cap::None && cap != Cap::Clients);
+        VolumeTotals {
+            volume: volume.to_string(),
+            member,
+            reads: self.ops[0],
+            writes: self.ops[1],
+            read_bytes: self.bytes[0],
+            write_bytes: self.bytes[1],
+            read_s: seconds(self.time_ns[0]),
+            write_s: seconds(self.time_ns[1]),
+            exceeded_iops_s: seconds(self.exceeded_ns[0]),
+            exceeded_throughput_s: seconds(self.exceeded_ns[1]),
+            instance_exceeded_iops_s: seconds(self.exceeded_ns[2]),
+            instance_exceeded_throughput_s: seconds(self.exceeded_ns[3]),
+            waiting_s: waits.map(|(cap, &nanos)| (cap.name().to_string(), seconds(nanos))).collect(),
+            errors: self.errors,
+            flushes: self.flushes,
+            idle_s: seconds(self.idle_ns),
+            queue_s: seconds(self.queue_ns),
+            read_latency: histogram(&self.latency[0], self.time_ns[0]),
+            write_latency: histogram(&self.latency[1], self.time_ns[1]),
+            late: histogram(&self.late, estimated_sum_ns(&self.late)),
+        }
+    }
+}
+
+/// Returns the upper bounds of the histograms' buckets, s.
+pub fn histogram_bounds_s() -> Vec<f64> {
+    EDGES.step_by(EDGE_STEP).map(|edge| seconds(bounds_of(edge).0)).collect()
+}
+
+fn histogram(counts: &[u64; BUCKETS], sum_ns: u64) -> TimeHistogram {
+    let edges = EDGES.step_by(EDGE_STEP).chain([BUCKETS]);
+    TimeHistogram { counts: edges.map(|edge| counts[..edge].iter().sum()).collect(), sum_s: seconds(sum_ns) }
+}
+
+fn estimated_sum_ns(counts: &[u64; BUCKETS]) -> u64 {
+    let middle = |bucket| match bounds_of(bucket) {
+        (from, u64::MAX) => from,
+        (from, until) => from.midpoint(until),
+    };
+    counts.iter().enumerate().fold(0u64, |sum, (bucket, &count)| sum.saturating_add(count.saturating_mul(middle(bucket))))
+}
+
+/// Turns nanoseconds into seconds, exact to half a unit of the last place below 2^53 ns.
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
 }
 
 fn sum(to: &mut [u64], from: &[u64]) {

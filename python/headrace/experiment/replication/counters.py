@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from headrace.base.packaged import read_rows
 from headrace.base.processes import cpu_seconds
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 from headrace.experiment.replication.statements import Statements
+from headrace.lab.calls import VolumeTotals
 
-# Totals of the lab per volume (`Lab.metrics_text`): the model's requests, as they arrived; and
+# Totals of the lab per volume (`Lab.metrics_totals`): the model's requests, as they arrived; and
 # counters of SHOW GLOBAL STATUS.
 _ROWS = read_rows("headrace.experiment.replication", "counters.csv")
 VOLUME, STATUS = ({row["name"]: row["counter"] for row in _ROWS if row["of"] == what} for what in ("volume", "server"))
-LINE = re.compile(r"(?P<name>[a-z_0-9]+)\{(?P<labels>[^}]*)\} (?P<value>[0-9.eE+-]+)")
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,15 @@ def count(sql: Statements) -> Counted:
     status = sql.status()
     counters = {name: status[name.lower()] for name in STATUS if name.lower() in status}
     volumes = set(server.volumes.ids)
-    totals, cpu_s = volume_totals(server.lab.metrics_text(), volumes), cpu_seconds(server.pid)
+    totals, cpu_s = volume_totals(server.lab.metrics_totals()["volumes"], volumes), cpu_seconds(server.pid)
     return Counted(at, applied, counters, totals, 0.0 if cpu_s is None else cpu_s, _applier_metrics(sql))
 
 
-def volume_totals(text: str, volumes: Collection[str]) -> dict[str, float]:
-    """Returns the lab's totals of some volumes, together; members of an array add up to it."""
-    names = {metric: name for name, metric in VOLUME.items()}
-    totals = dict.fromkeys(VOLUME, 0.0)
-    for line in LINE.finditer(text):
-        if line["name"] in names and any(f'"{volume}"' in line["labels"] for volume in volumes):
-            totals[names[line["name"]]] += float(line["value"])
-    return totals
+def volume_totals(totals: Iterable[VolumeTotals], volumes: Collection[str]) -> dict[str, float]:
+    """Returns the lab's totals of some volumes, together; an array counts once, as a whole."""
+    rows = [row for row in totals if row["volume"] in volumes and row["member"] is None]
+    figures = [cast("Mapping[str, float]", row) for row in rows]
+    return {name: float(sum(row[field] for row in figures)) for name, field in VOLUME.items()}
 
 
 def _applier_metrics(sql: Statements) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -10,44 +10,50 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from headrace.operate.exports.samples import BinSample, Samples, samples_of
-from headrace.operate.exports.table import exported
+from headrace.operate.exports.table import metrics
 from headrace.operate.watching.moment import Moment
 
+FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 
-class MomentCollector(Collector):
-    """Turns samples into families of metrics, each declared whether it has samples or not."""
 
-    def __init__(self, samples: Samples) -> None:
+class SampleCollector(Collector):
+    """Turns samples into families of metrics, each declared whether it has samples or not.
+    `spell_bound` writes the upper bound of a bucket."""
+
+    def __init__(self, samples: Samples, spell_bound: Callable[[float], str]) -> None:
         self.samples = samples
+        self.spell_bound = spell_bound
 
     def collect(self) -> Iterator[Metric]:
-        """Yields a family for each metric of the table."""
-        for name, metric in exported().items():
-            samples = self.samples[name]
-            labels = list(metric.labels)
-            if metric.kind == "histogram":
-                histogram = HistogramMetricFamily(name, metric.help, labels=labels)
-                for sample in samples:
-                    assert isinstance(sample, BinSample)
-                    buckets = [(_bound(upper), below) for upper, below in sample.buckets]
-                    histogram.add_metric(list(sample.labels), buckets, sample.total)
-                yield histogram
-                continue
-            family = (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(
-                name, metric.help, labels=labels
-            )
+        """Yields a family for each metric, with the name, kind and help of the table."""
+        for name, samples in self.samples.items():
+            metric = metrics()[name]
+            family = FAMILIES[metric.kind](name, metric.help)
             for sample in samples:
-                assert not isinstance(sample, BinSample)
-                family.add_metric(list(sample.labels), sample.value)
+                labels = dict(zip(metric.labels, sample.labels, strict=True))
+                if sample.member is not None:
+                    labels["member"] = str(sample.member)
+                if isinstance(sample, BinSample):
+                    self._add_bins(family, name, labels, sample)
+                else:
+                    family.add_sample(name, labels, sample.value)
             yield family
 
+    def _add_bins(self, family: Metric, name: str, labels: dict[str, str], sample: BinSample) -> None:
+        for upper, below in sample.buckets:
+            bound = "+Inf" if upper == float("inf") else self.spell_bound(upper)
+            family.add_sample(f"{name}_bucket", {**labels, "le": bound}, below)
+        family.add_sample(f"{name}_count", labels, sample.buckets[-1][1])
+        family.add_sample(f"{name}_sum", labels, sample.total)
 
-def _bound(upper: float) -> str:
-    return "+Inf" if upper == float("inf") else repr(upper)
+
+def text_of(samples: Samples, spell_bound: Callable[[float], str] = repr) -> str:
+    """Returns samples as the text that Prometheus scrapes."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SampleCollector(samples, spell_bound))
+    return generate_latest(registry).decode()
 
 
 def exposition(moments: Iterable[Moment]) -> str:
-    """Returns the text that Prometheus scrapes."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(MomentCollector(samples_of(moments)))
-    return generate_latest(registry).decode()
+    """Returns the text of watched targets."""
+    return text_of(samples_of(moments))

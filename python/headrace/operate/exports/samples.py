@@ -16,10 +16,12 @@ OF_VOLUME = "volume"
 
 @dataclass(frozen=True)
 class ValueSample:
-    """A value with the values of its labels, in the table's order."""
+    """A value with the values of its labels, in the table's order. `member`: index in an
+    array, None for a whole volume and without one."""
 
     labels: tuple[str, ...]
     value: float
+    member: int | None = None
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class BinSample:
     labels: tuple[str, ...]
     buckets: tuple[tuple[float, int], ...]
     total: float
+    member: int | None = None
 
 
 Samples = dict[str, list[ValueSample | BinSample]]

@@ -14,9 +14,9 @@ KINDS = ("counter", "gauge", "histogram")
 
 @dataclass(frozen=True)
 class ExportedMetric:
-    """A row of the table. `by`: who writes it: `lab` (the daemon), `export` (we), or `both`;
-    `panel`: the panel of the dashboard, `counter`: the counter of the statistics page behind
-    it, "" for none."""
+    """A row of the table. `by`: who serves it: the endpoint of a `lab`, `headrace export`, or
+    `both`; `panel`: the panel of the dashboard, `counter`: the counter of the statistics page
+    behind it, `field`: the key of the daemon's answer (`Lab.metrics_totals`), "" for none."""
 
     name: str
     kind: str
@@ -26,6 +26,7 @@ class ExportedMetric:
     by: str
     panel: str
     counter: str
+    field: str
     help: str
     source: str
     date: str
@@ -45,6 +46,11 @@ def metrics() -> dict[str, ExportedMetric]:
 def exported() -> dict[str, ExportedMetric]:
     """Returns the metrics that `headrace export` writes."""
     return {name: metric for name, metric in metrics().items() if metric.by != "lab"}
+
+
+def lab_metrics() -> dict[str, ExportedMetric]:
+    """Returns the metrics that the endpoint of a lab serves."""
+    return {name: metric for name, metric in metrics().items() if metric.by != "export"}
 
 
 def group_by_panel() -> dict[str, list[ExportedMetric]]:

@@ -15,20 +15,23 @@ import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import cast
 
 import pytest
-from places import ROOT
+from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft
 from headrace.errors import InputError
 from headrace.lab import exporter
+from headrace.lab.calls import LabTotals, VolumeGauges, VolumeTotals
 from headrace.observe.live.nvme import COUNTERS, HISTOGRAMS, NvmePage
 from headrace.operate.exports import alerts, grafana, serving
+from headrace.operate.exports.lab import lab_exposition
 from headrace.operate.exports.otlp import OtlpCollector, metrics_data
 from headrace.operate.exports.prometheus import exposition
 from headrace.operate.exports.samples import samples_of
-from headrace.operate.exports.table import KINDS, exported, group_by_panel, metrics
+from headrace.operate.exports.table import KINDS, exported, group_by_panel, lab_metrics, metrics
 from headrace.operate.watching.following import TOTALS
 from headrace.operate.watching.moment import InstanceNow, LiveVerdict, Moment, ReplicaNow, ServerNow, VolumeNow
 
@@ -78,15 +81,64 @@ def test_the_table_is_well_formed():
             assert (metric.unit == unit) == (re.search(rf"_{unit}(_total)?$", name) is not None), name
 
 
-def test_the_lab_writes_the_same_names_kinds_and_words():
-    """The daemon's exposition (crates/daemon) against the table: no name has two meanings."""
-    source = (ROOT / "crates/daemon/src/metrics/prometheus.rs").read_text()
-    source = source[: source.index("#[cfg(test)]")] if "#[cfg(test)]" in source else source
-    written = set(re.findall(r'"((?:aws_ebs_csi|headrace)_[a-z0-9_]+)"', source))
-    of_lab = {name for name, metric in metrics().items() if metric.by in ("lab", "both")}
-    assert written == of_lab
-    for name in of_lab:
-        assert f'"{metrics()[name].help}"' in source, name
+def lab_totals() -> LabTotals:
+    """An answer of the daemon: an array with a member, and of another volume present values
+    alone."""
+    bounds = [0.000016, 0.000384, 67.108864]
+    times = {"counts": [3, 6, 9, 12], "sum_s": 600.9}
+
+    def counters(member: int | None) -> VolumeTotals:
+        row = dict.fromkeys(VolumeTotals.__annotations__, 2.0) | {"volume": "vol-a", "member": member, "reads": 2**40}
+        row |= {"waiting_s": {"volume-iops": 3e-9, "degraded": 0.5}}
+        return cast("VolumeTotals", row | dict.fromkeys(("read_latency", "write_latency", "late"), times))
+
+    return {
+        "bounds_s": bounds,
+        "volumes": [counters(None), counters(1)],
+        "attached": [
+            {"volume": "vol-a", "queue_length": 9, "balance": 0.25},
+            {"volume": 'a\\b"c\nd', "queue_length": 0, "balance": None},
+        ],
+        "instance_balance": {"ios": 0.5},
+        "rows_dropped": 4,
+    }
+
+
+def test_every_figure_of_the_daemon_is_a_metric_of_the_table():
+    figures = {*VolumeTotals.__annotations__, *VolumeGauges.__annotations__, *LabTotals.__annotations__}
+    fields = [metric.field for metric in lab_metrics().values()]
+    assert sorted(fields) == sorted(figures - {"volume", "member", "volumes", "attached", "bounds_s"})
+    assert not any(metric.field for metric in metrics().values() if metric.by == "export")
+
+
+def test_the_text_of_a_lab_says_what_the_daemon_counted():
+    text = lab_exposition(lab_totals())
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    for name, metric in lab_metrics().items():
+        family = families.pop(name.removesuffix("_total") if metric.kind == "counter" else name)
+        assert (family.type, family.documentation) == (metric.kind, metric.help)
+        volumes = [sample.labels["volume_id"] for sample in family.samples if "volume_id" in sample.labels]
+        assert family.samples and (metric.of == "volume") == (len(volumes) == len(family.samples))
+    assert families == {}
+    values = {name: float(value) for name, value in samples(text).items()}
+    bucket = "aws_ebs_csi_read_io_latency_seconds_bucket"
+    for name, value in {
+        'aws_ebs_csi_read_ops_total{volume_id="vol-a"}': 2.0**40,
+        'headrace_errors_total{member="1",volume_id="vol-a"}': 2.0,
+        'headrace_waiting_seconds_total{cap="volume-iops",volume_id="vol-a"}': 3e-9,
+        'headrace_waiting_seconds_total{cap="degraded",member="1",volume_id="vol-a"}': 0.5,
+        f'{bucket}{{le="0.000016",volume_id="vol-a"}}': 3.0,
+        f'{bucket}{{le="67.108864",member="1",volume_id="vol-a"}}': 9.0,
+        f'{bucket}{{le="+Inf",volume_id="vol-a"}}': 12.0,
+        'headrace_late_seconds_count{volume_id="vol-a"}': 12.0,
+        'headrace_late_seconds_sum{volume_id="vol-a"}': 600.9,
+        'aws_ebs_csi_volume_queue_length{volume_id="a\\\\b\\"c\\nd"}': 0.0,
+        'headrace_volume_balance_ratio{volume_id="vol-a"}': 0.25,
+        'headrace_instance_balance_ratio{credits="ios"}': 0.5,
+        "headrace_metrics_rows_dropped_total": 4.0,
+    }.items():
+        assert values[name] == value, name
+    assert sum(name.startswith("headrace_volume_balance_ratio") for name in values) == 1, "none without credits"
 
 
 def samples(text: str) -> dict[str, str]:
@@ -126,8 +178,9 @@ def promtool(*arguments: str, text: str | None = None) -> subprocess.CompletedPr
 
 
 def test_promtool_accepts_the_metrics():
-    done = promtool("check", "metrics", text=exposition([everything(3)]))
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    for text in (exposition([everything(3)]), lab_exposition(lab_totals())):
+        done = promtool("check", "metrics", text=text)
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
     assert promtool("check", "metrics", text="bad metric{\n").returncode != 0, "it can fail"
 
 

@@ -346,7 +346,7 @@ pub(crate) struct Contention {
     handover_share: f64,
     /// Processors that are crowded; none: never.
     crowded: Option<Processors>,
-    /// Who waits for the serial resource spins meanwhile (`Database::waiters_spin`).
+    /// True if threads that wait for the serial resource spin meanwhile (`Database::waiters_spin`).
     spinning: bool,
 }
 
@@ -481,7 +481,7 @@ impl Contention {
             return most;
         }
         if self.spins() {
-            // The same work takes more threads.
+            // Spinning makes the same work take more threads.
             most = clients.min(self.threads);
         } else if let Some(disk) = disk {
             most = most.min(self.busy_at(disk.most_tps * self.core_s, &slowing));

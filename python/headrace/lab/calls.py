@@ -76,6 +76,69 @@ class LabStatus(TypedDict):
     metrics_rows_lost: int  # Rows of metrics that could not be written.
 
 
+class TimeHistogram(TypedDict):
+    """A histogram of times since the start of the daemon."""
+
+    # Requests that took at most each of `bounds_s`, and behind those all requests.
+    counts: list[int]
+    sum_s: float  # The sum of their times, s.
+
+
+class VolumeTotals(TypedDict):
+    """Counters of a volume, or of a member of an array, since the start of the daemon. An array
+    has counters of its own and those of each member: they are not added up.
+    """
+
+    volume: str  # The volume's id.
+    member: int | None  # Index in the array; null for the volume as a whole.
+    reads: int  # Read requests answered.
+    writes: int  # Write requests answered.
+    read_bytes: int  # Bytes read.
+    write_bytes: int  # Bytes written.
+    read_s: float  # Time of read requests from arrival to answer, summed, s.
+    write_s: float  # Time of write requests from arrival to answer, summed, s.
+    exceeded_iops_s: float  # Time during which requests waited for the IOPS of the volume, s.
+    # Time during which requests waited for the throughput of the volume, s.
+    exceeded_throughput_s: float
+    # Time during which requests waited for the EBS IOPS of the instance, s.
+    instance_exceeded_iops_s: float
+    # Time during which requests waited for the EBS throughput of the instance, s.
+    instance_exceeded_throughput_s: float
+    # Time during which requests waited, s, by the limit that they waited for.
+    waiting_s: dict[str, float]
+    errors: int  # Requests answered with an error.
+    flushes: int  # Flushes.
+    idle_s: float  # Time with no request in flight, s.
+    queue_s: float  # Requests in flight times time, s: its rate is the mean queue length.
+    # Times of read requests from arrival to answer, with waits for caps.
+    read_latency: TimeHistogram
+    # Times of write requests from arrival to answer, with waits for caps.
+    write_latency: TimeHistogram
+    # Delay of answers behind the time that the model gave them. The sum is estimated from the
+    # middles of the meter's buckets.
+    late: TimeHistogram
+
+
+class VolumeGauges(TypedDict):
+    """Present values of an attached volume."""
+
+    volume: str  # The volume's id.
+    queue_length: int  # Requests in flight.
+    balance: float | None  # Credits of the member with the least, 1 when full; null if it has none.
+
+
+class LabTotals(TypedDict):
+    """Everything that was counted since the start of the daemon, and present values."""
+
+    bounds_s: list[float]  # Upper bounds of the buckets of all histograms, s, ascending.
+    volumes: list[VolumeTotals]  # Counters of volumes and of members of arrays.
+    attached: list[VolumeGauges]  # Present values of attached volumes.
+    # Credits of the instance, 1 when full, by kind: `ios`, `bytes`. A kind that it does not have is
+    # missing.
+    instance_balance: dict[str, float]
+    rows_dropped: int  # Rows of metrics that could not be written, as on a full disk.
+
+
 class Member(TypedDict):
     """A member of an array, or the single volume."""
 
@@ -712,11 +775,11 @@ class Calls(ABC):
         """Names every call of this page."""
         return self.call("lab.calls")["calls"]
 
-    def metrics_text(self) -> str:
-        """The text of the Prometheus endpoint. Names are those of the EBS CSI driver
-        (`aws_ebs_csi_*`), with the label `volume_id`.
+    def metrics_totals(self) -> LabTotals:
+        """Counters of volumes since the start of the daemon, and present values: what the
+        endpoint for Prometheus serves, as numbers.
         """
-        return self.call("metrics.text")["text"]
+        return self.call("metrics.totals")
 
     def create(
         self,

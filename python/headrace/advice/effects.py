@@ -117,7 +117,7 @@ def throughput(
     measured = (redo_of(situation.current) or situation.default_redo_bytes) if situation.compared else None
     if measured is not None and not 0.0 < measured <= MOST_REDO_BYTES:
         measured = None  # no server has that
-    asked = {
+    server_settings = {
         "flush_log_at_trx_commit": settings.at_commit,
         "sync_binlog": settings.sync_binlog,
         "doublewrite": settings.doublewrite,
@@ -128,7 +128,7 @@ def throughput(
     start = settings.start if first_hour else "warm"
     run = _run(situation, workload, settings.cache_gib, settings.log_storage, start)
     with core_errors():
-        rows = core.mysql_runs(database_under(database, asked), [run])[0]
+        rows = core.mysql_runs(database_under(database, server_settings), [run])[0]
     return _mean(rows["tps"], whole=first_hour)
 
 

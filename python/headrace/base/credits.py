@@ -112,15 +112,15 @@ class Emptying:
         if changed:
             self._minutes.clear()
             self._minute_s = self._minute_taken = 0.0
-        asked = self.refill + sum(step_s * drain for step_s, drain in steps) / window_s
+        demand = self.refill + sum(step_s * drain for step_s, drain in steps) / window_s
         if self._is_empty(level):
-            return CreditsLeft(0.0, None, None, asked, window_s)
+            return CreditsLeft(0.0, None, None, demand, window_s)
         soonest = latest = None
         if len(self._minutes) > 1:
             ends = [core.seconds_to_empty(level, self.refill + drain, self.refill) for drain in self._minutes]
-            ends.append(core.seconds_to_empty(level, asked, self.refill))
+            ends.append(core.seconds_to_empty(level, demand, self.refill))
             soonest, latest = min(ends), max(ends)
-        return CreditsLeft(core.seconds_to_empty(level, asked, self.refill), soonest, latest, asked, window_s)
+        return CreditsLeft(core.seconds_to_empty(level, demand, self.refill), soonest, latest, demand, window_s)
 
     def _is_empty(self, level: float) -> bool:
         return level <= EMPTY_SHARE * self.capacity

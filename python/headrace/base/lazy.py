@@ -20,7 +20,7 @@ from typing import Any
 
 Names = Mapping[str, object] | None
 # All threads share the function that imports: one block at a time replaces it.
-_one_block = threading.Lock()
+_block_lock = threading.Lock()
 
 
 class _Waiting:
@@ -57,7 +57,7 @@ def lazily() -> Iterator[None]:
             return usual(name, names, values, parts or (), level)
         return _Package(name) if parts else _Waiting(name)
 
-    with _one_block:
+    with _block_lock:
         usual = builtins.__import__
         builtins.__import__ = wait
         try:

@@ -58,11 +58,13 @@ class GtidSet(Text):
         self._check(other)
         if not other.ranges or other == self:
             return self
-        mine, theirs = dict(self.ranges), dict(other.ranges)
-        joined = {key: merged([*mine.get(key, ()), *theirs.get(key, ())]) for key in mine | theirs}
+        own_ranges, other_ranges = dict(self.ranges), dict(other.ranges)
+        joined = {
+            key: merged([*own_ranges.get(key, ()), *other_ranges.get(key, ())]) for key in own_ranges | other_ranges
+        }
         writers = dict(self.writers)
         for key, writer in other.writers:
-            if key not in writers or theirs[key][-1][1] > mine[key][-1][1]:
+            if key not in writers or other_ranges[key][-1][1] > own_ranges[key][-1][1]:
                 writers[key] = writer
         return _build_set(self.flavor, joined, writers)
 

@@ -124,8 +124,8 @@ def print_services(
     else:
         show(service_report.view_of(comparison))
     if not possible:
-        asked = ", ".join(outcome.deployment for outcome in comparison.outcomes)
-        say(f"none of {asked} is possible with {settings.instance} and {storage}: nothing was predicted")
+        deployments = ", ".join(outcome.deployment for outcome in comparison.outcomes)
+        say(f"none of {deployments} is possible with {settings.instance} and {storage}: nothing was predicted")
         if report is not None:
             say(f"{report} was not written: there is nothing to show")
         raise typer.Exit(1)

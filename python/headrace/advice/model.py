@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import did_you_mean, quote_value
 from headrace.errors import InputError
 
 DOC = "docs/reference/advice.md"
@@ -61,7 +61,7 @@ def server_of(flavor: object, version: object) -> ServerVersion:
     """
     if flavor not in FLAVORS:
         hint = did_you_mean(flavor, FLAVORS) or "Say --flavor mysql."
-        raise InputError(f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", DOC, hint)
+        raise InputError(f"flavor = {quote_value(flavor)}", f"must be one of {', '.join(FLAVORS)}", DOC, hint)
     assert isinstance(flavor, str)
     text = version if isinstance(version, str) else ""
     if isinstance(version, tuple | list) and len(version) >= 2:
@@ -69,7 +69,7 @@ def server_of(flavor: object, version: object) -> ServerVersion:
     match = VERSION.match(text.strip())
     if match is None:
         hint = "Write it as SELECT VERSION() does, for example 8.0.36."
-        raise InputError(f"version = {shown(version)}", "is not a version number", DOC, hint)
+        raise InputError(f"version = {quote_value(version)}", "is not a version number", DOC, hint)
     major, minor, patch = int(match[1]), int(match[2]), match[3]
     is_supported = {
         "mysql": (major, minor) == (5, 7) or (major == 8 and minor <= 4) or major == 9,

@@ -18,7 +18,7 @@ LIMITS_SOURCE = "docs/reference/workload-file.md, Limits"
 def check_name(name: object) -> str:
     """Returns a name that a file and a table can carry, or raises InputError."""
     if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():
-        raise InputError(f"name = {shown(name)}", "must be 1 to 200 printable characters", LIMITS_SOURCE)
+        raise InputError(f"name = {quote_value(name)}", "must be 1 to 200 printable characters", LIMITS_SOURCE)
     return name
 
 
@@ -27,10 +27,12 @@ def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     rule = f"must be one of {', '.join(choices)}"
-    raise InputError(f"{what} = {shown(value)}", rule, "docs/reference/workload-file.md", did_you_mean(value, choices))
+    raise InputError(
+        f"{what} = {quote_value(value)}", rule, "docs/reference/workload-file.md", did_you_mean(value, choices)
+    )
 
 
-def shown(value: object, limit: int = 60) -> str:
+def quote_value(value: object, limit: int = 60) -> str:
     """Returns a value as short text for an error; even of integers too long for Python to print."""
     try:
         text = repr(value)
@@ -44,7 +46,7 @@ def did_you_mean(word: object, choices: Iterable[str]) -> str:
     that differs in digits only, or in the number of its parts, was not mistyped."""
     from difflib import get_close_matches
 
-    given = shown(word, 100).strip("'\"")
+    given = quote_value(word, 100).strip("'\"")
     letters = re.sub("[0-9]", "", given)
     slips = [name for name in choices if re.sub("[0-9]", "", name) != letters and name.count("-") == given.count("-")]
     near = get_close_matches(given, slips, n=1, cutoff=0.6)
@@ -55,23 +57,23 @@ def check_text(what: str, value: object, hint: str = "") -> str:
     """Returns a value that is text, or raises InputError."""
     if isinstance(value, str):
         return value
-    raise InputError(f"{what} = {shown(value)}", "must be text", "docs/reference/python.md", hint)
+    raise InputError(f"{what} = {quote_value(value)}", "must be text", "docs/reference/python.md", hint)
 
 
 def check_number(what: str, value: object, low: float, high: float, unit: str = "") -> float:
     """Returns a finite number from `low` to `high` as a float, or raises InputError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _out_of_range(what, shown(value), "must be a number")
+        raise _out_of_range(what, quote_value(value), "must be a number")
     unit = f" {unit}" if unit else ""
     if not low <= value <= high:  # NaN compares false, so it is refused here too
-        raise _out_of_range(what, f"{shown(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}")
+        raise _out_of_range(what, f"{quote_value(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}")
     return float(value)
 
 
 def check_whole(what: str, value: object, low: int, high: int) -> int:
     """Returns a whole number from `low` to `high`, or raises InputError."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise _out_of_range(what, shown(value, 40), f"must be a whole number {low} to {high}")
+        raise _out_of_range(what, quote_value(value, 40), f"must be a whole number {low} to {high}")
     return value
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 
 import msgspec
 
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.files import OWN_FILE, guess
 from headrace.errors import InputError
 
@@ -102,13 +102,15 @@ def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
     file_format, version = document.get("format"), document.get("version")
     if file_format != kind.format:
         rule = f'the file must begin with format = "{kind.format}"'
-        raise InputError(f"format = {shown(file_format)}", rule, kind.source, kind.begin)
+        raise InputError(f"format = {quote_value(file_format)}", rule, kind.source, kind.begin)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InputError(f"version = {shown(version)}", f"must be a whole number from 1 to {kind.version}", kind.source)
+        raise InputError(
+            f"version = {quote_value(version)}", f"must be a whole number from 1 to {kind.version}", kind.source
+        )
     if version > kind.version:
         rule = f"was written by a newer Headrace; this one reads up to version {kind.version}"
         hint = "Use a newer Headrace, or make the file again with this one."
-        raise InputError(f"version = {shown(version)}", rule, kind.source, hint)
+        raise InputError(f"version = {quote_value(version)}", rule, kind.source, hint)
     return document
 
 
@@ -178,7 +180,7 @@ def _refuse(value: object, kind: object, at: str, where: str, source: str) -> No
             _refuse(item, args[1], _join_keys(at, key), f"[{_join_keys(at, key)}]", source)
     rule, hint = _describe_rule(value, base, constraints)
     unit = constraints.get("unit", "") if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
-    raise InputError(f"{at} = {shown(value)}{unit}", rule, source, constraints.get("hint") or hint)
+    raise InputError(f"{at} = {quote_value(value)}{unit}", rule, source, constraints.get("hint") or hint)
 
 
 def _strip_annotations(kind: object) -> tuple[object, dict]:

@@ -36,7 +36,7 @@ from typing import (
     overload,
 )
 
-from headrace.base.checks import check_number, check_whole, did_you_mean, shown
+from headrace.base.checks import check_number, check_whole, did_you_mean, quote_value
 from headrace.base.units import Day
 from headrace.errors import InputError
 
@@ -164,9 +164,9 @@ class OptionField:
             return value
         if self.kind == "choice" and value not in self.choices:
             rule = f"must be {' or '.join(self.choices)}"
-            raise InputError(f"{self.name} = {shown(value)}", rule, SOURCE, did_you_mean(value, self.choices))
+            raise InputError(f"{self.name} = {quote_value(value)}", rule, SOURCE, did_you_mean(value, self.choices))
         if self.kind == "switch" and not isinstance(value, bool):
-            raise InputError(f"{self.name} = {shown(value)}", "must be True or False", SOURCE)
+            raise InputError(f"{self.name} = {quote_value(value)}", "must be True or False", SOURCE)
         if low is None or high is None:
             return value
         if self.kind == "whole":

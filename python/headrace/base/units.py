@@ -7,9 +7,10 @@ usd_hour * HOURS_PER_MONTH
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timedelta
 
-from headrace.base.checks import shown
+from headrace.base.checks import quote_value
 from headrace.errors import InputError
 
 # IEC 80000-13.
@@ -21,6 +22,7 @@ GIB = 1024 * MIB
 MINUTE_S = 60
 HOUR_S = 60 * MINUTE_S
 DAY_S = 24 * HOUR_S
+SPAN_UNITS = {"s": 1, "m": MINUTE_S, "min": MINUTE_S, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
 
 # AWS quotes and bills months of 365 x 24 / 12 hours (AWS Pricing Calculator).
 HOURS_PER_MONTH = 730.0
@@ -44,7 +46,26 @@ def day_of(as_of: object) -> str | None:
         return as_of.strftime("%Y-%m-%d")
     if as_of is None or isinstance(as_of, str):
         return as_of
-    raise InputError(f"as_of = {shown(as_of)}", "must be a day", "docs/reference/python.md", "For example 2018-08-15.")
+    raise InputError(
+        f"as_of = {quote_value(as_of)}", "must be a day", "docs/reference/python.md", "For example 2018-08-15."
+    )
+
+
+def read_span(text: str, what: str, source: str = "", least_s: float = 1.0) -> float:
+    """Reads a span of time such as `90s`, `1.5h` or `14d` and returns it in seconds. `what`: the
+    option that it stands in, `source`: where it is documented. Raises InputError, also for less
+    than `least_s`."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*(s|m|min|h|d|w)", text.strip(), re.ASCII)
+    seconds = -1.0 if match is None else float(match[1]) * SPAN_UNITS[match[2]]
+    if seconds < least_s:
+        rule = "must be a number with its unit: s, m, h, d or w"
+        raise InputError(f"{what} {text[:40]}", rule, source, "For example 90m, 36h or 14d.")
+    return seconds
+
+
+def span_of_days(first: str, last: str) -> str:
+    """Says when: `on` a day, or `between` two days."""
+    return f"on {first}" if first == last else f"between {first} and {last}"
 
 
 def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:

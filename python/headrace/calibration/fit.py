@@ -102,11 +102,6 @@ class Objective:
         """Returns the objective of one of the runs alone."""
         return Objective(self.database, self.engine, [observation], self.kib_known, self.measured_cpu, self.lenient)
 
-    @property
-    def known_before(self) -> int:
-        """Number of residuals that come from knowledge before the runs."""
-        return len(self.names) + (self.measured_cpu is not None)
-
     def apply(self, deltas: np.ndarray) -> dict:
         """Returns the database with its parameters moved by these logarithms, in the order of
         `names`."""

@@ -19,11 +19,11 @@ from typing import Annotated
 import msgspec
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_text, check_whole, did_you_mean, shown
+from headrace.base.checks import check_number, check_text, check_whole, did_you_mean, quote_value
 from headrace.base.core import core_errors
 from headrace.base.documents import DocumentTable, convert, known_keys, said_as
 from headrace.base.files import read_bytes
-from headrace.base.units import HOURS_PER_MONTH, Day, day_of
+from headrace.base.units import HOURS_PER_MONTH, Day, day_of, span_of_days
 from headrace.catalog.facts import check_region, no_ebs_prices
 from headrace.errors import InputError
 
@@ -178,10 +178,12 @@ def _per_usd(table: _Table) -> float:
     code, per_usd = table.currency, table.per_usd
     if per_usd is None and code != "USD":
         rule = "needs per_usd too: AWS lists its prices in US dollars"
-        raise InputError(f"currency = {shown(code)}", rule, DOC, f"Add per_usd, what one US dollar costs in {code}.")
+        raise InputError(
+            f"currency = {quote_value(code)}", rule, DOC, f"Add per_usd, what one US dollar costs in {code}."
+        )
     if per_usd == 0.0 or (code == "USD" and per_usd not in (None, 1.0)):
         rule = "must be above 0" if per_usd == 0.0 else "a US dollar costs 1 US dollar"
-        raise InputError(f"per_usd = {shown(per_usd)}", rule, DOC, f"State what one US dollar costs in {code}.")
+        raise InputError(f"per_usd = {quote_value(per_usd)}", rule, DOC, f"State what one US dollar costs in {code}.")
     return per_usd or 1.0
 
 
@@ -192,14 +194,14 @@ def _steps(place: str, value: list, per_usd: float) -> Steps:
     for step in value:
         if not isinstance(step, dict) or set(step) != {"above", "price"}:
             hint = "For example [{ above = 0, price = 0.065 }, { above = 32000, price = 0.0455 }]."
-            raise InputError(f"{place} = {shown(step)}", rule, DOC, hint)
+            raise InputError(f"{place} = {quote_value(step)}", rule, DOC, hint)
         above, least = step["above"], steps[-1][0] + 1 if steps else 0
         if isinstance(above, bool) or not isinstance(above, int) or not least <= above <= 10**9:
             hint = "Quantities are whole, 0 or more, and rise."
-            raise InputError(f"{place} = {shown(above)}", rule, DOC, hint)
+            raise InputError(f"{place} = {quote_value(above)}", rule, DOC, hint)
         steps.append((above, convert(step["price"], _Price, source=DOC, at=place) / per_usd))
     if not steps:
-        raise InputError(f"{place} = {shown(value)}", rule, DOC, "Give one step or more, or one price.")
+        raise InputError(f"{place} = {quote_value(value)}", rule, DOC, "Give one step or more, or one price.")
     return tuple(steps)
 
 
@@ -241,7 +243,9 @@ class PriceList:
     ) -> None:
         if check_text("commitment", commitment) not in COMMITMENTS:
             hint = did_you_mean(commitment, COMMITMENTS)
-            raise InputError(f"commitment = {shown(commitment)}", f"must be one of {', '.join(COMMITMENTS)}", DOC, hint)
+            raise InputError(
+                f"commitment = {quote_value(commitment)}", f"must be one of {', '.join(COMMITMENTS)}", DOC, hint
+            )
         self.commitment: str = commitment
         self.region = check_region(region)
         with core_errors():
@@ -317,17 +321,13 @@ class PriceList:
         return self.headed()
 
     def headed(self, instances: bool = True) -> str:
-        """Returns the same; without `instances` for volumes alone. A price `last seen` on a day may
-        have changed since."""
+        """Returns the same; without `instances` for volumes alone. A price may have changed since
+        it was last verified."""
         seen = core.prices_seen(self.region, self.as_of)
         spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
-        days = "; ".join(
-            f"{what} prices last seen {span[0]}" + (f" to {span[1]}" if span[1] != span[0] else "")
-            for what, span in spans.items()
-            if span
-        )
-        parts = [f"{'On-demand Linux' if instances else 'List'} prices of {self.region} in {self.currency}; {days}"]
-        parts += [f"no price of {what}s is known there" for what, span in spans.items() if not span]
+        parts = [f"{'On-demand Linux' if instances else 'List'} prices for {self.region} in {self.currency}"]
+        parts += [f"{what} prices last verified {span_of_days(*span)}" for what, span in spans.items() if span]
+        parts += [f"no {what} price is known for this region" for what, span in spans.items() if not span]
         parts += self._discount_words()
         if instances and self.commitment != "on-demand":
             own = self.file is not None and self.commitment in self.file.commitment_factors
@@ -409,7 +409,7 @@ class PriceList:
         rows = self._rows("snapshot", "storage")
         if not rows:
             hint = "State it in a price file: [snapshots] gib."
-            rule = "no price of snapshots is known there"
+            rule = "no snapshot price is known for this region"
             raise InputError(f"snapshots in {self.region}", rule, "data/prices_volumes.csv", hint)
         row = rows[0]
         parts = [("snapshot, all data once", gib)]
@@ -432,7 +432,7 @@ class PriceList:
         hourly = self._hourly(instance_type)
         if not hourly:
             hint = "Choose another region or type, or state it in a price file: [instances]."
-            rule = "no price of it is known there"
+            rule = "no price of it is known for this region"
             raise InputError(f"{instance_type} in {self.region}", rule, "data/prices_instances.csv", hint)
         return [dict(item) for item in hourly]
 

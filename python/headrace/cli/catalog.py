@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText, Region
+from headrace.base.units import span_of_days
 from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, flag, option
 from headrace.cli.output import print_frame, show, table
 from headrace.cli.sharing import read_epilog
@@ -43,7 +44,7 @@ def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *note
 def volumes(
     type: Annotated[str | None, option("TYPE", "Only this volume type.", autocompletion=complete_type)] = None,
     as_of: AsOfText = None,
-    all_eras: Annotated[bool, flag("--all-eras", "Every era there ever was, not only that of the day.")] = False,
+    all_eras: Annotated[bool, flag("--all-eras", "All eras, not only that of the day.")] = False,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:
@@ -124,12 +125,14 @@ def instances(
             "USD/hour": "-" if row["usd_hour"] is None else f"{row['usd_hour']:g}",
             "?": _mark(row),
             "price source": row["price_source"] if sources else "",
-            "price seen": row["price_as_of"] if sources else "",
+            "price verified": row["price_as_of"] if sources else "",
         }
         for row in frame.to_dicts()
     ]
     baseline_note = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
-    price_note = f"Prices of {region}, on demand, last seen {last_seen(frame['price_as_of'])}."
+    days = sorted({day.rpartition(" ")[2] for day in frame["price_as_of"] if day})
+    verified = f"last verified {span_of_days(days[0], days[-1])}" if days else "none of which is known"
+    price_note = f"On-demand prices for {region}, {verified}."
     notes = (
         baseline_note,
         price_note,
@@ -138,16 +141,9 @@ def instances(
     )
     right, prose = (
         ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour"),
-        ("price source", "price seen"),
+        ("price source", "price verified"),
     )
     print_rows(rows, ("?", *prose), *notes, right=right, prose=prose, drop=("local GB",))
-
-
-def last_seen(days: Iterable[str]) -> str:
-    """Returns the days on which prices were seen last: one, or the first and the last of them.
-    `days`: `2022-02-10` or `2014-06-17 to 2026-06-26`."""
-    last = sorted({day.rpartition(" ")[2] for day in days if day})
-    return "never" if not last else last[0] if len(last) == 1 else f"{last[0]} to {last[-1]}"
 
 
 def _from_to(low: float | None, high: float | None) -> str:
@@ -175,15 +171,15 @@ def prices(
             "USD": f"{row['usd']:g}",
             "unit": row["unit"],
             "?": _mark(row),
-            "seen last": "" if sources else row["as_of"].rpartition(" ")[2],
-            "seen": row["as_of"] if sources else "",
+            "last verified": "" if sources else row["as_of"].rpartition(" ")[2],
+            "verified": row["as_of"] if sources else "",
             "source": row["source"] if sources else "",
         }
         for row in frame.to_dicts()
     ]
     notes = (*unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"), LOOK_UP if sources else ASK)
     layout = {"title": f"EBS prices in {region}", "right": ("above", "USD"), "prose": ("source",)}
-    print_rows(rows, ("?", "seen last", "seen", "source"), *notes, **layout)
+    print_rows(rows, ("?", "last verified", "verified", "source"), *notes, **layout)
 
 
 @app.command("sources")

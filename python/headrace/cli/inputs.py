@@ -37,9 +37,9 @@ class RecordingOptions:
         str | None,
         option("TIME", "Time of the first report of a recording without times (ISO 8601)."),
     ] = None
-    last: Annotated[str | None, option("SPAN", "Ask prometheus: or aws: for so much: 14d, 36h, 90m. Default: 14d.")] = (
-        None
-    )
+    last: Annotated[
+        str | None, option("SPAN", "Time span to request from prometheus: or aws:, such as 36h. Default: 14d.")
+    ] = None
     until: Annotated[
         str | None, option("TIME", "Ask prometheus: or aws: for the time before this (ISO 8601). Default: now.")
     ] = None

@@ -256,7 +256,7 @@ PageOrChartOption = Annotated[
 ]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-NameOption = Annotated[str | None, option("NAME", "Name it.")]
+NameOption = Annotated[str | None, option("NAME", "Name to store it under.")]
 FILE = "A workload file"
 DEMAND = "demo:day or demo:hour (the recorded example); a closed load in fio's words: fio:rw=randread,bs=16k,iodepth=16,numjobs=1"
 DATABASE = "a standard benchmark: sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"

@@ -20,7 +20,7 @@ from typing import Annotated
 
 import typer
 
-FORCE_HELP = "Overwrite a file that exists."
+FORCE_HELP = "Overwrite existing files."
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from headrace.experiment.machine import missing
 from headrace.experiment.predict import lab_counted, measured, predicted
 from headrace.experiment.proof import MeasuredResult, PredictedResult, Proof, Step, default_folder, read
 from headrace.experiment.proving import BrokenProof, InterruptedProof, cell_of, data_set, prove
-from headrace.experiment.request import Configuration, Request, from_plan, from_workload, read_plan
+from headrace.experiment.request import Configuration, Request, from_plan, from_workload
 from headrace.experiment.run import MeasuredCell, measure
 from headrace.experiment.scale import Scale, read_scale
 from headrace.experiment.standin import ROW_BYTES, changed
@@ -63,6 +63,5 @@ __all__ = [
     "predicted",
     "prove",
     "read",
-    "read_plan",
     "read_scale",
 ]

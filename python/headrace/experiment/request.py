@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headrace.base.files import read_bytes
 from headrace.base.storage import Placement, Storage, parse_placement
 from headrace.base.units import GIB
 from headrace.calibration.from_runs import sysbench_tpcc
@@ -16,12 +14,13 @@ from headrace.errors import InputError
 from headrace.experiment.standin import settled_miss
 from headrace.workload.transactions import TransactionWorkload
 
+if TYPE_CHECKING:
+    from headrace.planner.result import Choice, Plan
+
 DOC = "docs/guide/prove.md"
 LEAST_CACHE_GIB = 0.005  # innodb_buffer_pool_size is at least 5 MiB
 MOST_THREADS = 4_096  # a guess: more connections than a test machine serves
 
-PLAN_SCHEMA = "headrace-plan/2"
-MOST_PLAN_BYTES = 64 << 20  # a guess: a plan has some 100 KiB
 WINNER, RUNNER_UP, CURRENT, GIVEN = "winner", "runner-up", "current", "given"
 MOST_CONFIGURATIONS = 8  # a guess: more leave too little time for each
 # Page touches of a database are taken to be spread as those of sysbench-tpcc where a plan comes
@@ -92,50 +91,14 @@ class Request:
         return replace(self, configurations=(*others, (CURRENT, current)), miss=miss)
 
 
-def read_plan(text: str) -> dict | None:
-    """Reads a plan from JSON; None for another kind of file. Raises InputError, CouldNotRun."""
-    if not os.path.isfile(text) or not text.endswith(".json"):
-        return None
-    try:
-        document = json.loads(read_bytes(Path(text), MOST_PLAN_BYTES))
-    except (ValueError, RecursionError):
-        hint = "Write it with: headrace plan WORKLOAD --output json > plan.json"
-        raise InputError(text, "is not JSON", DOC, hint) from None
-    if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA or document.get("subject") != "database":
-        subject = f"schema {document.get('schema')!r}" if isinstance(document, dict) else type(document).__name__
-        hint = "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
-        raise InputError(f"{text}: {subject}", f"a proof needs a plan for a database, {PLAN_SCHEMA}", DOC, hint)
-    return document
-
-
-def from_plan(document: dict, text: str, workload: TransactionWorkload | None = None) -> Request:
+def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None) -> Request:
     """Returns winner, runner-up and today's of a plan (what comes closest where nothing wins).
-    Raises InputError."""
-    try:
-        choices = _choices(document)
-        configurations = tuple(
-            (
-                role,
-                Configuration(
-                    role,
-                    choice["storage"],
-                    float(choice["cache_gib"]),
-                    int(document["threads"] or 1),
-                    choice["log_storage"],
-                ),
-            )
-            for role, choice in choices
-        )
-        engine, size, as_of, growth = (
-            document["engine"],
-            float(document["size_gib"]),
-            document["as_of"],
-            float(document["data_growth"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        rule = f"is missing or of another kind in a plan ({PLAN_SCHEMA})"
-        raise InputError(f"{text}: {error}", rule, DOC, "Write the plan anew.") from None
-    if not document["threads"]:
+    `text`: name of its file, for errors. Raises InputError."""
+    engine, size, growth = plan.engine, plan.size_gib, plan.data_growth
+    if plan.subject != "database":
+        hint = "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
+        raise InputError(f"{text}: a plan for a {plan.subject}", "a proof needs a plan for a database", DOC, hint)
+    if not plan.threads:
         rule = "plans for arrivals, and a proof drives a closed load of clients"
         raise InputError(text, rule, DOC, "Plan it with --threads.")
     if engine not in ("innodb", "myrocks") or not size > 0:
@@ -143,15 +106,19 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
         raise InputError(f"{text}: engine {engine!r}, {size:g} GiB", rule, DOC)
     if workload is not None and workload.engine != engine:
         raise InputError(f"--workload of {workload.engine}", f"the plan is for {engine}", DOC)
+    configurations = tuple(
+        (role, Configuration(role, choice.storage, choice.cache_gib or 0.0, plan.threads, choice.log_storage))
+        for role, choice in _choices(plan, text)
+    )
     database = (
         _assumed(engine, size) if workload is None else (workload.grown(growth) if growth != 1.0 else workload).database
     )
     miss = {configuration.name: settled_miss(database, configuration.cache_gib) for _, configuration in configurations}
     return Request(
-        f"{document['workload']['name']} (plan {Path(text).name})",
+        f"{plan.name} (plan {Path(text).name})",
         engine,
         size,
-        as_of,
+        plan.as_of,
         configurations,
         miss,
         () if workload else (ASSUMED,),
@@ -170,23 +137,24 @@ def placed(text: str) -> Placement:
     return placement
 
 
-def _choices(document: dict) -> list[tuple[str, dict]]:
-    recommended = [document["recommended"]] if document["recommended"] else []
-    ranked = [*recommended, *(document["winners"] or document["closest"])]
+def _choices(plan: Plan, text: str) -> list[tuple[str, Choice]]:
+    """Lists the choices to prove with their roles. Raises InputError for a plan without any."""
+    ranked = [*([plan.recommended] if plan.recommended else []), *(plan.winners or plan.closest)]
     if not ranked:
-        raise KeyError("no choice in recommended, winners or closest")
+        raise InputError(text, "has no choice: nothing meets its goals, or comes close", DOC, "Plan with other goals.")
     # The recommended storage is proved first, then the cheapest.
     choices = [(WINNER, ranked[0])]
-    same = ("storage", "log_storage", "cache_gib")
     # The runner-up: the next choice that is another; else the best of the families that cost more.
-    losers = [
-        family["best"] for family in document["families"] if family.get("best") and family["outcome"] != "impossible"
-    ]
-    losers.sort(key=lambda choice: (not choice["meets_goals"], choice["cost_usd_month"]))
-    others = [choice for choice in [*ranked[1:], *losers] if any(choice[key] != ranked[0][key] for key in same)]
+    losers = [family.best for family in plan.families if family.best and family.outcome != "impossible"]
+    losers.sort(key=lambda choice: (not choice.meets_goals, choice.cost_usd_month))
+    others = [choice for choice in [*ranked[1:], *losers] if _place(choice) != _place(ranked[0])]
     choices += [(RUNNER_UP, others[0])] if others else []
-    choices += [(CURRENT, document["compared"])] if document.get("compared") else []
+    choices += [(CURRENT, plan.compared)] if plan.compared else []
     return choices
+
+
+def _place(choice: Choice) -> tuple[str, str | None, float | None]:
+    return choice.storage, choice.log_storage, choice.cache_gib
 
 
 def _assumed(engine: str, size_gib: float) -> dict:

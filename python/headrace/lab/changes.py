@@ -52,7 +52,9 @@ class FaultSettings:
         float | None, Option("Latency added to each request.", unit="ms", least=0, usual="latency 100, degraded 300")
     ] = None
     every: Annotated[int | None, Option("error: each Nth request fails.", least=1, usual="1")] = None
-    op: Annotated[Literal["read", "write", "any"] | None, Option("Requests that it meets.", usual="any")] = None
+    op: Annotated[Literal["read", "write", "any"] | None, Option("Requests that the fault affects.", usual="any")] = (
+        None
+    )
     member: Annotated[int | None, Option("Only this member of an array, counted from 0.", least=0)] = None
     caps: Annotated[str | None, Option("Remaining share of the limits, such as 20%.", value="PERCENT")] = None
     seed: Annotated[

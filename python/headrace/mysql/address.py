@@ -128,10 +128,10 @@ def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) 
         client.pop("socket", None)
     merged = {key: value if value is not None else client.get(key) for key, value in given.items()}
     password = client.get("password") if "password" in client else settings.given(PASSWORD_VARIABLE)
-    return _check_address(shown(text), merged, None if password is None else Secret(password))
+    return _check_address(hide_password(text), merged, None if password is None else Secret(password))
 
 
-def shown(text: str) -> str:
+def hide_password(text: str) -> str:
     """Returns an address for an error message, without parts that may be a password."""
     text = "".join(character if character.isprintable() else "?" for character in text[:300])
     scheme, slashes, rest = text.partition("://")
@@ -149,23 +149,25 @@ def _from_text(text: str) -> dict:
     try:
         parts = urlsplit(text)
     except ValueError:
-        raise InputError(shown(text), rule, DOC, brackets) from None
+        raise InputError(hide_password(text), rule, DOC, brackets) from None
     try:
         port = parts.port
     except ValueError:
-        raise InputError(shown(text), "the port must be a number from 1 to 65,535", DOC, brackets) from None
+        raise InputError(hide_password(text), "the port must be a number from 1 to 65,535", DOC, brackets) from None
     if parts.scheme not in ("mysql", "mariadb") or not text.partition(":")[2].startswith("//") or parts.fragment:
-        raise InputError(shown(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
+        raise InputError(hide_password(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
     if parts.password is not None:
         rule = "holds a password, which every user of this machine could read in the list of processes"
         hint = f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one."
-        raise InputError(shown(text), rule, DOC, hint)
+        raise InputError(hide_password(text), rule, DOC, hint)
     query = _query(text, parts.query)
     if port == 0:
-        raise InputError(shown(text), "the port must be a number from 1 to 65,535", DOC)
+        raise InputError(hide_password(text), "the port must be a number from 1 to 65,535", DOC)
     path = unquote(parts.path.removeprefix("/"))
     if "/" in path:
-        raise InputError(shown(text), f"the database is one name: {FORM}", DOC, "A socket is named by ?socket=PATH.")
+        raise InputError(
+            hide_password(text), f"the database is one name: {FORM}", DOC, "A socket is named by ?socket=PATH."
+        )
     return {
         "user": unquote(parts.username) if parts.username else None,
         "host": unquote(parts.hostname) if parts.hostname else None,
@@ -181,17 +183,17 @@ def _query(text: str, query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
-        raise InputError(shown(text), "what stands behind ? is not KEY=VALUE&KEY=VALUE", DOC) from None
+        raise InputError(hide_password(text), "what stands behind ? is not KEY=VALUE&KEY=VALUE", DOC) from None
     values: dict[str, str] = {}
     for key, value in pairs:
         name = key.lower().replace("_", "-")
         if name not in PARAMETERS:
             if name.startswith("pass") or name == "pwd":
                 hint = f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
-                raise InputError(shown(text), "holds a password", DOC, hint)
-            raise InputError(f"?{key[:40]}= in {shown(text)}", f"must be one of {', '.join(PARAMETERS)}", DOC)
+                raise InputError(hide_password(text), "holds a password", DOC, hint)
+            raise InputError(f"?{key[:40]}= in {hide_password(text)}", f"must be one of {', '.join(PARAMETERS)}", DOC)
         if name in values or not value:
-            raise InputError(f"?{name}= in {shown(text)}", "needs one value", DOC)
+            raise InputError(f"?{name}= in {hide_password(text)}", "needs one value", DOC)
         values[name] = value
     return values
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from headrace.base import core
-from headrace.base.checks import shown
+from headrace.base.checks import quote_value
 from headrace.base.units import MIB
 from headrace.errors import InputError
 
@@ -40,7 +40,7 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
     None). Raises InputError naming `key`."""
     if not isinstance(text, str) or not text.strip() or len(text) > 200:
         rule = "must be storage in text such as io1:1024:20000"
-        raise InputError(f"{key} = {shown(text)}", rule, DOC, "TYPE:SIZE_GIB[:IOPS[:MIB_S]].")
+        raise InputError(f"{key} = {quote_value(text)}", rule, DOC, "TYPE:SIZE_GIB[:IOPS[:MIB_S]].")
     day = as_of.isoformat()
     host = None
     try:
@@ -59,7 +59,7 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
 def _refusal(key: str, text: str, error: Exception) -> InputError:
     value, rule, source, hint = (str(part) for part in error.args)
     detail = value if value not in (text, "") else ""
-    return InputError(f"{key} = {shown(text)}" + (f": {detail[:120]}" if detail else ""), rule, source, hint)
+    return InputError(f"{key} = {quote_value(text)}" + (f": {detail[:120]}" if detail else ""), rule, source, hint)
 
 
 def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.documents import convert
 from headrace.base.packaged import read_rows
 from headrace.errors import InputError
@@ -91,7 +91,9 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
         rule = msgspec.Meta(extra={"rule": f"must be {span} ({meaning})"})
         checked[key] = convert(value, Annotated[kind, rule], source=SETTINGS_SOURCE, at=f"settings.{key}")
         if not low <= checked[key] <= high:
-            raise InputError(f"settings.{key} = {shown(value, 40)}", f"must be {span} ({meaning})", SETTINGS_SOURCE)
+            raise InputError(
+                f"settings.{key} = {quote_value(value, 40)}", f"must be {span} ({meaning})", SETTINGS_SOURCE
+            )
     if checked.get("io_capacity_max", 2**64) < checked.get("io_capacity", 0):
         rule = f"cannot be below io_capacity = {checked['io_capacity']}"
         value = f"settings.io_capacity_max = {checked['io_capacity_max']}"
@@ -119,14 +121,16 @@ def check_version(version: object, flavor: object, engine: str) -> tuple[str | N
     """
     if flavor is not None and flavor not in FLAVORS:
         hint = did_you_mean(flavor, FLAVORS)
-        raise InputError(f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, hint)
+        raise InputError(
+            f"flavor = {quote_value(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, hint
+        )
     if flavor == "mysql" and engine == "myrocks":
         hint = "It is in percona and mariadb; leave flavor out for another build."
         rule = "Oracle's MySQL has no MyRocks"
         raise InputError('flavor = "mysql" with engine = "myrocks"', rule, VERSIONS_SOURCE, hint)
     if version is None:
         return None, flavor
-    what = f"engine_version = {shown(version)}"
+    what = f"engine_version = {quote_value(version)}"
     if not isinstance(version, str):
         raise InputError(what, "must be text", VERSIONS_SOURCE, 'Put it in quotes: "5.7.22".')
     if "aurora" in version.lower():

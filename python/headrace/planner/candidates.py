@@ -27,13 +27,13 @@ from functools import cache, cached_property
 from typing import cast
 
 from headrace.base import core
-from headrace.base.checks import check_number, did_you_mean, shown
+from headrace.base.checks import check_number, did_you_mean, quote_value
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import GIB, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
-from headrace.planner.result import FamilyVerdict
+from headrace.planner.result import NOT_SOLD, SAME_AS_IO2, FamilyVerdict
 
 LAYOUTS = ("single", "raid0", "raid10")
 LAYOUT_NAMES = {
@@ -424,7 +424,7 @@ def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
             hint = did_you_mean(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."
             raise InputError(
-                f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint
+                f"exclude = {quote_value(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint
             )
     return frozenset(name.strip().lower() for name in names)
 
@@ -457,9 +457,9 @@ def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict
     if kind in excluded:
         return "excluded", excluded[kind]
     if kind not in eras:
-        return "impossible", f"does not exist on {prices.as_of}"
+        return "impossible", f"{NOT_SOLD} on {prices.as_of}"
     if kind == "io2-block-express" and "io2" in eras and _same_limits(eras[kind], eras["io2"]):
-        return "impossible", f"is what io2 is on {prices.as_of}: see io2"
+        return "impossible", f"{SAME_AS_IO2} on {prices.as_of}; see io2"
     preview = eras[kind].get("facts", {}).get("preview")
     if preview and preview["value"]:
         return "impossible", f"was a preview on {prices.as_of}, which cannot be counted on ({preview['source']})"
@@ -558,12 +558,20 @@ def _host(entry: core.Instance, prices: PriceList, cache_share: float | None) ->
     usd = prices.instance_hour_usd(entry["instance_type"])
     if not any(entry[limit] for limit in ("baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")):
         return f"its EBS limits are not known on {prices.as_of}"
-    if usd is None:
-        return f"no price is known in {prices.region}"
+    return make_host(entry, None if usd is None else usd * HOURS_PER_MONTH, prices.region, cache_share)
+
+
+def make_host(
+    entry: core.Instance, usd_month: float | None, region: str, cache_share: float | None, service: str = "ec2"
+) -> Host | str:
+    """Returns the host of an instance or class at a price, or why it cannot be one: the price is
+    not known (None), or its memory has no room for a cache."""
+    if usd_month is None:
+        return f"no price is known in {region}"
     cache = 0.0 if cache_share is None else cache_of(entry, cache_share)
     if cache_share is not None and cache < LEAST_CACHE_GIB:
         return f"{(entry['memory_mib'] or 0) / 1024:g} GiB of memory leave no {LEAST_CACHE_GIB:g} GiB of cache"
-    return Host(entry, usd * HOURS_PER_MONTH, cache)
+    return Host(entry, usd_month, cache, service)
 
 
 def cache_of(instance: core.Instance, cache_share: float | None = None) -> float:
@@ -640,7 +648,7 @@ def matching_instances(pattern: object, instances: dict[str, core.Instance], as_
                 core.instance(text, as_of)
         hint = did_you_mean(pattern, instances) or "See `headrace catalog instances`."
         raise InputError(
-            f"instance {shown(pattern)}",
+            f"instance {quote_value(pattern)}",
             f"matches no instance type of the catalog on {as_of}",
             "data/instances.csv",
             hint,

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.encoding import Text
 from headrace.base.packaged import read_rows
 from headrace.errors import InputError
@@ -95,13 +95,16 @@ class Goal(Text):
     subject: Subject = "demand"
 
     def __post_init__(self) -> None:
-        text = f"{self.metric}{self.sign}{shown(self.limit)}"
+        text = f"{self.metric}{self.sign}{quote_value(self.limit)}"
         metrics = SUBJECTS[self.subject]
         metric = metrics.get(self.metric)
         if metric is None:
             near = did_you_mean(self.metric, metrics)
             raise InputError(
-                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(metrics)}."
+                text,
+                f"{quote_value(self.metric)} is not a known metric",
+                SOURCE,
+                near or f"Known: {', '.join(metrics)}.",
             )
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
@@ -128,7 +131,7 @@ class Goal(Text):
         match = GOAL.match(text) if isinstance(text, str) and len(text) <= 200 else None
         if match is None:
             raise InputError(
-                shown(text),
+                quote_value(text),
                 "a goal is written METRIC<=NUMBER or METRIC>=NUMBER",
                 SOURCE,
                 f"For example {EXAMPLES[subject]}.",
@@ -138,7 +141,7 @@ class Goal(Text):
             limit = float(number)
         except ValueError:
             hint = f"The unit is in the metric's name: write the bare number, for example {EXAMPLES[subject]}."
-            raise InputError(shown(text), f"{shown(number)} is not a number", SOURCE, hint) from None
+            raise InputError(quote_value(text), f"{quote_value(number)} is not a number", SOURCE, hint) from None
         name = name.lower()
         return cls(OLD_NAMES.get(name, name), {"≤": "<=", "≥": ">="}.get(sign, sign), limit, subject)
 

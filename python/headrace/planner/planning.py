@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, get_type_hints
 
 import msgspec
 import polars as pl
 
-from headrace.base.checks import shown
+from headrace.base.checks import quote_value
+from headrace.base.files import read_bytes
 from headrace.base.options import takes
 from headrace.errors import InputError
 from headrace.planner.engine import PlanEngine
@@ -86,7 +90,20 @@ def simulations_of(
 
 DOC = "docs/guide/planning.md"
 FAMILY, VERSION = "headrace-plan/", 2  # of the schema that Plan writes
+MOST_BYTES = 64 << 20  # longest file that is read; a guess: a plan has some 100 KiB
 AGAIN = "Write it again with: headrace plan WORKLOAD --output json > plan.json"
+
+
+def read_plan(path: str) -> Plan | None:
+    """Reads a plan from a file of JSON; None for another kind of file. Raises InputError,
+    CouldNotRun."""
+    if not os.path.isfile(path) or not path.endswith(".json"):
+        return None
+    try:
+        document = json.loads(read_bytes(Path(path), MOST_BYTES))
+    except (ValueError, RecursionError):
+        raise InputError(path, "is not JSON", DOC, AGAIN) from None
+    return restore_plan(document, path)
 
 
 def restore_plan(document: object, name: str) -> Plan:
@@ -97,7 +114,7 @@ def restore_plan(document: object, name: str) -> Plan:
     _check_version(str(document["schema"]), name)
     subject = document.get("subject")
     if subject not in SUBJECTS:
-        raise InputError(name, f"is damaged: subject = {shown(subject)}", DOC, AGAIN)
+        raise InputError(name, f"is damaged: subject = {quote_value(subject)}", DOC, AGAIN)
     hints = get_type_hints(Plan)
     fields: dict[str, object] = {}
     for key in Plan.__dataclass_fields__:
@@ -114,9 +131,11 @@ def _check_version(schema: str, name: str) -> None:
     if version.isdecimal() and int(version) > VERSION:
         hint = "Update Headrace, or write the plan with this one."
         raise InputError(
-            name, f"was written by a newer Headrace ({shown(schema)}, this one reads {VERSION})", DOC, hint
+            name, f"was written by a newer Headrace ({quote_value(schema)}, this one reads {VERSION})", DOC, hint
         )
-    raise InputError(name, f"is a plan of another form ({shown(schema)}, this Headrace reads {VERSION})", DOC, AGAIN)
+    raise InputError(
+        name, f"is a plan of another form ({quote_value(schema)}, this Headrace reads {VERSION})", DOC, AGAIN
+    )
 
 
 def _restore_field(name: str, key: str, value: object, kind: object, subject: str) -> object:

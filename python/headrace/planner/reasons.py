@@ -421,7 +421,7 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     ]
     if choice.regret_expected_usd is not None:
         lines.append(
-            f"regret over what the calibration leaves open: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst"
+            f"regret, given the uncertainty of the calibration: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst"
         )
     return lines
 

@@ -10,7 +10,7 @@ import polars as pl
 from headrace.base.checks import Shown
 from headrace.base.encoding import Document
 from headrace.planner.goals import Goal
-from headrace.simulation.services import BreakEven
+from headrace.simulation.services import BreakEven, Fact
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,10 @@ class Choice(Shown, Document):
         return (self.service, self.instance, self.storage, self.log_storage)
 
 
+# Beginnings of the reasons of a type that was not on sale, or has another name, on the day.
+NOT_SOLD, SAME_AS_IO2 = "does not exist", "has the same limits as io2"
+
+
 @dataclass(frozen=True)
 class FamilyVerdict(Document):
     """Verdict on one family of data volumes.
@@ -156,6 +160,11 @@ class FamilyVerdict(Document):
     best: Choice | None = None
     cost_ratio: float | None = None
     overload: float | None = None
+
+    @property
+    def exists(self) -> bool:
+        """False for a type that was not on sale on the day, or is another one by then."""
+        return not self.why.startswith((NOT_SOLD, SAME_AS_IO2))
 
 
 @dataclass(frozen=True)
@@ -185,8 +194,8 @@ class ServiceAnswer(Document):
     deployment: str
     best: Choice | None
     why: str
-    failover_s: tuple[dict | None, dict | None]
-    lost_s: tuple[dict | None, dict | None]
+    failover_s: tuple[Fact, Fact]
+    lost_s: tuple[Fact, Fact]
     cannot: tuple[dict, ...]
     rules: tuple[str, ...]
     growth: str | None

@@ -75,7 +75,7 @@ class PlanSettings:
     gib_per_day: Annotated[
         float,
         Option(
-            "Data that come in a day; says what RDS's autoscaling makes of it.",
+            "Growth of the data a day; shows what RDS's autoscaling does.",
             unit="GiB a day",
             value="GIB_PER_DAY",
             least=0,

@@ -4,7 +4,7 @@ rules, and the comparison of then and now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ with lazily():
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
-    from headrace.planner.result import ServiceAnswer, ServicesPart
+    from headrace.planner.result import ServicesPart
     from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
 
 
@@ -160,9 +160,13 @@ def limits(comparison: ServiceComparison) -> list[str]:
     lines: dict[str, None] = {}
     for outcome in comparison.outcomes:
         for row in outcome.cannot:
-            name = row["service"] if row["option"] == "any" else f"{row['service']}:{row['option']}"
-            lines[f"{name} cannot {row['what']}: {row['detail']}."] = None
+            lines[f"{_limitation(row)}."] = None
     return list(lines)
+
+
+def _limitation(row: Mapping[str, object]) -> str:
+    name = row["service"] if row["option"] == "any" else f"{row['service']}:{row['option']}"
+    return f"{name} cannot {row['what']}: {row['detail']}"
 
 
 def break_even(comparison: ServiceComparison) -> list[str]:
@@ -328,10 +332,6 @@ PLANNED = columns(
     key=("service",),
     prose=("goals", "best candidate"),
 )
-PLANNED_BILL = columns(
-    ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
-    number=("quantity", "USD per unit", "USD"),
-)
 QUESTIONS = ("question", "whitepaper 2017", "EC2", "RDS", "Aurora", "source")
 THEN_NOW = columns(QUESTIONS, prose=QUESTIONS)
 
@@ -341,21 +341,9 @@ def planned_rows(part: ServicesPart) -> list[tuple[str, ...]]:
     table_rows = []
     for answer in part.answers:
         best = answer.best
+        survives = _failover(answer.failover_s), _lost(answer.lost_s[1])
         if best is None:
-            table_rows.append(
-                (
-                    answer.deployment,
-                    "none",
-                    "-",
-                    "-",
-                    "-",
-                    "-",
-                    _pair(answer.failover_s),
-                    _lost_by_plan(answer),
-                    "-",
-                    answer.why,
-                )
-            )
+            table_rows.append((answer.deployment, "none", "-", "-", "-", "-", *survives, "-", answer.why))
             continue
         tps, p95, interval = "-", latency(best.metrics.get("p99_ms")), "-"
         if best.tps_low is not None:
@@ -365,25 +353,8 @@ def planned_rows(part: ServicesPart) -> list[tuple[str, ...]]:
         cells = (f"{best.place}{readers}", usd(best.cost_usd_month), tps, interval, p95)
         afr = best.durability_afr_percent
         durability = "lost on stop" if not best.persistent else "-" if afr is None else small_percent(afr)
-        table_rows.append(
-            (answer.deployment, *cells, _pair(answer.failover_s), _lost_by_plan(answer), durability, answer.why)
-        )
+        table_rows.append((answer.deployment, *cells, *survives, durability, answer.why))
     return table_rows
-
-
-def _pair(pair: tuple[dict | None, dict | None]) -> str:
-    low, high = pair
-    if not low or not high or low["value"] is None or high["value"] is None:
-        return UNKNOWN
-    return f"{span(low['value'])} to {span(high['value'])}" + ("" if high["confirmed"] else f" ({GUESS})")
-
-
-def _lost_by_plan(answer: ServiceAnswer) -> str:
-    fact = answer.lost_s[1]
-    if not fact or fact["value"] is None:
-        return (fact or {}).get("note") or UNKNOWN
-    words = "nothing" if fact["value"] == 0 else span(fact["value"])
-    return words if fact["confirmed"] else f"{words} ({GUESS})"
 
 
 def bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
@@ -423,8 +394,7 @@ def rule_lines(part: ServicesPart) -> list[str]:
     limits: dict[str, None] = {}
     for answer in part.answers:
         for row in answer.cannot:
-            name = row["service"] if row["option"] == "any" else f"{row['service']}:{row['option']}"
-            limits[f"{name} cannot {row['what']}: {row['detail']} ({row['source']})."] = None
+            limits[f"{_limitation(row)} ({row['source']})."] = None
     return [*lines, *limits]
 
 
@@ -446,7 +416,7 @@ def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
     yield Table(PLANNED, planned_rows(part), "Services", place="terminal")
     brief = ("service", "USD/month", "tps", "p95", "goals")
     yield Table([replace(column, brief=column.title in brief) for column in PLANNED], planned_rows(part), place="page")
-    yield Table(PLANNED_BILL, bill_rows(part), "Bill of a month", place="terminal")
+    yield Table(ITEMS, bill_rows(part), "Bill of a month", place="terminal")
     yield Heading("", "terminal")
     yield Items([*even_lines(part), *growth_lines(part)])
     if explain:
@@ -455,6 +425,6 @@ def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
     else:
         words = "--explain adds the whitepaper's comparison then and now, and the rules of each service's storage."
         yield Sentence(words, place="terminal")
-    yield Fold("Bills of a month", [Table(PLANNED_BILL, bill_rows(part))])
+    yield Fold("Bills of a month", [Table(ITEMS, bill_rows(part))])
     yield Fold("Then and now", [Table(THEN_NOW, then_and_now(part))])
     yield Fold("Rules of each service's storage, and limitations of each service", [Items(rule_lines(part))])

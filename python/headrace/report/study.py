@@ -94,12 +94,18 @@ def _points(chart: ChartData) -> Fold:
     return Fold(f"{chart.title} as a table", [Table(columns(titles, number=titles[2:]), rows)])
 
 
+def tally(result: StudyResult) -> tuple[str, str]:
+    """Returns how many of the promised figures are within their bounds, `5 of 6` ("" where nothing
+    was promised), and the words behind that."""
+    promised = sum(verdict.within is not None for verdict in result.verdicts)
+    words = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
+    return f"{promised - misses(result)} of {promised}" if promised else "", words
+
+
 def cards(result: StudyResult) -> list[Card]:
     """Returns how many figures are within what was promised."""
-    promised = sum(verdict.within is not None for verdict in result.verdicts)
-    off = misses(result)
-    what = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
-    figures = [Card("Repeated", f"{promised - off} of {promised}", what, "warn" if off else "good")] if promised else []
+    count, what = tally(result)
+    figures = [Card("Repeated", count, what, "warn" if misses(result) else "good")] if count else []
     judged = [
         verdict for verdict in result.verdicts if verdict.error_percent is not None and verdict.within is not None
     ]

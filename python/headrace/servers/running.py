@@ -286,7 +286,7 @@ def reason_of_death(log: Path, since: int) -> str:
     cause = telling_lines("\n".join(lines))
     if "ERROR" in cause or " signal " in cause:
         return cause
-    return "its log says nothing of it, so it was killed from outside (kill -9, out of memory)"
+    return "its log does not mention it, so it was killed from outside (kill -9, out of memory)"
 
 
 def described(error: Exception) -> str:

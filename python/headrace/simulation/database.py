@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_number, check_whole, shown
+from headrace.base.checks import Shown, check_number, check_whole, quote_value
 from headrace.base.core import core_errors
 from headrace.base.options import takes
 from headrace.base.units import GIB, day_of, span_in_words
@@ -119,7 +119,7 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
     """
     if not isinstance(workload, TransactionWorkload):
         hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
-        raise InputError(shown(workload), "is not a database in transactions", "headrace.predict", hint)
+        raise InputError(quote_value(workload), "is not a database in transactions", "headrace.predict", hint)
     as_of, form, growth, draws = day_of(settings.as_of), settings.form, settings.growth, settings.draws
     start, release = "cold" if settings.start is None else settings.start, settings.release
     cache = workload.cache_gib if settings.cache_gib is None else settings.cache_gib

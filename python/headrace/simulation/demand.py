@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_text, shown
+from headrace.base.checks import Shown, check_text, quote_value
 from headrace.base.core import core_errors
 from headrace.base.options import complete, takes
 from headrace.base.units import GIB, day_of, span_in_words
@@ -97,13 +97,13 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     """
     if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
         hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
-        raise InputError(shown(workload), "is not a demand in I/Os", "headrace.simulate", hint)
+        raise InputError(quote_value(workload), "is not a demand in I/Os", "headrace.simulate", hint)
     as_of, instance, options = day_of(settings.as_of), settings.instance, settings.options
     check_text("storage", storage, "For example gp3:500.")
     if instance is not None:
         check_text("instance", instance, "For example m5.large.")
     if options is not None and not isinstance(options, dict):
-        raise InputError(f"options = {shown(options)}", "must be a dict", "docs/reference/python.md")
+        raise InputError(f"options = {quote_value(options)}", "must be a dict", "docs/reference/python.md")
     options, settings = options or {}, complete(settings)
     if settings.cycle == "settled" and settings.start_balance is not None:
         rule = "a settled cycle starts with what the one before left"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import did_you_mean, quote_value
 from headrace.errors import InputError
 from headrace.workload.model import ClosedWorkload
 
@@ -51,7 +51,7 @@ def closed_load(text: str) -> ClosedWorkload:
     InputError."""
     given = _settings(text.removeprefix("fio:"), FIO_KEYS, FIO_SOURCE, FIO_EXAMPLE)
     if "rw" not in given:
-        raise InputError(shown(text), "a fio load needs rw", FIO_SOURCE, FIO_EXAMPLE)
+        raise InputError(quote_value(text), "a fio load needs rw", FIO_SOURCE, FIO_EXAMPLE)
     return ClosedWorkload(
         name=given.get("name", text[:200]),
         rw=given["rw"],
@@ -74,7 +74,7 @@ def standard_settings(text: str) -> dict:
     given = {key: _typed(key, value) for key, value in _settings(rest, keys, STANDARD_SOURCE, STANDARD_EXAMPLE).items()}
     for key in needed:
         if key not in given:
-            raise InputError(shown(text), f"needs {key}", STANDARD_SOURCE, STANDARD_EXAMPLE)
+            raise InputError(quote_value(text), f"needs {key}", STANDARD_SOURCE, STANDARD_EXAMPLE)
     return given
 
 
@@ -85,7 +85,7 @@ def _settings(text: str, keys: tuple[str, ...], source: str, example: str) -> di
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in keys:
             rule = f"each part is KEY=VALUE with one of {', '.join(keys)}"
-            raise InputError(shown(part), rule, source, did_you_mean(key, keys) or example)
+            raise InputError(quote_value(part), rule, source, did_you_mean(key, keys) or example)
         if key in given:
             raise InputError(f"{key}={value[:40]}", f"{key} was given before", source, "Give it once.")
         given[key] = value
@@ -134,7 +134,9 @@ def _quantity(what: str, text: str, unit: str, low: float, high: float, example:
     except ValueError:
         value = math.nan
     if not low <= value <= high:
-        raise InputError(f"{what} = {shown(text, 40)}", f"must be {unit}, {low:,.10g} to {high:,.10g}", SOURCE, example)
+        raise InputError(
+            f"{what} = {quote_value(text, 40)}", f"must be {unit}, {low:,.10g} to {high:,.10g}", SOURCE, example
+        )
     return value
 
 
@@ -148,7 +150,7 @@ def degradation(text: str) -> tuple[int, dict]:
     parts = text.split(":")
     if len(parts) not in (4, 5):
         hint = "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms."
-        raise InputError(shown(text), "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", SOURCE, hint)
+        raise InputError(quote_value(text), "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", SOURCE, hint)
     start, length = _seconds("START_S", parts[1]), _seconds("LENGTH_S", parts[2])
     unit = "percent of the limits that are left"
     caps = _quantity("CAPS_PERCENT", parts[3], unit, LEAST_CAPS_PERCENT, 100, "50 is half.")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypedDict, cast, get_args
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_choice, check_number, check_whole, shown
+from headrace.base.checks import Shown, check_choice, check_number, check_whole, quote_value
 from headrace.base.core import core_errors
 from headrace.base.releases import flavor_of_version, number_in, split_release
 from headrace.base.units import GIB, Day, day_of, span_in_words
@@ -248,7 +248,7 @@ def predict_replica(
     known, for the interval. Raises InputError.
     """
     if not isinstance(workload, TransactionWorkload):
-        raise InputError(shown(workload), "is not a database in transactions", "headrace.predict_replica")
+        raise InputError(quote_value(workload), "is not a database in transactions", "headrace.predict_replica")
     cache = workload.cache_gib if cache_gib is None else cache_gib
     check_whole("drain", drain_s, 0, MOST_DRAIN_S)
     source, host = run_settings(

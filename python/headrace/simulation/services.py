@@ -289,8 +289,8 @@ class _Asked:
             cap=str(caps["cap"][0]),
             reads_per_tx=reads,
             lag=lag,
-            rto_s=self._pair(deployment, ("rto_low", "rto_high")),
-            rpo_s=self._pair(deployment, ("rpo_instance", "rpo_zone")),
+            rto_s=failover_facts(deployment, self.day, self.readers),
+            rpo_s=loss_facts(deployment, self.day),
             ios_per_tx=per_tx,
             bill=ServiceBill(tuple(bill["items"]), tuple(bill["missing"]), bill["total_usd"], million),
             cannot=tuple(core.service_limits(deployment)),
@@ -434,18 +434,33 @@ class _Asked:
         rate = f"up to {summary['applier_tps']:,.3g} tps with {prediction.settings['workers']} workers ({prediction.replica.release})"
         return ReaderLag(ms, f"{words}, {rate}", summary["keeps_up"])
 
-    def _pair(self, deployment: str, keys: tuple[str, str]) -> tuple[Fact, Fact]:
-        option = None
-        if deployment.startswith("aurora") and keys[0].startswith("rto"):
-            option = "reader" if self.readers else "no-reader"
-        return self._fact(deployment, keys[0], option), self._fact(deployment, keys[1], option)
 
-    def _fact(self, deployment: str, key: str, option: str | None) -> Fact:
-        rule = core.managed_rule(deployment, key, self.day, option)
-        if rule is None:
-            return Fact(None, "unsourced", "", False, "not known")
-        value = float(rule["value"]) if rule["value"] else None
-        return Fact(value, rule["source"], rule["first_seen"], rule["confirmed"], rule["note"])
+def option_of(deployment: str, readers: int) -> str | None:
+    """Says what the rules of a service tell apart: an Aurora cluster with a reader, or without."""
+    if not deployment.startswith("aurora"):
+        return None
+    return "reader" if readers else "no-reader"
+
+
+def failover_facts(deployment: str, day: str | None, readers: int) -> tuple[Fact, Fact]:
+    """Returns the least and the most time until the database is back after its server is lost,
+    s."""
+    option = option_of(deployment, readers)
+    return fact_of(deployment, "rto_low", day, option), fact_of(deployment, "rto_high", day, option)
+
+
+def loss_facts(deployment: str, day: str | None) -> tuple[Fact, Fact]:
+    """Returns the time whose commits are lost with the instance, and with its zone, s."""
+    return fact_of(deployment, "rpo_instance", day), fact_of(deployment, "rpo_zone", day)
+
+
+def fact_of(deployment: str, key: str, day: str | None, option: str | None = None) -> Fact:
+    """Returns a rule of a service on a day as a fact; one without a value where none is known."""
+    rule = core.managed_rule(deployment, key, day, option)
+    if rule is None:
+        return Fact(None, "unsourced", "", False, "not known")
+    value = float(rule["value"]) if rule["value"] else None
+    return Fact(value, rule["source"], rule["first_seen"], rule["confirmed"], rule["note"])
 
 
 def unseen(deployment: str, near: int) -> float:

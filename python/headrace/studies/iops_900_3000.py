@@ -305,16 +305,9 @@ def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[base.ChartData
     for load in LOADS:
         series = []
         for iops in VOLUMES:
-            series.append(
-                base.ChartSeries(
-                    f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)
-                )
-            )
-            series.append(
-                base.ChartSeries(
-                    f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(rates[load, iops, n][0] for n in THREADS)
-                )
-            )
+            published = [table()[load, iops, n] for n in THREADS]
+            simulated = [rates[load, iops, n][0] for n in THREADS]
+            series += base.by_role(THREADS, f"{{role}}, {iops:,} IOPS", published=published, simulated=simulated)
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(base.ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(

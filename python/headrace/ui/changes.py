@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.encoding import to_plain
 from headrace.base.options import Option, describe
 from headrace.errors import InputError
@@ -183,10 +183,12 @@ class LabChanges:
         """Returns the command that a change equals, what it means, and the ticket that carries it
         out once. Raises InputError."""
         if ask.action not in ACTIONS:
-            raise InputError(shown(ask.action), "is not a change of the lab", SOURCE, did_you_mean(ask.action, ACTIONS))
+            raise InputError(
+                quote_value(ask.action), "is not a change of the lab", SOURCE, did_you_mean(ask.action, ACTIONS)
+            )
         subject = ask.subject.strip()
         if not subject or subject.startswith("-"):
-            raise InputError(shown(ask.subject), "is not the name of a volume or a storage", SOURCE)
+            raise InputError(quote_value(ask.subject), "is not the name of a volume or a storage", SOURCE)
         action = ACTIONS[ask.action]
         settings = read_settings(action.settings, ask.settings)
         if len(settings) < action.least:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from headrace.base import settings
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import did_you_mean, quote_value
 from headrace.errors import HeadraceError, InputError
 from headrace.experiment.proof import PROOF_FILE, Proof, Step, read
 from headrace.report import proof as proof_report
@@ -39,7 +39,9 @@ def show_proof(files: OpenedFiles, ask: AskProof) -> dict[str, object]:
     else:
         folders = {folder.name: (folder, proof) for folder, proof in _kept_proofs()}
         if ask.name not in folders:
-            raise InputError(shown(ask.name), "is not a proof of this user", SOURCE, did_you_mean(ask.name, folders))
+            raise InputError(
+                quote_value(ask.name), "is not a proof of this user", SOURCE, did_you_mean(ask.name, folders)
+            )
         folder, proof = folders[ask.name]
         place = str(folder)
     return {

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-from headrace.base.checks import shown
+from headrace.base.checks import quote_value
 from headrace.errors import InputError
 from headrace.ui.spelling import SOURCE
 
@@ -40,5 +40,5 @@ class RememberedFiles(Generic[T]):
             file = self._files.get(key)
         if file is None:
             rule, hint = "is not a file that this page was given", "Drop the file into the page again."
-            raise InputError(shown(key[:20]), rule, SOURCE, hint)
+            raise InputError(quote_value(key[:20]), rule, SOURCE, hint)
         return file

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from headrace import workload as workloads
-from headrace.base.checks import shown
+from headrace.base.checks import quote_value
 from headrace.base.files import OWN_FILE, guess
 from headrace.calibration.named import read_named
 from headrace.errors import InputError
@@ -89,7 +89,7 @@ def read_text(text: str) -> AnyWorkload:
     if workload is None:
         rule = "is not a workload that the page knows, and it reads no paths"
         hint = "Name demo:day or a benchmark such as sysbench-tpcc:..., or drop a file into the page."
-        raise InputError(shown(text), rule, SOURCE, hint)
+        raise InputError(quote_value(text), rule, SOURCE, hint)
     return workload
 
 
@@ -99,7 +99,7 @@ def split_answers(text: str) -> dict[str, str]:
     for part in filter(None, text.removeprefix(NEW).split(",")):
         key, equals, value = part.partition("=")
         if not equals or key in answers:
-            raise InputError(shown(part), "must be KEY=VALUE, each key once", SOURCE)
+            raise InputError(quote_value(part), "must be KEY=VALUE, each key once", SOURCE)
         answers[key] = value
     return answers
 
@@ -112,7 +112,7 @@ def make_day(texts: dict[str, str]) -> AnyWorkload:
     for name, value in texts.items():
         if name not in questions:
             rule = f"is not a question about a day; they are {', '.join(questions)}"
-            raise InputError(shown(name), rule, SOURCE)
+            raise InputError(quote_value(name), rule, SOURCE)
         answers[name] = questions[name].validator(value)
     return workloads.from_answers(answers)
 

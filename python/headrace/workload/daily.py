@@ -291,24 +291,14 @@ def parse_shape(text: str) -> str | list[float]:
     return shape
 
 
-def _number(what: str, low: float, high: float) -> Callable[[str], float]:
+def _number(what: str, low: float, high: float, whole: bool = False) -> Callable[[str], float]:
     def validate(text: str) -> float:
         try:
-            value = float(text)
+            value = int(text) if whole else float(text)
         except ValueError:
-            raise InputError(f"{what} = {text[:40]!r}", "must be a number", LIMITS_SOURCE) from None
-        return check_number(what, value, low, high)
-
-    return validate
-
-
-def _whole(what: str, low: int, high: int) -> Callable[[str], int]:
-    def validate(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise InputError(f"{what} = {text[:40]!r}", "must be a whole number", LIMITS_SOURCE) from None
-        return check_whole(what, value, low, high)
+            rule = f"must be a {'whole ' if whole else ''}number"
+            raise InputError(f"{what} = {text[:40]!r}", rule, LIMITS_SOURCE) from None
+        return check_whole(what, value, int(low), int(high)) if whole else check_number(what, value, low, high)
 
     return validate
 
@@ -331,7 +321,7 @@ QUESTIONS = (
     Question("backup_start_hour", "Hour the nightly backup starts (empty: none)", "hour 0-24", None,
              _number("backup_start_hour", 0, 24)),
     Question("backup_minutes", "Length of the backup", "minutes", 60,
-             _whole("backup_minutes", 1, MINUTES_OF_DAY), only_if="backup_start_hour"),
+             _number("backup_minutes", 1, MINUTES_OF_DAY, whole=True), only_if="backup_start_hour"),
     Question("backup_mib_s", "Read rate of the backup", "MiB/s", 50.0,
              _number("backup_mib_s", 0, MAX_BACKUP_MIB_S), only_if="backup_start_hour"),
     Question("size_gib", "Data the volume must hold (empty: not known)", "GiB", None,

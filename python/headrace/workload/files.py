@@ -18,7 +18,7 @@ from typing import Annotated
 import polars as pl
 import tomli_w
 
-from headrace.base.checks import check_choice, shown
+from headrace.base.checks import check_choice, quote_value
 from headrace.base.documents import DocumentKind, DocumentTable, convert, known_keys, needed_keys, parse_toml, said_as
 from headrace.base.files import path_of, read_bytes, write_whole
 from headrace.errors import HeadraceError, InputError
@@ -229,7 +229,7 @@ def _open(document: dict, folder: Path | None) -> OpenWorkload:
 def _build_from_section(read: OpenFile, kind: str, shared: dict) -> OpenWorkload:
     recipe = getattr(read, kind)
     if read.kind != kind:
-        raise InputError(f"kind = {shown(read.kind)}", f"must be {kind!r}, as in [{kind}]", DOC)
+        raise InputError(f"kind = {quote_value(read.kind)}", f"must be {kind!r}, as in [{kind}]", DOC)
     parameters = inspect.signature(new_daily if kind == "daily" else new_constant).parameters
     known_keys(recipe, [key for key in parameters if key not in ("name", *SHARED_WITH_ANSWERS)], f"[{kind}]", DOC)
     answers = recipe | shared | {"name": read.name}
@@ -270,9 +270,9 @@ def _starts(durations: list[float], even: bool) -> list[float]:
 def _points_file(name: object, digest: object, folder: Path | None) -> pl.DataFrame:
     if folder is None:
         hint = "Give the file that names it to the command line, which reads both."
-        raise InputError(f"points_file = {shown(name)}", "another file is not read here", DOC, hint)
+        raise InputError(f"points_file = {quote_value(name)}", "another file is not read here", DOC, hint)
     if not isinstance(name, str) or not name or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise InputError(f"points_file = {shown(name)}", "must be a path below the workload file's folder", DOC)
+        raise InputError(f"points_file = {quote_value(name)}", "must be a path below the workload file's folder", DOC)
     if not isinstance(digest, str):
         hint = f"Run sha256sum {name}."
         raise InputError("points_sha256 is missing", "a points_file is read only with its sha256", DOC, hint)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from headrace.base.checks import Shown, check_choice, check_name, check_number, check_whole, shown
+from headrace.base.checks import Shown, check_choice, check_name, check_number, check_whole, quote_value
 from headrace.base.units import GIB, KIB, span_in_words
 from headrace.errors import InputError
 from headrace.workload import describe
@@ -313,7 +313,7 @@ class ClosedWorkload:
         if check_number("growth", growth, 0.0, MAX_GROWTH) != 1.0:
             rule = "a closed workload asks for all the volume gives, so it cannot grow"
             hint = "Raise iodepth or numjobs, or describe the demand as an open workload."
-            raise InputError(f"growth = {shown(growth)}", rule, "docs/reference/workload-file.md, Closed", hint)
+            raise InputError(f"growth = {quote_value(growth)}", rule, "docs/reference/workload-file.md, Closed", hint)
         return self
 
     def notes(self) -> tuple[str, ...]:

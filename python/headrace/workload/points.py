@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
-from headrace.base.checks import check_number, shown
+from headrace.base.checks import check_number, quote_value
 from headrace.base.units import HOUR_S, clock_text
 from headrace.errors import InputError
 
@@ -129,7 +129,7 @@ def check_clock_zone(zone: object) -> None:
     """Checks the zone of a clock: UTC, an offset from it, or not stated."""
     if zone != LOCAL_ZONE and not (isinstance(zone, str) and CLOCK_ZONE.fullmatch(zone)):
         rule = f'must be "UTC", "UTC+01:00" or the like, or "{LOCAL_ZONE}"'
-        raise InputError(f"clock_zone = {shown(zone)}", rule, LIMITS_SOURCE)
+        raise InputError(f"clock_zone = {quote_value(zone)}", rule, LIMITS_SOURCE)
 
 
 def check_clock_start(start: object) -> None:
@@ -147,7 +147,9 @@ def check_clock_start(start: object) -> None:
     except ValueError:
         moment = None
     if moment is None or not 1990 <= moment.year <= 2100:
-        raise InputError(f"clock_start = {shown(start)}", rule, LIMITS_SOURCE, "Leave it out when it is not known.")
+        raise InputError(
+            f"clock_start = {quote_value(start)}", rule, LIMITS_SOURCE, "Leave it out when it is not known."
+        )
 
 
 def _check_contiguous(points: pl.DataFrame) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.base import core
-from headrace.base.checks import did_you_mean, shown
+from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.core import core_errors
 from headrace.base.options import FALSE, TRUE, as_bytes
 from headrace.base.packaged import read_rows
@@ -75,12 +75,12 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
     """
     if isinstance(settings, str):
         hint = 'For example ["sync_binlog=1"].'
-        raise InputError(f"settings = {shown(settings)}", "must be a list of NAME=VALUE", SOURCE, hint)
+        raise InputError(f"settings = {quote_value(settings)}", "must be a list of NAME=VALUE", SOURCE, hint)
     given: dict[str, float | int | bool] = {}
     for text in settings:
         setting, value = read_setting(text, workload.engine)
         if setting.core in given:
-            raise InputError(shown(text), f"{setting.name} was given before", SOURCE, "Give it once.")
+            raise InputError(quote_value(text), f"{setting.name} was given before", SOURCE, "Give it once.")
         given[setting.core] = value * _count_files(workload) if setting.name == FILE_SIZE else value
     if "redo_bytes" in given and workload.database["log"].get("redo_capacity_bytes") is None:
         rule = "has no effect that could be told: the redo log that this workload was measured with is not known"
@@ -108,7 +108,7 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
         names = [setting.name for setting in of_engine]
         listed = f"The model knows {', '.join(names)}."
         rule = f"is not a setting of {engine} whose effect the model knows" if equals else "must be NAME=VALUE"
-        raise InputError(shown(name if equals else text), rule, SOURCE, did_you_mean(word, names) or listed)
+        raise InputError(quote_value(name if equals else text), rule, SOURCE, did_you_mean(word, names) or listed)
     read = setting.read(value)
     if read is None:
         raise InputError(f"{name}={value[:40]}", f"must be a value such as {setting.example}", SOURCE)

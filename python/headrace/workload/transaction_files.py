@@ -12,7 +12,7 @@ import msgspec
 import tomli_w
 
 from headrace.base import core
-from headrace.base.checks import check_choice, check_name, shown
+from headrace.base.checks import check_choice, check_name, quote_value
 from headrace.base.core import core_errors
 from headrace.base.documents import FINITE, DocumentTable, between, convert, said_as
 from headrace.errors import InputError
@@ -69,7 +69,7 @@ MAY_LACK = {
 # Tables of MyRocks alone, and why InnoDB's files have none.
 OF_MYROCKS = {
     "compaction": "MyRocks has compaction, InnoDB has not",
-    "last_orders": "the reads of the last orders are told of MyRocks only",
+    "last_orders": "the reads of the last orders are known for MyRocks only",
 }
 
 _Number = Annotated[float, FINITE]
@@ -227,10 +227,12 @@ def _database(table: dict, engine: str) -> dict:
     The core checks its ranges; here only that everything is there and of its type.
     """
     if table.get("engine") != engine:
-        raise InputError(f"database.engine = {shown(table.get('engine'))}", f"must be {engine}, as engine says", DOC)
+        raise InputError(
+            f"database.engine = {quote_value(table.get('engine'))}", f"must be {engine}, as engine says", DOC
+        )
     for name, rule in OF_MYROCKS.items():
         if engine == "innodb" and name in table:
-            raise InputError(f"database.{name} = {shown(table[name])}", rule, DOC)
+            raise InputError(f"database.{name} = {quote_value(table[name])}", rule, DOC)
     shape = {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]], "burst_pages": 0.0, "statements_p95": 0.0}
     like = core.mysql_tpcc(engine, 1.0) | {"shape": shape}
     if engine == "innodb":
@@ -294,7 +296,7 @@ def _day(value: object) -> str | None:
     try:
         return date.fromisoformat(str(value)).isoformat()
     except ValueError:
-        raise InputError(f"as_of = {shown(value)}", "must be a date, YYYY-MM-DD", DOC) from None
+        raise InputError(f"as_of = {quote_value(value)}", "must be a date, YYYY-MM-DD", DOC) from None
 
 
 def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered:
@@ -302,7 +304,7 @@ def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered
         bounds = getattr(read, key)
         if bounds is not None and not least <= bounds[0] <= bounds[1] <= most:
             rule = f"must be the least and the most, from {least:,.10g} to {most:,.10g}"
-            raise InputError(f"covered.{key} = {shown(bounds)}", rule, DOC)
+            raise InputError(f"covered.{key} = {quote_value(bounds)}", rule, DOC)
         return bounds and tuple(type(least)(figure) for figure in bounds)
 
     vcpus = pair("vcpus", 1, MOST_COUNT)

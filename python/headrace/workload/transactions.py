@@ -298,7 +298,7 @@ class TransactionWorkload(Shown):
             and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS
         ):
             notes.append(
-                f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs."
+                f"{vcpus:,} virtual CPUs differ by more than a factor of 2 from the {_range(*covered.vcpus)} of the runs."
             )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
             notes.append(

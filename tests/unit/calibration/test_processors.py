@@ -157,7 +157,7 @@ def test_far_more_processors_are_said(tmp_path):
 
     assert not list_warnings(None) and not list_warnings(18) and not list_warnings(36) and not list_warnings(72)
     assert list_warnings(16) and list_warnings(96) == [
-        "96 virtual CPUs are more than twice away from the 36 of the runs."
+        "96 virtual CPUs differ by more than a factor of 2 from the 36 of the runs."
     ]
     far = predict(workload, LONG, instance="c5.4xlarge", as_of="2018-08-15", cache_gib=24, seconds=60, draws=0).warnings
     assert any("16 virtual CPUs" in text for text in far)

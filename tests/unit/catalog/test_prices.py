@@ -142,9 +142,9 @@ def test_knows():
 
 def test_header_says_what_the_prices_are():
     header = PriceList("us-east-1", "2026-11-21").header
-    assert header.startswith("On-demand Linux prices of us-east-1 in USD; volume prices last seen 20")
+    assert header.startswith("On-demand Linux prices for us-east-1 in USD; volume prices last verified between 20")
     seen = core.prices_seen("us-east-1", "2026-11-21")
-    assert f"instance prices last seen {seen['instances'][0]} to {seen['instances'][1]}" in header
+    assert "instance prices last verified between {} and {}".format(*seen["instances"]) in header
 
 
 OWN = """

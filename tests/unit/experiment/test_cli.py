@@ -6,9 +6,10 @@ import json
 
 import pytest
 import typer
-from test_prove import plan, proof, step
+from test_prove import SHOP, proof, step
 from typer.testing import CliRunner
 
+import headrace
 from headrace.cli.model import prove as command
 from headrace.errors import HeadraceError
 from headrace.experiment import proof as proofs
@@ -44,7 +45,8 @@ def test_bad_input_is_refused_in_words(arguments, word):
 
 
 def test_a_plan_takes_no_storages(tmp_path):
-    (tmp_path / "plan.json").write_text(json.dumps(plan()))
+    answer = headrace.plan(SHOP, goals=["tps>=10"], instances=["r6i.large"], max_volumes=1, draws=1)
+    (tmp_path / "plan.json").write_text(json.dumps(answer.to_dict()))
     result = invoke(str(tmp_path / "plan.json"), "--storage", "gp3:500")
     assert "a plan names its own" in str(result.exception)
 

@@ -148,13 +148,6 @@ def test_pruning_deletes_the_oldest_first_and_never_all():
         retention.judge(result, NOW, None, None)
 
 
-def test_times():
-    assert [retention.seconds(text, "--x") for text in ("90s", "15m", "6h", "7d", "4w")] == [90, 900, 21_600, 604_800, 2_419_200]  # fmt: skip
-    for text in ("", "7", "0d", "-1d", "1y", "1 d d", "9" * 40 + "d"):
-        with pytest.raises(InputError):
-            retention.seconds(text, "--x")
-
-
 def test_units_of_systemd():
     texts = retention.units("shop", ["/usr/bin/python3", "-m", "headrace"], ["snapshot", "take", 'a "b" $c %d'], None, 3600)  # fmt: skip
     service, timer = (texts[f"headrace-snapshot-shop.{kind}"] for kind in ("service", "timer"))

@@ -11,7 +11,7 @@ from planner_cases import certain, only
 
 from headrace.base.units import GIB
 from headrace.planner import plan
-from headrace.report.plan import answer_lines, next_lines
+from headrace.report.plan_words import answer_lines, next_lines
 
 DAY = "2024-06-01"
 USUAL = {"as_of": DAY, "exclude": only("gp3"), "draws": 2, "free_percent": 0, "instances": ["r6i.2xlarge"]}

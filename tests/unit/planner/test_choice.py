@@ -350,9 +350,9 @@ def test_prices_say_when_they_were_seen():
     # B5: "Prices of us-east-1, limits of 2026-11-21" stood over prices of 2022.
     result = bare(steady())
     assert (
-        "List prices of us-east-1" in result.prices
+        "List prices for us-east-1" in result.prices
         and "instance" not in result.prices
-        and re.search(r"last seen \d{4}-\d\d-\d\d", result.prices)
+        and re.search(r"last verified between \d{4}-\d\d-\d\d and", result.prices)
     )
 
 

@@ -112,7 +112,7 @@ def test_a_demand_s_table_has_what_a_dba_asks_first(tmp_path):
         and "At equal usable space (1,000 GiB)" in out
         and "AFR a year" in out
     )
-    assert "25 % free" in out and "credits of the settled day" in out and "prices last seen" in out
+    assert "25 % free" in out and "credits of the settled day" in out and "prices last verified" in out
 
 
 def test_families_far_off_stand_on_one_line_unless_asked(tmp_path):

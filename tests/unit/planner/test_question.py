@@ -227,12 +227,12 @@ def test_no_draws_are_refused_and_no_drawn_database_is_claimed():
         make_question(database, PlanSettings(goals=["tps>=300"], draws=-1))
     quick = {"goals": ["tps>=300"], "instances": ["r6i.large"], "exclude": only("gp3")}
     answer = plan(database, draws=1, **quick)
-    assert answer.draws == 1 and "Probabilities from 1 database drawn" in sentences(answer)
+    assert answer.draws == 1 and "Probabilities are based on 1 database drawn" in sentences(answer)
     bare = plan(certain(), draws=8, **quick)
-    assert bare.draws == 0 and "since no calibration made them" in sentences(bare)
+    assert bare.draws == 0 and "because no calibration fitted them" in sentences(bare)
 
 
 def sentences(result) -> str:
-    from headrace.report.plan import answer_lines
+    from headrace.report.plan_words import answer_lines
 
     return " ".join(line for line, _ in answer_lines(result))

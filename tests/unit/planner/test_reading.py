@@ -9,7 +9,7 @@ from planner_cases import NO_ARRAYS, shop, steady
 
 from headrace.errors import InputError
 from headrace.planner import Plan, plan
-from headrace.planner.planning import restore_plan
+from headrace.planner.planning import read_plan, restore_plan
 from headrace.report.plan import view_of
 
 QUICK = {"instances": ["r7g.2xlarge"], "draws": 4}
@@ -76,3 +76,18 @@ def test_each_part_that_is_missing_is_named(demand):
 def test_what_is_something_else_is_no_plan(document):
     with pytest.raises(InputError, match="is not a plan"):
         restore_plan(document, "plan.json")
+
+
+def test_a_file_is_read_as_the_plan_it_was(demand, tmp_path):
+    (tmp_path / "plan.json").write_text(json.dumps(demand.to_dict()))
+    read = read_plan(str(tmp_path / "plan.json"))
+    assert read is not None and read.to_dict() == demand.to_dict()
+    (tmp_path / "shop.toml").write_text("kind = 'database'")
+    assert read_plan(str(tmp_path / "shop.toml")) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "headrace-plan/1"}', "\xff"])
+def test_a_file_of_json_that_is_no_plan_is_refused(text, tmp_path):
+    (tmp_path / "plan.json").write_text(text, encoding="latin-1")
+    with pytest.raises(InputError):
+        read_plan(str(tmp_path / "plan.json"))

@@ -12,6 +12,7 @@ from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 from headrace import simulate
 from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
+from headrace.report import plan_words
 from headrace.report.html import write_page
 from headrace.report.tables import TerminalTable, parts_of
 from headrace.workload.daily import new_daily
@@ -26,7 +27,7 @@ def day():
 
 
 def sentences(result) -> str:
-    return "\n".join(line for line, _ in report.answer_lines(result))
+    return "\n".join(line for line, _ in plan_words.answer_lines(result))
 
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):

@@ -119,7 +119,7 @@ def test_a_bill_has_its_server_first_and_one_colour_for_a_kind():
 
 
 def test_a_recommended_choice_beside_the_lines_is_a_point_too():
-    from headrace.report import plan as report
+    from headrace.report import plan_charts
 
     best = SimpleNamespace(
         storage="gp3:600:7270",
@@ -133,11 +133,11 @@ def test_a_recommended_choice_beside_the_lines_is_a_point_too():
     row = {"storage": "gp3:400", "instance": "m6i.xlarge", "family": "gp3", "cost_usd_month": 190.0, "p99_ms": 2.0}
     chosen = {"recommended": best, "compared": None, "in_place": None}
     plan = SimpleNamespace(frontier=pl.DataFrame([row | {"meets_goals": True}]), **chosen)
-    points = report._points(plan)
+    points = plan_charts.list_points(plan)
     assert len(points) == 2 and points[1]["p99_ms"] == 1.5
     assert "gp3:600:7270 on m6i.xlarge" in drawing.svg(cost.frontier(points, "gp3:600:7270 on m6i.xlarge", 20.0))
     best.storage = "gp3:400"
-    assert len(report._points(plan)) == 1
+    assert len(plan_charts.list_points(plan)) == 1
 
 
 def test_a_comparison_has_a_row_for_each_service_and_no_empty_legend():

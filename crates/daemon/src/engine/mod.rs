@@ -15,7 +15,10 @@
 //! 1. `Engine::due`: one thread at a time applies the events that are due, so that none is applied
 //!    twice.
 //! 2. `Volumes::work`: one call at a time makes or takes devices and files, from its command to
-//!    its report. `Keys::work`: one call at a time makes or takes in a key. No thread holds both.
+//!    its report. It is one lock for all volumes, because device names, the instance's limits and
+//!    the instant of several snapshots concern all of them; bytes are loaded, stored, copied and
+//!    rebuilt without it. `Keys::work`: one call at a time makes or takes in a key. No thread holds
+//!    both.
 //! 3. `Volumes::path`: the costs of the machine's own path; held while they are measured.
 //! 4. `Volumes::mount`: the FUSE mount; held for a look at it, while the path is measured, and
 //!    while it is taken down.

@@ -38,7 +38,8 @@ pub struct Volumes {
     pub(crate) opening: Mutex<()>,
     pub(crate) resting: Mutex<HashMap<VolumeId, Resting>>,
     pub(crate) known_limits: Mutex<KnownLimits>,
-    /// The lock under which devices and files are made or taken: one at a time.
+    /// The lock under which devices and files are made or taken: one at a time, whatever the volume
+    /// (see the order of the locks in [`crate::engine`]).
     pub(crate) work: Mutex<()>,
     pub(crate) path: Mutex<Option<(Instant, PathCost)>>,
     pub(crate) rows_lost: AtomicU64,

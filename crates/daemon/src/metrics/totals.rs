@@ -12,6 +12,9 @@ const EDGES: std::ops::RangeInclusive<usize> = 17..=105;
 const EDGE_STEP: usize = 2;
 
 /// Counters since the daemon's start: one that is lower than before tells of a restart.
+///
+/// The meter is read once a second, into a [`Stretch`]: rows are made of it, and it is added here.
+/// One long stretch could not hold them: its histograms count in 32 bits, enough for a minute.
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
     pub ops: [u64; 2],

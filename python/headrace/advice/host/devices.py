@@ -188,7 +188,9 @@ def _stripe(facts: HostFacts, chunks: dict[str, int]) -> HostReading:
         return HostReading("raid_fs", mount.place, NOT_HERE, mount.kind, "only xfs tells its stripe in mountinfo")
     unit, width = (_whole(mount.option(name) or "") for name in ("sunit", "swidth"))
     if not unit or not width:
-        return HostReading("raid_fs", mount.place, FINDING, "no sunit, no swidth", "mkfs.xfs was told of no stripe")
+        return HostReading(
+            "raid_fs", mount.place, FINDING, "no sunit, no swidth", "mkfs.xfs was run without a stripe geometry"
+        )
     fits = unit * SECTOR == chunks[device] and width % unit == 0
     value = f"sunit {unit * SECTOR // KIB} KiB, swidth {width * SECTOR // KIB} KiB"
     return HostReading("raid_fs", mount.place, FINE if fits else FINDING, value, f"chunk {chunks[device] // KIB} KiB")

@@ -13,7 +13,7 @@ import tarfile
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from headrace.base.checks import shown
+from headrace.base.checks import quote_value
 from headrace.errors import InputError
 
 SOURCE = "headrace advise --host"
@@ -106,7 +106,7 @@ class _Folder(HostTree):
                 at = self.root if link.startswith("/") else at
                 continue
             at = step
-        raise InputError(shown(path), "is a link in a circle", SOURCE, "Capture the host again.")
+        raise InputError(quote_value(path), "is a link in a circle", SOURCE, "Capture the host again.")
 
     def read(self, path: str) -> str | None:
         place = self._place(path)
@@ -189,7 +189,7 @@ class _Tarball(HostTree):
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts:
             rule = "is absolute or has .. in it: a tarball may only hold what lies below its root"
-            raise InputError(f"{shown(name)} in the tarball", rule, SOURCE, "Make it with relative names.")
+            raise InputError(f"{quote_value(name)} in the tarball", rule, SOURCE, "Make it with relative names.")
         return "/" + "/".join(parts)
 
     def _place(self, path: str) -> str:
@@ -209,7 +209,7 @@ class _Tarball(HostTree):
                 continue
             links += 1
             if links > MOST_LINKS:
-                raise InputError(shown(path), "is a link in a circle", SOURCE, "Capture the host again.")
+                raise InputError(quote_value(path), "is a link in a circle", SOURCE, "Capture the host again.")
             pending = [*(name for name in link.split("/") if name), *pending]
             at = [] if link.startswith("/") else at
         return "/" + "/".join(at)
@@ -228,7 +228,7 @@ class _Tarball(HostTree):
 
 def _leads_out(path: str) -> None:
     rule = "leads out of the captured tree: the answer would be about another machine"
-    raise InputError(shown(path), rule, SOURCE, "Capture the host again, with links that stay inside.")
+    raise InputError(quote_value(path), rule, SOURCE, "Capture the host again, with links that stay inside.")
 
 
 def _text(content: bytes) -> str:

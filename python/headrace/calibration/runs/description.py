@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headrace.base import core
-from headrace.base.checks import check_name, shown
+from headrace.base.checks import check_name, quote_value
 from headrace.base.core import core_errors
 from headrace.base.documents import DocumentKind, DocumentTable, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
@@ -344,7 +344,7 @@ def _parse_clock_start(value: object) -> Stamp | None:
     )
     if stamp is None or not FIRST_YEAR <= stamp.local.year <= LAST_YEAR:
         rule = "must be a date and time like 2018-08-15T10:00:00"
-        raise InputError(f"files.clock_start = {shown(value)}", rule, "ISO 8601")
+        raise InputError(f"files.clock_start = {quote_value(value)}", rule, "ISO 8601")
     return stamp
 
 
@@ -358,7 +358,7 @@ def _parse_day(value: object) -> date:
     except ValueError:
         pass
     hint = "Limits and prices are those of that day."
-    raise InputError(f"as_of = {shown(value)}", "must be a day like 2018-08-15", "ISO 8601", hint)
+    raise InputError(f"as_of = {quote_value(value)}", "must be a day like 2018-08-15", "ISO 8601", hint)
 
 
 def _convert_size(gib: float | None, gb: float | None, what: str) -> float | None:

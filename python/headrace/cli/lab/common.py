@@ -4,7 +4,7 @@ volume."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.cli.output import table
@@ -26,6 +26,11 @@ def tags(texts: Sequence[str] | None) -> dict[str, str]:
             raise InputError(text[:60], f"{key[:40]} was given before", "", "Give each key once.")
         parsed[key] = value
     return parsed
+
+
+def tag_words(pairs: Mapping[str, str] | None) -> str:
+    """Returns tags as they are typed, in a line."""
+    return ", ".join(f"{key}={value}" for key, value in (pairs or {}).items())
 
 
 def number(value: float | None, digits: int = 1) -> str:

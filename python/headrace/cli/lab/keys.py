@@ -18,7 +18,7 @@ import typer
 
 from headrace.base.files import read_bytes, reason_of
 from headrace.base.lazy import lazily
-from headrace.cli.lab.common import tags
+from headrace.cli.lab.common import tag_words, tags
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
 from headrace.cli.output import confirm, pairs, print_answer, say, table
 from headrace.cli.sharing import read_epilog
@@ -177,7 +177,7 @@ def _facts(key: calls.Key) -> list[tuple[str, object]]:
         ("deleted at", key["deletion_at"]),
         ("made by", "EBS" if key["managed"] else "a user"),
         ("created", key["created_at"]),
-        ("tags", ", ".join(f"{name}={value}" for name, value in (key["tags"] or {}).items())),
+        ("tags", tag_words(key["tags"])),
         ("description", key["description"]),
     ]
 
@@ -214,9 +214,7 @@ def create(
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
     source: Annotated[
         Path | None,
-        option(
-            "FILE", "File of `headrace lab key export`, - from a pipe: what it encrypted can be read here.", "--from"
-        ),
+        option("FILE", "Key file that `headrace lab key export` wrote, or - for standard input.", "--from"),
     ] = None,
     kms_endpoint: Annotated[
         str | None, option("URL", "Endpoint of the KMS that has the key: https://HOST, or http:// to this machine.")
@@ -355,7 +353,7 @@ def alias(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the alias.")],
     place: LabPlace,
     key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Id or ARN of the key.")] = None,
-    remove: Annotated[bool, flag("--remove", "Take the alias away.")] = False,
+    remove: Annotated[bool, flag("--remove", "Remove the alias.")] = False,
 ) -> None:
     """Name a key, or let its name lead to another key."""
     if remove == (key is not None):
@@ -375,7 +373,10 @@ def default(
     place: LabPlace,
     key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Id, ARN or alias.")] = None,
     encrypt_all: Annotated[
-        bool | None, typer.Option("--encrypt-all/--encrypt-asked", help="Encrypt all new volumes, or those that ask.")
+        bool | None,
+        typer.Option(
+            "--encrypt-all/--encrypt-asked", help="Encrypt all new volumes, or only those created with --encrypted."
+        ),
     ] = None,
 ) -> None:
     """Show or set the default key, and what is encrypted."""

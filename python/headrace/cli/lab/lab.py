@@ -59,8 +59,8 @@ app.add_typer(key_commands.commands, name="key")
 @app.command()
 def events(
     place: LabPlace,
-    follow: Annotated[bool, flag("--follow", "Wait for more, until interrupted.")] = False,
-    cursor: Annotated[str | None, option("CURSOR", "Those after a cursor; `now`: none of the past.")] = None,
+    follow: Annotated[bool, flag("--follow", "Print new events as they come, until Ctrl-C.")] = False,
+    cursor: Annotated[str | None, option("CURSOR", "Only events after this cursor; `now`: only new ones.")] = None,
     as_json: Annotated[bool, flag("--json", "Events as EventBridge writes them, one a line.")] = False,
 ) -> None:
     """Print changes of state, oldest first; the cursor for the next time goes to stderr."""
@@ -209,7 +209,10 @@ def _check_tool(tool: machine.ToolState) -> lab_doctor.Check:
 def verify(
     place: LabPlace,
     quick: Annotated[
-        bool, flag("--quick", "Three types, three seconds a load: about a minute. Else nine types, some minutes.")
+        bool,
+        flag(
+            "--quick", "Test three types for three seconds a load, about a minute. Default: nine types, some minutes."
+        ),
     ] = False,
     report: ReportOption = None,
     output: OutputOption = "table",

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,8 @@ import typer
 
 from headrace.base.files import check_output, write_whole
 from headrace.base.lazy import lazily
-from headrace.cli.lab.common import number, tags
+from headrace.base.units import read_span
+from headrace.cli.lab.common import number, tag_words, tags
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -122,11 +122,11 @@ class TimerOptions:
         prune_words = None
         if self.keep is not None or self.keep_for is not None:
             if self.keep_for is not None:
-                retention.seconds(self.keep_for, "--keep-for")
+                read_span(self.keep_for, "--keep-for")
             limits = ["--keep", str(self.keep)] if self.keep else []
             limits += ["--keep-for", self.keep_for] if self.keep_for else []
             prune_words = ["snapshot", "prune", "--server", server_name, *limits, "--yes", *where]
-        every_s = retention.seconds(str(self.every), "--every")
+        every_s = int(read_span(str(self.every), "--every"))
         program = [sys.executable, "-m", "headrace"]
         self._put(retention.units(server_name, program, [*take_words, *where], prune_words, every_s))
 
@@ -333,7 +333,7 @@ def restore(
     zone: Annotated[
         str | None, option("ZONE", "Availability Zone of the new volumes (EC2 only). Default: as before.")
     ] = None,
-    warm: Annotated[bool, flag("--warm", "Afterwards load all blocks, in order of need, and wait.")] = False,
+    warm: Annotated[bool, flag("--warm", "Load all blocks afterwards, the most needed first, and wait.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Make a new server, or volumes, from a snapshot set."""
@@ -401,7 +401,7 @@ def prune(
         if server is not None and not snapshot_sets:
             raise InputError(f"--server {server[:60]}", "has no snapshot sets", "", "See headrace snapshot sets.")
         now = service.now()
-        keep_for_s = None if keep_for is None else retention.seconds(keep_for, "--keep-for")
+        keep_for_s = None if keep_for is None else read_span(keep_for, "--keep-for")
         verdicts = [
             verdict
             for name in sorted({snapshot_set.server for snapshot_set in snapshot_sets} or {""})
@@ -434,15 +434,6 @@ def place_words(place: LabPlace) -> list[str]:
 
 COLUMNS = ("id", "volume", "size_gib", "state", "progress_percent", "started_at", "completed_at", "stored_bytes", "full_bytes", "encrypted", "description")  # fmt: skip
 Snapshot = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id.")]
-# Seconds of the units in which an interval is written.
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-
-def _seconds(text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text.strip())
-    if match is None:
-        raise InputError(f"--every {text[:40]}", "is a number of seconds, or one with s, m, h or d", "", "Such as 12h.")
-    return int(match[1]) * UNITS[match[2] or "s"]
 
 
 def _mib(count: int) -> str:
@@ -544,7 +535,7 @@ def _facts(snapshot: calls.Snapshot) -> list[tuple[str, object]]:
         ("key", snapshot["kms_key"]),
         ("lock", lock and f"{lock['state']} until {lock['expires_at']}"),
         ("schedule", snapshot["schedule"]),
-        ("tags", ", ".join(f"{key}={value}" for key, value in (snapshot["tags"] or {}).items())),
+        ("tags", tag_words(snapshot["tags"])),
         ("description", snapshot["description"]),
     ]
 
@@ -609,7 +600,7 @@ def modify_snapshot(
     cool_off: Annotated[
         int | None, option("HOURS", "Hours during which a compliance lock can still be removed.", min=1)
     ] = None,
-    unlock: Annotated[bool, flag("--unlock", "Take the lock away.")] = False,
+    unlock: Annotated[bool, flag("--unlock", "Remove the lock.")] = False,
     fast_restore: Annotated[
         bool | None,
         flag(
@@ -670,7 +661,7 @@ def rule(
     ] = None,
     days: Annotated[int | None, option("DAYS", "Days that deleted snapshots stay in the bin.", min=1, max=365)] = None,
     tag: Annotated[list[str] | None, option("K=V", "Only snapshots with one of these tags. Repeatable.")] = None,
-    remove: Annotated[bool, flag("--remove", "Take the rule away.")] = False,
+    remove: Annotated[bool, flag("--remove", "Remove the rule.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Add, change or remove a rule of the recycle bin. Without a name: list the rules."""
@@ -696,10 +687,7 @@ def _check_setting(name: str | None, is_set: bool, remove: bool, rule: str) -> N
 
 def _print_rules(lab: Lab, output: str) -> None:
     retention_rules = lab.retention_rules()
-    cells = [
-        (rule["name"], rule["days"], ", ".join(f"{k}={v}" for k, v in (rule["tags"] or {}).items()))
-        for rule in retention_rules
-    ]
+    cells = [(rule["name"], rule["days"], tag_words(rule["tags"])) for rule in retention_rules]
     rows = [dict(rule) for rule in retention_rules]
     print_answer(rows, output, rows, ("name", "days"), lambda: (table(("rule", "days", "tags"), cells),))
 
@@ -716,7 +704,7 @@ def schedule(
     keep: Annotated[int | None, option("N", "Snapshots of each volume that are kept.", min=1)] = None,
     keep_days: Annotated[int | None, option("DAYS", "Days that snapshots are kept.", min=1)] = None,
     copy_tags: Annotated[bool, flag("--copy-tags", "Snapshots get the tags of their volumes.")] = False,
-    remove: Annotated[bool, flag("--remove", "Take the schedule away; its snapshots stay.")] = False,
+    remove: Annotated[bool, flag("--remove", "Remove the schedule; its snapshots stay.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Add, change or remove a schedule. Without a name: list the schedules."""
@@ -729,7 +717,7 @@ def schedule(
         else:
             lab.set_schedule(
                 name,
-                _seconds(every or ""),
+                int(read_span(every or "", "--every", least_s=0.0)),
                 target_tags=tags(tag),
                 keep=keep,
                 keep_days=keep_days,

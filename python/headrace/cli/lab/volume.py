@@ -22,6 +22,7 @@ from headrace.cli.lab.common import (
     number,
     percent_cell,
     state_cell,
+    tag_words,
     tags,
     volume_csv,
     volumes_table,
@@ -81,7 +82,8 @@ def fault(
     place: LabPlace,
     settings: FaultSettings,
     mib_s: Annotated[
-        int | None, option("MIB_S", "replace: the most the rebuild may use. Default: what members give.", min=1)
+        int | None,
+        option("MIB_S", "Highest rate of the rebuild (replace only). Default: what the members can do.", min=1),
     ] = None,
     clear: Annotated[
         str | None, option("ID|all", "End the fault of this id; all: every fault, degraded times too.")
@@ -175,7 +177,7 @@ def balance(
     set_to: Annotated[str | None, option("PERCENT", "Set it, like 5%.", "--set")] = None,
     member: MemberOption = None,
     save: Annotated[Path | None, option("FILE", "Write the balances to a file."), WRITES_FILE] = None,
-    load: Annotated[Path | None, option("FILE", "Set them to what was saved.")] = None,
+    load: Annotated[Path | None, option("FILE", "Restore the balances that --save wrote.")] = None,
     output: OutputOption = "table",
 ) -> None:
     """Show, set, save or bring back credit balances."""
@@ -613,7 +615,7 @@ def _facts(volume: LabVolume) -> list[tuple[str, object]]:
             f"{number(volume['iops'])} IOPS, {number(volume['throughput_mib_s'])} MiB/s, as of {volume['as_of']}",
         ),
         ("balance", None if balance is None else percent_cell(balance)),
-        ("tags", ", ".join(f"{key}={value}" for key, value in (volume.get("tags") or {}).items())),
+        ("tags", tag_words(volume.get("tags"))),
         ("snapshot", volume.get("snapshot")),
         ("key", volume.get("kms_key")),
         ("created", volume["created_at"]),

@@ -83,6 +83,6 @@ def _prove(plan: Plan, database: TransactionWorkload) -> None:
     if lacks:
         return show("Not on this machine, which lacks:", *(f"  {lack}" for lack in lacks))
 
-    request = experiment.from_plan(plan.to_dict(), "of this demo", database)
+    request = experiment.from_plan(plan, "of this demo", database)
     settings = {"minutes": PROOF_MINUTES, "scale": None, "flavor": "mariadb", "seed": 1, "folder": None}
     present(carry_out(request, PROOF, settings), "table", PROOF)

@@ -53,7 +53,9 @@ def plan(
         str | None, option("WORKLOAD", "Database: another database under the same goals: InnoDB against MyRocks.")
     ] = None,
     server: SetOption = None,
-    families: Annotated[bool, flag("--families", "Say why every family lost, those far off too.")] = False,
+    families: Annotated[
+        bool, flag("--families", "Explain why each family lost, including those far from the goals.")
+    ] = False,
     explain: Annotated[bool, flag("--explain", "Show the arithmetic.")] = False,
     output: OutputOption = "table",
     report: ReportOption = None,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import experiment
+    from headrace.planner import planning
     from headrace.report import html
     from headrace.report import proof as proof_report
 
@@ -83,7 +84,7 @@ def prove(
 
 def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
     """Returns the request of a proof. Raises InputError, CouldNotRun."""
-    plan = experiment.read_plan(source)
+    plan = planning.read_plan(source)
     if plan is None:
         if workload is not None:
             raise InputError("--workload", f"belongs to a plan, and {source} is none", SOURCE)

@@ -48,7 +48,7 @@ class ReplicaOptions:
     replica_mode: Annotated[
         Mode | None, choice("Transactions that may be applied at once. Default: the version's.")
     ] = None
-    workers: Annotated[int | None, option("N", "Threads that apply; 0 or 1: one.")] = None
+    workers: Annotated[int | None, option("N", "Applier threads; 0 and 1 both mean one.")] = None
     preserve_order: Annotated[
         bool | None, flag("--preserve-order/--no-preserve-order", "Commit in the source's order.")
     ] = None
@@ -76,7 +76,9 @@ class ReplicaOptions:
     ] = None
     large: Annotated[
         list[str] | None,
-        option("START:SOURCE_S:REPLICA_S", "A transaction or ALTER that nothing passes. Repeatable.", "--large"),
+        option(
+            "START:SOURCE_S:REPLICA_S", "Large transaction or ALTER that holds up all others. Repeatable.", "--large"
+        ),
     ] = None
     drain: Annotated[int | None, option("S", "Follow the replica this long after the load. Default: 3,600.")] = None
 

@@ -127,6 +127,5 @@ def _print(result: StudyResult) -> None:
     parts: list[object] = [result.study.question, "", verdicts, ""]
     for item in result.tables:
         parts += [table(item.columns, [[cell(value) for value in row] for row in item.rows], title=item.title), ""]
-    off, promised = study_report.misses(result), sum(verdict.within is not None for verdict in result.verdicts)
-    what = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
-    show(*parts, f"{promised - off} of {promised} {what}.", *(f"note: {note}" for note in result.notes))
+    count, what = study_report.tally(result)
+    show(*parts, f"{count or '0 of 0'} {what}.", *(f"note: {note}" for note in result.notes))

@@ -330,8 +330,8 @@ def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
             sum(file.ends for file in timeline.files),
             str(timeline.begins) if timeline.files else "",
             str(timeline.ends) if timeline.files else "",
-            moments.shown(entries[0].first_us) if entries else "",
-            moments.shown(entries[-1].last_us) if entries else "",
+            moments.format_moment(entries[0].first_us) if entries else "",
+            moments.format_moment(entries[-1].last_us) if entries else "",
             "; ".join(timeline.problems),
         )
         rows.append(dict(zip(names, cells, strict=True)))
@@ -532,7 +532,7 @@ def _print_restored(done: Restored, output: Output) -> None:
         "replay_s": round(done.replay_s, 3),
         "transactions": replay.transactions if replay else 0,
         "last_gtid": replay.last_gtid if replay else "",
-        "last_time": moments.shown(replay.last_us) if replay and replay.last_us else "",
+        "last_time": moments.format_moment(replay.last_us) if replay and replay.last_us else "",
         "doubt": replay.doubt if replay else 0,
         "part": done.manifest.part,
         "other_settings": "; ".join(difference.words for difference in done.otherwise),
@@ -623,7 +623,7 @@ def stream(
         "transactions": state.transactions,
         "stored_bytes": state.stored_bytes,
         "last_gtid": state.last_gtid,
-        "last_time": moments.shown(state.last_us) if state.last_us else "",
+        "last_time": moments.format_moment(state.last_us) if state.last_us else "",
     }
     print_facts(answer, output, "streamed")
 

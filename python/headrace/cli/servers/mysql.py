@@ -296,7 +296,7 @@ def log(
     lines: Annotated[
         int, typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="The last N lines.")
     ] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they come, until Ctrl-C.")] = False,
 ) -> None:
     """Print a server's error log."""
     with place.open() as lab:

@@ -43,7 +43,7 @@ with lazily():
 EPILOG = read_epilog("capture")
 
 ADDRESS = "mysql://USER@HOST[:PORT]/ or mysql://USER@/?socket=PATH; also ?ssl-mode=..&ssl-ca=.."
-DEVICE = "Block device of those volumes on this machine; again for each. Default: that of the data directory."
+DEVICE = "Block device of those volumes on this machine; repeat it for each. Default: that of the data directory."
 
 
 def capture(
@@ -60,7 +60,7 @@ def capture(
     workload: Annotated[
         Path | None, option("FILE", "Calibrate at once, and write the workload here."), WRITES_FILE
     ] = None,
-    engine: Annotated[Engine | None, choice("Default: the one that does more.")] = None,
+    engine: Annotated[Engine | None, choice("Engine to calibrate. Default: the busier one.")] = None,
     size_gib: Annotated[float | None, option("GIB", "Size of the tables on disk. Default: as the server says.")] = None,
     threads: Annotated[int | None, option("N", "Clients that wait. Default: the mean of Threads_running.")] = None,
     interval: Annotated[float, option("S", "Seconds between samples, 1 to 60.")] = 1.0,

@@ -44,7 +44,10 @@ def evidence_of_aws(
             # It may have been attached within the first minute: then not idle for a part of it.
             by_time.setdefault(at, {})[volume.name] = row | ({"idle_share": None} if at == times[0] else {})
     ticks = [Tick(at, fetched.period_s, rows) for at, rows in by_time.items()]
-    missing = ("the server: CloudWatch knows nothing of MySQL", "latency percentiles: CloudWatch has means of a minute")
+    missing = (
+        "the server: CloudWatch has no metrics of MySQL",
+        "latency percentiles: CloudWatch has means of a minute",
+    )
     missing += ("time over each limit: CloudWatch says yes or no for a minute, blind below about half of it",)
     source = SourceFacts(
         "aws:" + ",".join(volumes),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 
-from headrace.base.units import DAY_S, HOUR_S, MINUTE_S
+from headrace.base.units import DAY_S, read_span
 from headrace.errors import InputError
 from headrace.observe.clock import parse_iso
 
@@ -15,8 +14,6 @@ DOC = "docs/reference/import-formats.md"
 # (API_GetMetricStatistics, Period).
 DEFAULT_S = 14.0 * DAY_S
 LEAST_S, MOST_S = 120.0, 455.0 * DAY_S  # two points of a minute; CloudWatch keeps points of an hour for 455 days
-UNITS = {"s": 1, "m": MINUTE_S, "min": MINUTE_S, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
-_LAST = re.compile(r"(?P<count>\d{1,9}(?:\.\d{1,3})?)\s*(?P<unit>s|m|min|h|d|w)\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -36,11 +33,7 @@ def parse_span(last: str | None, until: str | None) -> TimeSpan:
     """Parses `14d` or `36h` and an ISO 8601 time (UTC without a zone). Raises InputError."""
     seconds = DEFAULT_S
     if last is not None:
-        match = _LAST.match(last.strip())
-        if match is None:
-            hint = "For example 14d, 36h or 90m."
-            raise InputError(f"--last {last[:40]}", "must be a number with its unit: s, m, h, d or w", DOC, hint)
-        seconds = float(match["count"]) * UNITS[match["unit"]]
+        seconds = read_span(last, "--last", DOC, least_s=0.0)
         if not LEAST_S <= seconds <= MOST_S:
             rule = f"must be {LEAST_S:g} s to {MOST_S / DAY_S:g} days"
             raise InputError(f"--last {last[:40]}", rule, DOC, "For example 14d.")

@@ -105,7 +105,9 @@ def listener(listen: str) -> socket.socket:
     host, colon, port = listen.rpartition(":")
     if not colon or host not in ("127.0.0.1", "localhost"):
         hint = f"For example --listen {DEFAULT_LISTEN}. Put a proxy with TLS in front of it for others."
-        raise InputError(f"--listen {listen}", "must be 127.0.0.1:PORT: metrics are told to this machine", DOC, hint)
+        raise InputError(
+            f"--listen {listen}", "must be 127.0.0.1:PORT: metrics are served to this machine alone", DOC, hint
+        )
     if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
         raise InputError(f"--listen {listen}", "a port is 0 to 65,535", "RFC 9293", "0 takes a free one.")
     return open_port(int(port))

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from headrace.base.files import refuse_folder
 from headrace.base.storage import Storage
 from headrace.errors import HeadraceError, InputError
 from headrace.operate.fleet.answer import SCHEMA, VolumeAnswer, answers_of, ranked
@@ -20,6 +19,7 @@ from headrace.operate.fleet.applying.changes import RefusedChange, VolumeChange,
 from headrace.operate.fleet.applying.changes import ranked as ranked_changes
 from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
+from headrace.operate.fleet.points import scan_table
 
 DOC = "docs/guide/fleet-changes.md"
 
@@ -50,18 +50,7 @@ class AdvisedChanges:
 
 def read_answers(path: Path) -> list[VolumeAnswer]:
     """Reads the answers of `headrace fleet plan`, those worth most first. Raises InputError."""
-    refuse_folder(path)
-    try:
-        frame = pl.read_parquet(path)
-    except FileNotFoundError:
-        raise InputError(str(path), "no such file", "", "Check the name and the folder you are in.") from None
-    except Exception as error:  # polars has an error of its own for each thing a file may not be
-        rule = f"is not a Parquet file: {str(error).splitlines()[0][:100]}"
-        raise InputError(str(path), rule, DOC, "Make it with headrace fleet plan.") from None
-    lacking = [name for name in SCHEMA if name not in frame.columns]
-    if lacking:
-        hint = "Make it with headrace fleet plan."
-        raise InputError(str(path), f"has no answers: it lacks {lacking[0]}", DOC, hint)
+    frame = scan_table(path, tuple(SCHEMA), "headrace fleet plan").collect()
     return ranked(answers_of(frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())))
 
 

@@ -398,9 +398,7 @@ class _Reader:
         _checked_moment(recording, where, volume.create_time)
         before = self.volumes.get(volume.volume_id)
         if before and before[0] != volume:
-            rule = f"is in {before[1]} too, with other figures"
-            hint = "Give listings of one moment; leave the older file out."
-            raise recording.bad(where, volume.volume_id, rule, hint, API)
+            raise _listed_twice(recording, where, volume.volume_id, before[1], API)
         self.volumes[volume.volume_id] = (volume, recording.name)
         return region_of_zone(volume.availability_zone)
 
@@ -410,9 +408,8 @@ class _Reader:
             region = region_of_zone(instance.placement.availability_zone if instance.placement else "")
             before = self.instances.get(instance.instance_id)
             if before and before[0] != instance:
-                rule = f"is in {before[2]} too, with other figures"
-                hint = "Give listings of one moment; leave the older file out."
-                raise recording.bad(where, instance.instance_id, rule, hint, "EC2 API, DescribeInstances")
+                source = "EC2 API, DescribeInstances"
+                raise _listed_twice(recording, where, instance.instance_id, before[2], source)
             self.instances[instance.instance_id] = (instance, reservation.owner_id, recording.name)
         return region
 
@@ -535,6 +532,11 @@ def _converted(recording: Recording, where: str, value: object, kind: type[T]) -
 def _name_of(value: object) -> str:
     name = value.get("VolumeId") or value.get("InstanceId") if isinstance(value, dict) else None
     return str(name) if name else clip(str(value), 60)
+
+
+def _listed_twice(recording: Recording, where: str, name: str, file: str, source: str) -> InputError:
+    rule, hint = f"is in {file} too, with other figures", "Give listings of one moment; leave the older file out."
+    return recording.bad(where, name, rule, hint, source)
 
 
 def _checked_moment(recording: Recording, where: str, text: str | None) -> None:

@@ -124,20 +124,23 @@ def write_points(path: Path, parts: Iterable[pl.DataFrame], read: str = "") -> i
 
 
 def _scan(path: Path) -> pl.LazyFrame:
+    return scan_table(path, COLUMNS, "headrace fleet import")
+
+
+def scan_table(path: Path, columns: Sequence[str], command: str) -> pl.LazyFrame:
+    """Opens a Parquet file that `command` wrote, with these columns. Raises InputError."""
     refuse_folder(path)
+    hint = f"Make it with {command}."
     try:
         lazy = pl.scan_parquet(path)
         names = lazy.collect_schema().names()
     except FileNotFoundError:
         raise InputError(str(path), "no such file", "", "Check the name and the folder you are in.") from None
     except Exception as error:  # polars has an error of its own for each thing a file may not be
-        rule = f"is not a Parquet file: {str(error)[:100]}"
-        raise InputError(str(path), rule, DOC, "Make one with headrace fleet import.") from None
-    lacking = [name for name in COLUMNS if name not in names]
-    if lacking:
-        rule = f"lacks {', '.join(lacking)}"
-        raise InputError(str(path), rule, DOC, "Make one with headrace fleet import.")
-    return lazy.select(COLUMNS)
+        raise InputError(str(path), f"is not a Parquet file: {str(error)[:100]}", DOC, hint) from None
+    if lacking := [name for name in columns if name not in names]:
+        raise InputError(str(path), f"lacks {', '.join(lacking)}", DOC, hint)
+    return lazy.select(columns)
 
 
 # --- periods --------------------------------------------------------------------------------------

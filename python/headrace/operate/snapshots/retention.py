@@ -13,8 +13,6 @@ from headrace.operate.snapshots.services import VolumeService, delete_all
 from headrace.operate.snapshots.sets import DOC, SnapshotSet, moment
 from headrace.servers.copies.retention import CopyRetention
 
-# Seconds of the units in which a time is written.
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # A set that is not finished may be one that is being taken: locks, freeze and one call take a
 # minute at most. A guess with room, s.
 BEING_TAKEN_S = 900.0
@@ -93,14 +91,6 @@ def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> list[
                 failures += failed  # locked, perhaps: the rest of the set stays as well
                 break
     return failures
-
-
-def seconds(text: str, option: str) -> int:
-    """Parses a time such as 90s, 12h, 7d. Raises InputError."""
-    match = re.fullmatch(r"([0-9]{1,9})([smhdw])", text.strip())
-    if match is None or int(match[1]) == 0:
-        raise InputError(f"{option} {text[:40]}", "is a number with s, m, h, d or w", "", "Such as 12h.")
-    return int(match[1]) * UNITS[match[2]]
 
 
 # --- on a schedule --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
 from headrace.operate.snapshots import sets
-from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, filesystems_of, shown
+from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, escape_text, filesystems_of
 from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen
 from headrace.operate.snapshots.services import MemberVolume, VolumeService, delete_all
 from headrace.operate.snapshots.sets import DOC, SnapshotSet, StoredSnapshot
@@ -93,13 +93,13 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
         number = os.stat(path).st_dev
         if f"{os.major(number)}:{os.minor(number)}" not in {filesystem.number for filesystem in filesystems}:
             rule = "is on a filesystem that is mounted over another one"
-            raise CouldNotRun(shown(path), rule, "proc_pid_mountinfo(5)", "See findmnt.")
+            raise CouldNotRun(escape_text(path), rule, "proc_pid_mountinfo(5)", "See findmnt.")
     for path in request.keep_off:
         with contextlib.suppress(OSError):
             number = os.stat(path).st_dev
             if f"{os.major(number)}:{os.minor(number)}" in {filesystem.number for filesystem in filesystems}:
                 rule = "is on a filesystem that would be frozen, and it is needed to take the snapshot"
-                raise InputError(shown(path), rule, DOC, "Move it to another filesystem.")
+                raise InputError(escape_text(path), rule, DOC, "Move it to another filesystem.")
     members: list[tuple[MemberVolume, sets.TagDocument]] = []
     for filesystem in filesystems:
         device = below(filesystem.device)
@@ -125,11 +125,11 @@ def _here(path: str, facts: ServerFacts) -> str:
         own_stat, server_stat = os.stat(real), os.stat(f"/proc/{pid}/root{path}") if pid else None
     except OSError as error:
         rule = f"is a folder of the server, and cannot be seen here: {error.strerror}"
-        raise InputError(shown(path), rule, DOC, "Run this on the server's own machine, as root.") from None
+        raise InputError(escape_text(path), rule, DOC, "Run this on the server's own machine, as root.") from None
     if server_stat is not None and (own_stat.st_dev, own_stat.st_ino) != (server_stat.st_dev, server_stat.st_ino):
         rule = f"is another folder for the server (process {pid}), which has mounts of its own"
         hint = f"nsenter --target {pid} --mount headrace snapshot take ..."
-        raise InputError(shown(path), rule, "mount_namespaces(7)", hint)
+        raise InputError(escape_text(path), rule, "mount_namespaces(7)", hint)
     return real
 
 
@@ -139,11 +139,11 @@ def _process_of(facts: ServerFacts) -> int | None:
         pid = int(Path(facts.pid_file).read_text().split()[0])
         folder = os.readlink(f"/proc/{pid}/cwd")
     except (OSError, ValueError, IndexError):
-        rule = f"the server's process is not found here: its pid file is {shown(facts.pid_file) or 'not set'}"
+        rule = f"the server's process is not found here: its pid file is {escape_text(facts.pid_file) or 'not set'}"
         raise InputError(facts.hostname, rule, DOC, "Run this on the server's own machine, as root.") from None
     # Both flavors work in their data directory.
     if os.path.realpath(folder) != os.path.realpath(facts.datadir):
-        rule = f"process {pid} of its pid file works in {shown(folder)}, not in {shown(facts.datadir)}"
+        rule = f"process {pid} of its pid file works in {escape_text(folder)}, not in {escape_text(facts.datadir)}"
         raise InputError(facts.hostname, rule, DOC, "Is this the server's own machine?")
     return pid
 
@@ -269,7 +269,7 @@ def _notes(request: SnapshotRequest, prepared: Prepared, position: ServerPositio
     """Returns what a user should know of this set."""
     notes = []
     if prepared.facts.unsafe_tables:
-        tables = ", ".join(shown(table) for table in prepared.facts.unsafe_tables)
+        tables = ", ".join(escape_text(table) for table in prepared.facts.unsafe_tables)
         if not request.lock:
             notes.append(f"taken without a lock, and a crash may leave these tables torn: {tables}")
         elif prepared.facts.flavor == "mysql":

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from headrace.base.files import write_whole
-from headrace.base.units import span_in_words
+from headrace.base.units import HOUR_S, span_in_words
 from headrace.errors import HeadraceError
 from headrace.operate.watching.following import History
 from headrace.operate.watching.moment import Moment
@@ -21,7 +21,6 @@ from headrace.operate.watching.terminal import Screen
 
 # Seconds that an arrow goes back or forth; up and down go further.
 STEPS = {"left": 10.0, "right": -10.0, "up": 300.0, "down": -300.0}
-HOUR_S = 3_600.0
 # The message on what a key did stays for this long, s.
 MESSAGE_S = 10.0
 # Interval at which the screen checks whether it has to show a message, s.

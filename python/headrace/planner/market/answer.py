@@ -18,11 +18,11 @@ from headrace.base.encoding import Document
 from headrace.base.units import GIB, MIB, span_in_words
 from headrace.planner.candidates import AURORA
 from headrace.planner.database import DatabaseJudge
-from headrace.planner.market.durability import NO_AUTOSCALING, option_of, storage_rules
+from headrace.planner.market.durability import NO_AUTOSCALING, storage_rules
 from headrace.planner.market.services import managed_items
 from headrace.planner.result import Choice, ServiceAnswer, ServicesPart
 from headrace.planner.search import FamilyResult, rank
-from headrace.simulation.services import BreakEven, break_even_of, confidence
+from headrace.simulation.services import BreakEven, break_even_of, confidence, failover_facts, loss_facts
 
 if TYPE_CHECKING:
     from headrace.planner.engine import PlanEngine
@@ -169,11 +169,6 @@ def _answer(
         why = "meets every goal" if best.meets_goals else "; ".join(best.misses)
     as_of, about = engine.question.prices.as_of, engine.question.conditions
     readers = 0 if about is None or not service.startswith(AURORA) else about.readers
-    option = None if about is None else option_of(service, readers)
-
-    def fact(key: str, of: str | None = None) -> dict | None:
-        return _fact(core.managed_rule(service, key, as_of, of))
-
     near_runs = 0
     if best is not None and isinstance(engine.judge, DatabaseJudge):
         near_runs = engine.judge.near(engine.host_of(best))
@@ -181,8 +176,8 @@ def _answer(
         service,
         best,
         why,
-        (fact("rto_low", option), fact("rto_high", option)),
-        (fact("rpo_instance"), fact("rpo_zone")),
+        failover_facts(service, as_of, readers),
+        loss_facts(service, as_of),
         tuple(map(dict, core.service_limits(service))),
         storage_rules(service, as_of),
         _growth(engine, service, best),
@@ -206,13 +201,6 @@ def _growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None
 
 def _missing_least(choice: Choice) -> tuple:
     return (-(choice.probability or 0.0), choice.cost_usd_month)
-
-
-def _fact(rule: core.ManagedRule | None) -> dict | None:
-    if rule is None:
-        return None
-    value = float(rule["value"]) if rule["value"] else None
-    return {"value": value} | {name: rule[name] for name in ("source", "first_seen", "confirmed", "note")}
 
 
 def _io_optimized(

@@ -15,7 +15,8 @@ from functools import cache
 
 from headrace.base import core
 from headrace.base.packaged import read_rows
-from headrace.planner.candidates import AURORA, Candidate, Directory, Family
+from headrace.planner.candidates import Candidate, Directory, Family
+from headrace.simulation.services import failover_facts, loss_facts
 
 # Percent; below it nothing but independent failures is reckoned with, so that more digits would
 # claim what nobody knows (chosen by eye).
@@ -163,24 +164,13 @@ def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
 SURVIVAL = ("failover_s", "lost_with_zone_s")
 
 
-def option_of(service: str, readers: int) -> str | None:
-    """Says what the rules of a service tell apart: an Aurora cluster with a reader, or without."""
-    if not service.startswith(AURORA):
-        return None
-    return "reader" if readers else "no-reader"
-
-
 def survival_of(service: str, as_of: str, readers: int) -> dict[str, float]:
     """Returns two times, s. `failover_s`: until the database is back after its server is lost, at
     the most; `lost_with_zone_s`: seconds of commits that are lost with an availability zone. NaN:
     not known, or without a bound, as for a single server of EC2, whose volumes are gone with their
     zone."""
-    option = option_of(service, readers)
-    figures = {}
-    for name, key, rule_option in zip(SURVIVAL, ("rto_high", "rpo_zone"), (option, None), strict=True):
-        rule = core.managed_rule(service, key, as_of, rule_option)
-        figures[name] = float(rule["value"]) if rule is not None and rule["value"] else math.nan
-    return figures
+    facts = failover_facts(service, as_of, readers)[1], loss_facts(service, as_of)[1]
+    return {name: math.nan if fact.value is None else fact.value for name, fact in zip(SURVIVAL, facts, strict=True)}
 
 
 # Rules of a service that growing storage meets, with how each is said. Figures and

@@ -23,7 +23,6 @@ from headrace.planner.candidates import (
     AURORA,
     GIB_STEPS,
     IOPS_STEPS,
-    LEAST_CACHE_GIB,
     MIB_S_STEPS,
     NO_ERA,
     SENSIBLE,
@@ -33,7 +32,7 @@ from headrace.planner.candidates import (
     Need,
     Shape,
     Space,
-    cache_of,
+    make_host,
     matching_instances,
     rounded_up,
     spaces_of,
@@ -228,12 +227,7 @@ def _managed_host(
     except InputError as error:
         return f"{error.value} {error.rule}"
     usd = class_usd(service, name, prices, readers)
-    if usd is None:
-        return f"no price is known in {prices.region}"
-    cache = 0.0 if cache_share is None else cache_of(entry, cache_share)
-    if cache_share is not None and cache < LEAST_CACHE_GIB:
-        return f"{(entry['memory_mib'] or 0) / 1024:g} GiB of memory leave no {LEAST_CACHE_GIB:g} GiB of cache"
-    return Host(entry, usd, cache, service)
+    return make_host(entry, usd, prices.region, cache_share, service)
 
 
 # --- bills ----------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def _clear(
             if manifest.id != keep:
                 unfinished.forget(spool, manifest.id)
                 leftovers.append(
-                    Leftover(source.name, f"{manifest.id} in {spool.label} is not gone on with: removed it")
+                    Leftover(source.name, f"{manifest.id} in {spool.label} cannot be resumed, and was removed")
                 )
     for leftover in leftovers:
         request.note(leftover.words)

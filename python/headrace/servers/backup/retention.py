@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.base.units import DAY_S
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
@@ -19,7 +20,6 @@ from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of, sealed
 from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.copies.retention import CopyRetention, Reason
 
-DAY_S = 86_400.0  # seconds of a day
 # Reasons to keep a last backup, by two facts: its restore failed, it is proved.
 LAST_OF = {
     (False, True): "the last proved chain",

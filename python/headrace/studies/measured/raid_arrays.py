@@ -12,7 +12,7 @@ from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.simulation.demand import simulate as simulate_load
 from headrace.studies import base
 from headrace.studies import raid_2009 as model
-from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, published, require_figure
+from headrace.studies.base import ChartData, Source, StudyResult, Verdict, published, require_figure
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 from headrace.workload import ClosedWorkload
@@ -208,21 +208,7 @@ def _draw_charts(
     arrays = tuple(model.ARRAYS)
     charts = []
     for mode in modes:
-        series = (
-            ChartSeries(
-                "simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)
-            ),
-            ChartSeries(
-                "measured", "measured", arrays, tuple(measured[array, mode, MOST_THREADS].tps for array in arrays)
-            ),
-        )
-        charts.append(
-            ChartData(
-                f"{mode}, {MOST_THREADS} threads (published: directions only, in the table)",
-                "bar",
-                "array",
-                "requests/s",
-                series,
-            )
-        )
+        title = f"{mode}, {MOST_THREADS} threads (published: directions only, in the table)"
+        series = tables.series(arrays, [(array, mode, MOST_THREADS) for array in arrays], measured, simulated)
+        charts.append(ChartData(title, "bar", "array", "requests/s", series))
     return charts

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from headrace.base import core
-from headrace.base.checks import check_choice, check_number, shown
+from headrace.base.checks import check_choice, check_number, quote_value
 from headrace.errors import InputError
 
 DOC = "docs/reference/workload-file.md"
@@ -57,13 +57,13 @@ class ReplicaParameters:
         if table is None:
             return None
         if not isinstance(table, dict):
-            raise InputError(f"replica = {shown(table)}", "must be a table", DOC)
+            raise InputError(f"replica = {quote_value(table)}", "must be a table", DOC)
         values = dict(table)
         written, spread, origin = (values.pop(name, None) for name in ("written", "spread", "from"))
         for name, value, kind in (("written", written, list), ("spread", spread, dict), ("from", origin, dict)):
             if value is not None and not isinstance(value, kind):
                 rule = "must be a list of shares" if kind is list else "must be a table by parameter"
-                raise InputError(f"replica.{name} = {shown(value)}", rule, DOC)
+                raise InputError(f"replica.{name} = {quote_value(value)}", rule, DOC)
         for share in written or []:
             check_number("replica.written", share, 0.0, 1.0)
         return ReplicaParameters(

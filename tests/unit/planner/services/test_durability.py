@@ -16,7 +16,7 @@ import pytest
 import headrace
 from headrace.planner import plan
 from headrace.planner.market.durability import Copies, copies_afr_percent, copies_of, small_percent
-from headrace.report import plan as report
+from headrace.report import plan_words
 
 SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=64)
 
@@ -88,7 +88,7 @@ def test_a_standby_in_another_zone_is_a_second_copy():
     assert "assumed" in multi.durability and "24 h" in multi.durability and "rds-guide-2026-04" in multi.durability
     aurora = best["aurora:standard"]
     assert 0 < aurora.durability_afr_percent < 1e-6 and "sigmod-2017" in aurora.durability
-    assert report.durability(aurora) == "below 0.000001 % a year to lose the data"
+    assert plan_words.durability(aurora) == "below 0.000001 % a year to lose the data"
     assert any("copies in different zones" in line and line.startswith("rds:multi-az") for line in shown(result))
 
 

@@ -78,7 +78,7 @@ def test_every_item_has_a_day_and_a_known_source(all_services):
             assert item["as_of"].startswith("20") and item["source"], item
         assert answer.confidence and answer.cannot
         for fact in (*answer.failover_s, *answer.lost_s):
-            assert fact is None or fact["source"]
+            assert fact.source
     assert len(all_services.services.comparison) == 15
 
 
@@ -252,12 +252,15 @@ def test_what_is_not_there_yet_or_holds_too_little_is_said():
     with pytest.raises(InputError, match="exists since 2015-07-27, and limits of 2012-01-01"):
         plan(SHOP, on="aurora", goals=GOALS, as_of="2012-01-01")
     # RDS holds 64 TiB: nothing was looked at, so no probability is told.
-    from headrace.report.plan import answer_lines
+    from headrace.report.plan_words import answer_lines
 
     huge = plan(SHOP, on="rds", size_gib=70_000, **QUICK)
     text = " ".join(line for line, _ in answer_lines(huge))
-    assert "no storage of that day holds these data" in text and "No candidate on 1 instance was there" in text
-    assert "considered" not in text and "Probabilities" not in text
+    assert (
+        "no storage of that day holds these data" in text
+        and "There was no candidate to evaluate on 1 instance type." in text
+    )
+    assert "evaluated" not in text and "Probabilities" not in text
 
 
 def test_aurora_does_not_run_myrocks():

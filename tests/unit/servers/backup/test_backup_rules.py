@@ -107,7 +107,7 @@ def test_moments_have_a_time_zone():
         zone = timezone(timedelta(minutes=rng.randrange(-14 * 60, 14 * 60, 15)))
         moment = datetime.fromtimestamp(rng.randrange(10**9, 2 * 10**9), zone).replace(microsecond=rng.randrange(10**6))
         assert moments.parse_moment(moment.isoformat()) == round(moment.timestamp() * 10**6)
-        assert moments.parse_moment(moments.shown(moments.parse_moment(moment.isoformat()))) == round(
+        assert moments.parse_moment(moments.format_moment(moments.parse_moment(moment.isoformat()))) == round(
             moment.timestamp() * 10**6
         )
 

@@ -75,20 +75,20 @@ def filesystems_of(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesy
         if mount.number in by_number:
             continue
         if mount.number == slash.number:
-            bound = "" if mount.place == "/" else f" (bind mount at {shown(mount.place)})"
+            bound = "" if mount.place == "/" else f" (bind mount at {escape_text(mount.place)})"
             rule = f"is on the root filesystem{bound}, which is never frozen: logging in and this program need it"
             hint = "Put the server's files on volumes of their own, or leave the freeze out: --no-freeze."
-            raise InputError(shown(path), rule, DOC, hint)
+            raise InputError(escape_text(path), rule, DOC, hint)
         device = os.path.basename(os.path.realpath(root / "sys/dev/block" / mount.number))
         if mount.kind not in FREEZABLE or not (root / "sys/class/block" / device).exists():
-            rule = f"is on {mount.kind} ({shown(mount.source)}), and only {', '.join(FREEZABLE)} on block devices can be frozen"
-            raise InputError(shown(path), rule, DOC, "Put the server's files on a volume of their own.")
+            rule = f"is on {mount.kind} ({escape_text(mount.source)}), and only {', '.join(FREEZABLE)} on block devices can be frozen"
+            raise InputError(escape_text(path), rule, DOC, "Put the server's files on a volume of their own.")
         by_number[mount.number] = Filesystem(mount.number, device, mount.place, mount.kind, mount.read_only)
     return tuple(by_number.values())
 
 
-def shown(path: str) -> str:
-    """Returns a path as it may stand in a message: without newlines and the like."""
+def escape_text(path: str) -> str:
+    """Returns a path or name as it may stand in a message: without newlines and the like."""
     return "".join(letter if letter.isprintable() else "?" for letter in path[:200])
 
 

@@ -15,7 +15,7 @@ from headrace.base.files import write_back
 from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
 from headrace.errors import CouldNotRun
 from headrace.operate.snapshots.freezing import watchdog
-from headrace.operate.snapshots.freezing.filesystems import DOC, Filesystem, shown
+from headrace.operate.snapshots.freezing.filesystems import DOC, Filesystem, escape_text
 
 # Until the watchdog is up: starting Python and locking its memory takes 0.1 s on an idle machine. A
 # guess for a busy one. Nothing is frozen yet.
@@ -92,7 +92,7 @@ class Freezer:
                 write_back(handle)
             except OSError as error:
                 rule = f"could not be written back: {error.strerror}"
-                raise CouldNotRun(shown(filesystem.place), rule, "syncfs(2)") from None
+                raise CouldNotRun(escape_text(filesystem.place), rule, "syncfs(2)") from None
 
     def freeze(self) -> None:
         """Freezes all of them. Raises CouldNotRun where one refuses or the deadline passes; nothing
@@ -115,7 +115,7 @@ class Freezer:
                 case "late" | "":
                     self.thaw()
                     raise CouldNotRun(
-                        ", ".join(shown(filesystem.place) for filesystem in self.filesystems),
+                        ", ".join(escape_text(filesystem.place) for filesystem in self.filesystems),
                         f"could not be frozen within {self.deadline_s:g} s; the watchdog thaws it as soon as its volume answers",
                         DOC,
                         "Is a volume paused, or far too slow for what is to be written back?",
@@ -214,7 +214,7 @@ class Freezer:
                     self._lost = self._lost or error.errno == errno.EINVAL
 
     def _refusal(self, number: int, code: int) -> CouldNotRun:
-        place = shown(self.filesystems[number].place)
+        place = escape_text(self.filesystems[number].place)
         if code == errno.EBUSY:
             hint = f"Another backup may be at work. If nothing is: fsfreeze --unfreeze '{place}'"
             return CouldNotRun(place, "is frozen already, by another program", "ioctl FIFREEZE", hint)
@@ -228,13 +228,13 @@ def _open_place(filesystem: Filesystem) -> int:
     try:
         handle = os.open(filesystem.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise CouldNotRun(shown(filesystem.place), f"cannot be opened: {error.strerror}", DOC) from None
+        raise CouldNotRun(escape_text(filesystem.place), f"cannot be opened: {error.strerror}", DOC) from None
     number = os.fstat(handle).st_dev
     if f"{os.major(number)}:{os.minor(number)}" != filesystem.number:
         os.close(handle)
         rule = f"is device {os.major(number)}:{os.minor(number)} now, and was {filesystem.number}"
         hint = "Was something mounted over it? Try again."
-        raise CouldNotRun(shown(filesystem.place), rule, "proc_pid_mountinfo(5)", hint)
+        raise CouldNotRun(escape_text(filesystem.place), rule, "proc_pid_mountinfo(5)", hint)
     return handle
 
 

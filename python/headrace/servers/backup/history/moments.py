@@ -74,7 +74,7 @@ def parse_moment(text: str) -> int:
     return since.days * 86_400 * SECOND_US + since.seconds * SECOND_US + since.microseconds
 
 
-def shown(time_us: int) -> str:
+def format_moment(time_us: int) -> str:
     """Returns a moment as text, UTC."""
     return datetime.fromtimestamp(time_us / SECOND_US, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
@@ -320,7 +320,7 @@ def _damaged(
 def before_base(moment_us: int, has: str) -> InputError:
     """Returns the error for a moment that lies before a backup's position."""
     rule = f"is before the backup, which has transactions of {has} already"
-    return InputError(f"--to-time {shown(moment_us)}", rule, DOC, "Take an older backup.")
+    return InputError(f"--to-time {format_moment(moment_us)}", rule, DOC, "Take an older backup.")
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -510,7 +510,7 @@ class _Reach:
         """Raises InputError if the base has transactions that are later than the moment."""
         moment = self.goal.moment_us
         if moment is not None and self.base_us > moment:
-            raise before_base(moment, shown(self.base_us))
+            raise before_base(moment, format_moment(self.base_us))
 
     def _in_time(self, transaction: binlog.Transaction) -> bool:
         """Returns whether a transaction was committed by the moment. The order of the log counts:
@@ -537,12 +537,14 @@ class _Reach:
             raise _damaged(timeline, behind, self.executed, self.last_gtid)
         if self.goal.gtid is None and self.goal.moment_us is None:
             return
-        last = f"{self.last_gtid or archive.few(self.base)}" + (f" of {shown(self.last_us)}" if self.last_us else "")
+        last = f"{self.last_gtid or archive.few(self.base)}" + (
+            f" of {format_moment(self.last_us)}" if self.last_us else ""
+        )
         if self.goal.gtid is not None:
             value = f"--to-gtid {archive.few(self.goal.gtid)}"
         else:
             assert self.goal.moment_us is not None
-            value = f"--to-time {shown(self.goal.moment_us)}"
+            value = f"--to-time {format_moment(self.goal.moment_us)}"
         rule = f"is after the end of timeline {timeline.id}, whose last transaction is {last}"
         raise InputError(value, rule, DOC, "Let the stream catch up, or take --latest, all there is.")
 

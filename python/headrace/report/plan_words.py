@@ -1,0 +1,302 @@
+"""A plan in sentences: the answer with its reasons, the headline, and the steps to take next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from headrace.planner.goals import MAX_HEADROOM_PERCENT
+from headrace.planner.market.durability import LEAST_TOLD, small_percent
+from headrace.report.view import Mark
+from headrace.report.words import goal_words, latency, number, percent, span, storage_words, usd
+
+if TYPE_CHECKING:
+    from headrace.planner import Choice
+    from headrace.planner.result import Plan, Saving
+
+REGRET = "Regret is the money lost if the calibration is off: on a choice that costs more than needed, or on one that misses the goals and must be replaced."
+CENT = 0.005  # USD: a smaller difference does not show on a bill
+# A line of the answer: a sentence and its mark.
+Line: TypeAlias = tuple[str, Mark]
+
+
+def answer_lines(plan: Plan) -> list[Line]:
+    """Returns the answer in a few sentences, each with a mark: "good", "warn" or ""."""
+    lines: list[Line] = [(words, "warn") for words in plan.warnings]
+    if plan.recommended is not None:
+        lines += _recommended(plan, plan.recommended)
+    elif plan.closest:
+        near = plan.closest[0]
+        cost = f"{near.place}, {usd(near.cost_usd_month)} USD a month"
+        lines.append((f"Nothing meets every goal. Closest: {cost}: {'; '.join(near.misses)}.", "warn"))
+    else:
+        why = "no storage of that day holds these data or sustains this load"
+        lines.append((f"Nothing meets every goal, and nothing comes close: {why}.", "warn"))
+    lines += _regret(plan)
+    if plan.compared is not None:
+        lines += _today(plan, plan.compared)
+    for check in plan.checks:
+        means = f"recorded {latency(check['recorded_ms'])}, model {latency(check['model_ms'])} (means)"
+        lines.append((f"Recorded I/O latency and the model's on today's storage, {check['what']}: {means}.", ""))
+    return [*lines, (_considered(plan), ""), (f"{plan.prices}.", "")]
+
+
+def _recommended(plan: Plan, best: Choice) -> list[Line]:
+    cheapest = plan.winner
+    same = cheapest is not None and cheapest.key == best.key
+    named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
+    lines: list[Line] = [
+        (f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.", "good")
+    ]
+    if cheapest is not None and not same and plan.why_recommended:
+        # The cheapest of all, or what would be recommended if it needed no migration.
+        named = "Cheapest that meets every goal" if plan.why_recommended.startswith(f"{cheapest.place} ") else "Cheaper"
+        lines.append((f"{named}: {plan.why_recommended}{_counts_on(cheapest)}", ""))
+    if not best.persistent:
+        lines.append(
+            ("The data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
+        )
+    if best.headroom_percent == 0:
+        lines.append(("It has no head-room: any growth of the demand breaks a goal.", "warn"))
+    if plan.stepped_up:
+        below = ", ".join(plan.stepped_up)
+        many = len(plan.stepped_up) > 1
+        verb = "miss" if many else "misses"
+        lines.append(
+            (
+                f"One step above {below}, which {verb} a goal when simulated request by request, or in an unlucky run.",
+                "",
+            )
+        )
+    for words in best.far_from_runs:
+        lines.append((words, "warn"))
+    if best.runs_dry:
+        lines.append((f"Credits: {best.runs_dry['words']}.", "warn"))
+    if best.first_day:
+        lines.append((_first_day(best, best.first_day), ""))
+    return lines
+
+
+def _facts(plan: Plan, choice: Choice) -> str:
+    """Returns the facts that a DBA asks for first, in one line."""
+    if plan.subject == "database":
+        tps, p95 = number(choice.metrics["tps"]), latency(choice.metrics["p95_ms"])
+        parts = [f"{tps} tps, p95 {p95}, probability {percent(choice.probability)}"]
+    else:
+        parts = [f"I/O p99 of the worst 5 min {latency(choice.metrics['p99_ms'])}"]
+    if choice.headroom_percent is not None:
+        parts.append(f"head-room {headroom(choice)}")
+    return "; ".join([*parts, durability(choice)])
+
+
+def headroom(choice: Choice) -> str:
+    """`+21 %`, or that there is none."""
+    if choice.headroom_percent is None:
+        return "-"
+    if choice.headroom_percent >= MAX_HEADROOM_PERCENT:
+        return f"{MAX_HEADROOM_PERCENT} % or more"
+    return f"+{number(choice.headroom_percent)} %" if choice.headroom_percent else "none"
+
+
+def durability(choice: Choice) -> str:
+    """Returns the chance to lose the data in a year, in words."""
+    if not choice.persistent:
+        return "the data are gone when the instance stops"
+    if choice.durability_afr_percent is None:
+        return "no annual failure rate is published"
+    chance = small_percent(choice.durability_afr_percent)
+    if choice.durability_afr_percent < LEAST_TOLD:
+        return f"{chance} a year to lose the data"
+    return f"up to {chance} a year to lose the data (1 in {number(100.0 / choice.durability_afr_percent, 2)})"
+
+
+def _first_day(choice: Choice, first: dict) -> str:
+    then, parts = choice.metrics, []
+    if first.get("tps") is not None:
+        parts.append(
+            f"{number(first['tps'])} tps on average on the first day, {number(then['tps'])} once they are spent"
+        )
+    if (lowest := first.get("lowest_balance_percent")) is not None:
+        settled = number(then["lowest_balance_percent"])
+        parts.append(f"credits fall to {number(lowest)} % on the first day, to {settled} % once days repeat")
+    if first.get("p99_ms") is not None and then["p99_ms"] is not None:
+        parts.append(
+            f"I/O p99 of the worst 5 min {latency(first['p99_ms'])} on the first day, {latency(then['p99_ms'])} then"
+        )
+    return f"With full credits: {'; '.join(parts)}."
+
+
+def _today(plan: Plan, now: Choice) -> list[Line]:
+    best, saving, place = plan.recommended, plan.saving, plan.in_place
+    meets = "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
+    cost = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month"
+    lines: list[Line] = [(f"{cost} and {meets}.", "" if now.meets_goals else "warn")]
+    if now.runs_dry:
+        lines.append((f"Today's credits: {now.runs_dry['words']}.", "warn"))
+    if (
+        best is not None
+        and saving is not None
+        and best.key != now.key
+        and (abs(saving.as_planned) >= CENT or saving.equal_space)
+    ):
+        lines.append((_saving(saving, best, now), ""))
+    if best is not None and best.migration:
+        lines.append((f"From today to the recommendation: {best.migration}.", ""))
+    if place is not None and (best is None or place.key != best.key) and place.key != now.key:
+        less = now.cost_usd_month - place.cost_usd_month
+        cost = (
+            f"{usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today)"
+        )
+        settings = "".join(f", and {words}" for words in place.changes)
+        same = place.storage == now.storage and place.log_storage == now.log_storage
+        volumes = (
+            "keep today's volumes" if same else f"modify today's volumes into {place.storage}{_log_too(place, now)}"
+        )
+        lines.append((f"Without moving data: {volumes}{settings}, for {cost}; {_facts(plan, place)}.", ""))
+    return lines
+
+
+def _log_too(place: Choice, now: Choice) -> str:
+    return "" if place.log_storage == now.log_storage else f", the log's into {place.log_storage}"
+
+
+def _counts_on(choice: Choice) -> str:
+    """Returns settings that the figures of an alternative count on, in a sentence of their own."""
+    return "".join(f" These figures require a change: {words}." for words in choice.changes)
+
+
+def _saving(saving: Saving, best: Choice, now: Choice) -> str:
+    def words(amount: float) -> str:
+        return f"{'saves' if amount >= 0 else 'costs'} {usd(abs(amount))} USD a month{'' if amount >= 0 else ' more'}"
+
+    if saving.equal_space is None:
+        return f"The recommendation {words(saving.as_planned)}; it holds less than today's."
+    if abs(saving.equal_space - saving.as_planned) < CENT:
+        # A year of it: what a budget is made of.
+        return f"The recommendation {words(saving.as_planned)}, {usd(abs(saving.as_planned) * 12)} a year."
+    holds = [number(choice.usable_gib + choice.log_gib, 6) for choice in (best, now)]
+    return (
+        f"At equal usable space ({number(saving.gib, 6)} GiB) the recommendation {words(saving.equal_space)}, "
+        f"{usd(abs(saving.equal_space) * 12)} a year; as planned it {words(saving.as_planned)}, because it holds {holds[0]} GiB "
+        f"and today's {holds[1]} GiB."
+    )
+
+
+def _regret(plan: Plan) -> list[Line]:
+    best = plan.least_regret
+    if best is None:
+        return []
+    figures = f"{usd(best.regret_expected_usd)} USD a month expected, {usd(best.regret_worst_usd)} USD at worst"
+    if plan.recommended and best.key == plan.recommended.key:
+        lines: list[Line] = [(f"It also has the least expected regret: {figures}. {REGRET}", "")]
+    else:
+        less = "" if best.meets_goals else ", below the requested confidence"
+        place = f"{best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}"
+        named = f"Least expected regret, given the uncertainty of the calibration: {place}; regret {figures}."
+        lines = [(f"{named}{_counts_on(best)} {REGRET}", "")]
+    if plan.undecided:
+        share = f"In {percent(plan.undecided)} of the cases within the uncertainty of the calibration"
+        lines.append((f"{share}, no candidate meets the goals; the regret does not count these cases.", "warn"))
+    return lines
+
+
+def _considered(plan: Plan) -> str:
+    on = f" on {plan.instances:,} instance type{'s' * (plan.instances != 1)}" if plan.instances else ""
+    database = plan.subject == "database"
+    cannot = "unable to reach the goals" if database else "unable to deliver the demand"
+    counts = ((plan.simulated, "simulated"), (plan.bounded, cannot), (plan.invalid, "not possible"))
+    counts_text = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    if not plan.considered:
+        # No family can hold the data, or has a price: there are no probabilities either.
+        return f"There was no candidate to evaluate{on}."
+    words = f"{plan.considered:,} candidates{on} evaluated: {counts_text}"
+    if not database:
+        return f"{words}. Every other candidate is proven to cost more or to miss a goal."
+    if not plan.draws:
+        return (
+            f"{words}. Probabilities reflect only how runs vary: the parameters of this workload come without an "
+            "uncertainty, because no calibration fitted them."
+        )
+    drawn = "1 database" if plan.draws == 1 else f"{plan.draws:,} databases"
+    return f"{words}. Probabilities are based on {drawn} drawn from the calibration."
+
+
+def title(plan: Plan) -> str:
+    """Names workload, goals and conditions in a line."""
+    parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}"]
+    if plan.subject == "database":
+        load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"
+        parts += [load, f"{plan.start} start", f"{plan.hours:g} h"]
+    else:
+        parts.append(f"demand x {plan.demand_growth:.4g}")
+        parts.append("credits of the settled day" if plan.cycle == "settled" else "credits of the first day")
+    data = f"{plan.size_gib:,.5g} GiB of data with {plan.free_percent:g} % free: {plan.needed_gib:,.6g} GiB"
+    return ", ".join([*parts, data, plan.region, plan.as_of])
+
+
+def next_lines(plan: Plan) -> list[str]:
+    """Returns the next steps, with the lines to paste and how to undo them; then the same for the
+    alternative in place."""
+    lines = _action_lines(plan.actions)
+    if plan.in_place is not None and plan.in_place_actions:
+        lines.append(f"Instead, without moving data, {plan.in_place.place}:")
+        lines += _action_lines(plan.in_place_actions)
+    if plan.alarms:
+        lines.append("CloudWatch alarms worth having:")
+        lines += [f"    {alarm_words(alarm)}" for alarm in plan.alarms]
+    return lines
+
+
+def _action_lines(actions: Sequence[dict]) -> list[str]:
+    lines = []
+    for action in actions:
+        lines.append(f"{action['what']}:")
+        lines += [f"    {line}" for line in action["lines"]]
+        lines += [f"    undo: {action['undo']}"] if action["undo"] else []
+    return lines
+
+
+def alarm_words(alarm: dict) -> str:
+    """Returns an alarm in a line."""
+    period = span(alarm["period_s"])
+    when = f"{alarm['points']} of {alarm['of']} x {period}" if alarm["of"] > 1 else period
+    level = f"{alarm['statistic']} {alarm['comparison']} {number(alarm['threshold'])}"
+    return f"{alarm['namespace']} {alarm['metric']} {level}, {when}: {alarm['why']}"
+
+
+def headline(plan: Plan) -> str:
+    """Says in a sentence what to buy and what it saves."""
+    best = plan.recommended
+    if best is None:
+        return f"No storage meets every goal of {plan.name}"
+    words = (
+        f"{place_words(best, brief=True)} meets every goal of {plan.name} for {usd(best.cost_usd_month)} USD a month"
+    )
+    if plan.saving is None or plan.compared is None or plan.compared.key == best.key:
+        return words
+    saved = plan.saving.as_planned
+    if abs(saved) < CENT:
+        return words
+    return f"{words}, {usd(abs(saved))} {'less' if saved > 0 else 'more'} than today"
+
+
+def conditions(plan: Plan) -> str:
+    """Returns what the answer holds for, in a reader's words: goals, data, load, region, day."""
+    goals = ", ".join(goal_words(goal) for goal in plan.goals)
+    data = f"{number(plan.size_gib, 5)} GiB of data with {plan.free_percent:g} % free"
+    if plan.subject == "database":
+        load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"
+    else:
+        load = f"demand x {plan.demand_growth:.4g}" if plan.demand_growth != 1 else ""
+    parts = [f"Goals: {goals}", data, *([load] if load else []), f"{plan.region}, limits and prices of {plan.as_of}"]
+    return f"{'; '.join(parts)}; simulated"
+
+
+def place_words(choice: Choice, brief: bool = False) -> str:
+    """Names a choice in a reader's words; `brief`: without what is bought besides the size."""
+    if choice.service != "ec2":
+        return choice.place
+    words = storage_words(choice.storage, brief)
+    if choice.log_storage is not None and not brief:
+        words = f"{words}, log on {storage_words(choice.log_storage)}"
+    return f"{choice.instance} with {words}" if choice.instance else words

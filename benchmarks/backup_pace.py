@@ -91,7 +91,7 @@ class Clients:
                 due += each
 
 
-def made(lab: Lab, name: str, storage: str, rows: int) -> Server:
+def make_server(lab: Lab, name: str, storage: str, rows: int) -> Server:
     """A server with data, on a volume that is paced from now on."""
     server = servers.up(lab, name=name, storage=storage, settings=SETTINGS, unpaced=True)
     with connect(server.address(), 600) as connection, connection.cursor() as cursor:
@@ -200,7 +200,7 @@ def main() -> int:
         folder = Path(text)
         lab = labs.up(folder / "lab", settings=Settings(metrics_port=0, api_port=0))
         try:
-            server = made(lab, "paced", "gp3:50", arguments.rows)
+            server = make_server(lab, "paced", "gp3:50", arguments.rows)
             try:
                 if "speed" in only:
                     console.print(result.setdefault("speed", speed(lab, server, folder / "speed")))
@@ -211,7 +211,7 @@ def main() -> int:
             finally:
                 servers.destroy(server)
             if "credits" in only:
-                server = made(lab, "burst", "gp2:10", arguments.rows // 4)
+                server = make_server(lab, "burst", "gp2:10", arguments.rows // 4)
                 try:
                     console.print(result.setdefault("credits", credits(lab, server, folder / "credits")))
                 finally:

@@ -128,12 +128,12 @@ PEERS = {
 
 @contextlib.contextmanager
 def volume(lab: Lab, spec: str, unpaced: bool = False) -> Iterator[str]:
-    made = lab.create(spec)["id"]
+    volume_id = lab.create(spec)["id"]
     try:
-        yield lab.attach(made, unpaced=unpaced)["attachment"]["device"]
+        yield lab.attach(volume_id, unpaced=unpaced)["attachment"]["device"]
     finally:
-        lab.detach(made, force=True)
-        lab.delete(made)
+        lab.detach(volume_id, force=True)
+        lab.delete(volume_id)
 
 
 def fill(device: str) -> None:
@@ -162,24 +162,24 @@ def path_figures(device: str) -> dict[str, list[float]]:
 
 
 def ceilings(lab: Lab, folder: Path) -> dict[str, dict]:
-    found = {}
+    results = {}
     with volume(lab, "gp3:8", unpaced=True) as device:
         fill(device)
         before = cpu_s(lab.pid())
         figures = path_figures(device)
         used = cpu_s(lab.pid()) - before
         requests = sum(sum(values) for name, values in figures.items() if "iops" in name) * (SECONDS + 1.0)
-        found["headrace, unpaced"] = figures | {"cpu_us_per_io": [1e6 * used / requests]}
+        results["headrace, unpaced"] = figures | {"cpu_us_per_io": [1e6 * used / requests]}
     for name, (peer, program) in PEERS.items():
         if shutil.which(program) is None:
-            found[name] = {"missing": program}
+            results[name] = {"missing": program}
             continue
         try:
             with peer(folder) as device:
-                found[name] = path_figures(device)
+                results[name] = path_figures(device)
         except (OSError, TimeoutError, subprocess.CalledProcessError, HeadraceError) as error:
-            found[name] = {"missing": f"{program}: {error}"}
-    return found
+            results[name] = {"missing": f"{program}: {error}"}
+    return results
 
 
 def caps(lab: Lab, folder: Path) -> list[dict]:
@@ -213,11 +213,11 @@ def ramp_of(iops: int) -> float:
     return 3.0 if iops < 30_000 else 20.0
 
 
-def cap_row(who: str, cap: str, wanted: float, values: list[float], runs: list) -> dict:
+def cap_row(who: str, cap: str, limit: float, values: list[float], runs: list) -> dict:
     return {
         "who": who,
         "cap": cap,
-        "error_percent": [100.0 * (value / wanted - 1.0) for value in values],
+        "error_percent": [100.0 * (value / limit - 1.0) for value in values],
         "cv": [run.sd_ms / run.mean_ms for run in runs],
         "p99_ms": [run.p99_ms for run in runs],
     }
@@ -246,18 +246,18 @@ def depletion(lab: Lab) -> dict:
     """A gp2 of 100 GiB with 0.2 % of its credits: I/Os in 8 s beside the closed formula."""
     rows = []
     for _ in range(REPETITIONS):
-        made = lab.create("gp2:100")["id"]
-        device = lab.attach(made)["attachment"]["device"]
+        volume_id = lab.create("gp2:100")["id"]
+        device = lab.attach(volume_id)["attachment"]["device"]
         fio_once(load("randread", 16, 16, 2.0), device)
-        lab.set_balance(made, 0.2)
-        before = lab.balance(made)["members"][0]["credits"]
+        lab.set_balance(volume_id, 0.2)
+        before = lab.balance(volume_id)["members"][0]["credits"]
         begun = time.monotonic()
         done = fio_once(FioLoad("randread", 16, 16, 8.0, size_gib=SIZE_GIB), device)
-        after = lab.balance(made)["members"][0]["credits"]
+        after = lab.balance(volume_id)["members"][0]["credits"]
         # Credits at the start, what was earned between the two looks at them, less what is left.
         rows.append({"ios": done.ios, "formula": before + 300 * (time.monotonic() - begun) - after})
-        lab.detach(made, force=True)
-        lab.delete(made)
+        lab.detach(volume_id, force=True)
+        lab.delete(volume_id)
     return {"error_percent": [100.0 * (row["ios"] / row["formula"] - 1.0) for row in rows]}
 
 
@@ -275,18 +275,18 @@ def many(lab: Lab) -> dict:
     alone = resident_mib(lab.pid())
     ids = [lab.create("gp3:8")["id"] for _ in range(MANY)]
     try:
-        devices = [lab.attach(one, unpaced=True)["attachment"]["device"] for one in ids]
-        held = resident_mib(lab.pid())
+        devices = [lab.attach(volume_id, unpaced=True)["attachment"]["device"] for volume_id in ids]
+        resident = resident_mib(lab.pid())
         scaling = {}
         for busy in (1, 4, 16):
             # One queue of 32 over all of them.
             what = FioLoad("randread", 16, 32, SECONDS, size_gib=SIZE_GIB, ramp_s=1.0)
             scaling[busy] = several(":".join(devices[:busy]), what, "iops")
     finally:
-        for one in ids:
-            lab.detach(one, force=True)
-            lab.delete(one)
-    return {"volumes": MANY, "mib_per_volume": (held - alone) / MANY, "iops_by_busy_volumes": scaling}
+        for volume_id in ids:
+            lab.detach(volume_id, force=True)
+            lab.delete(volume_id)
+    return {"volumes": MANY, "mib_per_volume": (resident - alone) / MANY, "iops_by_busy_volumes": scaling}
 
 
 def missing() -> str | None:
@@ -321,10 +321,10 @@ def spread(values: list[float], digits: int = 4) -> str:
     return f"{statistics.median(values):,.{digits}g} ({min(values):,.{digits}g} to {max(values):,.{digits}g}, n={len(values)})"
 
 
-def show(console: Console, found: dict) -> None:
+def show(console: Console, results: dict) -> None:
     """Shows the tables."""
-    if "missing" in found:
-        console.print(found["missing"])
+    if "missing" in results:
+        console.print(results["missing"])
         return
     paths = Table(
         "path",
@@ -333,7 +333,7 @@ def show(console: Console, found: dict) -> None:
         "4 KiB read, depth 1, us",
         title="The path alone",
     )
-    for name, figures in found["ceilings"].items():
+    for name, figures in results["ceilings"].items():
         if "missing" in figures:
             paths.add_row(name, f"not here: {figures['missing']}")
             continue
@@ -341,15 +341,15 @@ def show(console: Console, found: dict) -> None:
             name, *(spread(figures[key]) for key in ("read_iops_16k_qd32", "write_iops_16k_qd32", "read_us_4k_qd1"))
         )
     console.print(paths)
-    console.print(f"CPU of the daemon: {found['ceilings']['headrace, unpaced']['cpu_us_per_io'][0]:.1f} us a request")
+    console.print(f"CPU of the daemon: {results['ceilings']['headrace, unpaced']['cpu_us_per_io'][0]:.1f} us a request")
     limits = Table("who", "cap", "error of the mean, %", "CV of latency", "p99, ms", title="At the cap, depth 16")
-    for row in found["caps"]:
+    for row in results["caps"]:
         limits.add_row(
             row["who"], row["cap"], spread(row["error_percent"], 2), spread(row["cv"], 2), spread(row["p99_ms"])
         )
     console.print(limits)
-    console.print(f"gp2 that runs dry: I/Os beside the formula {spread(found['depletion']['error_percent'], 3)} %")
-    all_of = found["many"]
+    console.print(f"gp2 that runs dry: I/Os beside the formula {spread(results['depletion']['error_percent'], 3)} %")
+    all_of = results["many"]
     console.print(
         f"{all_of['volumes']} volumes attached: {all_of['mib_per_volume']:.2f} MiB each; reads a second by busy "
         f"volumes: {all_of['iops_by_busy_volumes']}"
@@ -357,6 +357,6 @@ def show(console: Console, found: dict) -> None:
 
 
 if __name__ == "__main__":
-    made = run()
-    show(Console(width=180), made)
-    sys.exit(0 if "missing" not in made else 3)
+    results = run()
+    show(Console(width=180), results)
+    sys.exit(0 if "missing" not in results else 3)

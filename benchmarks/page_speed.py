@@ -54,10 +54,10 @@ BARS = {
 # Bytes of each file that came, as sent.
 SIZES = """Object.fromEntries(performance.getEntriesByType("resource").map(entry => [new URL(entry.name).pathname, entry.encodedBodySize]))"""
 # Moves a slider and waits until the title that the model's answer changes is there, and with it the charts, which are drawn
-# at once; the turn of the event loop lets a chart's own task pass. `shown`: until the frame that has them has left the page's thread.
+# at once; the turn of the event loop lets a chart's own task pass. `frames`: until the frame that has them has left the page's thread.
 MOVE = """async ([label, samples]) => {
   const figures = () => { const words = document.querySelector(".head").textContent, digits = document.querySelector(".head h1").textContent.match(/[\\d.,]+/g); if (!digits) throw new Error(words); return digits.join(); };
-  const slider = [...document.querySelectorAll("input[type=range]")].find(input => input.ariaLabel === label), title = document.querySelector(".head"), times = [], shown = [], tasks = [0];
+  const slider = [...document.querySelectorAll("input[type=range]")].find(input => input.ariaLabel === label), title = document.querySelector(".head"), times = [], frames = [], tasks = [0];
   new PerformanceObserver(list => tasks.push(...list.getEntries().map(entry => entry.duration))).observe({ entryTypes: ["longtask"] });
   for (let at = 0; at < samples; at++) {
     const changed = new Promise(done => {
@@ -70,11 +70,11 @@ MOVE = """async ([label, samples]) => {
     slider.value = 200 + 400 * (at % 2) + 5 * at; slider.dispatchEvent(new Event("input", { bubbles: true }));
     if (await changed) {
       await new Promise(turn => setTimeout(turn)); times.push(performance.now() - began);
-      await new Promise(requestAnimationFrame); await new Promise(turn => setTimeout(turn)); shown.push(performance.now() - began);
+      await new Promise(requestAnimationFrame); await new Promise(turn => setTimeout(turn)); frames.push(performance.now() - began);
     }
     await new Promise(rest => setTimeout(rest, 20));
   }
-  return { times, shown, longest: Math.max(...tasks) };
+  return { times, frames, longest: Math.max(...tasks) };
 }"""
 # 200 storages of all sizes in one question to the worker, and the longest task of the page meanwhile.
 ASK = """async ([workload, candidates, samples]) => {
@@ -260,7 +260,7 @@ class Bench:
         """Moves a slider: how long each step takes, and what it takes of the processors."""
         moved, thread_ms, all_ms = self.spent(page, MOVE, [label, self.samples], self.samples)
         self.add(f"slider to chart, {words}", bar, moved["times"])
-        self.add("  until the next frame has left the page's thread", None, moved["shown"])
+        self.add("  until the next frame has left the page's thread", None, moved["frames"])
         self.add("  processor time of a step, the page's thread", None, [thread_ms])
         self.add("  processor time of a step, all of the browser", None, [all_ms])
         self.add("  longest task of the page meanwhile (0: none of 50 ms)", LONG_TASK_MS, [moved["longest"]])

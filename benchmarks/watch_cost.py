@@ -53,7 +53,7 @@ class Watch:
     """A watch on a terminal of its own, whose screen is read and thrown away."""
 
     def __init__(self, label: str) -> None:
-        self.ours, reference = pty.openpty()
+        self.controller, reference = pty.openpty()
         termios.tcsetwinsize(reference, (24, 80))
         environment = os.environ | {"TERM": "xterm-256color"}
         words = [sys.executable, "-m", "headrace", "watch", label]
@@ -66,7 +66,7 @@ class Watch:
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
-            while text := os.read(self.ours, 65_536):
+            while text := os.read(self.controller, 65_536):
                 self.seen += len(text)
 
     def send(self, number: signal.Signals) -> None:
@@ -82,7 +82,7 @@ class Watch:
         self.send(signal.SIGINT)
         if self.process.wait(30) != 130:
             raise SystemExit(f"the watch ended with {self.process.returncode}")
-        os.close(self.ours)
+        os.close(self.controller)
 
 
 def windows(server: Server, watches: list[Watch], count: int) -> tuple[list[dict], float]:

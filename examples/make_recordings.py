@@ -75,11 +75,11 @@ def used_space(chance: random.Random) -> str:
 
 
 if __name__ == "__main__":
-    made = {
+    texts = {
         "iostat.txt": one_day(),
         "doctor/two-disks.txt": two_disks(random.Random(1)),
         "forecast/used.csv": used_space(random.Random(2)),
     }
-    for name, text in made.items():
+    for name, text in texts.items():
         (HERE / name).write_text(text)
         print(f"made {name}: {len(text.splitlines())} lines")

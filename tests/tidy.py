@@ -263,11 +263,14 @@ def wide_prose(path: Path) -> list[str]:
 
 def is_number(node: ast.AST | None) -> bool:
     """A number other than 0 and 1, or a product or power of numbers."""
-    if isinstance(node, ast.UnaryOp):
-        return is_number(node.operand)
-    if isinstance(node, ast.BinOp):
-        return is_number(node.left) and is_number(node.right)
-    return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    match node:
+        case ast.UnaryOp(_, operand):
+            return is_number(operand)
+        case ast.BinOp(first, _, second):
+            return is_number(first) and is_number(second)
+        case ast.Constant(value):
+            return isinstance(value, int | float) and not isinstance(value, bool)
+    return False
 
 
 def bare_constants(path: Path) -> list[str]:

@@ -28,7 +28,7 @@ def inventory(lab: AwsLab) -> FleetInventory:
     return read_inventory(sorted(folder.iterdir()))
 
 
-def shown(lab: AwsLab) -> dict[str, str]:
+def describe_volumes(lab: AwsLab) -> dict[str, str]:
     """Returns the volumes that exist, by boto3, which is faster than the CLI."""
     volumes = lab.client("ec2").describe_volumes()["Volumes"]
     return {
@@ -67,12 +67,12 @@ def test_a_patch_is_made_once_and_taken_back(aws_lab):
     first = run(lab, scripts.patch, "patch.sh")
     assert first.index(large) < first.index(small)
     assert "2 changed, 0 as planned already, 0 refused, of 2." in first
-    assert shown(lab) == {small: "gp3:8:3000:125", large: "gp3:12:3000:125"}
+    assert describe_volumes(lab) == {small: "gp3:8:3000:125", large: "gp3:12:3000:125"}
     volumes_modifications = ec2.describe_volumes_modifications()["VolumesModifications"]
     assert "0 changed, 2 as planned already, 0 refused" in run(lab, scripts.patch, "patch.sh")
     assert ec2.describe_volumes_modifications()["VolumesModifications"] == volumes_modifications
     assert "2 changed" in run(lab, scripts.rollback, "rollback.sh")
-    assert shown(lab) == {small: "gp2:8", large: "gp3:12:5000:300"}
+    assert describe_volumes(lab) == {small: "gp2:8", large: "gp3:12:5000:300"}
 
 
 def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):

@@ -102,9 +102,9 @@ class Load:
 
     def snapshot(self, stream: Stream) -> None:
         """One that is answered is to be there; one that is not may be."""
-        asked = time.monotonic_ns()
+        begun_ns = time.monotonic_ns()
         snapshot_id = self.ec2.create_snapshot(VolumeId=self.data)["SnapshotId"]
-        self.taken.append(Taken(snapshot_id, stream, asked, time.monotonic_ns()))
+        self.taken.append(Taken(snapshot_id, stream, begun_ns, time.monotonic_ns()))
 
     def run_until_killed(self, victim: str) -> Stream:
         """Calls and I/O, a snapshot, and an end in the middle of them."""

@@ -38,8 +38,8 @@ class Labs:
         self.folders.append(Path(tempfile.mkdtemp(prefix="lab-")))
         return self.folders[-1]
 
-    def kept(self, folder: Path) -> Path:
-        """A folder that is cleaned up like those of `folder`."""
+    def clean_later(self, folder: Path) -> Path:
+        """Has a folder cleaned up as those of `folder` are; returns it."""
         self.folders.append(folder)
         return folder
 
@@ -103,10 +103,10 @@ def small_disk(place: Path, mib: int) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=False)
 
 
-def fill(folder: Path, left: int = 0) -> Path:
-    """A file that takes the room of a filesystem but for `left` bytes; its path."""
+def fill(folder: Path, free_bytes: int = 0) -> Path:
+    """Fills a filesystem but for `free_bytes` bytes; returns the path of the file that takes the room."""
     room = os.statvfs(folder)
-    size = room.f_bavail * room.f_frsize - left
+    size = room.f_bavail * room.f_frsize - free_bytes
     with open(folder / "filler", "wb") as file:
         os.posix_fallocate(file.fileno(), 0, size)
     return folder / "filler"

@@ -102,7 +102,7 @@ def test_a_copy_of_a_snapshot_without_room_fails_and_says_so(small_lab, disk, la
         written(other, "db")
         snapshot = other.create_snapshot("db")["id"]
         wait_until(lambda: other.describe_snapshot(snapshot)["state"] == "completed", "a snapshot", STORED_S)
-        fill(disk, left=8 << 20)
+        fill(disk, free_bytes=8 << 20)
         source = str(other.place.data_dir)
         done = headrace("snapshot", "copy", snapshot, "--from-lab", source, "--wait", code=3)
         assert "o space left on device" in done.stderr, done.stderr

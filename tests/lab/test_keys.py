@@ -268,13 +268,13 @@ def test_events_of_snapshots_and_keys(lab, headrace):
     events = [json.loads(line) for line in lines]
     region = events[0]["region"]
 
-    def told(kind: str) -> list[dict[str, Any]]:
+    def events_of(kind: str) -> list[dict[str, Any]]:
         return [event for event in events if event["detail-type"] == kind]
 
     def arn(name: str) -> str:
         return f"arn:aws:ec2::{region}:{name}"
 
-    result, copied, failed = told("EBS Snapshot Notification")
+    result, copied, failed = events_of("EBS Snapshot Notification")
     for event, snapshot in ((result, taken), (copied, copy), (failed, broken)):
         assert event["source"] == "aws.ec2" and event["version"] == "0" and event["account"] == "000000000000"
         assert event["resources"][0].endswith(f"snapshot/{snapshot}")
@@ -291,12 +291,12 @@ def test_events_of_snapshots_and_keys(lab, headrace):
     assert (copied["detail"]["result"], failed["detail"]["result"]) == ("succeeded", "failed")
     assert failed["detail"]["cause"].startswith("Given key ID is not accessible: ")
 
-    fast = told("EBS Fast Snapshot Restore State-change Notification")
+    fast = events_of("EBS Fast Snapshot Restore State-change Notification")
     assert [event["detail"]["state"] for event in fast] == ["enabling", "optimizing", "enabled"]
     assert all(event["detail"]["snapshot-id"] == copy and event["detail"]["zone"] == zone for event in fast)
     assert fast[0]["detail"]["message"] == "Client.UserInitiated"
 
-    [gone] = told("KMS CMK Deletion")
+    [gone] = events_of("KMS CMK Deletion")
     assert gone["source"] == "aws.kms" and gone["detail"] == {"key-id": key["id"]}
     assert gone["resources"] == [key["arn"]]
     stdout = headrace("lab", "events").stdout

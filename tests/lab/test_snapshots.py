@@ -73,9 +73,9 @@ def until(look: Callable[[], bool]) -> None:
 
 def completed(lab: Lab, snapshot: str) -> dict:
     until(lambda: lab.describe_snapshot(snapshot)["state"] != "pending")
-    found = lab.describe_snapshot(snapshot)
-    assert found["state"] == "completed", found
-    return dict(found)
+    snapshot_facts = lab.describe_snapshot(snapshot)
+    assert snapshot_facts["state"] == "completed", snapshot_facts
+    return dict(snapshot_facts)
 
 
 def fresh(lab: Lab, name: str, snapshot: str | None = None, **more) -> str:
@@ -129,20 +129,20 @@ class Writer(threading.Thread):
         return slots
 
 
-def held(restored: Device, slots: int) -> list[int]:
+def numbers_in(restored: Device, slots: int) -> list[int]:
     data = b"".join(restored.read(at, MIB) for at in range(0, slots * SECTOR, MIB))
     return [number_in(data[slot * SECTOR : (slot + 1) * SECTOR]) for slot in range(slots)]
 
 
-def check_instant(writer: Writer, index: int, found: list[int], before: int, after: int) -> int:
+def check_instant(writer: Writer, index: int, numbers: list[int], before: int, after: int) -> int:
     """The slots are those of one moment between two numbers; which. One write at a time is under
     way, so the newest number in them is that moment.
     """
-    newest = max(found)
+    newest = max(numbers)
     # A write that was answered before the call is in the snapshot; one that was under way may be.
     assert before <= max(newest, before) <= after + 1
     moment = max(newest, before)
-    assert found == writer.newest(index, moment)
+    assert numbers == writer.newest(index, moment)
     return moment
 
 
@@ -167,7 +167,7 @@ def test_a_snapshot_under_load_has_the_bytes_of_its_instant(labs):
         for index, (snapshot, before, after) in enumerate(taken):
             fresh(lab, f"copy{index}", snapshot)
             with device(lab, f"copy{index}") as copy:
-                moments.append(check_instant(writer, 0, held(copy, slots), before, after))
+                moments.append(check_instant(writer, 0, numbers_in(copy, slots), before, after))
         assert moments == sorted(moments)
         # Any member of the chain can go: the others keep their bytes.
         objects = lab.place.data_dir / "snapshots" / "manifests"
@@ -181,7 +181,7 @@ def test_a_snapshot_under_load_has_the_bytes_of_its_instant(labs):
         for index in (0, 2):
             fresh(lab, f"again{index}", taken[index][0])
             with device(lab, f"again{index}") as copy:
-                assert held(copy, slots) == writer.newest(0, moments[index])
+                assert numbers_in(copy, slots) == writer.newest(0, moments[index])
 
 
 def test_several_volumes_at_one_instant(labs):
@@ -195,26 +195,26 @@ def test_several_volumes_at_one_instant(labs):
             pairs = []
             for _ in range(5):
                 time.sleep(0.2)
-                made = lab.create_snapshots(["data", "log"], description="both")
-                ids = {one["volume"]: one["id"] for one in made}
+                snapshots = lab.create_snapshots(["data", "log"], description="both")
+                ids = {entry["volume"]: entry["id"] for entry in snapshots}
                 pairs.append([ids[lab.describe(name)["id"]] for name in ("data", "log")])
-                for one in pairs[-1]:
-                    completed(lab, one)
+                for snapshot_id in pairs[-1]:
+                    completed(lab, snapshot_id)
             writer.stop.set()
             writer.join()
         assert writer.failed is None
         for number, pair in enumerate(pairs):
-            found = []
+            newest = []
             for index, snapshot in enumerate(pair):
                 name = f"copy{number}-{index}"
                 fresh(lab, name, snapshot)
                 with device(lab, name) as copy:
-                    slots_now = held(copy, slots)
+                    slots_now = numbers_in(copy, slots)
                 assert slots_now == writer.newest(index, max(slots_now))
-                found.append(max(slots_now))
+                newest.append(max(slots_now))
             # Every number goes to data first and then to log: data is never behind, and at most the
             # one write ahead that was under way.
-            assert found[0] - found[1] in (0, 1), found
+            assert newest[0] - newest[1] in (0, 1), newest
 
 
 def test_a_restored_volume_is_usable_at_once_and_slow_at_first(labs):
@@ -299,7 +299,7 @@ def test_kill_9_loses_no_snapshot(labs):
         completed(lab, snapshot)
         fresh(lab, f"copy{index}", snapshot)
         with device(lab, f"copy{index}") as copy:
-            assert held(copy, slots) == expected, snapshot
+            assert numbers_in(copy, slots) == expected, snapshot
     lab.close()
 
 
@@ -410,18 +410,18 @@ def test_schedules_keep_what_they_say(labs):
 
         until(ran)
         lab.call("snapshot.delete_schedule", name="often")
-        until(lambda: all(one["state"] == "completed" for one in lab.snapshots()["snapshots"]))
-        left = lab.snapshots()["snapshots"]
-        assert {one["volume"] for one in left} == {record["id"]}
-        assert {one["schedule"] for one in left} == {"often"}
+        until(lambda: all(entry["state"] == "completed" for entry in lab.snapshots()["snapshots"]))
+        remaining = lab.snapshots()["snapshots"]
+        assert {entry["volume"] for entry in remaining} == {record["id"]}
+        assert {entry["schedule"] for entry in remaining} == {"often"}
         # Two completed ones are kept; those that were pending at a run are not counted yet.
-        assert 1 <= len(left) <= 4
+        assert 1 <= len(remaining) <= 4
 
 
 def available(lab: Lab, copy: str) -> None:
     until(lambda: lab.describe(copy)["state"] != "creating")
-    found = lab.describe(copy)
-    assert (found["state"], found["error"]) == ("available", None)
+    facts = lab.describe(copy)
+    assert (facts["state"], facts["error"]) == ("available", None)
 
 
 def left_of(lab: Lab, kind: str = "marks") -> list[Path]:
@@ -452,7 +452,7 @@ def test_copies_under_load_have_the_bytes_of_their_instant(labs):
             moments = []
             for name, before, after in taken:
                 with device(lab, name) as copy:
-                    moments.append(check_instant(writer, 0, held(copy, slots), before, after))
+                    moments.append(check_instant(writer, 0, numbers_in(copy, slots), before, after))
                     # A write to a copy does not reach its source.
                     copy.write(0, numbered(1, 9))
                     assert number_in(db.read(0)) == writer.newest(0, writer.last + 1)[0]
@@ -528,7 +528,7 @@ def test_copies_survive_kills(labs):
         until(lambda lab=lab: left_of(lab) == [])
     for name, slots_then in expected.items():
         with device(lab, name) as copy:
-            assert held(copy, slots) == slots_then, name
+            assert numbers_in(copy, slots) == slots_then, name
             assert [number_in(copy.read(at)) for at in filled] == [at // MIB for at in filled]
     lab.close()
 
@@ -545,11 +545,11 @@ def test_a_copy_whose_instant_is_lost_says_so(labs):
     lab.close()
     kill(folder)
     source = next(path for path in (folder / "volumes").iterdir() if (path / "captures").is_dir())
-    for left in (source / "captures").iterdir():
-        left.unlink()
+    for capture in (source / "captures").iterdir():
+        capture.unlink()
     lab = labs.up(folder)
-    found = lab.describe("copy")
-    assert found["state"] == "error" and "instant was lost" in str(found["error"])
+    facts = lab.describe("copy")
+    assert facts["state"] == "error" and "instant was lost" in str(facts["error"])
     lab.delete("copy")
     lab.copy("db", "copy")
     available(lab, "copy")

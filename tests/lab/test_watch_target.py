@@ -131,10 +131,10 @@ class OnTerminal:
     """A command on a terminal of its own."""
 
     def __init__(self, run: Command, *words: str, lines: int = 24, columns: int = 80, **environment: str) -> None:
-        self.ours, reference = pty.openpty()
+        self.controller, reference = pty.openpty()
         self.size(lines, columns)
         self.before = termios.tcgetattr(reference)
-        self.theirs = reference
+        self.terminal = reference
         self.process = subprocess.Popen(
             run.words(*words),
             stdin=reference,
@@ -152,7 +152,7 @@ class OnTerminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def size(self, lines: int, columns: int) -> None:
-        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        fcntl.ioctl(self.controller, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def until(self, words: str, seconds: float = 30.0) -> str:
         """Returns the output from now on until some words come."""
@@ -160,22 +160,22 @@ class OnTerminal:
         while words not in self._unread:
             rest = deadline - time.monotonic()
             assert rest > 0, f"{words!r} did not come: {self._unread[-2000:]!r}"
-            if select.select([self.ours], [], [], rest)[0]:
-                self._unread += self._decoder.decode(os.read(self.ours, 65_536))
+            if select.select([self.controller], [], [], rest)[0]:
+                self._unread += self._decoder.decode(os.read(self.controller, 65_536))
         before, result, self._unread = self._unread.partition(words)
         self.text += before + result
         return before + result
 
     def press(self, keys: str) -> None:
-        os.write(self.ours, keys.encode())
+        os.write(self.controller, keys.encode())
 
     def rest(self) -> str:
         """Returns the output until the program ends."""
         seen, self._unread = self._unread, ""
         while True:
-            ready = select.select([self.ours], [], [], 0.2)[0]
+            ready = select.select([self.controller], [], [], 0.2)[0]
             if ready:
-                seen += self._decoder.decode(os.read(self.ours, 65_536))
+                seen += self._decoder.decode(os.read(self.controller, 65_536))
             elif self.process.poll() is not None:
                 return seen
 
@@ -183,8 +183,8 @@ class OnTerminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self.ours)
-        os.close(self.theirs)
+        os.close(self.controller)
+        os.close(self.terminal)
 
 
 def cpu_s(pid: int) -> float:
@@ -243,7 +243,7 @@ def test_the_screen_its_keys_and_its_end(lab, record_property, tmp_path, monkeyp
         screen.press("\x03")
         rest = screen.rest()
         assert screen.process.returncode == 130 and "\x1b[?1049l" in rest and "Traceback" not in screen.text + rest
-        assert termios.tcgetattr(screen.theirs) == screen.before, "the terminal is as it was"
+        assert termios.tcgetattr(screen.terminal) == screen.before, "the terminal is as it was"
     finally:
         screen.close()
     (written,) = tmp_path.glob("headrace-watch-*.json")
@@ -270,7 +270,7 @@ def test_every_end_puts_the_terminal_back(lab, end):
             screen.press("q")
         rest = screen.rest()
         assert screen.process.returncode == (143 if end == "SIGTERM" else 0)
-        assert "\x1b[?1049l" in rest and termios.tcgetattr(screen.theirs) == screen.before
+        assert "\x1b[?1049l" in rest and termios.tcgetattr(screen.terminal) == screen.before
         colors = re.findall(r"\x1b\[(?:3|4|9|10)[0-7](?:;|m)|\x1b\[38;", screen.text)
         assert not colors, "NO_COLOR was set"
     finally:

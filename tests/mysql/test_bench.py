@@ -384,14 +384,14 @@ def test_a_full_folder_leaves_no_half_data(load, tmp_path):
     """Too little room is said before anything is written; room that others take meanwhile, at once."""
     with small_disk(tmp_path / "d", 256) as place:
         target = file_target(place, storage="gp3:100")
-        filler = fill(place, left=100 << 20)
+        filler = fill(place, free_bytes=100 << 20)
         with pytest.raises(CouldNotRun, match="GiB free, and 0.125 are needed"):
             prepare(load, target, threads=1)
         assert list(place.iterdir()) == [filler]
         filler.unlink()
         with pytest.raises(CouldNotRun, match="No space left on device|[Nn]o space|is the disk full|write failed"):
             # The message comes between the look at the room and the first byte.
-            prepare(load, target, threads=1, say=lambda text: fill(place, left=32 << 20) and None)
+            prepare(load, target, threads=1, say=lambda text: fill(place, free_bytes=32 << 20) and None)
         assert list(place.iterdir()) == [filler]
         filler.unlink()
         assert prepare(load, target, threads=1)

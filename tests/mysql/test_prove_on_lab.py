@@ -30,7 +30,7 @@ def small_request():
     return from_workload(workload, list(STORAGES), "small").with_current("io1:200:1500")
 
 
-def left(folder: Path, maker: int) -> list[str]:
+def list_remains(folder: Path, maker: int) -> list[str]:
     """Returns everything that a proof of the process `maker` should have removed. Other tests have
     labs of their own in memory."""
     mounts = Path("/proc/self/mountinfo").read_text()
@@ -49,7 +49,7 @@ def test_a_proof_from_plan_to_verdict(tmp_path, monkeypatch):
         small_request(), minutes=2.0, folder=tmp_path, progress=lambda share, what: message.append((share, what))
     )
     folder = Path(result.folder)
-    assert result.state == "complete" and not left(folder, os.getpid())
+    assert result.state == "complete" and not list_remains(folder, os.getpid())
     assert all(0.0 <= share <= 1.0 for share, _ in message)
     calibrated, other = result.steps
     assert calibrated.predicted is None and calibrated.measured.tps > 0
@@ -102,6 +102,6 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path):
             run.wait()
     assert run.returncode == 130, "\n".join([*lines, rest])
     result = read(next(tmp_path.iterdir()))
-    assert result.state == "interrupted" and not left(Path(result.folder), run.pid)
+    assert result.state == "interrupted" and not list_remains(Path(result.folder), run.pid)
     assert result.steps[0].measured.state == "interrupted" and len(result.steps[0].measured.series) >= 2
     assert result.steps[1].predicted is None and "Nothing was measured" in result.verdict

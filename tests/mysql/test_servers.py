@@ -337,11 +337,11 @@ class Interrupting:
     """Progress that is Ctrl-C at its nth word."""
 
     def __init__(self, at: int) -> None:
-        self.left = at
+        self.messages_to_go = at
 
     def __call__(self, share: float, what: str) -> None:
-        self.left -= 1
-        if self.left == 0:
+        self.messages_to_go -= 1
+        if self.messages_to_go == 0:
             raise KeyboardInterrupt
 
 

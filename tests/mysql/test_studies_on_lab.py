@@ -25,7 +25,7 @@ def tiny(module, **changed) -> SimpleNamespace:
     return SimpleNamespace(**{name: getattr(module, name) for name in names if hasattr(module, name)} | changed)
 
 
-def left(work: Path) -> list[str]:
+def list_remains(work: Path) -> list[str]:
     """Files and mounts of a study's lab."""
     return [
         *map(str, work.iterdir()),
@@ -57,14 +57,14 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         session.run(module, LabOptions(quick=True, store=store, work=work), say=stop_after_one)
-    assert left(work) == [] and len(store.ids()) == 1
+    assert list_remains(work) == [] and len(store.ids()) == 1
     shares: list[float] = []
     result = session.run(
         module,
         LabOptions(quick=True, store=store, work=work, resume=True),
         progress=lambda share, what: shares.append(share),
     )
-    assert left(work) == [] and len(store.ids()) == 2
+    assert list_remains(work) == [] and len(store.ids()) == 2
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0, abs=0.2)
     claims = {verdict.what: verdict for verdict in result.verdicts}
     assert result.verdicts[-1].what == "the machine was at rest"

@@ -50,7 +50,7 @@ def test_tps_and_one_statement_a_second(lab, which, request):
     tables of status lack the counters of statements."""
     watched = request.getfixturevalue(which)
 
-    def asked() -> int:
+    def count_questions() -> int:
         return int(dict(sql(watched, "SHOW GLOBAL STATUS LIKE 'Questions'"))["Questions"])
 
     with opened(f"lab:{watched.name}-data", options(lab), past=False) as target:
@@ -60,16 +60,16 @@ def test_tps_and_one_statement_a_second(lab, which, request):
             moment for moment in itertools.islice(moments, 20) if moment.server and moment.server.tps is not None
         )
         assert rested.server.tps < 1, "the watch counts its own statement"
-        before, began = asked(), time.monotonic()
+        before, began = count_questions(), time.monotonic()
         for _ in range(60):
             sql(watched, "INSERT INTO w.t () VALUES ()")
         # Seconds that went by meanwhile come first, and have volumes only.
         result = list(itertools.islice(moments, 6))
-        took, after = time.monotonic() - began, asked()
+        took, after = time.monotonic() - began, count_questions()
     # Ours: 60 inserts, each with the session's own statements, and this question.
-    entry = asked()
+    entry = count_questions()
     sql(watched, "INSERT INTO w.t () VALUES ()")
-    each = asked() - entry - 1
+    each = count_questions() - entry - 1
     assert after - before - 60 * each <= took + 3
     assert any(busy(member) for member in result), "the inserts were not seen"
     last = result[-1].server

@@ -267,4 +267,4 @@ class Caller:
         allowed = 1 if self._open is not None and self._open["kind"] == "create" else 0
         assert len(extra) <= allowed, f"{extra} were never acknowledged"
         assert not extra & self.deleted, f"{extra & self.deleted} were deleted"
-        return [volume for volume, found in listed.items() if found["Attachments"]]
+        return [volume for volume, facts in listed.items() if facts["Attachments"]]

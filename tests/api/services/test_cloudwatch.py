@@ -443,11 +443,11 @@ def test_actions_of_aws_are_recorded_and_not_delivered(lab: AwsLab, cloudwatch):
     assert metric_alarm["AlarmActions"] == metric_alarm["OKActions"] == [topic]
     cloudwatch.set_alarm_state(AlarmName="topic", StateValue="ALARM", StateReason="a test")
 
-    def said() -> list[str]:
+    def list_actions() -> list[str]:
         items = cloudwatch.describe_alarm_history(AlarmName="topic", HistoryItemType="Action")["AlarmHistoryItems"]
         return [item["HistorySummary"] + item["HistoryData"] for item in items]
 
-    (words,) = until(said, bool)
+    (words,) = until(list_actions, bool)
     assert topic in words and "not delivered: the lab has no sns" in words
     cloudwatch.delete_alarms(AlarmNames=["topic"])
 
@@ -489,13 +489,13 @@ def test_a_volume_tells_events_and_has_a_statistics_page(lab: AwsLab):
     calls.detach(volume)
     calls.delete(volume)
 
-    def told() -> list[tuple[str, str]]:
+    def list_events() -> list[tuple[str, str]]:
         events = calls.events_since(cursor)["events"]
         assert all(event["source"] == "aws.ec2" and event["account"] == "000000000000" for event in events)
         assert all(event["resources"] == [f"arn:aws:ec2:us-east-1:000000000000:volume/{volume}"] for event in events)
         return [(event["detail"]["event"], event["detail"]["result"]) for event in events]
 
-    assert told() == [
+    assert list_events() == [
         ("createVolume", "available"),
         ("attachVolume", "attached"),
         ("detachVolume", "detached"),

@@ -18,7 +18,7 @@ from lab_folders import SECTOR, device_of, kill, read_mark, write_mark
 from headrace.lab import LabRefused
 
 
-def made(aws_lab: AwsLab, endpoint: str, key: str, **more: str) -> dict[str, Any]:
+def create_key(aws_lab: AwsLab, endpoint: str, key: str, **more: str) -> dict[str, Any]:
     words = [word for name, value in more.items() for word in (f"--{name}", value)]
     result = aws_lab.headrace(
         *("lab", "key", "create", "--alias", "there", "--kms-endpoint", endpoint, "--kms-key", key),
@@ -39,7 +39,7 @@ def test_keys_of_another_labs_kms(labs, elsewhere):
     kms = elsewhere.client("kms")
     there = kms.create_key(Description="elsewhere")["KeyMetadata"]["Arn"]
     mine = AwsLab(labs)
-    key = made(mine, elsewhere.endpoint, there, **{"kms-profile": PROFILE})
+    key = create_key(mine, elsewhere.endpoint, there, **{"kms-profile": PROFILE})
     assert key["elsewhere"] == f"{there} at {elsewhere.endpoint}"
     lab, ec2 = mine.lab, mine.client("ec2")
     volume = ec2.create_volume(AvailabilityZone=mine.zone, Size=1, Encrypted=True, KmsKeyId="alias/there")

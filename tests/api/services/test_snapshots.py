@@ -372,15 +372,15 @@ def test_what_a_pending_snapshot_waits_for_is_said(ec2, aws_lab):
     kms.disable_key(KeyId=key)
     snapshot_id = ec2.create_snapshot(VolumeId=of)["SnapshotId"]
 
-    def shown() -> dict:
+    def describe() -> dict:
         return ec2.describe_snapshots(SnapshotIds=[snapshot_id])["Snapshots"][0]
 
-    until(lambda: "disabled" in shown().get("StateMessage", ""))
-    assert shown()["State"] == "pending"
+    until(lambda: "disabled" in describe().get("StateMessage", ""))
+    assert describe()["State"] == "pending"
     assert "disabled" in aws_lab.headrace("snapshot", "list", snapshot_id).stdout
     kms.enable_key(KeyId=key)
     ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[snapshot_id], WaiterConfig=PACE)
-    assert "StateMessage" not in shown() or not shown()["StateMessage"]
+    assert "StateMessage" not in describe() or not describe()["StateMessage"]
 
 
 def test_owners_that_are_no_accounts_are_refused(ec2):

@@ -396,13 +396,13 @@ def test_a_restore_without_room_leaves_nothing(shop, tmp_path):
     copying.run(shop, target, copying.BackupRequest(method=method))
     words = ("backup", "restore", "latest", "--in", str(tmp_path / "t"), "--as", "new", "--storage", "gp3:2")
     with small_disk(tmp_path / "d", 1200) as place, contextlib.closing(ServerLabs()) as labs:
-        lab = labs.up(labs.kept(place / "lab"), time_scale=1_000_000)
+        lab = labs.up(labs.clean_later(place / "lab"), time_scale=1_000_000)
         if method == "physical":
             with small_disk(tmp_path / "w", 4) as work:
                 done = headrace(lab, *words, "--work", str(work))
                 assert done.returncode == 3 and "GiB free, and the copy takes" in done.stderr, done.stderr
                 assert list(work.iterdir()) == []
-        filler = fill(place, left=32 << 20)
+        filler = fill(place, free_bytes=32 << 20)
         done = headrace(lab, *words, "--unpaced")
         assert done.returncode == 3 and f"disk of the lab's folder {place}/lab is full" in done.stderr, done.stderr
         assert left_of(lab, "new") == []

@@ -46,7 +46,7 @@ def of(trio: Trio, name: str) -> TopologyMember:
     return next(state for state in status(trio.lab) if state.server.name == name)
 
 
-def told(look: Callable[[], tuple[str, ...]], *words: str) -> str:
+def wait_for_line(look: Callable[[], tuple[str, ...]], *words: str) -> str:
     """The line that has all of the words, once there is one."""
     result: tuple[str, ...] = ()
 
@@ -71,11 +71,11 @@ def test_tables_and_statements_that_will_bite(trio, schema, replica):
         f"CREATE TABLE {schema}.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES {schema}.parent (id))",
     )
     for name in (trio.source, replica):
-        warnings = told(lambda name=name: of(trio, name).warnings, f"{schema}.log", "primary key")
+        warnings = wait_for_line(lambda name=name: of(trio, name).warnings, f"{schema}.log", "primary key")
         assert f"{schema}.old" not in warnings and f"{schema}.t" not in warnings
-        told(lambda name=name: of(trio, name).warnings, f"{schema}.old (MyISAM)", "ENGINE = InnoDB")
+        wait_for_line(lambda name=name: of(trio, name).warnings, f"{schema}.old (MyISAM)", "ENGINE = InnoDB")
         if trio.flavor == "mysql":
-            told(lambda name=name: of(trio, name).warnings, f"{schema}.parent", "WRITESET")
+            wait_for_line(lambda name=name: of(trio, name).warnings, f"{schema}.parent", "WRITESET")
     assert not of(trio, replica).problems, "none of it is wrong now"
 
 
@@ -84,7 +84,7 @@ def test_statements_give_other_rows_unnoticed(trio, schema, replica):
     before = sql(source, "SELECT @@global.binlog_format")[0][0]
     sql(source, "SET GLOBAL binlog_format = 'STATEMENT'")
     try:
-        told(lambda: of(trio, trio.source).warnings, "binlog_format is STATEMENT", "binlog_format = ROW")
+        wait_for_line(lambda: of(trio, trio.source).warnings, "binlog_format is STATEMENT", "binlog_format = ROW")
         sql(source, f"INSERT INTO {schema}.t VALUES (1, UUID())")
         here = sql(source, f"SELECT v FROM {schema}.t")
         there, until = (), time.monotonic() + 30
@@ -103,15 +103,15 @@ def test_an_event_larger_than_the_replica_takes(trio, schema, replica):
     before = sql(other, f"SELECT @@global.{name}")[0][0]
     sql(other, f"SET GLOBAL {name} = 65536", *dialect.stop_receive(), *dialect.start_receive())
     try:
-        told(lambda: of(trio, replica).warnings, "takes events of at most 65,536 bytes", name)
+        wait_for_line(lambda: of(trio, replica).warnings, "takes events of at most 65,536 bytes", name)
         sql(source, f"INSERT INTO {schema}.t VALUES (1, REPEAT('x', 1000000))")
-        told(lambda: of(trio, replica).problems, "max_allowed_packet", "what to do: ", name)
+        wait_for_line(lambda: of(trio, replica).problems, "max_allowed_packet", "what to do: ", name)
     finally:
         sql(other, f"SET GLOBAL {name} = {before}")
         with contextlib.suppress(Exception):
             sql(other, *dialect.stop_receive())
         sql(other, *dialect.start_receive(), *dialect.start_apply())
-    told(lambda: tuple(entry[0] for entry in sql(other, f"SELECT LEFT(v, 3) FROM {schema}.t")), "xxx")
+    wait_for_line(lambda: tuple(entry[0] for entry in sql(other, f"SELECT LEFT(v, 3) FROM {schema}.t")), "xxx")
 
 
 def test_a_transaction_larger_than_the_replicas_binary_log_takes(trio, schema, replica):
@@ -123,10 +123,10 @@ def test_a_transaction_larger_than_the_replicas_binary_log_takes(trio, schema, r
     try:
         rows = ", ".join(f"({number}, REPEAT('x', 10000))" for number in range(1, 101))
         sql(source, f"INSERT INTO {schema}.t VALUES {rows}")
-        told(lambda: of(trio, replica).problems, "max_binlog_cache_size", "what to do: ")
+        wait_for_line(lambda: of(trio, replica).problems, "max_binlog_cache_size", "what to do: ")
     finally:
         sql(other, f"SET GLOBAL max_binlog_cache_size = {before}", *dialect.stop_apply(), *dialect.start_apply())
-    told(lambda: (f"{sql(other, f'SELECT COUNT(*) FROM {schema}.t')[0][0]} rows",), "100 rows")
+    wait_for_line(lambda: (f"{sql(other, f'SELECT COUNT(*) FROM {schema}.t')[0][0]} rows",), "100 rows")
 
 
 def test_caching_sha2_without_tls_and_key(trio, schema, replica):
@@ -147,7 +147,7 @@ def test_caching_sha2_without_tls_and_key(trio, schema, replica):
     other = trio.server(replica)
     try:
         sql(other, *dialect.stop(), *pointed, plain, *dialect.start())
-        line = told(lambda: of(trio, replica).problems, "secure connection", "what to do: ", "SOURCE_SSL = 1")
+        line = wait_for_line(lambda: of(trio, replica).problems, "secure connection", "what to do: ", "SOURCE_SSL = 1")
         assert password not in line
     finally:
         with contextlib.closing(hosts[replica].connected(30.0)) as connection:
@@ -231,8 +231,8 @@ def test_one_server_uuid_twice(trio, schema, replica):
 
     restarted(mine, reference)
     try:
-        told(lambda: of(trio, replica).warnings, f"has the server_uuid of {other}, {reference}", "auto.cnf")
-        told(lambda: of(trio, other).warnings, f"has the server_uuid of {replica}, {reference}", "auto.cnf")
+        wait_for_line(lambda: of(trio, replica).warnings, f"has the server_uuid of {other}, {reference}", "auto.cnf")
+        wait_for_line(lambda: of(trio, other).warnings, f"has the server_uuid of {replica}, {reference}", "auto.cnf")
     finally:
         restarted(reference, mine)
         topology.replica_start(trio.lab, other)

@@ -46,29 +46,29 @@ def test_an_interrupted_switchover_says_who_takes_writes_and_is_finished_by_itse
 
     armed = True
     with contextlib.closing(trio.cluster().executor(trio.clients, interrupt)) as executor:
-        shown = executor.dry_run(wish).plan.steps
+        steps = executor.dry_run(wish).plan.steps
         with pytest.raises(KeyboardInterrupt):
             executor.run(wish)
-        words, seen, left = executor.interrupted(wish), executor.observer.look(), executor.journal.unfinished()
+        words, seen, unfinished = executor.interrupted(wish), executor.observer.look(), executor.journal.unfinished()
         if after == "stop the writes":
-            assert words == f"{source} takes writes. Nothing was changed." and left is None
-            assert source_in(seen, None, left) == source
+            assert words == f"{source} takes writes. Nothing was changed." and unfinished is None
+            assert source_in(seen, None, unfinished) == source
             assert sql(trio.server(source), "SELECT @@global.read_only") == ((0,),)
             return
         assert words.startswith(f"{target} takes writes; {source} "), words
         assert words.endswith("not follow it yet. Give the same command again to finish."), words
-        assert left is not None and source_in(seen, None, left) == target
+        assert unfinished is not None and source_in(seen, None, unfinished) == target
         assert trio.named() == target
         armed = False
         outcome = executor.run(wish)
     assert outcome.elected == target and not outcome.left_out
-    assert [step.action for step in shown].count("repoint") + [step.action for step in shown].count(
+    assert [step.action for step in steps].count("repoint") + [step.action for step in steps].count(
         "repoint-early"
     ) == 2
     trio.source = target
     assert trio.equal()
     seen = look(trio)
-    assert source_in(seen) == target and {one.channel is not None for one in (seen[source], seen[other])} == {True}
+    assert source_in(seen) == target and {state.channel is not None for state in (seen[source], seen[other])} == {True}
 
 
 def look(trio: Trio) -> dict:
@@ -111,17 +111,19 @@ def test_an_interrupted_rejoin_says_what_finishes_it(trio, at):
     else:
         # While it is deleted no signal disturbs that; its next volume is there when it is made again.
         before = {volume["id"] for volume in trio.lab.volumes()}
-        wait_until(lambda: {one["id"] for one in trio.lab.volumes()} - before, "its new volume", 120, pause_s=0.01)
+        wait_until(
+            lambda: {volume["id"] for volume in trio.lab.volumes()} - before, "its new volume", 120, pause_s=0.01
+        )
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=patience(120))
-    assert running.returncode == 130 and "Traceback" not in said, said
-    assert f"Interrupted. {trio.source} takes writes; {old} " in said, said
+    _, output = running.communicate(timeout=patience(120))
+    assert running.returncode == 130 and "Traceback" not in output, output
+    assert f"Interrupted. {trio.source} takes writes; {old} " in output, output
     if at == "start":
-        assert f"{old} does not follow {trio.source} yet. Give the same command again to finish." in said, said
+        assert f"{old} does not follow {trio.source} yet. Give the same command again to finish." in output, output
         headrace(*words)
     else:
-        told, _, line = said.partition(f"{old} is deleted and not made again yet. This finishes it: ")
-        assert line, told
+        _, _, line = output.partition(f"{old} is deleted and not made again yet. This finishes it: ")
+        assert line, output
         headrace(*shlex.split(line.splitlines()[0])[1:])
     assert trio.equal()
     assert words_after_rejoin(look(trio), old, trio.source).endswith(f"{old} follows {trio.source}.")
@@ -149,14 +151,14 @@ def test_a_full_source_is_emptied_and_rejoins_and_the_next_death_is_left_to_a_pe
         with pytest.raises(CouldNotRun, match="failed over by itself") as refused:
             watch.outcome()
     assert f"headrace failover run --from {died}" in refused.value.hint
-    said: list[str] = []
-    with contextlib.closing(trio.cluster().executor(trio.clients, said.append)) as executor:
-        shown = executor.dry_run(FailoverWish(died))
-        assert not shown.plan.refusal and shown.plan.lossless, shown.plan
-        assert f"{died} is down" in shown.end_state()
+    messages: list[str] = []
+    with contextlib.closing(trio.cluster().executor(trio.clients, messages.append)) as executor:
+        dry_run = executor.dry_run(FailoverWish(died))
+        assert not dry_run.plan.refusal and dry_run.plan.lossless, dry_run.plan
+        assert f"{died} is down" in dry_run.end_state()
         outcome = executor.run(FailoverWish(died))
-    assert outcome.lossless and outcome.elected, (outcome, said)
-    assert any("a watch saw semi-sync at work" in text for text in said), said
+    assert outcome.lossless and outcome.elected, (outcome, messages)
+    assert any("a watch saw semi-sync at work" in text for text in messages), messages
     trio.source = outcome.elected
     enlarged(trio, died)
     trio.forget_failover()
@@ -210,8 +212,10 @@ def enlarged(trio: Trio, name: str) -> None:
 
 def test_a_dry_run_of_a_source_that_is_alive_says_what_the_run_says(trio):
     with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
-        shown = executor.dry_run(FailoverWish(trio.source, rescue=True))
-        assert "alive and takes writes: there is nothing to fail over" in shown.plan.refusal and not shown.plan.steps
+        preview = executor.dry_run(FailoverWish(trio.source, rescue=True))
+        assert (
+            "alive and takes writes: there is nothing to fail over" in preview.plan.refusal and not preview.plan.steps
+        )
         seen = dict(executor.observer.look())
     # A source that looks dead goes through every step to the end.
     dead = replace(seen[trio.source], state=None, error="gone", volume=True)

@@ -62,12 +62,12 @@ def delayed(path: str, delay_s: float) -> Iterator[str]:
         with contextlib.suppress(Exception):
             writer.close()
 
-    async def one(reader, writer) -> None:
+    async def relay(reader, writer) -> None:
         there, back = await asyncio.open_unix_connection(path)
         await asyncio.gather(forward(reader, back), forward(there, writer))
 
     async def serve() -> None:
-        await asyncio.start_unix_server(one, front)
+        await asyncio.start_unix_server(relay, front)
 
     loop.set_exception_handler(lambda *_: None)
     loop.run_until_complete(serve())

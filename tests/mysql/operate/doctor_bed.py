@@ -156,13 +156,13 @@ def steady(script: str, clients: tuple[int, ...], *more: str, storage: tuple[str
     """A trouble that is sysbench's load on one of these storages (None: the bed's own)."""
 
     @contextmanager
-    def made(bed: Bed, chance: random.Random):
+    def bed_under_load(bed: Bed, chance: random.Random):
         bed.reset(storage[0] if len(storage) == 1 else chance.choice(storage))
         threads = clients[0] if len(clients) == 1 else chance.choice(clients)
         with loaded(bed.server, script, threads, *more, rows=bed.rows):
             yield
 
-    return made
+    return bed_under_load
 
 
 volume_iops = steady("oltp_point_select", (8, 12, 16), storage=("io1:10:200", "io1:10:300", "io1:10:400", "io1:10:500"))
@@ -545,4 +545,4 @@ def timed_scenario(
     finally:
         bed.watching = nobody
         watch.end()
-    return result, evidence, watch.told(began, ended, scenario.right)
+    return result, evidence, watch.seconds_of_verdict(began, ended, scenario.right)

@@ -57,7 +57,9 @@ class HowSoon:
         if self._thread is not None:
             self._thread.join(JOIN_S)
 
-    def told(self, began: float, ended: float, right: Callable[[Diagnosis], bool]) -> tuple[float | None, float | None]:
+    def seconds_of_verdict(
+        self, began: float, ended: float, right: Callable[[Diagnosis], bool]
+    ) -> tuple[float | None, float | None]:
         """Seconds from the beginning to the first look whose headline is right, and from the end to
         the first one after the last of those (or the end of its volume); None where that was not
         seen."""

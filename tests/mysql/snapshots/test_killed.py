@@ -75,14 +75,14 @@ def test_killed_at_every_step(lab, server):
                     assert child.stderr is not None
                     child.stderr.readline()
                     time.sleep(chance.uniform(0.0, 0.15))
-                    killed = time.monotonic_ns()
+                    killed_ns = time.monotonic_ns()
                     child.kill()
                     child.communicate()
                 else:
-                    communicate = child.communicate(timeout=PATIENCE_S)
-                    assert child.returncode == -signal.SIGKILL, communicate
-                    killed = int(communicate[0])
-            delay = probe.next_after(killed, PATIENCE_S)
+                    output, errors = child.communicate(timeout=PATIENCE_S)
+                    assert child.returncode == -signal.SIGKILL, errors
+                    killed_ns = int(output)
+            delay = probe.next_after(killed_ns, PATIENCE_S)
             if step in ("frozen", "snapshot"):
                 thawed.append(delay)
             if number % 10 == 0:

@@ -245,7 +245,7 @@ def test_a_restore_without_room_leaves_nothing(tmp_path):
     """Onto a volume that is too small it is refused; on a full disk of the lab it fails and leaves
     nothing, and the same command works once there is room."""
     with small_disk(tmp_path / "d", 900) as place, contextlib.closing(ServerLabs()) as labs:
-        lab = labs.up(labs.kept(place / "lab"), time_scale=1_000_000)
+        lab = labs.up(labs.clean_later(place / "lab"), time_scale=1_000_000)
         headrace = Command(lab.place.data_dir)
         settings = {"innodb_buffer_pool_size": "32M", "innodb_log_file_size": "16M"}
         servers.up(lab, name="db", storage="gp3:2", unpaced=True, settings=settings)
@@ -253,7 +253,7 @@ def test_a_restore_without_room_leaves_nothing(tmp_path):
         done = headrace("snapshot", "restore", "latest", "--name", "new", "--storage", "gp3:1", code=2)
         assert "smaller" in done.stderr, done.stderr
         servers.stop(servers.find(lab, "db"))
-        filler = fill(place, left=1 << 20)
+        filler = fill(place, free_bytes=1 << 20)
         done = headrace("snapshot", "restore", "latest", "--name", "new", code=3)
         assert f"disk of the lab's folder {place}/lab is full" in done.stderr, done.stderr
         assert left_of(lab, "new") == []

@@ -55,7 +55,7 @@ VERSIONS = {
 EVERY = [(flavor, version) for flavor, versions in VERSIONS.items() for version in versions]
 
 
-def known(label: str) -> set[str]:
+def options_of(label: str) -> set[str]:
     return {row["option"] for row in OPTIONS if row[label]}
 
 
@@ -79,7 +79,7 @@ def every_advice(flavor: str, version: str):
 @pytest.mark.parametrize("label", SERVERS)
 def test_no_setting_a_real_server_does_not_list(label):
     flavor, version = split(label)
-    listed = known(label)
+    listed = options_of(label)
     for item in every_advice(flavor, version):
         if item.group == "Host" or (item.parameter.startswith("rocksdb_") and label in WITHOUT_MYROCKS):
             continue
@@ -90,7 +90,7 @@ def test_no_setting_a_real_server_does_not_list(label):
 @pytest.mark.parametrize("label", SERVERS)
 def test_every_name_a_real_server_lists_is_advised_there(label):
     flavor, version = split(label)
-    server, listed = server_of(flavor, version), known(label)
+    server, listed = server_of(flavor, version), options_of(label)
     for parameter in parameters().values():
         name = parameter.name_on(server)
         others = {name.name for name in parameter.names if name.flavor == flavor} & listed

@@ -16,7 +16,7 @@ from headrace.lab import exporter
 HERE = b"Host: 127.0.0.1\r\n"
 
 
-def told(incoming: Incoming) -> Answer:
+def repeat_request(incoming: Incoming) -> Answer:
     text = f"{incoming.method} {incoming.path} {incoming.query} {len(incoming.body)} {len(incoming.headers)}"
     return Answer(200, text.encode(), [("Content-Type", "text/plain")])
 
@@ -25,7 +25,7 @@ def told(incoming: Incoming) -> Answer:
 def port(monkeypatch):
     monkeypatch.setattr(connection, "TIMEOUT_S", 1.0)
     listener = exporter.listen(0)
-    threading.Thread(target=connection.HttpServer(listener, told).serve_forever, daemon=True).start()
+    threading.Thread(target=connection.HttpServer(listener, repeat_request).serve_forever, daemon=True).start()
     yield listener.getsockname()[1]
     listener.close()
 

@@ -85,12 +85,12 @@ def compare_parameters(engine: str, which: str = "one") -> dict[str, ComparedPar
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("storage", [LONG, "io1:1024:5000", "gp2:2000"])
 def test_storages_at_their_iops_are_predicted(engine, storage):
-    ours, true = (predict_on(workload, storage).summary for workload in (calibrate_known(engine), truth(engine)))
+    calibrated, true = (predict_on(workload, storage).summary for workload in (calibrate_known(engine), truth(engine)))
     assert true["caps"].get("volume-iops", 0) > 0.9, "the case is no longer what it was"
     # MyRocks: what compaction moves is not seen in tps at one cap (its spread stays at 50 %); at a
     # quarter of the IOPS it weighs otherwise by some percent.
-    assert ours["tps"] == pytest.approx(true["tps"], rel=AT_A_CAP)
-    for quarter, real in zip(ours["quarters"], true["quarters"], strict=True):
+    assert calibrated["tps"] == pytest.approx(true["tps"], rel=AT_A_CAP)
+    for quarter, real in zip(calibrated["quarters"], true["quarters"], strict=True):
         assert quarter == pytest.approx(real, rel=2 * AT_A_CAP)
 
 
@@ -98,9 +98,11 @@ def test_the_plateau_of_bytes_is_predicted():
     """No bytes were measured: what an I/O weighs is known of InnoDB under sysbench-tpcc to 1.5 %;
     the truth lies in the middle of that.
     """
-    ours, true = (predict_on(workload, "gp2:3334").summary for workload in (calibrate_known("innodb"), truth("innodb")))
+    calibrated, true = (
+        predict_on(workload, "gp2:3334").summary for workload in (calibrate_known("innodb"), truth("innodb"))
+    )
     assert true["caps"].get("volume-throughput", 0) > 0.5, "the case is no longer what it was"
-    assert ours["tps"] == pytest.approx(true["tps"], rel=3 * TPCC_KIB_SPREAD)
+    assert calibrated["tps"] == pytest.approx(true["tps"], rel=3 * TPCC_KIB_SPREAD)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -108,10 +110,10 @@ def test_half_the_cache_is_predicted(engine):
     """Pages touched and usable share are told apart by the place at which the cache is full; what
     is left moves half the cache by less than thrice what no parameter covers.
     """
-    ours, true = (
+    calibrated, true = (
         predict_on(workload, LONG, cache_gib=25).summary for workload in (calibrate_known(engine), truth(engine))
     )
-    assert ours["tps"] == pytest.approx(true["tps"], rel=3 * spreads()["none"])
+    assert calibrated["tps"] == pytest.approx(true["tps"], rel=3 * spreads()["none"])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -253,8 +255,8 @@ def test_one_second_scatter_is_found():
     for which in ("one", "three", "iostat"):
         noise = calibrate_known("innodb", which).database["noise"]
         for mean in (280.0, 1_200.0):
-            ours, real = (math.sqrt(each["fano"] / mean + each["cv"] ** 2) for each in (noise, true))
-            assert ours == pytest.approx(real, rel=0.07), (which, mean, noise)
+            modelled, real = (math.sqrt(each["fano"] / mean + each["cv"] ** 2) for each in (noise, true))
+            assert modelled == pytest.approx(real, rel=0.07), (which, mean, noise)
 
 
 @pytest.mark.parametrize(
@@ -273,11 +275,11 @@ def test_one_second_scatter_is_found():
     ],
 )  # fmt: skip
 def test_the_width_of_one_second_tps_is_predicted(engine, which, storage, threads, within):
-    ours, true = (
+    calibrated, true = (
         predict(each, storage, seed=3, draws=0, threads=threads, **WHERE).summary
         for each in (calibrate_known(engine, which), truth(engine))
     )
-    width, real = ((each["tps_p95"] - each["tps_p5"]) / each["tps"] for each in (ours, true))
+    width, real = ((each["tps_p95"] - each["tps_p5"]) / each["tps"] for each in (calibrated, true))
     assert width == pytest.approx(real, rel=within)
 
 
@@ -370,10 +372,10 @@ def test_a_warm_run_says_what_it_cannot_tell(tmp_path):
     warm = recorded(tmp_path, truth("innodb"), start="warm", seconds=900)
     workload = calibrate([warm])
     assert any("warm run" in text for text in workload.caveats)
-    ours, true = (
+    calibrated, true = (
         predict_on(each, LONG, start="warm", seconds=900).summary["tps"] for each in (workload, truth("innodb"))
     )
-    assert ours == pytest.approx(true, rel=AT_A_CAP)
+    assert calibrated == pytest.approx(true, rel=AT_A_CAP)
     # A warm run does not show how the cache fills: less is known of the pages touched than from a
     # cold run.
     spread = {row["name"]: row["spread"] for row in workload.parameters}
@@ -421,8 +423,8 @@ def add_outliers(rows: pl.DataFrame) -> pl.DataFrame:
 def test_a_disturbed_run_tells_nearly_the_same(tmp_path, engine, change, kind, within):
     run = recorded(tmp_path, truth(engine), change=change)
     assert kind in {finding.kind for finding in run.findings}
-    ours, calm = (predict_on(each, LONG).summary["tps"] for each in (calibrate([run]), calibrate_known(engine)))
-    assert ours == pytest.approx(calm, rel=within)
+    disturbed, calm = (predict_on(each, LONG).summary["tps"] for each in (calibrate([run]), calibrate_known(engine)))
+    assert disturbed == pytest.approx(calm, rel=within)
 
 
 def test_a_clock_that_jumps_changes_nothing(tmp_path):

@@ -37,12 +37,14 @@ def test_a_machine_that_was_busy_does_not_change_what_a_transaction_asks(engine,
     workload = calibrate([run])
     assert any("something other than the database took its time" in caveat for caveat in workload.caveats)
     for storage in (LONG, FASTER):
-        ours, true = (predict(each, storage, seed=None, draws=0, **WHERE).summary for each in (workload, truth(engine)))
+        calibrated, true = (
+            predict(each, storage, seed=None, draws=0, **WHERE).summary for each in (workload, truth(engine))
+        )
         # At the cap as exactly as without the disturbance (3 %), and what is left of it in the tail
         # of the windows around its beginning.
-        assert ours["tps"] == pytest.approx(true["tps"], rel=0.05), storage
+        assert calibrated["tps"] == pytest.approx(true["tps"], rel=0.05), storage
         # Taken for I/Os it would have been a quarter.
-        assert abs(ours["tps"] / true["tps"] - 1) < 0.25 / 2
+        assert abs(calibrated["tps"] / true["tps"] - 1) < 0.25 / 2
 
 
 def test_credits_begin_as_described(tmp_path):

@@ -116,8 +116,8 @@ def test_a_disk_of_a_kind_is_known_better_than_any(tmp_path):
 def test_who_sets_io_capacity_max_knows_the_disk(tmp_path):
     """0.326 of the table and a factor of two of the setting: of what they differ by, 0.326^2 / (0.326^2 + 0.69^2) = 0.181 is the setting's."""
     plain = write_run(tmp_path)
-    told = write_run(tmp_path, settings="io_capacity_max = 20000")
-    of_plain, of_told = (find_local_disk(run, build_prior(run)) for run in (plain, told))
+    configured = write_run(tmp_path, settings="io_capacity_max = 20000")
+    of_plain, of_told = (find_local_disk(run, build_prior(run)) for run in (plain, configured))
     assert of_plain is not None and of_told is not None
     apart = math.log(DISK_OVER_IO_CAPACITY_MAX * 20_000 / of_plain["page_writes_per_s"])
     moved = math.log(of_told["page_writes_per_s"] / of_plain["page_writes_per_s"])

@@ -106,8 +106,8 @@ def test_a_table_that_fits_reads_nothing_and_processors_hold_it(true_and_calibra
 def test_what_is_known_before_a_run_hangs_on_benchmark_and_machine(true_and_calibrated):
     database = true_and_calibrated[0]
 
-    def before(known: dict, benchmark: str) -> dict[str, float]:
-        return {parameter.name: parameter.spread for parameter in of_engine("innodb", known, benchmark)}
+    def before(facts: dict, benchmark: str) -> dict[str, float]:
+        return {parameter.name: parameter.spread for parameter in of_engine("innodb", facts, benchmark)}
 
     sized, other = before(database, "sysbench-oltp"), before(database, "own")
     assert sized["pages_touched"] == pytest.approx(0.0707, abs=1e-4) and other["pages_touched"] == 0.25

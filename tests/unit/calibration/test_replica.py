@@ -178,11 +178,11 @@ def test_a_recording_has_no_replica(tmp_path):
 def test_bounds_are_asked_of_the_core_once(runs, monkeypatch):
     """The table of parameters is the same for every database: a fit of a hundred runs reads it
     once."""
-    asked = []
+    calls = []
     real = core.mysql_tpcc
-    monkeypatch.setattr(core, "mysql_tpcc", lambda *given: asked.append(given) or real(*given))
+    monkeypatch.setattr(core, "mysql_tpcc", lambda *given: calls.append(given) or real(*given))
     calibrate_replica(build_database(), runs[:1])
-    assert len(asked) <= 1
+    assert len(calls) <= 1
 
 
 def test_a_damaged_binary_log_is_named(tmp_path):

@@ -101,8 +101,8 @@ def test_below_the_runs_the_standard_goes_on(lowest):
     below = [(reads, ratio) for reads, ratio in STANDARD if reads < lowest]
     assert extended[len(below) :] == points
     assert [reads for reads, _ in extended[: len(below)]] == [reads for reads, _ in below]
-    for (_, ours), (_, usual) in zip(extended, below, strict=False):
-        assert ours / extended[0][1] == pytest.approx(usual / below[0][1])
+    for (_, extrapolated), (_, usual) in zip(extended, below, strict=False):
+        assert extrapolated / extended[0][1] == pytest.approx(usual / below[0][1])
 
 
 def test_no_run_with_percentiles_gives_no_curve():

@@ -141,10 +141,10 @@ def test_a_run_that_stopped_is_calibrated_to_stop(tmp_path):
     true["popularity"] = [{**item, "pages": 0.6 * item["pages"]} for item in true["popularity"]]
     true["writes"] = {**true["writes"], "flush_per_tx": 4.2}
     where = {"storage": "gp2:931", "instance": "r5.xlarge", "as_of": "2020-05-15", "start": "warm", "seconds": SECONDS}
-    shown = headrace.predict(replace(shop(), database=true, threads=128), **where, draws=0, seed=3).rows
-    waited = float(np.mean(find_waiting(shown["tps"].to_numpy())))
+    stopped = headrace.predict(replace(shop(), database=true, threads=128), **where, draws=0, seed=3).rows
+    waited = float(np.mean(find_waiting(stopped["tps"].to_numpy())))
     assert waited > 0.1
-    workload = headrace.calibrate([write_run(tmp_path, shown["tps"])])
+    workload = headrace.calibrate([write_run(tmp_path, stopped["tps"])])
     again = headrace.predict(workload, **where, draws=0, seed=None)
     assert float(again.rows["stopped_share"].mean()) == pytest.approx(waited, abs=2 * SHARE_SPREAD)
-    assert float(again.rows["tps"].mean()) == pytest.approx(float(shown["tps"].mean()), rel=0.02)
+    assert float(again.rows["tps"].mean()) == pytest.approx(float(stopped["tps"].mean()), rel=0.02)

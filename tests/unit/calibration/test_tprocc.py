@@ -120,8 +120,8 @@ def test_processor_time_that_was_counted_has_its_ios_in_it(tmp_path):
 
 def test_settings_of_the_page_cleaner_are_asked():
     shop = headrace.hammerdb_tprocc(warehouses=100, cache_gib=2, threads=16)
-    asked = ["innodb_io_capacity=2000", "innodb_max_dirty_pages_pct=50", "innodb_max_dirty_pages_pct_lwm=5"]
-    cleaner = headrace.with_settings(shop, [*asked, "innodb_adaptive_flushing_lwm=20"]).database["cleaner"]
+    settings = ["innodb_io_capacity=2000", "innodb_max_dirty_pages_pct=50", "innodb_max_dirty_pages_pct_lwm=5"]
+    cleaner = headrace.with_settings(shop, [*settings, "innodb_adaptive_flushing_lwm=20"]).database["cleaner"]
     usual = core.page_cleaner("mysql", "8.4")
     assert cleaner == usual | {"io_capacity": 2000.0, "most_dirty": 0.5, "low_water": 0.05, "redo_low_water": 0.2}
 

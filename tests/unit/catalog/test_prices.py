@@ -117,10 +117,12 @@ def test_bill_is_the_rates_times_the_quantities(size, iops, mib_s, members, disc
     size, mib_s = max(size, -(-iops // 500)), min(mib_s, iops // 4)
     prices = PriceList("us-east-1", "2022-06-01", discount_percent=discount)
     rates = prices.rates("gp3")
-    one = size * rates["gib"] + (iops - 3_000) * rates["iops"][0][1] + max(0, mib_s - 125) * rates["mib_s"][0][1]
+    usd_per_volume = (
+        size * rates["gib"] + (iops - 3_000) * rates["iops"][0][1] + max(0, mib_s - 125) * rates["mib_s"][0][1]
+    )
     storage = f"{members}xgp3:{size}:{iops}:{max(mib_s, 125)}"
     # Sums of four products: relative error below 10 roundings of 2^-53, so 1e-12 is generous.
-    assert prices.volume_totals([storage])[0] == pytest.approx(members * one, rel=1e-12)
+    assert prices.volume_totals([storage])[0] == pytest.approx(members * usd_per_volume, rel=1e-12)
 
 
 def test_totals_are_nan_where_nothing_is_known():

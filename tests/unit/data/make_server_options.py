@@ -46,20 +46,20 @@ def taken(command: str, flavor: str, name: str, value: str) -> str:
     if flavor == "mysql":
         done = ask(command, f"--{name}={value}", "--validate-config")
         return "refused" if done.returncode != 0 and f"unknown variable '{name}" in done.stderr else "accepted"
-    said = ask(command, f"--{name}={value}", "--verbose", "--help").stderr
-    if "unknown variable" in said:
+    messages = ask(command, f"--{name}={value}", "--verbose", "--help").stderr
+    if "unknown variable" in messages:
         return "refused"
-    return "ignored" if "was removed" in said or "Not used or needed" in said else "accepted"
+    return "ignored" if "was removed" in messages or "Not used or needed" in messages else "accepted"
 
 
 def main(arguments: list[str]) -> None:
     servers = dict(argument.partition("=")[::2] for argument in arguments)
-    known = {label: options(command) for label, command in servers.items()}
+    options_of = {label: options(command) for label, command in servers.items()}
     with (HERE / "server_options.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["option", *servers])
-        for name in sorted(set().union(*known.values())):
-            writer.writerow([name, *("1" if name in known[label] else "" for label in servers)])
+        for name in sorted(set().union(*options_of.values())):
+            writer.writerow([name, *("1" if name in options_of[label] else "" for label in servers)])
     rows = list(csv.DictReader(GONE.open()))
     with (HERE / "gone_settings.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -170,12 +170,12 @@ def test_the_stand_in_misses_as_often_as_the_database():
     """Random databases and caches. A thousandth of h is its resolution; a few percent of the miss share at steep places: 3 % of it, and a thousandth."""
     for seed in range(12):
         chance = random.Random(seed)
-        cache_share, uniform = chance.uniform(0.1, 0.5), chance.uniform(0.02, 0.4)
-        result = standin.stand_in("innodb", 2.0, 2.0 * cache_share, 16, uniform)
+        cache_share, target_miss = chance.uniform(0.1, 0.5), chance.uniform(0.02, 0.4)
+        result = standin.stand_in("innodb", 2.0, 2.0 * cache_share, 16, target_miss)
         if result.h < standin.UNIFORM_H:
-            assert result.miss == pytest.approx(uniform, rel=0.03, abs=1e-3), f"seed {seed}"
+            assert result.miss == pytest.approx(target_miss, rel=0.03, abs=1e-3), f"seed {seed}"
         else:
-            assert result.miss <= uniform, f"seed {seed}"
+            assert result.miss <= target_miss, f"seed {seed}"
 
 
 def test_the_stand_in_needs_some_data():

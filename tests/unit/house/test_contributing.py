@@ -43,11 +43,11 @@ NOT_OF_LENGTH = {
 def soak_settings() -> dict[str, list[str]]:
     """Variables that `make soak` sets, with their values."""
     block = MAKEFILE[MAKEFILE.index("\nsoak:") :].partition("\n\n")[0]
-    found: dict[str, list[str]] = {}
+    settings: dict[str, list[str]] = {}
     for name, value in SETTING.findall(block):
         if "$" not in value:
-            found.setdefault(name, []).append(value)
-    return found
+            settings.setdefault(name, []).append(value)
+    return settings
 
 
 def table_of_variables() -> dict[str, str]:
@@ -61,8 +61,10 @@ def test_every_variable_of_the_soak_stands_in_the_table_with_its_number():
     table = table_of_variables()
     for name, values in soak_settings().items():
         assert name in table, f"CONTRIBUTING.md, The long tests: {name} of `make soak` is missing"
-        shown = re.split(r"[ ;]+", table[name])
-        assert set(values) <= set(shown), f"{name} is {values} in the Makefile, and {table[name]} in CONTRIBUTING.md"
+        documented = re.split(r"[ ;]+", table[name])
+        assert set(values) <= set(documented), (
+            f"{name} is {values} in the Makefile, and {table[name]} in CONTRIBUTING.md"
+        )
     by_hand = {"OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS"}  # of a loop over pairs
     assert set(table) - by_hand <= set(soak_settings()), "a variable of the table that `make soak` does not set"
 

@@ -92,11 +92,9 @@ TYPES = typed_dicts()
 def wrong(value: object, annotation: ast.expr, place: str) -> list[str]:
     """Returns the place at which a value is not what an annotation says; "" for none."""
     if isinstance(annotation, ast.BinOp):
-        return (
-            []
-            if any(not wrong(value, side, place) for side in (annotation.left, annotation.right))
-            else [f"{place}: {value!r} is no {ast.unparse(annotation)}"]
-        )
+        sides = [side for side in ast.iter_child_nodes(annotation) if isinstance(side, ast.expr)]
+        fits = any(not wrong(value, side, place) for side in sides)
+        return [] if fits else [f"{place}: {value!r} is no {ast.unparse(annotation)}"]
     if isinstance(annotation, ast.Subscript):
         of = ast.unparse(annotation.value)
         if of == "NotRequired":
@@ -258,8 +256,8 @@ ANSWERS = {
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [(name, one) for name, calls in ANSWERS.items() for one in calls],
-    ids=lambda one: str(one)[:40],
+    [(name, call) for name, calls in ANSWERS.items() for call in calls],
+    ids=lambda value: str(value)[:40],
 )
 def test_answers_have_the_types_the_stub_says(name, arguments):
     faults = wrong(getattr(core, name)(*arguments), stub_functions()[name].returns, name)

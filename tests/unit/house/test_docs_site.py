@@ -36,8 +36,8 @@ def test_lists_are_written_as_python_markdown_reads_them():
     ],
 )
 def test_links_out_of_the_site_lead_to_the_repository(link, leads_to):
-    known = {"ARCHITECTURE.md", "docs/reference/cli.md"}
-    assert docs_site.with_links(f"[a]({link})", "docs/reference/page.md", known, "R") == f"[a]({leads_to})"
+    pages = {"ARCHITECTURE.md", "docs/reference/cli.md"}
+    assert docs_site.with_links(f"[a]({link})", "docs/reference/page.md", pages, "R") == f"[a]({leads_to})"
 
 
 def test_the_menu_has_every_page_once(tmp_path):

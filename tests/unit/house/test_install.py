@@ -16,9 +16,14 @@ from places import ROOT
 
 def run(*command: object, folder: Path, **environment: str) -> subprocess.CompletedProcess:
     """A command with the user's environment, but none of what points Python at this clone."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     return subprocess.run(
-        [str(part) for part in command], cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=900
+        [str(part) for part in command],
+        cwd=folder,
+        env=variables | environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
 
 

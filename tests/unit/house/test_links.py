@@ -115,5 +115,5 @@ def test_a_broken_link_is_found(text, reason, tmp_path, monkeypatch):
     (root / "other.md").write_text("# Two words\n\n```sh\n# three words\n```\n\n## Two `words`\n")
     page = root / "page.md"
     page.write_text(f"# Here\n\n{text}\n")
-    found = [wrong(page, target) for target in links(page.read_text())]
-    assert found == ([] if reason is None else [reason])
+    problems = [wrong(page, target) for target in links(page.read_text())]
+    assert problems == ([] if reason is None else [reason])

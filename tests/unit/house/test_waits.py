@@ -35,7 +35,7 @@ PAUSES = frozenset({"sleep", "wait"})
 
 def called(node: ast.AST, names: frozenset[str]) -> bool:
     """Returns whether functions or methods of some names are called below a node."""
-    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    calls = (entry.func for entry in ast.walk(node) if isinstance(entry, ast.Call))
     return any(getattr(call, "attr", getattr(call, "id", "")) in names for call in calls)
 
 
@@ -45,21 +45,21 @@ def own_waits(source: str) -> Iterator[int]:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.While | ast.For) or not called(node, PAUSES):
             continue
-        compared = [one for one in ast.walk(node) if isinstance(one, ast.Compare) and called(one, CLOCKS)]
+        compared = [entry for entry in ast.walk(node) if isinstance(entry, ast.Compare) and called(entry, CLOCKS)]
         alone = isinstance(node, ast.While) and compared == [node.test]
-        leaves = any(isinstance(one, ast.Break | ast.Return | ast.Raise) for one in ast.walk(node))
+        leaves = any(isinstance(entry, ast.Break | ast.Return | ast.Raise) for entry in ast.walk(node))
         if compared and (leaves or not alone):
             yield node.lineno
 
 
 def test_no_test_has_a_wait_of_its_own():
-    found = [
+    waits = [
         f"{path.relative_to(ROOT)}:{line}: waits by itself; use waiting.wait_until, which knows the machine's load"
         for path in sorted((ROOT / "tests").rglob("*.py"))
         if path != SHARED
         for line in own_waits(path.read_text())
     ]
-    assert not found, "\n".join(found)
+    assert not waits, "\n".join(waits)
 
 
 def test_the_package_has_few_waits_of_its_own():

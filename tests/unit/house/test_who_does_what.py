@@ -43,7 +43,7 @@ def files_of(drawing: str) -> Iterator[tuple[tuple[Path, ...], str]]:
     folder that was named behind the line on the left, else in the last one at the beginning of a line."""
     inner = outer = ROOT
     for line in drawing.splitlines():
-        if (found := PLACE.match(line.lstrip(" |▼:"))) and (folder := folder_of(found[1])):
+        if (place := PLACE.match(line.lstrip(" |▼:"))) and (folder := folder_of(place[1])):
             inner = folder
             outer = outer if line.lstrip().startswith("|") else folder
         for name in FILE.findall(line):
@@ -75,7 +75,7 @@ def names_of(path: Path) -> frozenset[str]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            names |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+            names |= {f"{node.name}.{member.name}" for member in node.body if isinstance(member, ast.FunctionDef)}
         if isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return frozenset(names)
@@ -102,22 +102,22 @@ def test_files_of_the_walks_exist(title):
     named = list(files_of(walks(PAGE.read_text())[title]))
     assert len(named) >= 10
     for folders, name in named:
-        found = candidates(folders, name)
+        matches = candidates(folders, name)
         places = " and ".join(str(folder.relative_to(ROOT)) for folder in folders)
-        assert len(found) == 1, f"{title}: {name} means {len(found)} files below {places}: {found}"
+        assert len(matches) == 1, f"{title}: {name} means {len(matches)} files below {places}: {matches}"
 
 
 def test_there_is_a_walk_for_each_kind_of_task():
     titles = [title.partition(": ")[2] for title in walks(PAGE.read_text())]
-    wanted = {"one I/O", "one goal", "one calibration run", "one failover", "one backup", "one call of the AWS API"}
-    assert wanted | {"one verdict"} == set(titles)
+    tasks = {"one I/O", "one goal", "one calibration run", "one failover", "one backup", "one call of the AWS API"}
+    assert tasks | {"one verdict"} == set(titles)
 
 
 @pytest.mark.parametrize("row", rows(PAGE.read_text()), ids=lambda row: row[0])
 def test_who_does_what_exists(row):
     job, use, _ = row
     assert job and use
-    wrong = [words for cell in row for found in USE.findall(cell) if (words := missing(found))]
+    wrong = [words for cell in row for name in USE.findall(cell) if (words := missing(name))]
     assert not wrong, f"{job}: {'; '.join(wrong)}"
 
 

@@ -227,14 +227,14 @@ def test_notes_of_a_status():
         == []
         == notes({"leftovers": {"released": 0, "unmounted": 0, "busy": []}, "recording": None, "metrics_rows_lost": 0})
     )
-    said = notes(
+    lines = notes(
         {
             "journal_repaired": "12 bytes",
             "leftovers": {"released": 1, "unmounted": 1, "busy": ["/dev/loop4"]},
             "metrics_rows_lost": 3,
         }
     )
-    assert len(said) == 4 and "/dev/loop4" in said[2]
+    assert len(lines) == 4 and "/dev/loop4" in lines[2]
 
 
 # --- rates and credits ----------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_metrics_are_answered_and_nothing_else(serve):
         and "Content-Length: 14" in head
         and "Connection: close" in head
     )
-    for request, wanted in [
+    for request, expected in [
         (b"GET /metrics HTTP/1.0\r\n\r\n", "200"),
         (b"GET /metrics?name[]=x HTTP/1.1\r\n" + HERE + b"\r\n", "200"),
         (b"GET / HTTP/1.1\r\n" + HERE + b"\r\n", "404"),
@@ -77,12 +77,12 @@ def test_metrics_are_answered_and_nothing_else(serve):
         (b"\r\n\r\n", "400"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400"),
     ]:
-        assert status(ask(port, request)) == wanted, request
+        assert status(ask(port, request)) == expected, request
     assert "\r\nAllow: GET\r\n" in ask(port, b"PUT /metrics HTTP/1.1\r\n" + HERE + b"\r\n")
 
 
 @pytest.mark.parametrize(
-    ("host", "wanted"),
+    ("host", "expected"),
     [
         (b"Host: 127.0.0.1:9464", "200"),
         (b"Host: LOCALHOST:1", "200"),
@@ -95,11 +95,11 @@ def test_metrics_are_answered_and_nothing_else(serve):
         (b"X: y", "400"),
     ],
 )
-def test_a_host_that_is_not_this_machine_is_refused(serve, host, wanted):
+def test_a_host_that_is_not_this_machine_is_refused(serve, host, expected):
     """A page in a browser here reaches 127.0.0.1 by a name of its own (DNS rebinding), and says so
     in Host.
     """
-    assert status(ask(serve(), b"GET /metrics HTTP/1.1\r\n" + host + b"\r\n\r\n")) == wanted
+    assert status(ask(serve(), b"GET /metrics HTTP/1.1\r\n" + host + b"\r\n\r\n")) == expected
 
 
 def test_heads_of_any_length_and_any_bytes(serve):

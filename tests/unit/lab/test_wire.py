@@ -126,8 +126,8 @@ def test_refusals_keep_their_parts(serve, tmp_path, kind):
     serve(lambda connection, call: say(connection, {"id": call["id"], "error": error}))
     with Lab(tmp_path) as lab, pytest.raises(LabRefused) as raised:
         lab.delete("db")
-    found = raised.value
-    assert (found.kind, found.value, found.rule, found.source, found.hint, found.exit_code) == (
+    refusal = raised.value
+    assert (refusal.kind, refusal.value, refusal.rule, refusal.source, refusal.hint, refusal.exit_code) == (
         kind,
         "db",
         "is in use",
@@ -135,9 +135,9 @@ def test_refusals_keep_their_parts(serve, tmp_path, kind):
         "Detach it.",
         2,
     )
-    again = pickle.loads(pickle.dumps(found))
-    assert isinstance(again, LabRefused) and (again.kind, str(again)) == (kind, str(found))
-    assert isinstance(found, InputError)
+    again = pickle.loads(pickle.dumps(refusal))
+    assert isinstance(again, LabRefused) and (again.kind, str(again)) == (kind, str(refusal))
+    assert isinstance(refusal, InputError)
 
 
 def test_unavailable_is_exit_code_3(serve, tmp_path):
@@ -159,9 +159,9 @@ def test_no_lab_says_how_to_start_one(tmp_path):
 
 
 def test_socket_of_a_daemon_that_died(tmp_path):
-    left = socket.socket(socket.AF_UNIX)
-    left.bind(str(tmp_path / "lab.sock"))
-    left.close()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "lab.sock"))
+    listener.close()
     with pytest.raises(NoLab):
         Lab(tmp_path).status()
 

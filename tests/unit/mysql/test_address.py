@@ -129,9 +129,9 @@ def test_where_the_password_comes_from(tmp_path, monkeypatch):
     file = tmp_path / "client.cnf"
     file.write_text('[mysqld]\npassword=no\n[client]\nuser=x\npassword="of the file"\nhost=other\nport=1234\n')
     file.chmod(0o600)
-    found = parse_address("mysql://w@db/", defaults_file=file)
+    address = parse_address("mysql://w@db/", defaults_file=file)
     # The text wins over the file, the file over the environment.
-    assert (found.user, found.host, found.port, found.password) == ("w", "db", 3306, Secret("of the file"))
+    assert (address.user, address.host, address.port, address.password) == ("w", "db", 3306, Secret("of the file"))
     whole = parse_address("mysql://", defaults_file=file)
     assert (whole.user, whole.host, whole.port) == ("x", "other", 1234)
     file.write_text("[client]\nuser=x\nhost=localhost\nport=1\nsocket=/tmp/s\n")
@@ -210,7 +210,7 @@ def test_client_files_are_for_their_owner_alone(tmp_path):
 def test_a_secret_stays_one():
     secret = Secret(PASSWORD)
     address = Address("w", "db", 3306, password=secret)
-    shown = [
+    texts = [
         repr(secret),
         str(secret),
         f"{secret}",
@@ -220,13 +220,13 @@ def test_a_secret_stays_one():
         str(address),
         address.label,
     ]
-    shown += [
+    texts += [
         repr(copy.deepcopy(address)),
         repr(dataclasses.asdict(address)),
         repr(dataclasses.replace(address, port=1)),
         "%s" % secret,  # noqa: UP031
     ]
-    assert not any(PASSWORD in text for text in shown)
+    assert not any(PASSWORD in text for text in texts)
     assert secret.reveal() == PASSWORD and copy.deepcopy(address).password.reveal() == PASSWORD
     assert (
         secret == Secret(PASSWORD) and secret != Secret("x") and secret != PASSWORD and bool(secret) and not Secret("")
@@ -244,7 +244,7 @@ class Answering:
 
     def __init__(self, says: bytes | None) -> None:
         self.says, self.listener = says, socket.create_server(("127.0.0.1", 0))
-        self.port, self.held = self.listener.getsockname()[1], []
+        self.port, self.connections = self.listener.getsockname()[1], []
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -254,7 +254,7 @@ class Answering:
             except OSError:
                 return
             if self.says is None:
-                self.held.append(talk)
+                self.connections.append(talk)
                 continue
             talk.sendall(self.says)
             talk.close()
@@ -264,7 +264,7 @@ class Answering:
 
     def __exit__(self, *_):
         self.listener.close()
-        for talk in self.held:
+        for talk in self.connections:
             talk.close()
 
 
@@ -349,7 +349,7 @@ def test_a_server_that_asks_for_the_password_in_clear_does_not_get_it():
     with listener, pytest.raises(InputError, match="sent over TLS"):
         connect(Address("w", "127.0.0.1", listener.getsockname()[1], password=Secret(PASSWORD)), timeout_s=2)
     thread.join(5)
-    assert not any(PASSWORD.encode() in said for said in heard)
+    assert not any(PASSWORD.encode() in received for received in heard)
 
 
 def test_what_stands_in_brackets_and_is_no_address_is_not_called_a_port():

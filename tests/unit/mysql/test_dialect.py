@@ -25,9 +25,9 @@ def test_passwords_stay_in_the_statement():
 def test_positions():
     at = SourceOf("h", 1, "u", Secret("p"), position=("binlog.000003", 157), channel="ch1", delay_s=60)
     # A channel keeps what is not named: the authority of the source before.
-    for made, word in ((MARIADB, "MASTER"), (NEW, "SOURCE")):
-        assert f"{word}_SSL_CA = ''" in made.point_at(replace(SOURCE, ssl_ca=None))[-1]
-        assert "SSL_CA" not in made.point_at(replace(SOURCE, ssl_ca=None, keeps_ca=True))[-1]
+    for dialect, word in ((MARIADB, "MASTER"), (NEW, "SOURCE")):
+        assert f"{word}_SSL_CA = ''" in dialect.point_at(replace(SOURCE, ssl_ca=None))[-1]
+        assert "SSL_CA" not in dialect.point_at(replace(SOURCE, ssl_ca=None, keeps_ca=True))[-1]
     assert "MASTER_USE_GTID = slave_pos" in MARIADB.point_at(SOURCE)[-1]
     text = MARIADB.point_at(at)[-1]
     assert text.startswith("CHANGE MASTER 'ch1' TO MASTER_HOST = 'h'") and "MASTER_USE_GTID = no" in text
@@ -72,7 +72,9 @@ def test_a_set_that_is_no_position_is_no_beginning():
 
 def test_semi_sync_waits_after_the_sync_and_not_after_the_commit():
     for dialect in (MARIADB, OLD, NEW):
-        assert any("wait_point = 'AFTER_SYNC'" in one for one in dialect.semi_sync("source", True, 10_000, 1))
+        assert any(
+            "wait_point = 'AFTER_SYNC'" in statement for statement in dialect.semi_sync("source", True, 10_000, 1)
+        )
         assert dialect.semi_sync("source", True)[-1].endswith("= 'ON'")
 
 
@@ -113,11 +115,11 @@ def test_versions():
 
 def test_the_account_may_read_the_binary_log_and_nothing_else():
     for dialect in (MARIADB, NEW):
-        made = dialect.replication_account("repl", "127.0.0.1", Secret("p"))
-        grants = [one for one in made if one.startswith("GRANT")]
+        statements = dialect.replication_account("repl", "127.0.0.1", Secret("p"))
+        grants = [statement for statement in statements if statement.startswith("GRANT")]
         assert grants == ["GRANT REPLICATION SLAVE ON *.* TO 'repl'@'127.0.0.1'"]
-        assert all("REQUIRE SSL" in one for one in made if " USER " in one)
-        assert made.index("SET SESSION sql_log_bin = 0") < 2 and made[-1] == "SET SESSION sql_log_bin = 1"
+        assert all("REQUIRE SSL" in statement for statement in statements if " USER " in statement)
+        assert statements.index("SET SESSION sql_log_bin = 0") < 2 and statements[-1] == "SET SESSION sql_log_bin = 1"
 
 
 def test_literals():

@@ -29,9 +29,9 @@ def random_mysql(chance: random.Random) -> tuple[str, set[tuple[str, int]]]:
     return ",".join(parts), members
 
 
-def members_of(found: GtidSet) -> set[tuple[str, int]]:
+def members_of(gtids: GtidSet) -> set[tuple[str, int]]:
     return {
-        (key, number) for key, ranges in found.ranges for first, last in ranges for number in range(first, last + 1)
+        (key, number) for key, ranges in gtids.ranges for first, last in ranges for number in range(first, last + 1)
     }
 
 
@@ -51,10 +51,10 @@ def test_mysql_as_sets_of_integers():
 
 
 def random_position(chance: random.Random) -> tuple[str, dict[str, tuple[int, int]]]:
-    found = {
+    positions = {
         str(domain): (chance.choice((1, 2)), chance.randrange(1, 8)) for domain in range(12) if chance.random() < 0.3
     }
-    return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in found.items()), found
+    return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in positions.items()), positions
 
 
 def test_mariadb_as_sets_of_integers():

@@ -94,19 +94,20 @@ def test_what_is_read_is_what_the_servers_read(tmp_path, main, included, first, 
         ("d/c.txt", "[mysqld]\nnot-read=1\n"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    theirs = subprocess.run(
+    printed = subprocess.run(
         [TOOL, "--defaults-file=main.cnf", "mysqld", "mysqld-10.11"], cwd=tmp_path, capture_output=True
     )
     try:
-        found = read_option_file(tmp_path / "main.cnf", ("mysqld", "mysqld-10.11"))
+        options = read_option_file(tmp_path / "main.cnf", ("mysqld", "mysqld-10.11"))
     except HeadraceError:
         # An error in an included file is a warning to the servers, which pass over the rest of it.
-        assert theirs.returncode != 0 or theirs.stderr.startswith(b"error:")
+        assert printed.returncode != 0 or printed.stderr.startswith(b"error:")
         return
-    ours = "".join(
-        f"--{setting.key}" + ("" if setting.value is None else f"={setting.value}") + "\n" for setting in found.settings
+    expected = "".join(
+        f"--{setting.key}" + ("" if setting.value is None else f"={setting.value}") + "\n"
+        for setting in options.settings
     )
-    assert (theirs.returncode, theirs.stdout.decode()) == (0, ours)
+    assert (printed.returncode, printed.stdout.decode()) == (0, expected)
 
 
 def read(tmp_path: Path, text: str, *groups: str):
@@ -116,9 +117,9 @@ def read(tmp_path: Path, text: str, *groups: str):
 
 
 def test_names_prefixes_and_values(tmp_path):
-    found = read(tmp_path, "[mysqld]\nInnoDB-Buffer-Pool-Size=1G\nskip-innodb-doublewrite\nloose_innodb_io_capacity = 300 # c\ninnodb_file_per_table\nskip-name-resolve\n"
+    options = read(tmp_path, "[mysqld]\nInnoDB-Buffer-Pool-Size=1G\nskip-innodb-doublewrite\nloose_innodb_io_capacity = 300 # c\ninnodb_file_per_table\nskip-name-resolve\n"
                  "enable-log_bin\nskip_slow_query_log=0\nsocket='/tmp/a b'\nmaximum-max_connections=9\n")  # fmt: skip
-    assert found.values == {
+    assert options.values == {
         "innodb_buffer_pool_size": "1G", "innodb_doublewrite": "0", "innodb_io_capacity": "300", "innodb_file_per_table": "1", "skip_name_resolve": "1",
         "log_bin": "1", "slow_query_log": "1", "socket": "/tmp/a b", "max_connections": "9",
     }  # fmt: skip
@@ -126,14 +127,14 @@ def test_names_prefixes_and_values(tmp_path):
 
 
 def test_later_settings_win_and_other_groups_do_not_count(tmp_path):
-    found = read(
+    options = read(
         tmp_path,
         "[client]\npassword=secret\nsync_binlog=7\n[mysqld]\nsync_binlog=0\n[mysqld-8.0]\nsync_binlog=1\n[mysqld]\nsync-binlog=5\n",
         "mysqld",
         "mysqld-8.0",
     )
-    assert found.values["sync_binlog"] == "5"
-    assert "secret" not in repr(found.settings) and len(found.settings) == 3
+    assert options.values["sync_binlog"] == "5"
+    assert "secret" not in repr(options.settings) and len(options.settings) == 3
 
 
 @pytest.mark.parametrize(
@@ -158,10 +159,10 @@ def test_groups_are_those_the_server_of_this_machine_reads():
         .stdout.split("Ver ")[1]
         .split("-")[0]
     )
-    said = subprocess.run(
+    help_text = subprocess.run(
         [program, "--no-defaults", "--user=nobody", "--verbose", "--help"], capture_output=True, text=True
     ).stdout
-    groups = said.split("The following groups are read: ")[1].splitlines()[0].split()
+    groups = help_text.split("The following groups are read: ")[1].splitlines()[0].split()
     assert set(server_groups("mariadb", server_of("mariadb", version).version)) == set(groups)
 
 

@@ -51,17 +51,17 @@ class Rds(ThreadingHTTPServer):
     """An RDS of one instance; `denied`: of none, because nobody may ask."""
 
     def __init__(self, instance: dict, denied: bool = False) -> None:
-        self.asked: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(handler) -> None:
                 content = handler.rfile.read(int(handler.headers["Content-Length"])).decode()
-                asked = {key: values[0] for key, values in parse_qs(content).items()}
-                self.asked.append(asked)
+                request = {key: values[0] for key, values in parse_qs(content).items()}
+                self.requests.append(request)
                 code, body = 200, INSTANCE.format(**instance)
                 if denied:
                     code, body = 403, ERROR.format(code="AccessDenied", message="is not authorized")
-                elif asked.get("DBInstanceIdentifier", instance["name"]) != instance["name"]:
+                elif request.get("DBInstanceIdentifier", instance["name"]) != instance["name"]:
                     code, body = 404, ERROR.format(code="DBInstanceNotFound", message="DBInstance not found.")
                 handler.send_response(code)
                 handler.send_header("Content-Type", "text/xml")
@@ -93,9 +93,9 @@ def metric_data(figures: dict[str, float], metrics: list[str], minutes: int = MI
     times = [NOW - timedelta(minutes=minutes - number) for number in range(minutes)]
     results = []
     for number, metric in enumerate(metrics):
-        known = metric in figures
-        values = [figures[metric]] * minutes if known else []
-        results.append({"Id": f"q{number}", "Label": metric, "Timestamps": times if known else [], "Values": values})
+        recorded = metric in figures
+        values = [figures[metric]] * minutes if recorded else []
+        results.append({"Id": f"q{number}", "Label": metric, "Timestamps": times if recorded else [], "Values": values})
     return {"MetricDataResults": results}
 
 
@@ -120,9 +120,9 @@ def rds() -> Iterator:
         return running[-1]
 
     yield start
-    for one in running:
-        one.shutdown()
-        one.server_close()
+    for server in running:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.fixture
@@ -141,11 +141,11 @@ def cloudwatch(figures: dict[str, float], metrics: list[str]):
 
 def test_the_metrics_of_the_test_are_those_that_are_asked():
     """The stub answers queries by their order: a metric more or less would shift all of them."""
-    asked: list[str] = []
+    metrics: list[str] = []
 
     class Asked:
         def get_metric_data(self, MetricDataQueries, **_):
-            asked.extend(
+            metrics.extend(
                 metric_data_query["MetricStat"]["Metric"]["MetricName"] for metric_data_query in MetricDataQueries
             )
             raise InputError("seen", "enough")
@@ -155,7 +155,7 @@ def test_the_metrics_of_the_test_are_those_that_are_asked():
     with pytest.raises(InputError, match="enough"):
         stubbed = {"ec2": answers(ec2, "describe_volumes", *described), "cloudwatch": Asked()}
         aws.fetch(f"aws:{VOLUME}", SPAN, stubbed.get)
-    assert asked == EBS_METRICS
+    assert metrics == EBS_METRICS
 
 
 # --- an RDS instance ------------------------------------------------------------------------------
@@ -179,9 +179,9 @@ def test_an_rds_instance_with_its_storage_and_class(rds, clouded):
 
 def test_forecast_knows_storage_and_instance_of_rds(rds, clouded):
     clouded(rds=rds(SHOP).client(), cloudwatch=cloudwatch(RDS_FIGURES, RDS_METRICS))
-    found = demand_of("aws:db-shop", SourceOptions(span=SPAN))
-    assert (found.load.name, found.storage, found.instance) == ("db-shop", "4xgp3:125:3000:125", "r6g.large")
-    assert found.space is None  # two hours are no week
+    demand = demand_of("aws:db-shop", SourceOptions(span=SPAN))
+    assert (demand.load.name, demand.storage, demand.instance) == ("db-shop", "4xgp3:125:3000:125", "r6g.large")
+    assert demand.space is None  # two hours are no week
 
 
 def test_free_space_of_rds_is_used_space_of_days():
@@ -189,23 +189,23 @@ def test_free_space_of_rds_is_used_space_of_days():
     free = {
         86_400.0 * day + 3_600 * hour: (100 - day - 0.1 * (hour == 5)) * 2.0**30 for day in range(8) for hour in (2, 5)
     }
-    found = space_from_free("db-shop", free, 500.0)
-    assert found.used_gib.tolist() == pytest.approx([400.1 + day for day in range(8)])
+    history = space_from_free("db-shop", free, 500.0)
+    assert history.used_gib.tolist() == pytest.approx([400.1 + day for day in range(8)])
     assert space_from_free("db-shop", dict(list(free.items())[:12]), 500.0) is None
 
 
 @pytest.mark.parametrize(
-    ("target", "name", "asked"),
+    ("target", "name", "filters"),
     [
         ("aws:db-shop", "shop", ["shop"]),
         ("aws:db-shop", "db-shop", ["shop", "db-shop"]),  # an instance that is itself called so
     ],
 )
-def test_the_name_of_an_rds_instance(rds, target, name, asked):
+def test_the_name_of_an_rds_instance(rds, target, name, filters):
     server = rds(SHOP | {"name": name})
     clients = {"rds": server.client(), "cloudwatch": cloudwatch(RDS_FIGURES, RDS_METRICS)}
     fetched = aws.fetch(target, SPAN, clients.get)
-    assert [one["DBInstanceIdentifier"] for one in server.asked] == asked
+    assert [request["DBInstanceIdentifier"] for request in server.requests] == filters
     assert fetched.name == f"db-{name}"
 
 
@@ -213,11 +213,11 @@ def test_the_resource_id_of_an_rds_instance(rds):
     server = rds(SHOP)
     clients = {"rds": server.client(), "cloudwatch": cloudwatch(RDS_FIGURES, RDS_METRICS)}
     aws.fetch("aws:db-ABCDEFGHIJKLMNOPQRSTUVWXYZ", SPAN, clients.get)
-    assert server.asked[0]["Filters.Filter.1.Name"] == "dbi-resource-id"
+    assert server.requests[0]["Filters.Filter.1.Name"] == "dbi-resource-id"
 
 
 @pytest.mark.parametrize(
-    ("instance", "storage", "said"),
+    ("instance", "storage", "caveat"),
     [
         ({"size": 100, "more": "<Iops>3000</Iops><StorageThroughput>125</StorageThroughput>"}, "gp3:100:3000:125", ""),
         ({"size": 1000, "storage": "io1", "more": "<Iops>8000</Iops>"}, "4xio1:250:2000", ""),
@@ -227,11 +227,11 @@ def test_the_resource_id_of_an_rds_instance(rds):
         ({"kind": "db.serverless"}, "4xgp3:125:3000:125", "is of no instance type"),
     ],
 )
-def test_storage_of_rds_in_the_words_of_ebs(rds, instance, storage, said):
+def test_storage_of_rds_in_the_words_of_ebs(rds, instance, storage, caveat):
     clients = {"rds": rds(SHOP | instance).client(), "cloudwatch": cloudwatch(RDS_FIGURES, RDS_METRICS)}
     fetched = aws.fetch("aws:db-shop", SPAN, clients.get)
-    (known,) = fetched.described.values()
-    assert known.storage == storage and (not said or any(said in note for note in fetched.notes))
+    (description,) = fetched.described.values()
+    assert description.storage == storage and (not caveat or any(caveat in note for note in fetched.notes))
 
 
 def test_an_rds_instance_that_is_not_there(rds):
@@ -268,14 +268,14 @@ def volume_of(**more) -> dict:
 
 
 def ec2():
-    made = boto3.client("ec2", **SETTINGS)
-    stub = Stubber(made)
+    client = boto3.client("ec2", **SETTINGS)
+    stub = Stubber(client)
     stub.add_response("describe_volumes", {"Volumes": [volume_of()]})
     stub.add_client_error("describe_volumes_modifications", "InvalidVolumeModification.NotFound")
     instance = {"InstanceId": "i-0123456789abcdef0", "InstanceType": "m5.large"}
     stub.add_response("describe_instances", {"Reservations": [{"Instances": [instance]}]})
     stub.activate()
-    return made
+    return client
 
 
 def test_a_volume_that_only_writes_has_no_reads_rather_than_no_recording():
@@ -314,9 +314,9 @@ def test_points_of_five_minutes_are_not_taken_for_minutes():
 def test_import_of_a_volume(clouded, tmp_path, capsys):
     clouded(ec2=ec2(), cloudwatch=cloudwatch(EBS_FIGURES, EBS_METRICS))
     code = cli.main(["workload", "import", f"aws:{VOLUME}", "--last", "2h", "--to", str(tmp_path / "x.toml")])
-    said = capsys.readouterr().out
-    assert code == 0 and said.startswith(VOLUME) and "120 points of 60 s" in said
-    assert "Source: CloudWatch" in said and (tmp_path / "x.toml").exists()
+    output = capsys.readouterr().out
+    assert code == 0 and output.startswith(VOLUME) and "120 points of 60 s" in output
+    assert "Source: CloudWatch" in output and (tmp_path / "x.toml").exists()
 
 
 def test_cloudwatch_that_may_not_be_asked():
@@ -340,13 +340,13 @@ def test_cloudwatch_that_may_not_be_asked():
 )
 def test_the_period_is_one_that_is_still_kept(span, period):
     """Minutes for 15 days, five minutes for 63, hours for 455 (API_GetMetricStatistics)."""
-    begin, end, found = aws.bounds(span)
+    begin, end, step_s = aws.bounds(span)
     # Ten minutes that are kept no longer, and two periods at the ends, are left out at the most.
-    assert found == period and begin % period == 0 == end % period and span.last_s - (end - begin) <= 600 + 2 * period
+    assert step_s == period and begin % period == 0 == end % period and span.last_s - (end - begin) <= 600 + 2 * period
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("aws:", "names no volume"),
         ("aws:vol-1,vol-1", "a volume twice"),
@@ -355,7 +355,7 @@ def test_the_period_is_one_that_is_still_kept(span, period):
         ("aws:db-_", "is neither"),
     ],
 )
-def test_targets_that_are_none(target, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_targets_that_are_none(target, message):
+    with pytest.raises(InputError, match=message) as caught:
         aws.names_of(target)
     assert caught.value.hint

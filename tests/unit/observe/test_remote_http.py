@@ -35,12 +35,12 @@ class Server(ThreadingHTTPServer):
     """A server with an answer for each path, and what it was asked."""
 
     def __init__(self, answer: Callable[[BaseHTTPRequestHandler], None]) -> None:
-        self.asked: list[tuple[str, dict[str, list[str]], dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, list[str]], dict[str, str]]] = []
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(handler) -> None:
                 parts = urlsplit(handler.path)
-                self.asked.append((parts.path, parse_qs(parts.query), dict(handler.headers)))
+                self.requests.append((parts.path, parse_qs(parts.query), dict(handler.headers)))
                 answer(handler)
 
             def log_message(handler, *_) -> None:
@@ -136,7 +136,7 @@ def test_fourteen_days_come_in_slices(serving):
     ]
     times = sorted(at for read in reads for at, _ in read["values"])
     assert step_s == 60 and 20_155 <= len(times) <= 20_165 and all(at % 60 == 0 for at in times)
-    ranges = [request for path, request, _ in server.asked if path == "/api/v1/query_range"]
+    ranges = [request for path, request, _ in server.requests if path == "/api/v1/query_range"]
     points = [(float(row["end"][0]) - float(row["start"][0])) / float(row["step"][0]) + 1 for row in ranges]
     assert max(points) <= MOST_POINTS and sum(point > MOST_POINTS / 2 for point in points) >= 2
 
@@ -222,14 +222,14 @@ def test_a_password_comes_from_netrc(serving, tmp_path):
     (tmp_path / "netrc").chmod(0o600)
     import_file(server.target)
     expected = f"Basic {base64.b64encode(b'monitor:s3cret').decode()}"
-    assert {headers["Authorization"] for _, _, headers in server.asked} == {expected}
+    assert {headers["Authorization"] for _, _, headers in server.requests} == {expected}
 
 
 def test_a_token_is_sent_to_this_machine_and_over_https_only(serving, monkeypatch):
     server = serving(counting())
     monkeypatch.setenv(http.TOKEN, "abc.def")
     import_file(server.target)
-    assert {headers["Authorization"] for _, _, headers in server.asked} == {"Bearer abc.def"}
+    assert {headers["Authorization"] for _, _, headers in server.requests} == {"Bearer abc.def"}
     with pytest.raises(InputError, match="is not sent over http to another machine") as caught:
         import_file("prometheus:http://prom.example:9090")
     assert "abc.def" not in str(caught.value)

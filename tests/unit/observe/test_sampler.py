@@ -232,18 +232,18 @@ def test_the_sampler_stands_on_whole_seconds():
     with Sampler(None, [f"/dev/{a_disk()}"], 0.2) as sampler:
         time.sleep(1.3)
         assert threading.active_count() > 1
-    stop = sampler.stop()
-    assert sampler.stop() is stop and not sampler.ended
-    assert stop.status.height == 0 and stop.disk["device"].unique().to_list() == [a_disk()]
-    for frame in (stop.disk, stop.host):
+    recording = sampler.stop()
+    assert sampler.stop() is recording and not sampler.ended
+    assert recording.status.height == 0 and recording.disk["device"].unique().to_list() == [a_disk()]
+    for frame in (recording.disk, recording.host):
         # Four of the six that fit: a busy machine may miss some, and says so.
-        assert frame.height >= 4 or any("missed" in note for note in stop.notes)
+        assert frame.height >= 4 or any("missed" in note for note in recording.notes)
         ticks = [round(t / 0.2) for t in frame["t_unix"]]
         assert len(set(ticks)) == len(ticks)
         # Sampled at or after the tick it stands for.
         assert all(t >= 0.2 * math.floor(t / 0.2) for t in frame["t_unix"])
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("headrace-sample")]
-    assert stop.rates().height >= 1
+    assert recording.rates().height >= 1
 
 
 class SomeLab:
@@ -271,10 +271,12 @@ def test_rows_of_the_lab_are_kept_to_the_end_each_once():
     with Sampler(None, lab=(rows := LabRows(lab, ["data", "log"]))) as sampler:
         rows.read()
         lab.now, lab.gone = lab.now + 5, "log"
-    stop = sampler.stop()
-    seconds = stop.lab["data"]["t_s"].to_list()
+    recording = sampler.stop()
+    seconds = recording.lab["data"]["t_s"].to_list()
     assert seconds == list(range(seconds[0], lab.now + 1)) and lab.closed
-    assert stop.lab["log"]["t_s"][-1] == first_read and any("log: no figures from" in note for note in stop.notes)
+    assert recording.lab["log"]["t_s"][-1] == first_read and any(
+        "log: no figures from" in note for note in recording.notes
+    )
     with pytest.raises(InputError, match="is not there"):
         LabRows(lab, ["none"])
 
@@ -322,12 +324,12 @@ def test_a_device_that_goes_away_ends_its_series_alone(tmp_path):
                     break
                 time.sleep(0.05)
             time.sleep(0.5)
-        stop = sampler.stop()
+        recording = sampler.stop()
     finally:
         subprocess.run(["losetup", "--detach", loop], check=True)
     assert sampler.ended == {part}
-    assert any("is gone" in note for note in stop.notes)
-    lengths = dict(stop.disk.group_by("device").len().iter_rows())
+    assert any("is gone" in note for note in recording.notes)
+    lengths = dict(recording.disk.group_by("device").len().iter_rows())
     assert lengths[a_disk()] > lengths[part] >= 2
 
 

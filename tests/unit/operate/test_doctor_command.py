@@ -14,12 +14,12 @@ AT_LIMIT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read
 
 @pytest.fixture
 def recording(tmp_path):
-    def made(*given, storage="io1:100:300", **more):
+    def write_recording(*given, storage="io1:100:300", **more):
         path = tmp_path / "seen.jsonl"
         evidence_file.save(evidence(*given, storage=storage, **more), path)
         return str(path)
 
-    return made
+    return write_recording
 
 
 def test_a_finding(call, recording):

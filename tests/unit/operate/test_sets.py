@@ -14,7 +14,9 @@ from headrace.operate.snapshots.sets import StoredSnapshot
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
-def made(name: str, volumes: list[str], at: datetime, state: str = "completed", **tags: str) -> list[StoredSnapshot]:
+def make_snapshots(
+    name: str, volumes: list[str], at: datetime, state: str = "completed", **tags: str
+) -> list[StoredSnapshot]:
     """A set as `take` tags it."""
     common = {sets.SET: name, sets.SERVER: "db", sets.FINISHED: "x", sets.STEPS: "lock freeze", sets.FROZEN: "50.0"}
     common |= sets.long_tags(sets.VOLUMES, ",".join(volumes)) | tags
@@ -24,7 +26,7 @@ def made(name: str, volumes: list[str], at: datetime, state: str = "completed", 
 def test_a_whole_set():
     gtid = ",".join(f"{number:08x}-0000-0000-0000-000000000000:1-{number}" for number in range(1, 30))
     volumes = [f"vol-{number:017x}" for number in range(20)]
-    [entry] = sets.sets_of(made("set-a", volumes, NOW, **sets.long_tags(sets.GTID, gtid)))
+    [entry] = sets.sets_of(make_snapshots("set-a", volumes, NOW, **sets.long_tags(sets.GTID, gtid)))
     assert entry.whole and entry.gtid == gtid and entry.frozen_ms == 50 and entry.steps == ("lock", "freeze")
     assert len(entry.snapshots) == 20 and entry.size_gib == 20 and entry.stored
 
@@ -46,7 +48,7 @@ def test_random_damage_is_seen(seed):
     """A set is whole if and only if nothing was done to it."""
     chance = random.Random(seed)
     volumes = [f"vol-{number}" for number in range(chance.randint(2, 6))]
-    snapshots = made("set-a", volumes, NOW)
+    snapshots = make_snapshots("set-a", volumes, NOW)
     damage = DAMAGE[seed % len(DAMAGE)]
     victim = chance.randrange(len(snapshots))
     snapshot = snapshots[victim]
@@ -89,8 +91,8 @@ def test_tags_that_mean_nothing():
 
 
 def test_the_latest():
-    old, new = made("set-old", ["vol-1"], NOW - timedelta(days=1)), made("set-new", ["vol-1"], NOW)
-    broken = made("set-broken", ["vol-1", "vol-2"], NOW + timedelta(days=1))[:1]
+    old, new = make_snapshots("set-old", ["vol-1"], NOW - timedelta(days=1)), make_snapshots("set-new", ["vol-1"], NOW)
+    broken = make_snapshots("set-broken", ["vol-1", "vol-2"], NOW + timedelta(days=1))[:1]
     result = sets.sets_of([*broken, *new, *old])
     assert [entry.id for entry in result] == ["set-old", "set-new", "set-broken"]
     assert sets.chosen(result, "latest").id == sets.chosen(result, "latest:db").id == "set-new"
@@ -109,7 +111,7 @@ def test_pruning_against_a_naive_reference(seed):
     for number in range(chance.randint(1, 12)):
         name, age = f"set-{number}", chance.uniform(0, 30 * 86_400)
         whole[name], pending[name] = chance.random() < 0.7, chance.random() < 0.2
-        result = made(
+        result = make_snapshots(
             name, ["vol-1", "vol-2"], NOW - timedelta(seconds=age), "pending" if pending[name] else "completed"
         )
         snapshots += result if whole[name] else result[:1]
@@ -130,7 +132,9 @@ def test_pruning_against_a_naive_reference(seed):
 
 
 def test_pruning_deletes_the_oldest_first_and_never_all():
-    result = sets.sets_of(made("set-a", ["vol-1"], NOW) + made("set-b", ["vol-1"], NOW - timedelta(days=2)))
+    result = sets.sets_of(
+        make_snapshots("set-a", ["vol-1"], NOW) + make_snapshots("set-b", ["vol-1"], NOW - timedelta(days=2))
+    )
     verdicts = retention.judge(result, NOW, 1, None)
     deleted = []
 

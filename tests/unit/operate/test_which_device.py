@@ -87,7 +87,7 @@ def seen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (("--as-of", "GARBAGE"), "GARBAGE: a date is written YYYY-MM-DD"),
         (("--instance", "m5.garbage"), '"m5.garbage": is not an instance type'),
@@ -95,9 +95,9 @@ def seen(tmp_path):
     ],
 )
 @pytest.mark.parametrize("command", [("doctor",), ("watch", "--once")])
-def test_what_cannot_be_is_refused_where_it_is_not_used_as_well(call, seen, command, given, said):
+def test_what_cannot_be_is_refused_where_it_is_not_used_as_well(call, seen, command, given, message):
     code, out, err = call(command[0], seen, *command[1:], *given)
-    assert code == 2 and not out and said in err
+    assert code == 2 and not out and message in err
 
 
 def test_advice_that_is_left_out_says_why(call, seen):
@@ -121,7 +121,7 @@ def test_a_disk_that_is_full_does_not_cost_the_verdict(call, seen, tmp_path, opt
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (("--record", "seen.txt"), "a recording is written as .jsonl or .jsonl.gz"),
         (("--report", "folder.html"), "is a folder"),
@@ -133,12 +133,12 @@ def test_a_disk_that_is_full_does_not_cost_the_verdict(call, seen, tmp_path, opt
         (("--seconds", "x"), "--seconds x: must be a number from 2 to 86,400"),
     ],
 )
-def test_names_and_numbers_that_cannot_be(call, seen, tmp_path, monkeypatch, given, said):
+def test_names_and_numbers_that_cannot_be(call, seen, tmp_path, monkeypatch, given, message):
     monkeypatch.chdir(tmp_path)
     for name in ("folder.html", "folder.jsonl"):
         (tmp_path / name).mkdir()
     code, out, err = call("doctor", seen, *given)
-    assert code == 2 and not out and said in err
+    assert code == 2 and not out and message in err
 
 
 def test_whole_numbers(call, seen):
@@ -148,7 +148,7 @@ def test_whole_numbers(call, seen):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (("--storage", "gp2:500", "--device", "sdz"), "--device sdz"),
         (("--storage", "gp3:500", "--balance", "10"), "gp3:500 has no credits that could run out"),
@@ -158,11 +158,11 @@ def test_whole_numbers(call, seen):
         (("--storage", "gp2:500", "--hours", "nan"), "--hours nan: must be a whole number"),
     ],
 )
-def test_options_that_would_change_nothing(call, tmp_path, given, said):
+def test_options_that_would_change_nothing(call, tmp_path, given, message):
     path = tmp_path / "day.toml"
     save(demo_day(), path)
     code, out, err = call("forecast", str(path), "--no-keep", *given)
-    assert code == 2 and not out and said in err
+    assert code == 2 and not out and message in err
 
 
 def test_devices_that_make_no_demand_are_in_nobodys_way(call, tmp_path):

@@ -67,22 +67,22 @@ def space(kind: str, data_gib: int, log_gib: int) -> list[tuple[str, str | None]
         "gp2": [f"gp2:{log_gib}", f"gp2:{4 * log_gib}"],
         "io1": [f"io1:{log_gib}:1000", f"io1:{log_gib}:3000"],
     }[kind]
-    found = []
+    places = []
     for log in (None, *logs):
         gib = data_gib + log_gib if log is None else data_gib
         if kind == "gp2":
-            found += [(f"gp2:{size}", log) for size in range(gib, 1_500)]
+            places += [(f"gp2:{size}", log) for size in range(gib, 1_500)]
         elif kind == "io1":
-            found += [(f"io1:{max(4, gib, math.ceil(iops / 50))}:{iops}", log) for iops in range(100, 8_050, 50)]
+            places += [(f"io1:{max(4, gib, math.ceil(iops / 50))}:{iops}", log) for iops in range(100, 8_050, 50)]
         else:
             # 500 IOPS a GiB above the 3,000 included, 4 IOPS for each MiB/s.
-            found += [
+            places += [
                 (f"gp3:{gib if iops == 3_000 else max(gib, math.ceil(iops / 500))}:{iops}:{mib_s}", log)
                 for mib_s in (125, 150, 200, 250, 300, 400, 500, 750, 1_000)
                 for iops in [*range(max(3_000, 4 * mib_s), 16_000, 50), 16_000]
             ]
     # Storages are rounded to sizes that people order.
-    ordered = [(as_ordered(data), None if log is None else as_ordered(log)) for data, log in found]
+    ordered = [(as_ordered(data), None if log is None else as_ordered(log)) for data, log in places]
     return list(dict.fromkeys(ordered))
 
 
@@ -157,8 +157,8 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
 def test_a_goal_on_durability_is_kept_by_all_that_are_said_to_meet_it(goal, limit):
     """gp3 alone loses 0.2 % a year, with a log apart 0.4; io2 0.001 %. 1e-9 % nobody promises."""
     answer = planned(goals=["tps>=300", f"{goal}<={limit}"], exclude=only("gp3", "io2", arrays=True))
-    shown = [*answer.winners, *([answer.recommended] if answer.recommended else [])]
-    assert all(one.metrics[goal] <= limit and one.meets_goals for one in shown)
+    choices = [*answer.winners, *([answer.recommended] if answer.recommended else [])]
+    assert all(choice.metrics[goal] <= limit and choice.meets_goals for choice in choices)
     if limit == 0.25:
         assert answer.winner.volume_type == "gp3" and answer.winner.log_storage is None
     elif limit == 0.01:
@@ -175,8 +175,8 @@ def test_a_goal_on_durability_is_kept_by_all_that_are_said_to_meet_it(goal, limi
 def test_a_rate_lies_in_its_interval(settings):
     """An open load was judged with its head-room, 240 tps of 200, and its interval ended at 200."""
     answer = planned(**({"goals": ["backlog_s<=1"]} if settings else {}) | settings)
-    points = [(one.tps_low, one.metrics["tps"], one.tps_high) for one in [*answer.winners, *answer.closest]]
-    points += [(one["tps_low"], one["tps"], one["tps_high"]) for one in answer.frontier.to_dicts()]
+    points = [(choice.tps_low, choice.metrics["tps"], choice.tps_high) for choice in [*answer.winners, *answer.closest]]
+    points += [(row["tps_low"], row["tps"], row["tps_high"]) for row in answer.frontier.to_dicts()]
     assert points and all(low <= tps <= high for low, tps, high in points if tps)
 
 
@@ -266,9 +266,9 @@ def test_more_never_loses_a_met_goal(threads):
 
 def test_a_dearer_goal_never_costs_less():
     costs = [
-        found.winner.cost_usd_month
+        answer.winner.cost_usd_month
         for tps in (100, 250, 400, 550, 700)
-        if (found := planned(certain(), goals=[f"tps>={tps}"])).winner
+        if (answer := planned(certain(), goals=[f"tps>={tps}"])).winner
     ]
     assert len(costs) >= 3 and costs == sorted(costs)
     sure = [planned(confidence=confidence).winner.cost_usd_month for confidence in (0.5, 0.8, 0.95)]
@@ -454,15 +454,17 @@ def test_two_databases_under_the_same_goals():
         "free_percent": 0,
     }
     both = plan_against(rows, lsm, **settings)
-    assert [made.engine for made in both.plans] == ["innodb", "myrocks"]
-    for made, workload in zip(both.plans, (rows, lsm), strict=True):
-        assert made.to_dict() == plan(workload, **settings).to_dict()
-    costs = [made.winner.cost_usd_month for made in both.plans]
-    assert both.winner == costs.index(min(costs)) and all(made.recommended.place in both.words for made in both.plans)
+    assert [answer.engine for answer in both.plans] == ["innodb", "myrocks"]
+    for answer, workload in zip(both.plans, (rows, lsm), strict=True):
+        assert answer.to_dict() == plan(workload, **settings).to_dict()
+    costs = [answer.winner.cost_usd_month for answer in both.plans]
+    assert both.winner == costs.index(min(costs)) and all(
+        answer.recommended.place in both.words for answer in both.plans
+    )
     # Two virtual CPUs of r6i (a core of 3.64 for the 2.97 of the times) do 2,000 ms / (5.8 ms x 2.97 / 3.64) = 423 tps of
     # MyRocks, 511 of InnoDB, less 1.5 % for each doubling of the clients of a processor.
     single = plan_against(rows, lsm, **settings | {"goals": ["tps>=400", "headroom_percent>=0"]})
-    assert [bool(made.winner) for made in single.plans].count(True) == 1
+    assert [bool(answer.winner) for answer in single.plans].count(True) == 1
     assert (
         single.words.startswith(f"Only {single.plans[single.winner].engine} meets the goals.")
         and "closest is" in single.words
@@ -503,7 +505,7 @@ def test_counts_add_up_and_winners_are_ordered():
             and choice.tps_low < choice.metrics["tps"] < choice.tps_high
         )
         assert_bill(choice)
-    assert [one.outcome for one in answer.families][0] == "wins"
+    assert [family.outcome for family in answer.families][0] == "wins"
     ratios = [
         family.cost_ratio for family in answer.families if family.outcome in ("wins", "costs more") and family.best
     ]

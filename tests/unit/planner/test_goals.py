@@ -113,9 +113,9 @@ def test_a_bad_goal_of_a_database_is_refused_in_words(text, word):
     assert refused.value.hint
 
 
-@given(known=st.sampled_from(KNOWN), limit=st.floats(0, 400), spaces=st.text(" \t", max_size=3))
-def test_what_is_written_is_read_back(known, limit, spaces):
-    subject, metric = known
+@given(pair=st.sampled_from(KNOWN), limit=st.floats(0, 400), spaces=st.text(" \t", max_size=3))
+def test_what_is_written_is_read_back(pair, limit, spaces):
+    subject, metric = pair
     sign = SUBJECTS[subject][metric].sign
     goal = Goal.parse(f"{spaces}{metric}{spaces}{sign}{spaces}{limit!r}{spaces}", subject)
     assert goal == Goal(metric, sign, limit, subject)
@@ -131,9 +131,9 @@ def test_any_text_is_a_goal_or_an_input_error(text):
         assert error.exit_code == 2
 
 
-@given(known=st.sampled_from(KNOWN), limit=st.floats(0, 400), value=st.floats(0, 1e12))
-def test_distance_is_zero_exactly_when_met(known, limit, value):
-    subject, metric = known
+@given(pair=st.sampled_from(KNOWN), limit=st.floats(0, 400), value=st.floats(0, 1e12))
+def test_distance_is_zero_exactly_when_met(pair, limit, value):
+    subject, metric = pair
     goal = Goal(metric, SUBJECTS[subject][metric].sign, limit, subject)
     assert (goal.distance(value) == 0.0) == goal.met(value)
     assert goal.distance(None) > 0 and not goal.met(None) and not goal.met(math.nan)

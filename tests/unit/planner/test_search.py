@@ -36,7 +36,7 @@ class Terrain:
         self.corners = [(dice.randrange(width), dice.randrange(height)) for _ in range(corners)]
         self.slopes = [dice.choice([0.0, dice.uniform(0.001, 2.0), 10 ** dice.uniform(-3, 3)]) for _ in range(3)]
         self.bend, self.step, self.base = dice.randrange(width), dice.choice([1, 1, 50, 500]), dice.uniform(0, 50)
-        self.asked: list[tuple[int, int]] = []
+        self.questions: list[tuple[int, int]] = []
         self.space = SimpleNamespace(
             # Every figure of a terrain is one of its own: nothing is rounded.
             shape=SimpleNamespace(
@@ -58,7 +58,7 @@ class Terrain:
 
     def meets(self, candidates) -> list[bool]:
         points = [tuple(map(int, text.split(":"))) for text, *_ in candidates]
-        self.asked += points
+        self.questions += points
         return [any(x >= rest and y >= low for rest, low in self.corners) for x, y in points]
 
     def cost(self, candidate) -> float:
@@ -94,7 +94,7 @@ def test_never_dearer_than_the_best_by_more_than_it_says():
         # Nothing below `low` on either axis meets the goals.
         x, y = result.low
         assert x <= min(rest for rest, _ in terrain.corners) and y <= min(low for _, low in terrain.corners), seed
-        questions.append(len(terrain.asked))
+        questions.append(len(terrain.questions))
     print(
         f"{len(questions)} upper sets of up to 40 corners: {np.mean(questions):.0f} questions on average, at most {max(questions)}"
     )
@@ -108,15 +108,15 @@ def test_limits_that_bind_apart_are_found_exactly_and_with_few_questions():
         # The low corner, the high one, their corner, and the halvings of both axes: floor(log2(n -
         # 1)) + 1 of n values.
         halvings = sum((size - 1).bit_length() for size in (terrain.width, terrain.height))
-        assert len(terrain.asked) <= 3 + halvings, f"seed {seed}: {len(terrain.asked)} questions"
-        questions.append(len(terrain.asked))
+        assert len(terrain.questions) <= 3 + halvings, f"seed {seed}: {len(terrain.questions)} questions"
+        questions.append(len(terrain.questions))
     print(f"{len(questions)} rectangles: {np.mean(questions):.0f} questions on average, at most {max(questions)}")
 
 
 def test_a_space_that_nothing_in_meets_the_goals_costs_two_questions():
     for seed, _, terrain in terrains((0, 0)):
         result = terrain.search()
-        assert result.fails and result.best is None and math.isinf(result.usd) and len(terrain.asked) <= 2, seed
+        assert result.fails and result.best is None and math.isinf(result.usd) and len(terrain.questions) <= 2, seed
 
 
 def test_what_is_left_out_as_dear_is_dear():
@@ -143,7 +143,7 @@ def test_a_space_without_a_price_is_never_searched():
     terrain = Terrain(random.Random(1), 1, 16, 16)
     terrain.slopes, terrain.base = [math.nan] * 3, math.nan
     result = terrain.search()
-    assert result.best is None and result.dear == math.inf and not terrain.asked
+    assert result.best is None and result.dear == math.inf and not terrain.questions
 
 
 def test_a_second_search_starts_where_the_first_ended():
@@ -172,7 +172,7 @@ def test_many_spaces_are_searched_together_as_one_by_one():
     lone = [Terrain(dice, dice.randint(0, 5), 64, 64) for _ in range(20)]
     matches = [terrain.search() for terrain in lone]
     for terrain in lone:
-        terrain.asked.clear()
+        terrain.questions.clear()
 
     class All:
         """One judge of all: a candidate says of which space it is."""

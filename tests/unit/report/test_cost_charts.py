@@ -73,8 +73,8 @@ def test_lines_of_services_can_be_told_apart():
 
 def test_colours_come_again_only_where_there_are_more_lines_than_colours():
     names = {f"{index}": "gp3 RAID 0" for index in range(11)}
-    found = list(cost.line_colours(names).values())
-    assert len(set(found[:8])) == 8 and set(found) <= set(style.PALETTE)
+    colours = list(cost.line_colours(names).values())
+    assert len(set(colours[:8])) == 8 and set(colours) <= set(style.PALETTE)
 
 
 @pytest.mark.parametrize("recommended", [(100.0, 0.5), (100.0, 80.0), (250.0, 390.0)])
@@ -148,8 +148,8 @@ def test_a_comparison_has_a_row_for_each_service_and_no_empty_legend():
         return SimpleNamespace(deployment=name, bill=SimpleNamespace(usd_month=usd, items=items), **rates)
 
     server = {"item": "db.r6g.large", "unit": "h", "usd": 100.0}
-    found = SimpleNamespace(
+    comparison = SimpleNamespace(
         outcomes=[outcome("rds:single-az", 100.0, [server]), outcome("rds:multi-az-cluster", None, [])]
     )
-    drawn = drawing.svg(services.side_by_side(found, "t"))
+    drawn = drawing.svg(services.side_by_side(comparison, "t"))
     assert drawn.count(">rds:multi-az-cluster<") == 2 and ">server<" in drawn and ">snapshots<" not in drawn

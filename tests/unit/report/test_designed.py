@@ -49,9 +49,9 @@ def test_colours_and_sizes_stand_once():
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_report_answers_and_then_explains(name, tmp_path, browser):
-    shown = VIEWS[name](tmp_path)
-    blocks = list(shown.at("page"))
-    assert 1 <= len(shown.cards) <= 3 and len(shown.title) <= LONGEST_TITLE and not shown.title.endswith(".")
+    report = VIEWS[name](tmp_path)
+    blocks = list(report.at("page"))
+    assert 1 <= len(report.cards) <= 3 and len(report.title) <= LONGEST_TITLE and not report.title.endswith(".")
     charts = [at for at, block in enumerate(blocks) if isinstance(block, Chart)]
     above = blocks[: charts[0]]
     assert not any(isinstance(block, (Items, Table)) for block in above)
@@ -59,7 +59,7 @@ def test_a_report_answers_and_then_explains(name, tmp_path, browser):
     assert any(isinstance(block, Table) and block.rows for block in every(blocks)), "a chart is a table too"
 
     path = tmp_path / "report.html"
-    html.write_page(path, shown)
+    html.write_page(path, report)
     # axe, which a test puts into the page, is no script of the page's own.
     context = browser.new_context(viewport={"width": 1400, "height": 900}, bypass_csp=True)
     page = context.new_page()

@@ -87,13 +87,13 @@ def test_the_same_plan_gives_the_same_page(demand, model) -> None:
 
 def test_the_page_asks_what_the_plan_was_judged_by(demand) -> None:
     plan, load = demand
-    asked = live.what_if(plan, load, PlanSettings())
-    storages = [choice.storage for choice in asked.choices]
-    question = dict(asked.question) | {"factor": plan.demand_growth, "storages": storages, "day_of": None}
+    model = live.what_if(plan, load, PlanSettings())
+    storages = [choice.storage for choice in model.choices]
+    question = dict(model.question) | {"factor": plan.demand_growth, "storages": storages, "day_of": None}
     answer = read_answer(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
     planned = {choice.storage: choice for choice in (plan.recommended, plan.compared)}
     seen = 0
-    for choice, now in zip(asked.choices, answer, strict=True):
+    for choice, now in zip(model.choices, answer, strict=True):
         if choice.storage in planned:
             metrics = planned[choice.storage].metrics
             assert now["summary"]["worst_p99_ms"] == metrics["p99_ms"]
@@ -106,9 +106,9 @@ def test_the_page_asks_what_the_plan_was_judged_by(demand) -> None:
 def test_a_database_has_clients_data_and_cache_to_move() -> None:
     load = read_database("sysbench-tpcc:warehouses=100,cache_gib=4,threads=16")
     plan = planner.plan(load, goals=["tps>=100"], instances=["r6i.large", "r6i.xlarge"], max_volumes=1, draws=4)
-    asked = live.what_if(plan, load, PlanSettings())
-    assert [control.name for control in asked.controls] == ["threads", "data_growth", "cache"]
-    for control in asked.controls:
+    model = live.what_if(plan, load, PlanSettings())
+    assert [control.name for control in model.controls] == ["threads", "data_growth", "cache"]
+    for control in model.controls:
         assert control.least <= control.value <= control.most
 
 

@@ -24,31 +24,29 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def asked() -> live.WhatIf:
+def model() -> live.WhatIf:
     load = load_demand(EXAMPLE)
     return live.what_if(planner.plan(load, compare="gp2:1200"), load, PlanSettings())
 
 
 @pytest.fixture(scope="module")
-def page(asked: live.WhatIf, tmp_path_factory: pytest.TempPathFactory):
+def page(model: live.WhatIf, tmp_path_factory: pytest.TempPathFactory):
     if missing := lacking():
         pytest.skip(missing)
     if not resources.files("headrace.report").joinpath("live", live.MODEL).is_file():
         pytest.skip("the model for browsers is not built here: Rust has no target wasm32-unknown-unknown")
     plan = planner.plan(load_demand(EXAMPLE), compare="gp2:1200")
     path = tmp_path_factory.mktemp("live") / "plan.html"
-    path.write_text(html.page_of(plan_report.view_of(plan, charts=False), asked))
+    path.write_text(html.page_of(plan_report.view_of(plan, charts=False), model))
     with launched() as browser:
         # axe, which a test puts into the page, is no script of the page's own.
-        shown = browser.new_context(bypass_csp=True).new_page()
-        shown.faults = []
-        shown.on("pageerror", lambda error: shown.faults.append(str(error)))
-        shown.on(
-            "request", lambda request: shown.faults.append(request.url) if request.url.startswith("http") else None
-        )
-        shown.goto(path.as_uri())
-        shown.locator("#whatif table").wait_for(timeout=120_000)
-        yield shown
+        tab = browser.new_context(bypass_csp=True).new_page()
+        tab.faults = []
+        tab.on("pageerror", lambda error: tab.faults.append(str(error)))
+        tab.on("request", lambda request: tab.faults.append(request.url) if request.url.startswith("http") else None)
+        tab.goto(path.as_uri())
+        tab.locator("#whatif table").wait_for(timeout=120_000)
+        yield tab
 
 
 def cells_of(page, storage: str) -> list[str]:
@@ -63,12 +61,12 @@ def test_the_first_figures_are_the_plans(page) -> None:
     assert cells_of(page, "gp3:155:4500 (recommended)")[-1] == "meets every goal"
 
 
-def test_a_moved_slider_shows_what_the_core_says(page, asked: live.WhatIf) -> None:
+def test_a_moved_slider_shows_what_the_core_says(page, model: live.WhatIf) -> None:
     slider = page.locator("#whatif input[type=range]").first
     slider.evaluate("slider => { slider.value = Math.log(1.5); slider.dispatchEvent(new Event('input')); }")
     page.locator("#whatif output").first.filter(has_text="x 1.").wait_for()
     factor = page.evaluate("() => Math.exp(Number(document.querySelector('#whatif input[type=range]').value))")
-    question = dict(asked.question) | {"factor": factor, "storages": ["gp3:155:4500"], "day_of": None}
+    question = dict(model.question) | {"factor": factor, "storages": ["gp3:155:4500"], "day_of": None}
     [choice] = whatif_answers.read_answer(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
     minutes = choice["summary"]["throttled_s"] / 60
     assert minutes > 10

@@ -25,10 +25,10 @@ NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
 
 @pytest.fixture(scope="module")
 def day():
-    made = workload.new_daily(1500, 700, name=NASTY, size_gib=50, backup_start_hour=2)
+    load = workload.new_daily(1500, 700, name=NASTY, size_gib=50, backup_start_hour=2)
     from dataclasses import replace
 
-    return replace(made, caveats=(NASTY,))
+    return replace(load, caveats=(NASTY,))
 
 
 @pytest.fixture(scope="module")
@@ -207,8 +207,8 @@ def test_json_has_no_nan_and_terminals_get_no_escapes():
 
 
 def test_the_same_chart_twice_is_the_same_text(dry, day):
-    one, two = (drawing.svg(over_time.simulation(dry.rows, "t", "00:00:00")) for _ in range(2))
-    assert one == two
+    first, two = (drawing.svg(over_time.simulation(dry.rows, "t", "00:00:00")) for _ in range(2))
+    assert first == two
 
 
 def rows_of(throttled: list[float], each_s: float = 60.0) -> pl.DataFrame:
@@ -250,8 +250,8 @@ def test_windows_are_joined_over_short_gaps_and_say_when():
         (1_100, 1_130),
     ):  # minutes; ten minutes between the first two are no end of a window
         waits[first:last] = [60.0] * (last - first)
-    found = simulation.throttled_windows(rows_of(waits))
-    assert [(one["from_s"] / 60, one["until_s"] / 60, one["throttled_s"] / 60) for one in found] == [
+    windows = simulation.throttled_windows(rows_of(waits))
+    assert [(window["from_s"] / 60, window["until_s"] / 60, window["throttled_s"] / 60) for window in windows] == [
         (600, 660, 50),
         (900, 901, 1),
         (1_100, 1_130, 30),

@@ -48,8 +48,8 @@ def results(demand, database):
 
 def test_a_result_is_one_short_line(results):
     for name, result in results.items():
-        shown = repr(result)
-        assert shown.startswith(f"{name}(") and len(shown) <= 200 and "\n" not in shown, shown
+        text = repr(result)
+        assert text.startswith(f"{name}(") and len(text) <= 200 and "\n" not in text, text
 
 
 def test_a_notebook_gets_a_table_or_a_list_and_a_chart(results, tmp_path):
@@ -178,18 +178,18 @@ def test_the_example_notebook_runs_and_shows_tables_and_charts(tmp_path):
     nbclient.NotebookClient(
         book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
-    shown = [output["data"] for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert [data["text/plain"].partition("(")[0] for data in shown[:3]] == ["OpenWorkload", "Simulation", "Plan"]
-    assert all("<svg" in data["text/html"] for data in shown[:3]) and "<table" in shown[2]["text/html"]
+    outputs = [output["data"] for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert [data["text/plain"].partition("(")[0] for data in outputs[:3]] == ["OpenWorkload", "Simulation", "Plan"]
+    assert all("<svg" in data["text/html"] for data in outputs[:3]) and "<table" in outputs[2]["text/html"]
     checked(tmp_path / "plan.html")
 
 
 def test_a_proof_is_shown_and_written(tmp_path):
-    made = proof(step("a", 100.0, 98.0), step("b", 200.0, 240.0))
-    headrace.write_report(made, tmp_path / "proof.html")
+    example_proof = proof(step("a", 100.0, 98.0), step("b", 200.0, 240.0))
+    headrace.write_report(example_proof, tmp_path / "proof.html")
     text, page = checked(tmp_path / "proof.html")
     assert text.count("<figure role") == 3 and "tps error" in text
-    assert headrace.report_html(made).count("<svg") == 1
+    assert headrace.report_html(example_proof).count("<svg") == 1
 
 
 def test_the_page_of_a_lab_s_conformance(tmp_path):
@@ -202,8 +202,8 @@ def test_the_page_of_a_lab_s_conformance(tmp_path):
         "within": True,
     }
     figures = {"specified": None, "published": 0.6, "model": 0.55, "measured": 0.57, "error_percent": 3.6}
-    found = [SimpleNamespace(**case, **figures, what=what) for what in ("p50", "p99")]
-    write_page(tmp_path / "lab.html", conformance_view(found))
+    cases = [SimpleNamespace(**case, **figures, what=what) for what in ("p50", "p99")]
+    write_page(tmp_path / "lab.html", conformance_view(cases))
     text, page = checked(tmp_path / "lab.html")
     assert "2 of 2 figures with a tolerance are within it." in text and text.count("<figure role") == 1
 

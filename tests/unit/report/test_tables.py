@@ -21,13 +21,13 @@ ROWS = [
 ]  # fmt: skip
 
 
-def shown(made: view.Table, width: int) -> list[str]:
+def printed_lines(table: view.Table, width: int) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width, markup=False, highlight=False, emoji=False).print(tables.laid_out(made))
+    Console(file=out, width=width, markup=False, highlight=False, emoji=False).print(tables.laid_out(table))
     return out.getvalue().splitlines()
 
 
-def made(**more) -> view.Table:
+def example_table(**more) -> view.Table:
     return tables.table(
         COLUMNS, ROWS, right=("#", "USD/month"), keep=("storage", "instance"), prose=("bottleneck",), **more
     )
@@ -35,7 +35,7 @@ def made(**more) -> view.Table:
 
 @pytest.mark.parametrize("width", range(30, 161, 7))
 def test_specifications_numbers_and_units_are_whole_at_every_width(width):
-    lines = shown(made(), width)
+    lines = printed_lines(example_table(), width)
     text = "\n".join(lines)
     for cell in (
         "raid10:4xgp3:700:12000:1000",
@@ -56,7 +56,10 @@ def test_specifications_numbers_and_units_are_whole_at_every_width(width):
 
 
 def test_sentences_go_under_their_row_and_columns_of_drop_are_left_out_in_order():
-    wide, narrow = shown(made(drop=("x", "goal")), 150), shown(made(drop=("x", "goal")), 58)
+    wide, narrow = (
+        printed_lines(example_table(drop=("x", "goal")), 150),
+        printed_lines(example_table(drop=("x", "goal")), 58),
+    )
     assert "bottleneck" in wide[0] and wide[1].endswith("ok")
     assert "bottleneck" not in narrow[0] and any(
         line.startswith("    bottleneck: the volume's MiB/s") for line in narrow
@@ -70,8 +73,8 @@ words = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=
 
 @given(st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=5), st.integers(20, 120))
 def test_every_word_of_every_cell_is_there(rows, width):
-    made = tables.table(("a", "b", "c"), rows, right=("b",))
-    text = "\n".join(shown(made, width))
+    table = tables.table(("a", "b", "c"), rows, right=("b",))
+    text = "\n".join(printed_lines(table, width))
     for row in rows:
         for cell in row:
             assert cell in text

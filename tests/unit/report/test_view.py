@@ -80,10 +80,10 @@ def read(page: str) -> str:
 
 @given(BLOCKS)
 def test_every_word_is_on_the_terminal_on_the_page_and_in_markdown(blocks):
-    shown = view.View("A title", blocks=blocks)
-    terminal = squeezed("\n".join(_lines(part) for part in tables.parts_of(shown)))
-    page = read(html.page_of(shown))
-    rendered = MarkdownIt("commonmark").enable("table").render(markdown.markdown_of(shown))
+    report = view.View("A title", blocks=blocks)
+    terminal = squeezed("\n".join(_lines(part) for part in tables.parts_of(report)))
+    page = read(html.page_of(report))
+    rendered = MarkdownIt("commonmark").enable("table").render(markdown.markdown_of(report))
     described = read(rendered)
     for block in blocks:
         # Markdown has the short form of a table; the page has both, the terminal the whole.
@@ -120,13 +120,13 @@ def test_a_block_stands_only_where_it_belongs():
         view.Fold("Small print", [view.Items(["first", "second"])]),
         chart,
     ]
-    shown = view.View("t", "s", [view.Card("Recommended", "19.90 USD a month", "meets every goal", "good")], blocks)
-    assert tables.parts_of(shown) == ["for a terminal"]
-    page = html.page_of(shown)
+    report = view.View("t", "s", [view.Card("Recommended", "19.90 USD a month", "meets every goal", "good")], blocks)
+    assert tables.parts_of(report) == ["for a terminal"]
+    page = html.page_of(report)
     assert "for a terminal" not in page and "for a page" in page and 'aria-label="one point"' in page
     assert "<details><summary>Small print" in page and "(2)" in page
     assert '<li class="good"><p class="label">Recommended</p><p class="figure">19.90' in page
-    assert "*Chart: one point.*" in markdown.markdown_of(shown)
+    assert "*Chart: one point.*" in markdown.markdown_of(report)
 
 
 @pytest.mark.parametrize(

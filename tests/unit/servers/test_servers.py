@@ -164,7 +164,7 @@ def test_settings_of_the_command_line():
 
 
 @pytest.mark.parametrize(
-    "program, asked, on",
+    "program, settings, on",
     [
         (MARIADB, {}, False),
         (MARIADB, {"log-bin": None}, True),
@@ -176,12 +176,12 @@ def test_settings_of_the_command_line():
         (MYSQL, {"log-bin": "0"}, False),
     ],
 )
-def test_the_binary_log_goes_to_the_volume_of_logs_where_there_is_one(program, asked, on):
-    options = config.whole(program, "innodb", WHERE, True, None, asked)
+def test_the_binary_log_goes_to_the_volume_of_logs_where_there_is_one(program, settings, on):
+    options = config.whole(program, "innodb", WHERE, True, None, settings)
     assert options.get("log-bin") == (str(WHERE.log_mount / "log" / "binlog") if on else None)
     assert ("skip-log-bin" in options) == (program is MYSQL and not on)
     assert options["innodb-log-group-home-dir"] == str(WHERE.log_mount / "log")
-    assert config.whole(program, "innodb", WHERE, False, None, asked)["innodb-log-group-home-dir"] == str(
+    assert config.whole(program, "innodb", WHERE, False, None, settings)["innodb-log-group-home-dir"] == str(
         WHERE.data_mount / "log"
     )
 
@@ -255,7 +255,7 @@ def test_a_full_volume_is_recognised(text, full):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("storage", "other", "same"),
     [
         ("gp3:20", "gp3:20:3000", True),
         ("gp3:20", "gp3:20:3000:125", True),
@@ -267,8 +267,8 @@ def test_a_full_volume_is_recognised(text, full):
         ("gp3:20", "no storage", False),
     ],
 )
-def test_storage_that_is_the_same_in_other_words(one, other, same):
-    assert server.is_same_storage(one, other) is server.is_same_storage(other, one) is same
+def test_storage_that_is_the_same_in_other_words(storage, other, same):
+    assert server.is_same_storage(storage, other) is server.is_same_storage(other, storage) is same
 
 
 def test_a_server_keeps_its_storage_and_says_what_changes_it():
@@ -297,8 +297,12 @@ def test_noise_of_replication_is_no_reason_of_a_death(tmp_path):
     assert "killed from outside" in running.reason_of_death(log, 0)
     reason = "2026-11-24 17:42:12 0 [ERROR] InnoDB: Operating system error number 5 in a file operation."
     log.write_text(f"{NOISE}{reason}\n{NOISE}")
-    said = running.reason_of_death(log, 0)
-    assert "Operating system error number 5" in said and "Slave I/O" not in said and "Semisync" not in said
+    reason_text = running.reason_of_death(log, 0)
+    assert (
+        "Operating system error number 5" in reason_text
+        and "Slave I/O" not in reason_text
+        and "Semisync" not in reason_text
+    )
     full = '2026-11-24 17:42:12 18 [ERROR] Slave SQL: Error writing file (Errcode: 28 "No space left on device")'
     log.write_text(NOISE + full)
     assert "No space left" in running.reason_of_death(log, 0), "a full disk is a reason"
@@ -308,13 +312,13 @@ def test_a_server_shows_where_it_listens():
     """One with an address of its own does not listen at 127.0.0.1."""
     from headrace.cli.servers.mysql import _pairs
 
-    shown = {field.name: None for field in fields(server.Server)} | {
+    server_fields = {field.name: None for field in fields(server.Server)} | {
         "name": "db", "flavor": "mariadb", "version_text": "10.11.19", "engine": "innodb", "state": "running",
         "storage": "gp3:20", "port": 3306, "host": "198.18.118.2", "settings": {}, "volumes": server.AttachedVolumes(),
         "paths": record.server_paths(Path("/data"), "db"),
     }  # fmt: skip
-    made: Any = SimpleNamespace(**shown, as_dict=lambda: {"address": "mysql://headrace@/"})
-    assert str(dict(_pairs(made))["TCP"]).startswith("198.18.118.2:3306, TLS")
+    running_server: Any = SimpleNamespace(**server_fields, as_dict=lambda: {"address": "mysql://headrace@/"})
+    assert str(dict(_pairs(running_server))["TCP"]).startswith("198.18.118.2:3306, TLS")
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -343,8 +347,8 @@ def test_a_record_comes_back_as_it_was(where):
 
 def test_a_record_of_a_later_headrace_is_read(where):
     record.save(where, record_of())
-    found = json.loads(where.record.read_text()) | {"invented_later": 1}
-    where.record.write_text(json.dumps(found))
+    document = json.loads(where.record.read_text()) | {"invented_later": 1}
+    where.record.write_text(json.dumps(document))
     assert record.load(where) == record_of()
 
 

@@ -92,29 +92,29 @@ def request_of(name: str, operation: str, protocol: str, params: dict[str, Any])
 
 def mutated(good: wire.Incoming, chance: random.Random) -> wire.Incoming:
     """The request with some bytes of it changed."""
-    found = wire.Incoming(good.method, good.path, good.query, dict(good.headers), good.body)
+    request = wire.Incoming(good.method, good.path, good.query, dict(good.headers), good.body)
     for _ in range(chance.choice([0, 0, 1, 1, 2, 5])):
         what = chance.random()
         if what < 0.7:
-            at, cut = chance.randint(0, len(found.body)), chance.choice([0, 0, 1, 3, 50])
-            found.body = found.body[:at] + chance.choice(NOISE) + found.body[at + cut :]
+            at, cut = chance.randint(0, len(request.body)), chance.choice([0, 0, 1, 3, 50])
+            request.body = request.body[:at] + chance.choice(NOISE) + request.body[at + cut :]
         elif what < 0.8:
-            found.path = chance.choice(
-                [found.path + "/x", "/", "//", found.path[:-1] or "/", "/snapshots/%00/blocks", "/%ff"]
+            request.path = chance.choice(
+                [request.path + "/x", "/", "//", request.path[:-1] or "/", "/snapshots/%00/blocks", "/%ff"]
             )
         elif what < 0.9:
             more = chance.choice(
                 ["Action=DeleteVolume", "a=%ff", "X-Amz-Signature=0", "maxResults=x", "&&&", "=", "a.b=1"]
             )
-            found.query = f"{found.query}&{more}"
+            request.query = f"{request.query}&{more}"
         else:
             name = chance.choice(["content-type", "x-amz-target", "smithy-protocol", "content-encoding"])
-            found.headers[name] = chance.choice(
+            request.headers[name] = chance.choice(
                 ["", "gzip", wire.FORM, "application/x-amz-json-1.1", "TrentService.Sign", "x"]
             )
     if chance.random() < 0.02:
-        found.method = chance.choice(["GET", "PUT", "DELETE", "HEAD"])
-    return found
+        request.method = chance.choice(["GET", "PUT", "DELETE", "HEAD"])
+    return request
 
 
 class Mischief:
@@ -123,7 +123,7 @@ class Mischief:
     def __init__(self, seed: int, words: list[str], leave_out: frozenset[str] = frozenset()) -> None:
         self.chance = random.Random(seed)
         self.words = [*words, *("Name", "owner", "size", "gp3", "us-east-1a", "a*", string.ascii_letters)]
-        self.every = [one for one in every_operation() if one[1] not in leave_out]
+        self.every = [operation for operation in every_operation() if operation[1] not in leave_out]
 
     def next(self) -> tuple[str, wire.Incoming]:
         """(service, request)."""

@@ -52,8 +52,8 @@ def _scalar(shape: ModelShape) -> st.SearchStrategy:
         return st.sampled_from(facts["enum"])
     if kind == "string" and "pattern" in facts:
         low, high = facts.get("min", 0), facts.get("max", 1 << 30)
-        found = st.from_regex(re.compile(facts["pattern"], re.ASCII), fullmatch=True)
-        return found.filter(lambda text: low <= len(text) <= high and text.isprintable())
+        texts = st.from_regex(re.compile(facts["pattern"], re.ASCII), fullmatch=True)
+        return texts.filter(lambda text: low <= len(text) <= high and text.isprintable())
     if kind == "string":
         return TEXT.map(lambda text: text.ljust(facts.get("min", 0), "x")[: facts.get("max", 1 << 30)])
     if kind in ("integer", "long"):
@@ -73,16 +73,18 @@ def values(shape: ModelShape, full: bool = False, depth: int = 0) -> st.SearchSt
         members = {name: member.shape for name, member in shape.members.items()}
         if shape.facts.get("union"):
             return st.one_of(
-                [st.fixed_dictionaries({name: values(one, full, depth + 1)}) for name, one in members.items()]
+                [st.fixed_dictionaries({name: values(shape, full, depth + 1)}) for name, shape in members.items()]
             )
         needed = {name: values(members[name], full, depth + 1) for name in shape.required}
         if full:
-            needed = {name: one.filter(lambda found: bare(found) not in ({}, [])) for name, one in needed.items()}
+            needed = {
+                name: strategy.filter(lambda value: bare(value) not in ({}, [])) for name, strategy in needed.items()
+            }
         if depth > 5:
             return st.fixed_dictionaries(needed)
         optional = {
-            name: st.deferred(lambda one=one: values(one, full, depth + 1))
-            for name, one in members.items()
+            name: st.deferred(lambda shape=shape: values(shape, full, depth + 1))
+            for name, shape in members.items()
             if name not in needed
         }
         return st.fixed_dictionaries(needed, optional=optional)
@@ -97,8 +99,8 @@ def values(shape: ModelShape, full: bool = False, depth: int = 0) -> st.SearchSt
 def bare(value: Any) -> Any:
     """Without what is empty: forms cannot tell an empty list from none."""
     if isinstance(value, dict):
-        kept = {key: bare(below) for key, below in value.items()}
-        return {key: below for key, below in kept.items() if below not in ({}, [], None)}
+        members = {key: bare(below) for key, below in value.items()}
+        return {key: below for key, below in members.items() if below not in ({}, [], None)}
     if isinstance(value, list):
         return [below for below in map(bare, value) if below not in ({}, [])]
     return value

@@ -29,39 +29,39 @@ class ArchiveDamage:
 def damages(target: BackupTarget, prefix: str, chance: random.Random, most: int) -> list[ArchiveDamage]:
     """At most so many, spread over kinds, files and ranges of their bytes; the first file behind
     the index and the last one are among them."""
-    names = [one.name for one in target.list(prefix)]
+    names = [file.name for file in target.list(prefix)]
     first, last = min(1, len(names) - 1), len(names) - 1
-    made = []
+    possible = []
     for place, name in enumerate(names):
         other = names[place + 1 if place < last else place - 1]
         for kind in KINDS:
             parts = range(RANGES) if kind in ("flipped", "cut") else range(1)
-            made += [ArchiveDamage(kind, name, other, part) for part in parts]
-    if len(made) <= most:
-        return made
-    firm = [next(one for one in made if one.name == names[place] and one.kind == kind) for place, kind in
+            possible += [ArchiveDamage(kind, name, other, part) for part in parts]
+    if len(possible) <= most:
+        return possible
+    firm = [next(entry for entry in possible if entry.name == names[place] and entry.kind == kind) for place, kind in
             ((first, "flipped"), (first, "removed"), (last, "removed"), (last, "cut"))]  # fmt: skip
     rest = []
     for place in range(most - len(firm)):
         kind = KINDS[(place + 3) % len(KINDS)]
-        rest.append(chance.choice([one for one in made if one.kind == kind]))
+        rest.append(chance.choice([entry for entry in possible if entry.kind == kind]))
     return [*firm[:most], *rest]
 
 
-def damage(folder: Path, one: ArchiveDamage, chance: random.Random) -> None:
+def damage(folder: Path, harm: ArchiveDamage, chance: random.Random) -> None:
     """Does it to the files of a folder."""
-    path, other = folder / one.name, folder / one.other
+    path, other = folder / harm.name, folder / harm.other
     size = path.stat().st_size
-    begin, end = size * one.part // RANGES, max(size * one.part // RANGES + 1, size * (one.part + 1) // RANGES)
-    if one.kind == "flipped":
+    begin, end = size * harm.part // RANGES, max(size * harm.part // RANGES + 1, size * (harm.part + 1) // RANGES)
+    if harm.kind == "flipped":
         raw = bytearray(path.read_bytes())
         raw[chance.randrange(begin, min(end, size))] ^= 1 << chance.randrange(8)
         path.write_bytes(raw)
-    elif one.kind == "removed":
+    elif harm.kind == "removed":
         path.unlink()
-    elif one.kind == "cut":
+    elif harm.kind == "cut":
         os.truncate(path, chance.randrange(begin, min(end, size)))
-    elif one.kind == "doubled":
+    elif harm.kind == "doubled":
         shutil.copyfile(path, other)
     else:
         first, second = path.read_bytes(), other.read_bytes()

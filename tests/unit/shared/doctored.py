@@ -61,8 +61,10 @@ def evidence(
     tick's index."""
 
     def row(quiet: dict, changed: dict | None, index: int) -> dict:
-        made = quiet | (changed or {})
-        return {name: value(index) if callable(value) else value for name, value in made.items() if value is not None}
+        columns = quiet | (changed or {})
+        return {
+            name: value(index) if callable(value) else value for name, value in columns.items() if value is not None
+        }
 
     limits = None if storage is None else holding(storage, instance)
     data = SeenVolume("data", storage, "/dev/nvme1n1", limits, state, loading_known=loading_known)
@@ -79,20 +81,20 @@ def evidence(
         ticks.append(each(index, tick))
     version = "10.11.19-MariaDB" if flavor == "mariadb" else "9.7.0"
     seen = SeenServer("mysql://db1", version, flavor, VARIABLES | (variables or {}), replica=follows)
-    known = seen if with_server else None
-    source = SourceFacts("test", "live", grain_s, "UTC", tuple(facts), known, vcpus, instance, None, exact)
+    source_server = seen if with_server else None
+    source = SourceFacts("test", "live", grain_s, "UTC", tuple(facts), source_server, vcpus, instance, None, exact)
     return gathered(source, [tick for tick in ticks if tick is not None])
 
 
-def findings(made: Evidence, **changed: float) -> list[Finding]:
+def findings(seen: Evidence, **changed: float) -> list[Finding]:
     """Returns the findings of some evidence."""
     thresholds = Thresholds(**changed)
-    return judged(signals_of(made, thresholds), thresholds)
+    return judged(signals_of(seen, thresholds), thresholds)
 
 
-def headline(made: Evidence, **changed: float) -> tuple[str, str]:
+def headline(seen: Evidence, **changed: float) -> tuple[str, str]:
     """Verdict and subject of the headline."""
-    first = findings(made, **changed)[0]
+    first = findings(seen, **changed)[0]
     return first.verdict, first.subject
 
 

@@ -81,8 +81,8 @@ def as_ordered(text: str) -> str:
     return str(storage)
 
 
-def verdict(found: Plan, name: str):
-    return next(family for family in found.families if family.family == name)
+def verdict(plan: Plan, name: str):
+    return next(family for family in plan.families if family.family == name)
 
 
 def bare(workload, **settings) -> Plan:
@@ -111,9 +111,9 @@ def judge(
         prune_above=math.inf,
         cycle="settled",
     )
-    wanted = ("status", "worst_p99_ms", "throttled_s", "queue_at_end", "settled")
+    columns = ("status", "worst_p99_ms", "throttled_s", "queue_at_end", "settled")
     costs = core.monthly_totals(storages, "us-east-1", as_of)
-    return pl.DataFrame({"storage": storages, "usd": costs} | {name: raw[name] for name in wanted}, strict=False)
+    return pl.DataFrame({"storage": storages, "usd": costs} | {name: raw[name] for name in columns}, strict=False)
 
 
 def shop(engine: str = "innodb", **changes):

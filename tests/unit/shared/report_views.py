@@ -79,10 +79,10 @@ def forecast_of_days(folder: Path) -> View:
 
 
 def fleet(folder: Path) -> View:
-    told = {"account": "1", "region": "us-east-1", "instance": "", "why": "it fits", "prices": "list prices"}
+    facts = {"account": "1", "region": "us-east-1", "instance": "", "why": "it fits", "prices": "list prices"}
     answers = [
         VolumeAnswer(key=f"vol-{number:017d}", volumes=(f"vol-{number:017d}",), verdict=verdict, today="gp2:1000",
-                     proposed="gp3:1000", usd_today=100.0, usd_proposed=usd, risk=0.02, proposed_p99_ms=1.5, **told)
+                     proposed="gp3:1000", usd_today=100.0, usd_proposed=usd, risk=0.02, proposed_p99_ms=1.5, **facts)
         for number, (verdict, usd) in enumerate((("change", 80.0), ("grow", 120.0), ("unused", None)))
     ]  # fmt: skip
     return fleet_words.view_of(answers, "list prices", [], fleet_chart.savings_against_risk(answers))

@@ -50,12 +50,12 @@ def test_auto_is_the_per_request_form_where_options_need_it(options, storage, se
     few, simulation.AUTO_EVENTS = simulation.AUTO_EVENTS, 0
     try:
         auto = simulate(steady(), storage, options=options, seed=seed)
-        asked = simulate(steady(), storage, options=options, seed=seed, form="events")
+        events = simulate(steady(), storage, options=options, seed=seed, form="events")
     finally:
         simulation.AUTO_EVENTS = few
     assert auto.form == "events"
-    assert auto.summary == asked.summary
-    assert auto.rows.equals(asked.rows)
+    assert auto.summary == events.summary
+    assert auto.rows.equals(events.rows)
 
 
 def test_without_such_options_a_long_load_is_simulated_by_interval(monkeypatch):
@@ -91,11 +91,11 @@ def test_a_settled_cycle_is_told_with_the_first():
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"), [({"start_balance": 50.0}, "starts with what"), ({"form": "events"}, "needs the interval form")]
+    ("options", "why"), [({"start_balance": 50.0}, "starts with what"), ({"form": "events"}, "needs the interval form")]
 )
-def test_a_settled_cycle_refuses_what_it_cannot_have(asked, why):
+def test_a_settled_cycle_refuses_what_it_cannot_have(options, why):
     with pytest.raises(InputError, match=why):
-        simulate(steady(), "gp2:100", cycle="settled", **asked)
+        simulate(steady(), "gp2:100", cycle="settled", **options)
 
 
 def test_a_lost_array_serves_nothing():

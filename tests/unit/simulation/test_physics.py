@@ -82,7 +82,7 @@ def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
     demand = core.demand_on_volumes(workload.to_core(), storage)
     cost = core.storage_cost(storage)
 
-    def one(rate, kib, share):
+    def load_of(rate, kib, share):
         """(I/Os in units, MiB/s, MiB/s of disks) of requests of one size."""
         parts = 1 if cost["chunk_kib"] is None else max(1, math.ceil(kib / cost["chunk_kib"]))
         part = kib / parts
@@ -91,8 +91,8 @@ def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
         return rate * parts * math.ceil(part / 256), rate * kib / 1024, rate * disk / 1024
 
     for index in range(len(points)):
-        r = one(reads[index], read_kib[index], shares[0])
-        w = one(writes[index] * cost["ios_per_write"], write_kib[index], shares[1])
+        r = load_of(reads[index], read_kib[index], shares[0])
+        w = load_of(writes[index] * cost["ios_per_write"], write_kib[index], shares[1])
         # Products in another order: a few roundings of 2^-53 each.
         for name, a, b in zip(("iops", "mib_s", "hdd_mib_s"), r, w, strict=True):
             assert demand[name][index] == pytest.approx(a + b, rel=1e-12, abs=1e-9), name

@@ -34,14 +34,14 @@ ENGINES = ("innodb", "myrocks")
 
 
 @functools.cache
-def made(engine: str = "innodb", storage: str = LONG, **options: object) -> Run:
+def make_run(engine: str = "innodb", storage: str = LONG, **options: object) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         return recorded(Path(folder), truth(engine), storage, name=f"{storage} {sorted(options.items())}", **options)
 
 
 @functools.cache
-def found(engine: str = "innodb") -> TransactionWorkload:
-    return calibrate([made(engine)])
+def calibrate_on_run(engine: str = "innodb") -> TransactionWorkload:
+    return calibrate([make_run(engine)])
 
 
 @functools.cache
@@ -86,7 +86,9 @@ def same(workload: TransactionWorkload, other: TransactionWorkload) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: found("innodb"), lambda: found("myrocks"), shop], ids=["innodb", "myrocks", "standard"]
+    "make",
+    [lambda: calibrate_on_run("innodb"), lambda: calibrate_on_run("myrocks"), shop],
+    ids=["innodb", "myrocks", "standard"],
 )
 def test_what_is_written_is_read_back(tmp_path, make):
     files.save(make(), tmp_path / "w.toml")
@@ -100,7 +102,7 @@ def test_what_is_written_is_read_back(tmp_path, make):
 @functools.cache
 def document(engine: str = "innodb") -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        files.save(found(engine), Path(folder) / "w.toml")
+        files.save(calibrate_on_run(engine), Path(folder) / "w.toml")
         return tomllib.loads((Path(folder) / "w.toml").read_text())
 
 
@@ -210,7 +212,9 @@ def test_damaged_text_is_read_or_refused(tmp_path, engine, data):
 
 
 def test_same_seed_same_answer():
-    entry, again, other = (predict(found(), LONG, seconds=600, seed=seed, draws=3, **WHERE) for seed in (4, 4, 5))
+    entry, again, other = (
+        predict(calibrate_on_run(), LONG, seconds=600, seed=seed, draws=3, **WHERE) for seed in (4, 4, 5)
+    )
     assert entry.rows.equals(again.rows) and entry.summary == again.summary
     assert not entry.rows["tps"].equals(other.rows["tps"])
     # Means of half an hour of two seeds: 300 seconds of 8 % each differ by 0.65 % (one standard deviation); four of them.
@@ -240,14 +244,14 @@ def test_rows_are_seconds_with_these_columns():
 
 
 def test_the_interval_holds_the_mean_and_can_be_left_out():
-    summary = predict(found(), "io1:1024:5000", seconds=600, **WHERE).summary
+    summary = predict(calibrate_on_run(), "io1:1024:5000", seconds=600, **WHERE).summary
     assert summary["tps_low"] < summary["tps"] < summary["tps_high"]
     assert summary["relative_spread"] >= spreads()["none"]
     # 80 %: 1.2816 standard deviations on each side, in logarithms.
     assert math.log(summary["tps_high"] / summary["tps_low"]) == pytest.approx(
         2 * 1.2816 * summary["relative_spread"], rel=1e-9
     )
-    without = predict(found(), "io1:1024:5000", seconds=600, draws=0, **WHERE).summary
+    without = predict(calibrate_on_run(), "io1:1024:5000", seconds=600, draws=0, **WHERE).summary
     assert (
         without["tps_low"] is without["tps_high"] is without["relative_spread"] is None
         and without["tps"] == summary["tps"]
@@ -257,7 +261,7 @@ def test_the_interval_holds_the_mean_and_can_be_left_out():
 def test_intervals_are_wider_without_a_run_and_further_away():
     standard = headrace.sysbench_tpcc(warehouses=5_000, engine="innodb", cache_gib=50, threads=72)
     spread = {name: predict(each, LONG, seconds=900, **WHERE, **options).summary["relative_spread"]
-              for name, each, options in (("standard", standard, {}), ("near", found(), {}), ("few clients", found(), {"threads": 8}))}  # fmt: skip
+              for name, each, options in (("standard", standard, {}), ("near", calibrate_on_run(), {}), ("few clients", calibrate_on_run(), {"threads": 8}))}  # fmt: skip
     assert spread["near"] < 0.5 * spread["standard"], spread
     assert spread["few clients"] > 2 * spread["near"], (
         "one run with 72 clients does not tell the response time without I/O"
@@ -266,7 +270,7 @@ def test_intervals_are_wider_without_a_run_and_further_away():
 
 def test_far_outside_the_runs_is_said():
     def warnings(**options) -> str:
-        return " ".join(predict(found(), LONG, draws=0, **({"seconds": 60} | WHERE | options)).warnings)
+        return " ".join(predict(calibrate_on_run(), LONG, draws=0, **({"seconds": 60} | WHERE | options)).warnings)
 
     assert warnings() == "" == warnings(cache_gib=25) == warnings(threads=30)
     assert "cache of 5 GiB is far from the 50 GiB" in warnings(cache_gib=5) and "cache of 200 GiB" in warnings(
@@ -274,7 +278,7 @@ def test_far_outside_the_runs_is_said():
     )
     assert "10 clients are far from the 72" in warnings(threads=10) and "1000 clients" in warnings(threads=1_000)
     assert "No run stands behind" in " ".join(smooth(shop(), "gp2:300").warnings)
-    short = replace(found(), covered=Covered((50.0, 50.0), (72, 72), (20_000.0, 20_000.0), 1_000.0))
+    short = replace(calibrate_on_run(), covered=Covered((50.0, 50.0), (72, 72), (20_000.0, 20_000.0), 1_000.0))
     assert any(
         "longest run ended after 1,000" in text for text in predict(short, LONG, draws=0, seconds=60, **WHERE).warnings
     )
@@ -434,7 +438,7 @@ def test_the_summary_is_what_the_rows_say():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_run_beside_the_database_that_made_it(engine):
-    compared = compare_run(made(engine), truth(engine), seed=99, draws=0)
+    compared = compare_run(make_run(engine), truth(engine), seed=99, draws=0)
     assert len(compared.figures) == 10 and {row["unit"] for row in compared.figures} == {"tps", "ms", "s"}
     # A second scatters by at most 8 %: a mean of 900 by 0.27 %, of two seeds by 0.38 %; four of it. A 5th or 95th percentile of 1,800 by 2.1 / sqrt(1,800) = 5 % of a standard
     # deviation of 8 % (13 % with MyRocks' cycle), two of them by 0.9 %: four of it. While a cold cache fills, what one second did moves all that follow: twice for quarter 1.
@@ -449,12 +453,12 @@ def test_a_run_beside_the_database_that_made_it(engine):
 def test_a_run_beside_another_database_shows_it():
     fast = replace(truth("innodb"), database=truth("innodb").database | {"read_bytes": 16_384.0, "popularity": [
         item | {"pages": 1.5 * item["pages"]} for item in truth("innodb").database["popularity"]]})  # fmt: skip
-    assert compare_run(made(), fast, draws=0).error_percent("mean tps, second half") < -10
+    assert compare_run(make_run(), fast, draws=0).error_percent("mean tps, second half") < -10
 
 
 def test_longer_intervals_are_compared_with_like():
     """Rows of ten seconds scatter less: the prediction is put into the same intervals before its percentiles are taken."""
-    run = made()
+    run = make_run()
     tens = run.series.group_by((pl.col("t_s") / 10).floor().alias("at"), maintain_order=True).agg(
         pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col("tps").mean(), pl.col("p95_ms").median()
     )
@@ -466,7 +470,7 @@ def test_longer_intervals_are_compared_with_like():
 
 
 def test_leaving_runs_out():
-    runs = [made(), made(storage="io1:1024:5000"), made(threads=16, seed=5)]
+    runs = [make_run(), make_run(storage="io1:1024:5000"), make_run(threads=16, seed=5)]
     messages: list[float] = []
     rows = leave_out(runs, progress=messages.append)
     assert [row["predicted"] for row in rows] == [run.name for run in runs] and messages[-1] == 1.0
@@ -486,8 +490,8 @@ def test_leaving_runs_out():
 
 
 def test_scoring_refuses_what_cannot_be_scored():
-    for runs in ([], [made()]):
+    for runs in ([], [make_run()]):
         with pytest.raises(InputError, match="at least two"):
             leave_out(runs)
     with pytest.raises(InputError, match="engine"):
-        compare_run(made("myrocks"), found("innodb"))
+        compare_run(make_run("myrocks"), calibrate_on_run("innodb"))

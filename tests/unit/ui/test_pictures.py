@@ -43,8 +43,8 @@ COMPARE = """async ([first, second, side]) => {
     context.drawImage(picture, 0, 0, side, side);
     return { size: [picture.naturalWidth, picture.naturalHeight], values: [...context.getImageData(0, 0, side, side).data] };
   };
-  const [one, other] = [await colours(first), await colours(second)];
-  return { sizes: [one.size, other.size], difference: one.values.reduce((sum, value, at) => sum + Math.abs(value - other.values[at]), 0) / (one.values.length * 3 / 4) };
+  const [picture, other] = [await colours(first), await colours(second)];
+  return { sizes: [picture.size, other.size], difference: picture.values.reduce((sum, value, at) => sum + Math.abs(value - other.values[at]), 0) / (picture.values.length * 3 / 4) };
 }"""
 
 

@@ -85,10 +85,10 @@ class SilentLab:
 
 
 def test_the_topology_is_drawn_as_it_is_seen(monkeypatch):
-    kept = Guarantee("kept", (), ("1 of 2 acknowledging replicas can be reached at the failover",))
+    guarantee = Guarantee("kept", (), ("1 of 2 acknowledging replicas can be reached at the failover",))
     monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25), reading("r2", None)])
-    monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (kept, ""))
+    monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (guarantee, ""))
     answer = replicas.show_topology(SilentLab, Nothing())
     assert answer["links"] == [{"from": "db", "to": "r1", "lag_s": 0.25}, {"from": "r1", "to": "r2", "lag_s": None}]
     assert [server["state"] for server in answer["servers"]] == ["running"] * 3 + ["stopped"]

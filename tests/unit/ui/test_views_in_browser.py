@@ -66,11 +66,11 @@ def test_ten_thousand_devices_are_sorted_filtered_and_reached_by_keyboard(fleet)
     page.get_by_label("Answer").select_option("grow")
     page.get_by_label("Words in id").fill("db 99")
     texts = [f"{row['key']} {row['name']} {row['today']}" for row in rows if row["verdict"] == "grow"]
-    wanted = sum("db" in text and "99" in text for text in texts)
-    page.get_by_role("status").filter(has_text=re.compile(rf"^{wanted} of 10,000")).wait_for()
+    expected = sum("db" in text and "99" in text for text in texts)
+    page.get_by_role("status").filter(has_text=re.compile(rf"^{expected} of 10,000")).wait_for()
     assert "verdict=grow" in page.url and "find=db+99" in page.url
     page.reload()  # the file is remembered by the server, the filters by the address
-    page.get_by_role("status").filter(has_text=re.compile(rf"^{wanted} of 10,000")).wait_for()
+    page.get_by_role("status").filter(has_text=re.compile(rf"^{expected} of 10,000")).wait_for()
 
 
 def test_what_is_chosen_becomes_a_script(fleet):

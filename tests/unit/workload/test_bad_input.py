@@ -143,15 +143,15 @@ def test_a_cut_off_costs_the_last_report(tmp_path, name):
         times = {"console": "10:19:00", "json": "10:20:00", "11_mb": "10:20:00 AM", "sar": "10:20:00 AM"}
         last = text.index(next((stamp for part, stamp in times.items() if part in name), "10:20:00"))
         last = text.rindex("\n", 0, last)
-    said = 0
+    warned = 0
     for end in range(last + 1, len(text) - 1, 1 if len(text) - last < 400 else 3):
         (tmp_path / name).write_text(text[:end])
         cut = import_file(tmp_path / name, **options_for(name))
         assert 19 <= cut.points.height <= 20
         assert cut.points["reads_per_s"][:19].equals(whole.points["reads_per_s"][:19]), end
-        said += any("cut off or damaged" in note for note in cut.caveats)
+        warned += any("cut off or damaged" in note for note in cut.caveats)
     # Between two lines, and inside the last figure, nothing shows that more was meant.
-    assert said > 0
+    assert warned > 0
 
 
 def test_only_the_last_line_may_be_damaged(tmp_path):

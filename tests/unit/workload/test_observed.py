@@ -84,8 +84,8 @@ def recorded_on(rates, storage, instance, seed, share=0.7, kib=(16.0, 22.0)):
 
 
 def flags(workload):
-    found = workload.censoring.censored
-    return pl.Series([False] * workload.points.height) if found is None else found
+    marks = workload.censoring.censored
+    return pl.Series([False] * workload.points.height) if marks is None else marks
 
 
 def in_runs(mask, least):
@@ -119,20 +119,20 @@ def test_simulated_recordings(first_seed):
             first, last = int(window.from_s / MINUTE), round(window.to_s / MINUTE)
             queue = workload.points["queue"][first:last]
             peak = first + int(queue.arg_max())
-            asked = rows["asked_iops"][first : peak + 1].mean()
+            demanded = rows["asked_iops"][first : peak + 1].mean()
             delivered = rows["iops"][first : peak + 1].mean()
             grown = window.at_least_iops - rows["iops"][first:last].mean()
             # The window's growth is what waits at the peak; half a point of it may lie in the point
             # before the window, where the demand was not above the whole run's highest: one point
             # of that over the time up to the peak.
-            slack = rows["asked_iops"].max() / (peak - first + 1) + 0.01 * asked
-            assert delivered + grown <= asked + slack, f"seed {seed}: {window}"
+            slack = rows["asked_iops"].max() / (peak - first + 1) + 0.01 * demanded
+            assert delivered + grown <= demanded + slack, f"seed {seed}: {window}"
     # Points where a limit changes (credits run out within the minute) are one or two in a day of
     # runs: 1 % leaves room for them.
     assert hits >= 0.99 * throttled > 0, f"seeds {first_seed}-{first_seed + 9}: {hits} of {throttled}"
 
 
-def busy_server(rng, threads, limit, base_ms, load, known=True):
+def busy_server(rng, threads, limit, base_ms, load, with_waits=True):
     """(recording, points at the limit) of clients that wait for their answers: at most `threads`
     outstanding, flat within 0.05 %.
     """
@@ -148,7 +148,9 @@ def busy_server(rng, threads, limit, base_ms, load, known=True):
             # Poisson arrivals counted over a minute
             seen.append(max(1.0, rng.gauss(rate, math.sqrt(rate / MINUTE))))
             waits.append(base_ms * max(0.5, rng.gauss(1, 0.05)))
-    columns = {"await_ms": waits, "queue": [r * w / 1_000 for r, w in zip(seen, waits, strict=True)]} if known else {}
+    columns = (
+        {"await_ms": waits, "queue": [r * w / 1_000 for r, w in zip(seen, waits, strict=True)]} if with_waits else {}
+    )
     return recording(seen, **columns), pl.Series(at_limit)
 
 
@@ -166,8 +168,8 @@ def test_clients_that_wait(seed):
     flagged = flags(workload)
     assert not (flagged & ~at_limit).any()
     if at_limit.mean() < 0.75:  # the quickest fifth of the points is then surely not at the limit
-        wanted = in_runs(at_limit, LEAST_RUN)
-        assert (flagged & wanted).sum() == wanted.sum()
+        at_limit_long = in_runs(at_limit, LEAST_RUN)
+        assert (flagged & at_limit_long).sum() == at_limit_long.sum()
         for window in workload.censored:
             # six times 0.05 %
             assert window.limit == "iops" and window.recorded == pytest.approx(limit, rel=0.003)
@@ -183,7 +185,7 @@ def test_without_latency(seed):
     note(f"seed {seed}")
     rng = random.Random(seed)
     limit = rng.choice((3_000, 16_000, 6_200))
-    workload, at_limit = busy_server(rng, 64, limit, 0.6, rng.uniform(0.5, 1.6), known=False)
+    workload, at_limit = busy_server(rng, 64, limit, 0.6, rng.uniform(0.5, 1.6), with_waits=False)
     flagged = flags(workload)
     # At a rate of 3,000 over a minute chance alone moves a point by 0.24 %: demand seldom stays
     # within 0.5 % of a known limit five times; points that come within 1 % of it count as at the
@@ -238,8 +240,8 @@ def test_known_limits_at_every_size():
     assert recording(wave[:100] + [3_000.0] * 10 + wave[110:], source={"tool": "vmstat"}).censored == ()
 
 
-@pytest.mark.parametrize(("table", "known"), [("iops", KNOWN_IOPS), ("throughput", KNOWN_MIB_S)])
-def test_known_limits_are_facts(table, known):
+@pytest.mark.parametrize(("table", "limits"), [("iops", KNOWN_IOPS), ("throughput", KNOWN_MIB_S)])
+def test_known_limits_are_facts(table, limits):
     """Each stands among the limits of a volume type, of some time; and of the newest gp3, io1 and
     io2 none is missing.
     """
@@ -249,8 +251,8 @@ def test_known_limits_are_facts(table, known):
             values = {key: numbers_in(value) for key, value in era[table].items()}
             facts |= set().union(*values.values())
         if path.stem in ("gp3", "io1", "io2"):
-            newest |= set().union(*(found for key, found in values.items() if key.startswith(("max", "included"))))
-    assert set(known) <= facts and newest <= set(known)
+            newest |= set().union(*(amounts for key, amounts in values.items() if key.startswith(("max", "included"))))
+    assert set(limits) <= facts and newest <= set(limits)
 
 
 def numbers_in(value):
@@ -356,9 +358,9 @@ def test_scaling_keeps_what_was_recorded(capped):
     assert grown.recorded_latency()["mean_ms"].to_list() == pytest.approx(
         capped.recorded_latency()["mean_ms"].to_list()
     )
-    one, other = grown.uncensored().points, capped.uncensored().scaled(1.7).points
-    for column in one.columns:
-        assert one[column].to_list() == pytest.approx(other[column].to_list())
+    first, other = grown.uncensored().points, capped.uncensored().scaled(1.7).points
+    for column in first.columns:
+        assert first[column].to_list() == pytest.approx(other[column].to_list())
     apart = replace(capped, size_gib=100.0).scaled(2.0, data_growth=1.5)
     assert apart.size_gib == 150 and apart.points["reads_per_s"][0] == 2_000
     assert replace(capped, size_gib=100.0).scaled(1.0, data_growth=3).size_gib == 300

@@ -16,16 +16,16 @@ def database():
 
 def test_what_was_measured_is_kept_and_the_rest_derived(database, tmp_path):
     classes = len(database.database["popularity"])
-    made = measured_replica(
+    workload = measured_replica(
         database,
         {"cpu_ms": 1.25, "flush_factor": 1.9},
         spread={"cpu_ms": 0.05},
         origin="run a",
         written=(0.5,) * classes,
     )
-    headrace.save(made, tmp_path / "made.toml")
+    headrace.save(workload, tmp_path / "made.toml")
     read = headrace.load(tmp_path / "made.toml")
-    assert read.replica == made.replica
+    assert read.replica == workload.replica
     applier = applier_of(read)
     derived = core.replica_applier(database.database)["applier"]
     assert (applier["cpu_ms"], applier["flush_factor"], applier["written"]) == (1.25, 1.9, [0.5] * classes)

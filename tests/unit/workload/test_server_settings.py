@@ -41,15 +41,15 @@ def changes(before: dict, after: dict) -> dict:
     ],
 )
 def test_a_setting_changes_what_it_decides_and_nothing_else(settings, expected):
-    asked = headrace.with_settings(SHOP, settings)
-    assert changes(SHOP.database, asked.database) == expected
-    assert (asked.covariance, asked.cache_gib, asked.name) == (SHOP.covariance, SHOP.cache_gib, SHOP.name)
+    changed = headrace.with_settings(SHOP, settings)
+    assert changes(SHOP.database, changed.database) == expected
+    assert (changed.covariance, changed.cache_gib, changed.name) == (SHOP.covariance, SHOP.cache_gib, SHOP.name)
 
 
 def test_a_larger_redo_log_flushes_less_as_the_core_says():
-    asked = headrace.with_settings(SHOP, ["innodb_redo_log_capacity=16G"]).database
+    changed = headrace.with_settings(SHOP, ["innodb_redo_log_capacity=16G"]).database
     direct = core.database_under(SHOP.database, {"redo_bytes": 16 * 2.0**30, "measured_redo_bytes": 2.0**30})
-    assert asked == direct and asked["writes"]["flush_per_tx"] < SHOP.database["writes"]["flush_per_tx"]
+    assert changed == direct and changed["writes"]["flush_per_tx"] < SHOP.database["writes"]["flush_per_tx"]
     # From there on this is its redo log: back again is where it began, but for rounding.
     back = headrace.with_settings(headrace.with_settings(SHOP, ["redo=16G"]), ["redo=1G"]).database
     assert back["writes"]["flush_per_tx"] == pytest.approx(SHOP.database["writes"]["flush_per_tx"], rel=1e-12)

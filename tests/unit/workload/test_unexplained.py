@@ -52,10 +52,10 @@ def measured_on(instance: str | None = "c5.4xlarge", **run: object) -> Transacti
     )
 
 
-def distances_of(workload: TransactionWorkload, **asked: object) -> Distances:
+def distances_of(workload: TransactionWorkload, **changes: object) -> Distances:
     """The distances of what is asked; the rest as in the runs."""
     nothing = dict.fromkeys(("transactions", "threads", "storage", "limit", "release", "tps", "core_speed", "vcpus"))
-    return workload.distances(**nothing | asked)
+    return workload.distances(**nothing | changes)
 
 
 def speed_of(instance: str) -> float:

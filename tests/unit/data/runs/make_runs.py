@@ -163,10 +163,10 @@ def status_table(samples: list[dict]) -> str:
 def differences(samples: list[dict]) -> list[dict]:
     """Returns the samples that `mysqladmin -r` shows: the first sample whole, then differences;
     text counts as 0."""
-    found = [samples[0]]
+    rows = [samples[0]]
     for before, after in zip(samples, samples[1:], strict=False):
-        found.append({name: value - before[name] if isinstance(value, int) else 0 for name, value in after.items()})
-    return found
+        rows.append({name: value - before[name] if isinstance(value, int) else 0 for name, value in after.items()})
+    return rows
 
 
 def status_tab(samples: list[dict], times: bool = False) -> str:

@@ -88,13 +88,13 @@ class Refusing:
     """A connection whose server repeats the statement in its error."""
 
     def __init__(self, text: str) -> None:
-        self.said = text
+        self.text = text
 
     def cursor(self, *_):
         return contextlib.nullcontext(self)
 
     def execute(self, statement: str, _parameters: object) -> None:
-        raise RuntimeError(1064, self.said.format(statement))
+        raise RuntimeError(1064, self.text.format(statement))
 
 
 @pytest.mark.parametrize("ask", [ask_named_safely, lambda connection, text: run(connection, (text,))])

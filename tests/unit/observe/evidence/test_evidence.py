@@ -134,7 +134,7 @@ class Server:
             "innodb_buffer_pool_size": "1",
         } | (variables or {})
         self.status, self.denied, self.clock = list(status), denied, clock
-        self.asked, self.rows, self.description = [], (), ()
+        self.statements, self.rows, self.description = [], (), ()
 
     @contextmanager
     def cursor(self):
@@ -146,7 +146,7 @@ class Server:
     def execute(self, statement, _parameters):
         import pymysql
 
-        self.asked.append(statement)
+        self.statements.append(statement)
         if any(word in statement for word in self.denied):
             raise pymysql.err.OperationalError(1142, "SELECT command denied")
         self.description = ()
@@ -177,12 +177,12 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch):
-    def made(**given):
+    def make_server(**given):
         fake = Server(**given)
         monkeypatch.setattr(reader, "connect", lambda address, timeout: fake)
         return fake, reader.ServerReader(parse_address("mysql://monitor@db1"))
 
-    return made
+    return make_server
 
 
 def status(uptime, **more):
@@ -196,10 +196,10 @@ def status(uptime, **more):
 
 def test_one_statement_a_reading(server):
     fake, read = server(status=[status(10), status(11)])
-    count = len(fake.asked)
+    count = len(fake.statements)
     assert read.read()[0] == {}, "the first reading only begins the counters"
     row, _, took = read.read()
-    assert len(fake.asked) == count + 2 and row["tps"] == pytest.approx(50 / took)
+    assert len(fake.statements) == count + 2 and row["tps"] == pytest.approx(50 / took)
     assert row["threads_running"] == 2.0, "less the reader itself"
 
 

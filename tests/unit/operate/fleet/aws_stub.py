@@ -31,7 +31,7 @@ def main() -> None:
             print(f"An error occurred ({error}) when calling", file=sys.stderr)
             raise SystemExit(255)
 
-        def shown(what, volume):
+        def read_facts(what, volume):
             """Returns the answer to a look: after a change the older answer for a while, as EC2's
             API may."""
             older = state.get("older", {}).get(f"{what} {volume}")
@@ -45,11 +45,11 @@ def main() -> None:
             print(state.get("account", "111111111111"))
         elif call == "describe-volumes":
             volume = options["filters"].split("Values=")[1]
-            if result := shown("volumes", volume):
+            if result := read_facts("volumes", volume):
                 print("\t".join("None" if entry is None else str(entry) for entry in result))
         elif call == "describe-volumes-modifications":
             volume = options["filters"].split("Values=")[1]
-            texts = shown("modifications", volume)
+            texts = read_facts("modifications", volume)
             if texts:
                 # Each look is a step: modifying, optimizing (the new volume), completed.
                 steps = ["modifying", "optimizing", "completed"]

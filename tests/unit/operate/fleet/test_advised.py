@@ -29,7 +29,7 @@ from headrace.report.html import page_of
 MINE = "111111111111"
 
 
-def shown(name: str, kind: str = "gp2", size: int = 500, tags: dict | None = None, **more: Any) -> dict[str, Any]:
+def describe(name: str, kind: str = "gp2", size: int = 500, tags: dict | None = None, **more: Any) -> dict[str, Any]:
     listed = [{"Key": key, "Value": value} for key, value in (tags or {}).items()]
     place = {"AvailabilityZone": "us-east-1a", "State": "in-use", "Tags": listed}
     return {"VolumeId": name, "VolumeType": kind, "Size": size, **place, **more}
@@ -48,13 +48,13 @@ def answer(key: str, today: str = "gp2:500", proposed: str = "gp3:500", **more: 
     return VolumeAnswer(key, today=today, proposed=proposed, **(given | bills | more))
 
 
-def known(*volumes: dict[str, Any]) -> FleetInventory:
+def inventory_of(*volumes: dict[str, Any]) -> FleetInventory:
     return inventory_json(list(volumes))
 
 
 def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
-    members = [shown(f"vol-{number}", tags={"headrace:array": "md0"}) for number in (2, 3)]
-    devices = known(shown("vol-1"), *members)
+    members = [describe(f"vol-{number}", tags={"headrace:array": "md0"}) for number in (2, 3)]
+    devices = inventory_of(describe("vol-1"), *members)
     answers = [
         answer("vol-1"),
         answer(
@@ -72,7 +72,9 @@ def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
         ("vol-3", "gp3 500 GiB 4000 IOPS 125 MiB/s", -20.0),
         ("vol-1", "gp3 500 GiB 3000 IOPS 125 MiB/s", -10.0),
     ]
-    state = known(shown("vol-1"), members[0], members[1] | {"Operator": {"Managed": True, "Principal": "eks"}})
+    state = inventory_of(
+        describe("vol-1"), members[0], members[1] | {"Operator": {"Managed": True, "Principal": "eks"}}
+    )
     changes = advised_changes(answers, state)
     assert [change.volume_id for change in changes.changes] == ["vol-1"]
     assert [entry.why for entry in changes.refused] == [
@@ -82,7 +84,7 @@ def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
 
 
 def test_risk_and_growth_are_left_out_unless_wanted():
-    devices = known(*(shown(f"vol-{number}") for number in range(5)))
+    devices = inventory_of(*(describe(f"vol-{number}") for number in range(5)))
     answers = [
         answer("vol-0", risk=0.2),
         answer("vol-1", risk=None),
@@ -100,7 +102,7 @@ def test_risk_and_growth_are_left_out_unless_wanted():
 
 
 def test_what_lowers_the_durability_is_patched_only_when_asked_for():
-    devices = known(shown("vol-1", "io2", 500, Iops=8000), shown("vol-2"))
+    devices = inventory_of(describe("vol-1", "io2", 500, Iops=8000), describe("vol-2"))
     lost = {"durability": "99.999 % -> 99.8 to 99.9 %", "today_p99_ms": 0.57, "account": ""}
     answers = [answer("vol-1", "io2:500:8000", **lost), answer("vol-2", account="")]
     changes = advised_changes(answers, devices)
@@ -118,7 +120,7 @@ def test_what_lowers_the_durability_is_patched_only_when_asked_for():
 )
 def test_a_name_tag_is_never_a_command(tag):
     """Tags are written by anybody: in the script one is a comment of one line."""
-    devices = known(shown("vol-1", tags={"Name": tag}))
+    devices = inventory_of(describe("vol-1", tags={"Name": tag}))
     (device,) = devices.devices()
     changes = advised_changes([answer("vol-1", account="", name=device.name)], devices)
     plain = advised_changes([answer("vol-1", account="")], devices)
@@ -133,7 +135,7 @@ def test_a_name_tag_is_never_a_command(tag):
 
 
 def test_another_inventory_is_refused():
-    for devices in (known(shown("vol-9")), known(shown("vol-1", size=600))):
+    for devices in (inventory_of(describe("vol-9")), inventory_of(describe("vol-1", size=600))):
         with pytest.raises(HeadraceError, match="inventory"):
             advised_changes([answer("vol-1")], devices)
 
@@ -144,7 +146,7 @@ def test_modifications_count_as_a_naive_list_does():
     assert modification_limit(None) == (4, 24)
     for _ in range(200):
         hours = [chance.uniform(0.1, 48) for _ in range(chance.randint(0, 7))]
-        devices = known(shown("vol-1"))
+        devices = inventory_of(describe("vol-1"))
         starts = tuple(now - timedelta(hours=hour) for hour in hours)
         [volume] = devices.volumes
         listed = tuple(KnownModification("completed", start, start) for start in sorted(starts))
@@ -158,7 +160,7 @@ def test_a_setting_says_what_ec2_says():
     back = VolumeSetting("io1", 400, 9000, None)
     assert str(back) == "io1 400 GiB 9000 IOPS"
     [change] = advised_changes(
-        [answer("vol-1", "io1:400:9000", "gp3:500:9000:300")], known(shown("vol-1", "io1", 400, Iops=9000))
+        [answer("vol-1", "io1:400:9000", "gp3:500:9000:300")], inventory_of(describe("vol-1", "io1", 400, Iops=9000))
     ).changes
     assert change.undone().after == VolumeSetting("io1", 500, 9000, None) and change.undone().usd_month == 10.0
 
@@ -260,7 +262,7 @@ def test_sums_are_those_of_the_answers():
 def test_the_command_writes_what_it_says(tmp_path):
     folder = tmp_path
     (folder / "volumes.json").write_text(
-        json.dumps({"Volumes": [shown("vol-1"), shown("vol-2", "gp3", 500, Iops=3000, Throughput=125)]})
+        json.dumps({"Volumes": [describe("vol-1"), describe("vol-2", "gp3", 500, Iops=3000, Throughput=125)]})
     )
     answers = [
         answer("vol-1", account=""),

@@ -31,16 +31,16 @@ QUICK = FleetSettings(fortnights=0)
 
 
 @pytest.fixture(scope="module")
-def made() -> SeededFleet:
+def fleet() -> SeededFleet:
     return seeded_fleet(3, 7)
 
 
 @pytest.fixture
-def files(tmp_path, made) -> Path:
+def files(tmp_path, fleet) -> Path:
     """A folder with points, inventory and answers."""
-    write_points(tmp_path / "points.parquet", list(made.points.values()))
-    (tmp_path / "volumes.json").write_text(json.dumps({"Volumes": made.described}))
-    answers_frame(answer_batch(made.devices, made.points, QUICK)).write_parquet(tmp_path / "answers.parquet")
+    write_points(tmp_path / "points.parquet", list(fleet.points.values()))
+    (tmp_path / "volumes.json").write_text(json.dumps({"Volumes": fleet.described}))
+    answers_frame(answer_batch(fleet.devices, fleet.points, QUICK)).write_parquet(tmp_path / "answers.parquet")
     return tmp_path
 
 

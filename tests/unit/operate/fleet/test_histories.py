@@ -26,7 +26,7 @@ DAY_S, BEGIN = 86_400.0, 1_763_856_000.0  # 2025-11-23, midnight, UTC
 SETTINGS = FleetSettings(fortnights=0)
 
 
-def shown(name: str, kind: str = "gp3", zone: str = "us-east-1a", tags: dict | None = None, **more: Any) -> dict:
+def describe(name: str, kind: str = "gp3", zone: str = "us-east-1a", tags: dict | None = None, **more: Any) -> dict:
     bought = {"Iops": 3_000, "Throughput": 125} if kind == "gp3" else {}
     listed = [{"Key": key, "Value": value} for key, value in (tags or {}).items()]
     place = {"AvailabilityZone": zone, "State": "in-use", "Tags": listed}
@@ -36,21 +36,21 @@ def shown(name: str, kind: str = "gp3", zone: str = "us-east-1a", tags: dict | N
 def points(name: str, reads: float, writes: float, days: float = 8.0, period: float = 300.0) -> pl.DataFrame:
     """Returns points with equal rates in every period; I/Os of 16 KiB."""
     count = round(days * DAY_S / period)
-    known = {"read_ops": reads * period, "write_ops": writes * period}
-    known |= {f"{way}_bytes": known[f"{way}_ops"] * 16_384.0 for way in ("read", "write")}
-    columns: dict[str, Any] = {column: np.full(count, known.get(column, np.nan)) for column in SCHEMA}
+    sums = {"read_ops": reads * period, "write_ops": writes * period}
+    sums |= {f"{way}_bytes": sums[f"{way}_ops"] * 16_384.0 for way in ("read", "write")}
+    columns: dict[str, Any] = {column: np.full(count, sums.get(column, np.nan)) for column in SCHEMA}
     columns |= {"volume": [name] * count, "account": [""] * count, "t_unix": BEGIN + period * np.arange(count)}
     return pl.DataFrame(columns | {"period_s": np.full(count, period)}, schema=SCHEMA)
 
 
 def array(level: str, members: int) -> FleetDevice:
     tags = {"headrace:array": "md0", "headrace:level": level}
-    (device,) = inventory_json([shown(f"vol-{number}", tags=tags) for number in range(members)]).devices()
+    (device,) = inventory_json([describe(f"vol-{number}", tags=tags) for number in range(members)]).devices()
     return device
 
 
 @pytest.mark.parametrize(
-    ("level", "members", "reads", "writes", "asked"),
+    ("level", "members", "reads", "writes", "expected"),
     [
         ("raid0", 2, 100.0, 50.0, (200.0, 100.0)),
         ("raid1", 2, 100.0, 50.0, (200.0, 50.0)),  # each write stands on both
@@ -59,18 +59,18 @@ def array(level: str, members: int) -> FleetDevice:
         ("raid5", 3, 100.0, 50.0, (225.0, 75.0)),
     ],
 )
-def test_what_was_asked_of_an_array_is_not_what_its_members_did(level, members, reads, writes, asked):
+def test_what_was_asked_of_an_array_is_not_what_its_members_did(level, members, reads, writes, expected):
     device = array(level, members)
-    found = history_of(device, {member.id: points(member.id, reads, writes) for member in device.members}, 7)
-    columns = found.columns
-    assert (columns["reads_per_s"][0], columns["writes_per_s"][0]) == pytest.approx(asked)
+    history = history_of(device, {member.id: points(member.id, reads, writes) for member in device.members}, 7)
+    columns = history.columns
+    assert (columns["reads_per_s"][0], columns["writes_per_s"][0]) == pytest.approx(expected)
     assert columns["write_bytes"][0] == pytest.approx(16_384)
-    assert found.given_iops[0] == pytest.approx(members * (reads + writes)), "limits are those of the members"
+    assert history.given_iops[0] == pytest.approx(members * (reads + writes)), "limits are those of the members"
 
 
 def modified(ended: str) -> FleetDevice:
-    known = {"VolumeId": "vol-0", "ModificationState": "completed", "StartTime": "2025-11-01T00:00:00Z"}
-    return device_of({"Volumes": [shown("vol-0")], "VolumesModifications": [known | {"EndTime": ended}]})
+    modification = {"VolumeId": "vol-0", "ModificationState": "completed", "StartTime": "2025-11-01T00:00:00Z"}
+    return device_of({"Volumes": [describe("vol-0")], "VolumesModifications": [modification | {"EndTime": ended}]})
 
 
 def device_of(document: dict) -> FleetDevice:
@@ -96,7 +96,7 @@ def test_a_history_begins_behind_the_last_modification():
 
 @pytest.mark.parametrize("period", [3_600.0, DAY_S, 30 * DAY_S])
 def test_long_points_hide_bursts_and_get_no_advice(period):
-    (device,) = inventory_json([shown("vol-0")]).devices()
+    (device,) = inventory_json([describe("vol-0")]).devices()
     with pytest.raises(InputError, match="hide bursts"):
         history_of(device, {"vol-0": points("vol-0", 100.0, 0.0, days=60, period=period)}, 7)
 
@@ -110,19 +110,19 @@ def test_long_points_hide_bursts_and_get_no_advice(period):
     ],
 )
 def test_one_strange_volume_does_not_stop_a_fleet(zone, reads, why):
-    devices = list(inventory_json([shown("vol-0"), shown("vol-1", zone=zone)]).devices())
-    known = {"vol-0": points("vol-0", 100.0, 50.0), "vol-1": points("vol-1", reads, 0.0)}
-    fine, strange = answer_batch(devices, known, SETTINGS)
+    devices = list(inventory_json([describe("vol-0"), describe("vol-1", zone=zone)]).devices())
+    recorded = {"vol-0": points("vol-0", 100.0, 50.0), "vol-1": points("vol-1", reads, 0.0)}
+    fine, strange = answer_batch(devices, recorded, SETTINGS)
     assert fine.verdict == "keep" and strange.verdict == "withheld" and why in strange.why
 
 
 def test_what_is_not_searched_says_so():
     tags = {"headrace:array": "md0", "headrace:level": "raid0"}
-    unequal = [shown("vol-0", tags=tags), shown("vol-1", tags=tags) | {"Size": 600}]
-    devices = list(inventory_json([*unequal, shown("vol-2", "standard")]).devices())
-    known = {f"vol-{number}": points(f"vol-{number}", 10.0, 5.0) for number in range(3)}
-    for one in answer_batch(devices, known, SETTINGS):
-        assert one.verdict == "keep" and "nothing is looked for" in one.why
+    unequal = [describe("vol-0", tags=tags), describe("vol-1", tags=tags) | {"Size": 600}]
+    devices = list(inventory_json([*unequal, describe("vol-2", "standard")]).devices())
+    recorded = {f"vol-{number}": points(f"vol-{number}", 10.0, 5.0) for number in range(3)}
+    for advice in answer_batch(devices, recorded, SETTINGS):
+        assert advice.verdict == "keep" and "nothing is looked for" in advice.why
 
 
 # --- points of several files ----------------------------------------------------------------------
@@ -132,7 +132,7 @@ FOUR = ("VolumeReadOps", "VolumeWriteOps", "VolumeReadBytes", "VolumeWriteBytes"
 
 
 def page(begin: float, period: float, count: int, value: float) -> dict:
-    times = [datetime.fromtimestamp(begin + period * one, UTC).isoformat() for one in range(count)]
+    times = [datetime.fromtimestamp(begin + period * number, UTC).isoformat() for number in range(count)]
     return {
         "MetricDataResults": [
             {"Id": f"m{number}", "Label": f"{VOL} {name}", "Timestamps": times, "Values": [value] * count}
@@ -154,9 +154,9 @@ def test_a_page_of_the_cli_may_be_gzipped(tmp_path, indent):
 
 def imported(folder: Path, name: str, *pages: dict, **more: Any) -> Path:
     files = []
-    for number, one in enumerate(pages):
+    for number, document in enumerate(pages):
         files.append(folder / f"{name}-{number}.json")
-        files[-1].write_text(json.dumps(one))
+        files[-1].write_text(json.dumps(document))
     import_points(files, folder / f"{name}.parquet", **more)
     return folder / f"{name}.parquet"
 
@@ -181,9 +181,9 @@ def test_points_of_two_periods_are_not_taken_for_one(tmp_path):
 def test_holes_are_no_other_period(tmp_path):
     whole = page(BEGIN, 300.0, 400, 600.0)
     for metric_data_result in whole["MetricDataResults"]:
-        kept = [place for place in range(400) if place % 7 and not 100 < place < 160]
-        metric_data_result["Timestamps"] = [metric_data_result["Timestamps"][place] for place in kept]
-        metric_data_result["Values"] = [metric_data_result["Values"][place] for place in kept]
+        places = [place for place in range(400) if place % 7 and not 100 < place < 160]
+        metric_data_result["Timestamps"] = [metric_data_result["Timestamps"][place] for place in places]
+        metric_data_result["Values"] = [metric_data_result["Values"][place] for place in places]
     rows = pl.read_parquet(imported(tmp_path, "holes", whole))
     assert set(rows["period_s"]) == {300.0}
 

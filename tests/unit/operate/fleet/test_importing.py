@@ -158,7 +158,7 @@ def test_two_periods_of_a_stream_at_the_same_times_are_refused(tmp_path, seed, p
     sums = {at: figure for at, figure in sums.items() if at >= begin}
     minutes = {at: figure for at, figure in minutes.items() if chance.random() > 0.02}
     texts = [demand_lines(minutes), demand_lines(sums)]
-    whole = written(tmp_path, one="".join(texts), other="".join(reversed(texts)))
+    whole = written(tmp_path, first="".join(texts), other="".join(reversed(texts)))
     for files in ([whole[0]], [whole[1]], written(tmp_path, minutes=texts[0], longer=texts[1])):
         with pytest.raises(InputError, match="are of two periods") as refused:
             import_points(files, tmp_path / "no.parquet", period_s=period_s)

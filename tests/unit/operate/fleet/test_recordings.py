@@ -152,7 +152,7 @@ def test_an_instance_of_rds_has_rates_that_become_sums(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["nvme1n1"], "must be the name of a device"),
         (["=vol-1"], "must be the name of a device"),
@@ -160,8 +160,8 @@ def test_an_instance_of_rds_has_rates_that_become_sums(tmp_path, monkeypatch):
         (["nvme1n1=vol-1", "nvme2n1=vol-1"], "another --device names"),
     ],
 )
-def test_devices_that_are_named_wrongly(given, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_devices_that_are_named_wrongly(given, message):
+    with pytest.raises(InputError, match=message) as caught:
         parse_devices(given)
     assert caught.value.hint
 

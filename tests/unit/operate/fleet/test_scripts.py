@@ -71,7 +71,7 @@ class Fleet:
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
-    def shown(self) -> dict[str, list]:
+    def list_volumes(self) -> dict[str, list]:
         return {key: volume[:4] for key, volume in self.state["volumes"].items()}
 
 
@@ -95,7 +95,7 @@ def test_a_modification_that_ec2_shows_later_is_waited_for(tmp_path):
     """EC2's answers are eventually consistent: straight after the call there may be none."""
     fleet = Fleet(tmp_path, [change("vol-1")])
     fleet.update(late=3)
-    assert "1 changed" in fleet.run() and fleet.shown() == {"vol-1": ["gp3", 500, 3000, 125]}
+    assert "1 changed" in fleet.run() and fleet.list_volumes() == {"vol-1": ["gp3", 500, 3000, 125]}
     (tmp_path / "never").mkdir()
     never = Fleet(tmp_path / "never", [change("vol-1")])
     never.update(late=10**9)
@@ -114,16 +114,21 @@ def test_as_planned_once_and_back(tmp_path):
     assert not (tmp_path / "patch.log").exists()
     fleet.run()
     assert [call[2] for call in fleet.state["calls"]] == ["vol-2", "vol-3", "vol-1"]
-    assert fleet.shown() == {
+    assert fleet.list_volumes() == {
         "vol-1": ["gp3", 500, 3000, 125],
         "vol-2": ["gp3", 500, 3000, 125],
         "vol-3": ["gp3", 600, 6000, 250],
     }
     assert "0 changed, 3 as planned already" in fleet.run() and len(fleet.state["calls"]) == 3
     fleet.run("rollback")
-    assert [entry[0] for entry in fleet.shown().values()].count("gp3") == 1
-    assert fleet.shown()["vol-2"] == ["gp3", 500, 6000, 250] and fleet.shown()["vol-3"] == ["io1", 600, 9000, None]
-    assert fleet.shown()["vol-1"][:2] == ["gp2", 500]
+    assert [entry[0] for entry in fleet.list_volumes().values()].count("gp3") == 1
+    assert fleet.list_volumes()["vol-2"] == ["gp3", 500, 6000, 250] and fleet.list_volumes()["vol-3"] == [
+        "io1",
+        600,
+        9000,
+        None,
+    ]
+    assert fleet.list_volumes()["vol-1"][:2] == ["gp2", 500]
     assert "0 changed, 3 as planned already" in fleet.run("rollback")
 
 
@@ -139,7 +144,7 @@ def test_a_dry_run_prints_commands_that_can_be_pasted(tmp_path):
         "--volume-type",
     ]
     fleet.run()
-    assert fleet.shown()["vol-$(touch x); rm -rf '"] == ["gp3", 500, 3000, 125] and not (tmp_path / "x").exists()
+    assert fleet.list_volumes()["vol-$(touch x); rm -rf '"] == ["gp3", 500, 3000, 125] and not (tmp_path / "x").exists()
 
 
 def starts(*hours: float) -> tuple[datetime, ...]:
@@ -163,7 +168,7 @@ def test_what_is_refused_leaves_the_others(tmp_path, case):
     fleet.update(**parts)
     result = fleet.run(code=1)
     assert f"vol-1: REFUSED, {message}" in result and "1 changed, 0 as planned already, 1 refused, of 2" in result
-    assert fleet.shown()["vol-2"] == ["gp3", 500, 3000, 125]
+    assert fleet.list_volumes()["vol-2"] == ["gp3", 500, 3000, 125]
 
 
 @pytest.mark.parametrize("hours", [(1, 2, 3, 23), (1, 2, 3, 25), (30, 40, 50, 60)])
@@ -204,11 +209,11 @@ def test_the_first_failure_stops_it(tmp_path, case):
     fleet = Fleet(tmp_path, [change(f"vol-{number}") for number in (1, 2, 3)])
     fleet.update(**FAILS[case])
     assert "Nothing after it was tried" in fleet.run(code=3)
-    assert fleet.shown()["vol-3"][0] == "gp2"
-    assert fleet.shown()["vol-1"][0] == ("gp2" if case == "another account" else "gp3")
+    assert fleet.list_volumes()["vol-3"][0] == "gp2"
+    assert fleet.list_volumes()["vol-1"][0] == ("gp2" if case == "another account" else "gp3")
     fleet.update(fail={}, breaks=[], account=MINE)
     fleet.run()
-    assert {entry[0] for entry in fleet.shown().values()} == {"gp3"}
+    assert {entry[0] for entry in fleet.list_volumes().values()} == {"gp3"}
 
 
 @pytest.mark.parametrize("before", ["none", "of yesterday", "to the same"])
@@ -220,7 +225,7 @@ def test_ec2_may_show_a_change_late(tmp_path, before):
     older = {"state": "completed", "start": starts(30)[0].isoformat(), "target": target}
     fleet.update(late=3, modifications={} if before == "none" else {"vol-1": older})
     assert "2 changed, 0 as planned already, 0 refused, of 2" in fleet.run()
-    assert {entry[0] for entry in fleet.shown().values()} == {"gp3"} and len(fleet.state["calls"]) == 2
+    assert {entry[0] for entry in fleet.list_volumes().values()} == {"gp3"} and len(fleet.state["calls"]) == 2
 
 
 def test_a_pace_is_kept_over_runs(tmp_path):
@@ -257,7 +262,7 @@ def test_killed_anywhere_it_ends_as_planned(tmp_path):
         # The one call that was under way ends; the stand-in writes its file whole or not.
         time.sleep(0.1)
     fleet.run()
-    assert fleet.shown() == {f"vol-{number}": ["gp3", 500, 3000, 125] for number in range(4)}
+    assert fleet.list_volumes() == {f"vol-{number}": ["gp3", 500, 3000, 125] for number in range(4)}
     assert sorted(call[2] for call in fleet.state["calls"]) == [f"vol-{number}" for number in range(4)]
 
 

@@ -39,7 +39,7 @@ def state(folder: Path, resources: list[dict], modules: list[dict] | None = None
     return path
 
 
-def made(folder: Path, text: str, resources: list[dict], changes: list[VolumeChange]) -> TerraformPatch:
+def make_patch(folder: Path, text: str, resources: list[dict], changes: list[VolumeChange]) -> TerraformPatch:
     folder.mkdir(exist_ok=True)
     (folder / "main.tf").write_bytes(text.encode())
     return terraform_patch(state(folder, resources), folder, changes)
@@ -61,7 +61,7 @@ def test_a_type_with_what_is_bought(tmp_path):
   tags = { Name = "type = gp2" }
 }
 """
-    result = made(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
+    result = make_patch(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
     assert result.notes == () and result.written == ("vol-1",)
     assert (tmp_path / "main.tf").read_text() == text  # never written
     assert result.diff.splitlines()[:2] == ["--- a/main.tf", "+++ b/main.tf"]
@@ -89,7 +89,7 @@ BY_HAND = {
 def test_what_is_no_literal_is_named(tmp_path, case):
     body, message = BY_HAND[case]
     text = f'resource "aws_ebs_volume" "data" {{\n  {body}\n}}\n'
-    result = made(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
+    result = make_patch(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
     assert result.diff == "" and result.written == ()
     assert message in result.notes[0].what and result.notes[0].address == "aws_ebs_volume.data"
 
@@ -98,12 +98,12 @@ def test_instances_change_together_or_by_hand(tmp_path):
     text = 'resource "aws_ebs_volume" "data" {\n  count = 2\n  type  = "gp2"\n  size  = 500\n}\n'
     pair = [resource(f"vol-{number}", f"aws_ebs_volume.data[{number}]", GP2) for number in (0, 1)]
     both = [change(row["values"]["id"], GP2, GP3) for row in pair]
-    result = made(tmp_path, text, pair, both)
+    result = make_patch(tmp_path, text, pair, both)
     assert result.written == ("vol-0", "vol-1") and result.notes == ()
     assert hcl2.loads(applied(tmp_path, result.diff))["resource"][0]['"aws_ebs_volume"']['"data"']["type"] == '"gp3"'
-    result = made(tmp_path, text, pair, both[:1])
+    result = make_patch(tmp_path, text, pair, both[:1])
     assert result.diff == "" and "1 of its 2 instances" in result.notes[0].what
-    result = made(tmp_path, text, pair, [both[0], replace(both[1], after=replace(GP3, iops=4000))])
+    result = make_patch(tmp_path, text, pair, [both[0], replace(both[1], after=replace(GP3, iops=4000))])
     assert result.diff == "" and "differently" in result.notes[0].what and "iops = 4000" in result.notes[1].what
 
 
@@ -129,9 +129,11 @@ def test_modules_in_folders_here_and_elsewhere(tmp_path):
 def test_a_state_that_is_stale_or_ignored_is_told(tmp_path):
     text = 'resource "aws_ebs_volume" "data" {\n  type = "gp2"\n  size = 500\n  lifecycle {\n    ignore_changes = [type]\n  }\n}\n'
     entry = resource("vol-1", "aws_ebs_volume.data", GP2)
-    result = made(tmp_path, text, [entry], [change("vol-1", GP2, GP3)])
+    result = make_patch(tmp_path, text, [entry], [change("vol-1", GP2, GP3)])
     assert "ignore_changes has type" in result.notes[0].what
-    result = made(tmp_path, text, [entry], [change("vol-1", replace(GP2, size_gib=600), replace(GP3, size_gib=600))])
+    result = make_patch(
+        tmp_path, text, [entry], [change("vol-1", replace(GP2, size_gib=600), replace(GP3, size_gib=600))]
+    )
     assert result.diff == "" and "the state says size 500" in result.notes[0].what
 
 
@@ -149,7 +151,7 @@ REFUSED = {
 def test_another_workspace_is_refused(tmp_path, case):
     resources, rule = REFUSED[case]
     with pytest.raises(HeadraceError) as refused:
-        made(tmp_path, "", resources, [change("vol-1", GP2, GP3)])
+        make_patch(tmp_path, "", resources, [change("vol-1", GP2, GP3)])
     assert rule in refused.value.rule
 
 
@@ -169,7 +171,7 @@ def test_files_that_are_no_state(tmp_path):
     with pytest.raises(HeadraceError):
         terraform_patch(path, tmp_path / "gone", [])
     with pytest.raises(HeadraceError, match="not HCL"):
-        made(
+        make_patch(
             tmp_path,
             'resource "aws_ebs_volume" {{',
             [resource("vol-1", "aws_ebs_volume.data", GP2)],
@@ -225,7 +227,7 @@ def test_random_files_read_back(tmp_path, seed):
     }
     changes = [change(f"vol-{name}", before[name], after[name]) for name in names if before[name] != after[name]]
     resources = [resource(f"vol-{name}", f"aws_ebs_volume.{name}", before[name]) for name in names]
-    result = made(tmp_path, text, resources, changes)
+    result = make_patch(tmp_path, text, resources, changes)
     assert not result.notes and len(result.written) == len(changes)
     expected = read(text)
     for name in names if changes else []:
@@ -294,7 +296,7 @@ def test_a_module_outside_the_root_is_changed_from_the_folder_above_both(tmp_pat
 def test_an_argument_that_stands_twice_is_refused(tmp_path):
     text = 'resource "aws_ebs_volume" "data" {\n  type = "gp2"\n  size = 500\n  size = 600\n}\n'
     with pytest.raises(HeadraceError, match="stands twice in one block") as refused:
-        made(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
+        make_patch(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
     assert refused.value.value == "main.tf, line 4: size"
 
 

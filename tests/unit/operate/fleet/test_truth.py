@@ -28,7 +28,7 @@ LEAST_RIGHT = 0.97
 class Judged:
     answers: list[VolumeAnswer]
     of_volume: dict[str, VolumeAnswer]
-    made: list[Made]
+    fleet: list[Made]
     notes: list[str]
 
 
@@ -46,16 +46,16 @@ def judged(tmp_path_factory) -> Judged:
 def test_nearly_all_volumes_get_the_right_action(judged):
     wrong = [
         (entry.group, answer.verdict, answer.today, answer.proposed, answer.why)
-        for entry in judged.made
+        for entry in judged.fleet
         if (answer := judged.of_volume[entry.id]).verdict not in entry.right or entry.words not in answer.why
     ]
-    assert len(wrong) <= (1 - LEAST_RIGHT) * len(judged.made), (SEED, wrong)
+    assert len(wrong) <= (1 - LEAST_RIGHT) * len(judged.fleet), (SEED, wrong)
 
 
 def test_no_action_hurts(judged):
     """Clients on the advised volumes, by the queue simulation that made the fleet, get as much as
     today, and wait no longer than today or 5 ms, the goal."""
-    for at, entry in enumerate(judged.made):
+    for at, entry in enumerate(judged.fleet):
         answer = judged.of_volume[entry.id]
         if not answer.proposed:
             continue
@@ -103,7 +103,7 @@ def test_savings_are_right_to_the_cent(judged):
 
 
 def test_volumes_at_their_limit_say_what_waits_and_get_more(judged):
-    for element in (element for element in judged.made if element.group.startswith("saturated")):
+    for element in (element for element in judged.fleet if element.group.startswith("saturated")):
         answer = judged.of_volume[element.id]
         member = Storage.parse(answer.proposed).members[0]
         assert (member.iops or 3_000) > {"gp3": 3_000, "gp2": 300}[element.kind], answer
@@ -112,7 +112,7 @@ def test_volumes_at_their_limit_say_what_waits_and_get_more(judged):
 
 
 def test_a_metric_that_is_not_there_is_named(judged):
-    lacking = [judged.of_volume[entry.id] for entry in judged.made if entry.group == "lacks a metric"]
+    lacking = [judged.of_volume[entry.id] for entry in judged.fleet if entry.group == "lacks a metric"]
     assert all(entry.why.endswith("has points, but none of VolumeWriteBytes") for entry in lacking), lacking
     assert any("has no VolumeWriteBytes" in note for note in judged.notes)
     assert not any("CloudWatch's checks" in answer.why for answer in judged.answers)
@@ -122,7 +122,7 @@ def test_unused_volumes_come_first_and_the_less_durable_last(judged):
     verdicts = [answer.verdict for answer in judged.answers]
     unused = verdicts.count("unused")
     assert verdicts[:unused] == ["unused"] * unused and unused == sum(
-        entry.right == ("unused",) for entry in judged.made
+        entry.right == ("unused",) for entry in judged.fleet
     )
     durable = [bool(answer.durability) for answer in judged.answers if answer.verdict == "change"]
     assert durable == sorted(durable) and any(durable)
@@ -132,7 +132,7 @@ def test_unused_volumes_come_first_and_the_less_durable_last(judged):
 
 
 def test_an_instance_that_binds_is_named(judged):
-    for member in (member for member in judged.made if member.group == "instance-bound"):
+    for member in (member for member in judged.fleet if member.group == "instance-bound"):
         answer = judged.of_volume[member.id]
         assert answer.bound_by == f"i-{member.instance} (m5.large)" and "3,600 IOPS" in answer.why
 
@@ -140,7 +140,7 @@ def test_an_instance_that_binds_is_named(judged):
 def test_equal_changes_are_one_row_with_names(judged):
     groups = words.groups_of(judged.answers, "change")
     alike = [group for group in groups if group.first.today == "gp2:1000"]
-    count = sum(entry.group == "over gp2" for entry in judged.made)
+    count = sum(entry.group == "over gp2" for entry in judged.fleet)
     assert len(alike) == 1 and len(alike[0].answers) == count
     (row,) = words.rows(alike)
     assert row[0] == count and "over-gp2-" in row[1] and row[3] == "gp3:1000"

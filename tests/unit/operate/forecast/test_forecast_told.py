@@ -88,7 +88,7 @@ def test_random_odd_days_are_no_step_and_lasting_ones_are():
 
 
 @pytest.fixture(scope="module")
-def made():
+def forecast_of_days():
     """Days alike of 21: quiet, and 3,000 IOPS from 8 to 12 o'clock on a gp2:500 (1,500 IOPS). The
     5.4 million credits are gone after 5.4e6 / 1,500 s = 1 h, at 09:00. The queue at noon, 3 h x
     1,500 IOPS, is done at 15:12 with the 1,400 IOPS that are free, and the credits are full an hour
@@ -100,29 +100,29 @@ def made():
     return forecast(load, "gp2:500", hours=48, runs=3, space=space)
 
 
-def test_the_curve_of_the_credits_is_empty_when_the_sentence_says_so(made):
+def test_the_curve_of_the_credits_is_empty_when_the_sentence_says_so(forecast_of_days):
     """Hourly points were joined: still 4 % at the time at which the words had them gone."""
-    fan = made.credits.fan
-    empty = made.credits.empty_after_h[1]
+    fan = forecast_of_days.credits.fan
+    empty = forecast_of_days.credits.empty_after_h[1]
     assert empty == pytest.approx(9.0, abs=0.1) and fan.height == 48 * 12
     after = fan.filter((fan["hours"] >= empty + 1 / 12) & (fan["hours"] < 15))
     before = fan.filter(fan["hours"] < empty - 1 / 12)
     assert after["middle"].to_numpy().max() < 1.0 < before["middle"].to_numpy().min()
-    match = re.search(r": (\d\d:\d\d), in", " ".join(in_words(made)))
-    credits = json.dumps(charts_of(made)[0].to_dict())
+    match = re.search(r": (\d\d:\d\d), in", " ".join(in_words(forecast_of_days)))
+    credits = json.dumps(charts_of(forecast_of_days)[0].to_dict())
     assert match and f"{match[1]}: empty, in the median" in credits and "time" in credits
     # Programs get hours, as before.
-    assert [row["hours"] for row in document(made)["credits"]["balance"]] == list(range(1, 49))
+    assert [row["hours"] for row in document(forecast_of_days)["credits"]["balance"]] == list(range(1, 49))
 
 
-def test_space_and_growth_are_drawn_too(made):
+def test_space_and_growth_are_drawn_too(forecast_of_days):
     """Each axis has its title, each limit its name and figure."""
-    _, space, growth = (json.dumps(chart.to_dict()) for chart in charts_of(made))
+    _, space, growth = (json.dumps(chart.to_dict()) for chart in charts_of(forecast_of_days))
     assert "full: 500 GiB" in space and '"title": "GiB"' in space and '"title": "day"' in space
     assert "the volume's IOPS: 3,000 IOPS" in growth and "the volume's throughput: 250 MiB/s" in growth
     assert '"title": "days from the end of the recording"' in growth
-    trend = made.space.trend
-    assert trend.claimed and made.space.days[1] == pytest.approx(60, abs=1)
+    trend = forecast_of_days.space.trend
+    assert trend.claimed and forecast_of_days.space.days[1] == pytest.approx(60, abs=1)
 
 
 def test_what_is_drawn_where_there_are_no_credits(call, tmp_path):

@@ -70,7 +70,7 @@ def of_rds(path):
     return cloudwatch(path, figures | {"DiskQueueDepth": lambda minute: 48.0 if minute in BUSY else 0.2})
 
 
-def told(path, **options):
+def diagnose_file(path, **options):
     recorded = evidence_of(str(path), SourceOptions(**options))
     return diagnose(recorded, Counsel())
 
@@ -82,18 +82,21 @@ def test_an_hour_at_no_limit_of_the_storage_named_is_not_fine(tmp_path):
     """Flat and 50 times as slow as usual: nobody says what holds it there, and with another volume's
     name it is no volume that is well. gp2:100 gives 300 and 3,000 IOPS."""
     path = of_ebs(tmp_path / "cw.json", 1_000, 30.0)
-    assert told(path).verdict == "cannot tell"
-    result = told(path, storage="gp2:100")
+    assert diagnose_file(path).verdict == "cannot tell"
+    result = diagnose_file(path, storage="gp2:100")
     assert (result.verdict, result.findings[0].subject, result.exit_code) == ("cannot tell", "storage", 3)
     for word in ("1,010 IOPS", "30.0 ms", "gp2:100", "300 IOPS", "09:00:00", "--instance"):
         assert word in result.headline, word
-    assert (told(path, storage="gp2:335").verdict, told(path, storage="io1:100:1000").verdict) == ("binds", "binds")
+    assert (diagnose_file(path, storage="gp2:335").verdict, diagnose_file(path, storage="io1:100:1000").verdict) == (
+        "binds",
+        "binds",
+    )
 
 
 def test_balances_that_are_missing(tmp_path):
     """Without BurstBalance the credits are told by the rate; watch does not say that gp2 has none."""
     path = of_ebs(tmp_path / "cw.json", 290, 30.0)
-    assert told(path, storage="gp2:100").findings[0].subject == "volume-credits"
+    assert diagnose_file(path, storage="gp2:100").findings[0].subject == "volume-credits"
     recorded = evidence_of(str(path), SourceOptions(storage="gp2:100"))
     follower = TickFollower()
     moments = [follower.see(recorded.facts, tick) for tick in recorded.ticks()]
@@ -105,9 +108,9 @@ def test_balances_that_are_missing(tmp_path):
 def test_metrics_of_rds_are_not_judged_as_one_volume(tmp_path):
     """From 400 GiB on RDS has four volumes: 12,000 IOPS with gp3:500, not 3,000."""
     path = of_rds(tmp_path / "rds.json")
-    result = told(path, storage="gp3:500")
+    result = diagnose_file(path, storage="gp3:500")
     assert result.verdict == "cannot tell" and any("metrics of RDS" in note and "4x" in note for note in result.notes)
-    assert not any("metrics of RDS" in note for note in told(path, storage="4xgp3:125").notes)
+    assert not any("metrics of RDS" in note for note in diagnose_file(path, storage="4xgp3:125").notes)
     assert result.clock == "UTC"
 
 
@@ -137,7 +140,7 @@ def test_a_recording_of_minutes_hides_bursts_too(tmp_path):
         VolumeReadOps=lambda minute: 60 * (300 + 7 * (minute % 37) if minute in BUSY else 50),
         VolumeReadBytes=lambda minute: 60 * 16_384 * (300 + 7 * (minute % 37) if minute in BUSY else 50),
     )
-    result = told(path, storage="gp3:500")
+    result = diagnose_file(path, storage="gp3:500")
     assert (result.verdict, result.findings[0].subject) == ("cannot tell", "first-touch")
     assert "EBS" in result.headline and "Bursts of reads within 60 s" in result.headline
 
@@ -212,7 +215,7 @@ class Cloud:
     """EC2 and CloudWatch with one volume. `busy`: whether it has points."""
 
     def __init__(self, busy=True, instances=("i-1",)):
-        self.busy, self.asked = busy, []
+        self.busy, self.spans = busy, []
         at = [{"State": "attached", "InstanceId": instance, "Device": "/dev/sdf"} for instance in instances]
         self.volume = {"VolumeId": "vol-1", "VolumeType": "io2", "Size": 100, "Iops": 3000, "Attachments": at}
 
@@ -230,7 +233,7 @@ class Cloud:
         return {"Reservations": [{"Instances": result}]}
 
     def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
-        self.asked.append((StartTime, EndTime))
+        self.spans.append((StartTime, EndTime))
         moments = [EndTime - timedelta(minutes=3 - n) for n in range(3)] if self.busy else []
         return {
             "MetricDataResults": [
@@ -245,7 +248,7 @@ def test_no_more_is_asked_than_cloudwatch_keeps():
     """A request that begins 15 days ago or earlier gets no point of a minute at all."""
     cloud = Cloud()
     assert aws.evidence_of_aws(["vol-1"], TimeSpan(15 * 24 * 3600.0), cloud).ticks()
-    [(begin, end)] = cloud.asked
+    [(begin, end)] = cloud.spans
     assert timedelta(days=14, hours=23) < datetime.now(UTC) - begin < timedelta(days=15)
     assert end - begin > timedelta(days=14, hours=23)
 

@@ -309,7 +309,7 @@ def test_the_dashboard_is_of_grafanas_schema():
     def unknown(document):
         read = models.Dashboard.from_json(document)
         assert {type(panel.options) for panel in read.panels} == {timeseries.Options}
-        assert {type(one) for panel in read.panels for one in panel.targets} == {prometheus.Dataquery}
+        assert {type(target) for panel in read.panels for target in panel.targets} == {prometheus.Dataquery}
         return list(unknown_to_grafana(document, json.loads(JSONEncoder(sort_keys=True).encode(read))))
 
     dashboard = json.loads(json.dumps(grafana.dashboard()))

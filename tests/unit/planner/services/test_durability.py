@@ -89,10 +89,12 @@ def test_a_standby_in_another_zone_is_a_second_copy():
     aurora = best["aurora:standard"]
     assert 0 < aurora.durability_afr_percent < 1e-6 and "sigmod-2017" in aurora.durability
     assert plan_words.durability(aurora) == "below 0.000001 % a year to lose the data"
-    assert any("copies in different zones" in line and line.startswith("rds:multi-az") for line in shown(result))
+    assert any(
+        "copies in different zones" in line and line.startswith("rds:multi-az") for line in lines_of_rules(result)
+    )
 
 
-def shown(result) -> list[str]:
+def lines_of_rules(result) -> list[str]:
     from headrace.report.services import rule_lines
 
     return rule_lines(result.services)

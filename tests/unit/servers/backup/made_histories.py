@@ -27,7 +27,9 @@ class LogFile:
     def __init__(self, flavor: str, earlier: str) -> None:
         self.flavor, self.raw, self.gtids = flavor, bytearray(MAGIC), []
         self.add(kinds.FORMAT, b"\x04\x00" + b"10.11.19".ljust(50, b"\0") + bytes(60) + b"\x01", 0)
-        self.add(kinds.PREVIOUS_GTIDS if flavor == "mysql" else kinds.MARIADB_LIST, told(earlier, flavor), 0)
+        self.add(
+            kinds.PREVIOUS_GTIDS if flavor == "mysql" else kinds.MARIADB_LIST, earlier_gtids_body(earlier, flavor), 0
+        )
 
     def add(self, kind: int, body: bytes, time_s: int, server: int = 1) -> None:
         """An event with its head and checksum."""
@@ -56,7 +58,7 @@ class LogFile:
         self.add(kinds.ROTATE, struct.pack("<Q", 4) + name.encode(), 0)
 
 
-def told(earlier: str, flavor: str) -> bytes:
+def earlier_gtids_body(earlier: str, flavor: str) -> bytes:
     """The body of the event that says what came before a file."""
     result = GtidSet.parse(earlier, flavor)
     if flavor == "mysql":

@@ -244,7 +244,7 @@ def test_forecasts_are_the_simulators():
 # --- retention ------------------------------------------------------------------------------------
 
 
-def made(number: int, source: str, age_days: float, proved: bool | None, now: float) -> Backup:
+def make_backup(number: int, source: str, age_days: float, proved: bool | None, now: float) -> Backup:
     at = now - age_days * 86_400
     backup = f"20261122T{number:06d}Z-{source}-00aa"
     manifest = Manifest(
@@ -262,7 +262,7 @@ def test_retention_keeps_a_provable_chain_whatever_the_rule():
     rng, now = random.Random(14), 1_795_384_788.0
     for _ in range(300):
         result = [
-            made(number, rng.choice(["a", "b"]), 40 - number, rng.choice([None, None, True, False]), now)
+            make_backup(number, rng.choice(["a", "b"]), 40 - number, rng.choice([None, None, True, False]), now)
             for number in range(rng.randrange(0, 30))
         ]
         count, days = rng.choice([None, 1, 3]), rng.choice([None, 0.0, 15.0])
@@ -291,7 +291,7 @@ def test_retention_keeps_a_provable_chain_whatever_the_rule():
 def test_a_part_of_a_server_takes_no_whole_backups_place():
     """A newer dump of one database, proved: the whole backup stays, and so does the part."""
     now = 1_795_384_788.0
-    whole, part = made(1, "a", 9.0, True, now), made(2, "a", 1.0, True, now)
+    whole, part = make_backup(1, "a", 9.0, True, now), make_backup(2, "a", 1.0, True, now)
     part = replace(part, manifest=part.manifest.with_(only=("ack",), databases=("ack",)))
     assert not plan([whole, part], [], now, 1, None).remove
 
@@ -300,7 +300,11 @@ def test_a_backup_whose_restore_failed_is_not_kept_instead_of_a_good_one():
     """The proof of the older one was undone by a restore that failed: the good one beside it stays,
     and where only failed ones are left the newest of them."""
     now = 1_795_384_788.0
-    failed, good, newest = made(1, "a", 9.0, False, now), made(2, "a", 5.0, None, now), made(3, "a", 1.0, False, now)
+    failed, good, newest = (
+        make_backup(1, "a", 9.0, False, now),
+        make_backup(2, "a", 5.0, None, now),
+        make_backup(3, "a", 1.0, False, now),
+    )
     whies = {entry.id: why for entry, why in plan([failed, good, newest], [], now, 1, None).keep}
     assert good.id in whies and failed.id not in whies and "last restore failed" in whies[newest.id]
     assert guarded([failed, newest], []) is newest
@@ -320,7 +324,7 @@ def test_servers_of_mariadb_with_one_id_keep_a_chain_each():
     result = [
         replace(entry, manifest=entry.manifest.with_(flavor="mariadb", source_id="server-1", source=name))
         for name in ("shop", "till")
-        for entry in [made(14 if name == "shop" else 1, name, 3.0, None, now)]
+        for entry in [make_backup(14 if name == "shop" else 1, name, 3.0, None, now)]
     ]
     expected = plan(result, [], now, 1, None)
     assert not expected.remove and len(expected.keep) == 2
@@ -364,7 +368,7 @@ def test_a_target_whose_volume_was_unmounted_takes_nothing(tmp_path, monkeypatch
 
 def test_snapshots_of_two_volumes_are_told_apart():
     """By their roles, not by their order: ids are sorted when a manifest is written."""
-    two = made(1, "a", 1.0, None, 2e9).manifest.with_(
+    two = make_backup(1, "a", 1.0, None, 2e9).manifest.with_(
         method="snapshot", snapshots={"vol-1": "snap-1", "vol-2": "snap-2"}
     )
     facts = {"roles": {"data": "vol-2", "log": "vol-1"}, "log_storage": "gp3:2"}
@@ -389,7 +393,7 @@ def test_a_backup_of_another_version_is_refused(monkeypatch):
         program = SimpleNamespace(flavor="mysql", version=version, path="/usr/sbin/mysqld", label="another MySQL")
         monkeypatch.setattr(restore, "find_program", lambda *_, program=program: program)
         with pytest.raises(InputError, match=words) as refusal:
-            restore.checked_fit(made(1, "a", 1.0, None, 2e9).manifest.with_(method=method))
+            restore.checked_fit(make_backup(1, "a", 1.0, None, 2e9).manifest.with_(method=method))
         assert "9.7.4" in refusal.value.rule
 
 

@@ -82,25 +82,25 @@ def test_files_that_hold_nothing_new_are_not_read(tmp_path, seed, flavor):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_restore_follows_the_promoted_server(tmp_path, seed):
-    """A source that fails after `lost` transactions; its replica has all of them, keeps a log from
-    `kept` on, and goes on by itself. Any base and goal against what must be there."""
+    """A source fails after its transaction `last`; its replica has them all, has purged its log up to
+    `purged`, and takes `more` of its own. Any base and goal against what must be there."""
     chance = random.Random(seed)
-    target, fails = open_target(tmp_path / "t"), chance.randrange(6, 20)
-    randrange, more, at = chance.randrange(0, fails), chance.randrange(1, 12), chance.randrange(1, fails)
-    keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, fails))], chance)
-    own = [*numbers(A, randrange + 1, fails), *numbers(C, 1, more)]
-    keep(target, "c-1", "c", C, [mysql_file(*own, earlier=f"{A}:1-{randrange}" if randrange else "")], chance)
+    target, last = open_target(tmp_path / "t"), chance.randrange(6, 20)
+    purged, more, at = chance.randrange(0, last), chance.randrange(1, 12), chance.randrange(1, last)
+    keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, last))], chance)
+    own = [*numbers(A, purged + 1, last), *numbers(C, 1, more)]
+    keep(target, "c-1", "c", C, [mysql_file(*own, earlier=f"{A}:1-{purged}" if purged else "")], chance)
     base = base_of("a", A, "mysql", f"{A}:1-{at}")
     plan = collected(target, tmp_path, base)
-    assert replayed(plan.logs) == [*numbers(A, at + 1, fails), *numbers(C, 1, more)]
-    assert plan.executed == GtidSet.parse(f"{A}:1-{fails},{C}:1-{more}", "mysql")
-    assert plan.timeline == ("c-1" if randrange <= at else "a-1, c-1")
+    assert replayed(plan.logs) == [*numbers(A, at + 1, last), *numbers(C, 1, more)]
+    assert plan.executed == GtidSet.parse(f"{A}:1-{last},{C}:1-{more}", "mysql")
+    assert plan.timeline == ("c-1" if purged <= at else "a-1, c-1")
     goal = chance.randrange(1, more + 1)
     plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(f"{C}:{goal}", "mysql")))
-    assert replayed(plan.logs)[-1] == f"{C}:{goal}" and plan.transactions == fails - at + goal
-    if at < fails:
-        plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(f"{A}:{fails}", "mysql")))
-        assert replayed(plan.logs) == numbers(A, at + 1, fails) and plan.timeline == "a-1"
+    assert replayed(plan.logs)[-1] == f"{C}:{goal}" and plan.transactions == last - at + goal
+    if at < last:
+        plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(f"{A}:{last}", "mysql")))
+        assert replayed(plan.logs) == numbers(A, at + 1, last) and plan.timeline == "a-1"
 
 
 def test_a_promoted_server_that_lost_some_is_not_followed_without_a_word(tmp_path):

@@ -62,7 +62,7 @@ def data():
 WHOLE = hashlib.sha256(b"".join(data())).hexdigest()
 
 
-def wanted(spool: Path | None, texts: list[str], anew: bool = False) -> copying.BackupRequest:
+def make_request(spool: Path | None, texts: list[str], anew: bool = False) -> copying.BackupRequest:
     return copying.BackupRequest("logical", "none", spool=spool, anew=anew, note=texts.append)
 
 
@@ -86,7 +86,7 @@ def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
     try:
         for owner, name in ((_FolderWriter, "_write"), (_FolderWriter, "close"), (FolderTarget, "remove"), (os, "link"), (os, "unlink")):  # fmt: skip
             setattr(owner, name, dying(getattr(owner, name)))
-        copying.run(SOURCE, target, wanted(spool, []))
+        copying.run(SOURCE, target, make_request(spool, []))
         os._exit(0)
     finally:
         os._exit(1)
@@ -112,7 +112,7 @@ def test_killed_at_any_step(tmp_path, spooled):
         died += killed(target, spool, chance.randrange(60))
         check_whole(target)
     assert died > ROUNDS // 4
-    result = copying.run(SOURCE, target, wanted(spool, []))
+    result = copying.run(SOURCE, target, make_request(spool, []))
     backups, problems = manifest.backups(target)
     assert result.id in [backup.id for backup in backups] and not problems
     check_whole(target)
@@ -134,13 +134,13 @@ def test_what_was_sent_is_not_sent_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(FolderTarget, "create", create)
     with pytest.raises(CouldNotRun, match="is away"):
-        copying.run(SOURCE, target, wanted(spool, message))
+        copying.run(SOURCE, target, make_request(spool, message))
     assert "is whole in" in message[0]
     assert check_whole(target) == 0
     # A file that was altered meanwhile is sent again.
     (altered,) = (tmp_path / "t").rglob("data.00002")
     altered.write_bytes(bytes(100 << 10))
-    result = copying.run(SOURCE, target, wanted(spool, message))
+    result = copying.run(SOURCE, target, make_request(spool, message))
     assert [name.rpartition(".")[2] for name in sent] == ["00001", "00002", "00003", "00002", "00004", "00005", "00006"]
     assert message[1].startswith(f"goes on with {result.id}") and "2 of its 6 files" in message[2]
     assert check_whole(target) == 1
@@ -151,7 +151,7 @@ def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypa
     assert killed(target, spool, 40), "while it is sent"
     (state,) = unfinished.spooled(FolderTarget(spool), SOURCE, None)
     monkeypatch.setattr(unfinished, "SWEEP_S", -1.0)
-    result = copying.run(SOURCE, target, wanted(spool, message))
+    result = copying.run(SOURCE, target, make_request(spool, message))
     assert result.id != state.id and any("starts anew" in entry for entry in message), message
     monkeypatch.undo()
     monkeypatch.setattr(copying, "PART_BYTES", 100 << 10)
@@ -159,7 +159,7 @@ def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypa
     local.put_new(f"{folder_of(state.id)}/data.00001", b"altered")
     manifest.write_manifest(local, state, None)
     with pytest.raises(InputError, match="is damaged"):
-        copying.run(SOURCE, target, wanted(spool, message))
+        copying.run(SOURCE, target, make_request(spool, message))
     assert not unfinished.spooled(local, SOURCE, None), "the next run starts anew"
     assert check_whole(target) == 1
 
@@ -172,13 +172,13 @@ def test_a_living_run_is_left_alone(tmp_path):
     assert not unfinished.clear(target, None)
     assert target.exists(f"{folder_of(backup)}/data.00001")
     with pytest.raises(InputError, match="is the target itself"):
-        copying.run(SOURCE, target, wanted(target.folder, []))
+        copying.run(SOURCE, target, make_request(target.folder, []))
 
 
 @pytest.mark.parametrize("size", [0, 1, (100 << 10) - 1])
 def test_a_truncated_file_of_a_copy_is_found(tmp_path, size):
     target = FolderTarget(tmp_path / "t")
-    result = copying.run(SOURCE, target, wanted(None, []))
+    result = copying.run(SOURCE, target, make_request(None, []))
     os.truncate(tmp_path / "t" / folder_of(result.id) / "data.00004", size)
     (problem,) = checking.check_backup(target, result.id).problems
     assert f"has {size:,} bytes and should have 102,400" in problem
@@ -197,9 +197,9 @@ def test_a_whole_backup_stays_where_the_last_steps_fail(tmp_path, monkeypatch, s
     with monkeypatch.context() as patch:
         patch.setattr(FolderTarget, "remove", away if not spooled else FolderTarget.remove)
         patch.setattr(unfinished, "unmark", lambda place, backup: away(place, backup))
-        result = copying.run(SOURCE, target, wanted(spool, message))
+        result = copying.run(SOURCE, target, make_request(spool, message))
     assert check_whole(target) == 1 and not manifest.backups(target)[1]
     monkeypatch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
-    later = copying.run(SOURCE, target, wanted(spool, message))
+    later = copying.run(SOURCE, target, make_request(spool, message))
     assert later.id != result.id and check_whole(target) == 2
     assert not list(tmp_path.rglob("running"))

@@ -51,11 +51,11 @@ def diagnose(scenario: Scenario, path: Path) -> Diagnosis:
     return diagnosis.diagnose(evidence, Counsel())
 
 
-def is_right(name: str, form: Format, said: Diagnosis) -> bool:
+def is_right(name: str, form: Format, diagnosis: Diagnosis) -> bool:
     """Returns whether the headline is right. Facts that a format cannot show may be left open, with
     what would tell: bursts within an interval, and reads beside writes where the tool has one
     latency."""
-    verdict, subject, words = said.verdict, said.findings[0].subject, said.headline
+    verdict, subject, words = diagnosis.verdict, diagnosis.findings[0].subject, diagnosis.headline
     seconds = float(form.name.split()[-2])
     if name in CAPS:
         return (verdict, subject) == ("binds", CAPS[name])

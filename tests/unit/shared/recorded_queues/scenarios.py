@@ -85,11 +85,11 @@ def gp2_credits(chance: random.Random) -> Scenario:
     """Credits of a gp2 that run out and stay out."""
     size = chance.choice((100, 200, 300, 500))
     base = 3.0 * size
-    asked = min(2_600.0, base * chance.uniform(1.5, 2.2))
+    demand = min(2_600.0, base * chance.uniform(1.5, 2.2))
     gone = chance.uniform(3_000, 5_000)
-    bucket = Bucket(base, 5_400_000.0, (asked - base) * gone)
+    bucket = Bucket(base, 5_400_000.0, (demand - base) * gone)
     queue = Queue(iops=3_000.0, bytes_s=128 * MIB, buckets=[bucket])
-    clients = _base(chance, asked)
+    clients = _base(chance, demand)
     return _on_one_volume("gp2 credits gone", queue, [clients], chance, (gone, LONG_S), f"gp2:{size}", balance=True)
 
 
@@ -120,13 +120,13 @@ def instance_burst(chance: random.Random, named: bool = True) -> Scenario:
     if in_bytes:
         kib = chance.choice((64.0, 128.0))
         per_s = base_mbit * 1e6 / 8
-        asked = chance.uniform(1.4, 1.9) * per_s / kib / 1024
-        bucket = Bucket(per_s, per_s * 1_800, (asked * kib * 1024 - per_s) * gone, in_bytes=True)
-        clients = _base(chance, asked, kib=kib)
+        demand = chance.uniform(1.4, 1.9) * per_s / kib / 1024
+        bucket = Bucket(per_s, per_s * 1_800, (demand * kib * 1024 - per_s) * gone, in_bytes=True)
+        clients = _base(chance, demand, kib=kib)
     else:
-        asked = chance.uniform(1.4, 2.2) * base_iops
-        bucket = Bucket(base_iops, base_iops * 1_800, (asked - base_iops) * gone)
-        clients = _base(chance, asked, count=chance.choice((32, 48)))
+        demand = chance.uniform(1.4, 2.2) * base_iops
+        bucket = Bucket(base_iops, base_iops * 1_800, (demand - base_iops) * gone)
+        clients = _base(chance, demand, count=chance.choice((32, 48)))
     queue = Queue(iops=min(16_000, most_iops), bytes_s=1_000 * MIB, buckets=[bucket])
     scenario = _on_one_volume("instance burst", queue, [clients], chance, (gone, LONG_S), "gp3:500:16000:1000")
     scenario.instance = kind if named else None

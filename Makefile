@@ -12,6 +12,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check
+PACKAGES = packaging/python_packages.sh
 RUST_SOURCES := $(shell find crates data -name '*.rs' -o -name '*.toml' -o -name '*.csv') Cargo.toml Cargo.lock
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 # Images of containers set it: every start of headrace then compiles 80 modules again (0.3 s), every pytest all its tests.
@@ -43,13 +44,14 @@ $(VENV)/system.ok:
 	if [ -n "$$want" ]; then packaging/system_packages.sh "to build" $$want; fi
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) "maturin>=1.7,<2"
+	@$(PIP) --only-binary uv "uv>=0.5,<1" || echo "note: uv cannot be had here: pip installs the packages, which takes longer" >&2
 	@touch $@
 
 # The package with its Rust core, installed editable, with what a plan and its page need. The core is compiled while pip
 # fetches packages. One profile for the core, the daemon and the tests: no crate is compiled twice.
 $(VENV)/package.ok: $(VENV)/system.ok pyproject.toml $(RUST_SOURCES)
 	@echo "Building the planner: 60 crates, a minute or two on 2 cores; nothing else is needed for a plan ..."
-	@$(PIP) $$($(BIN)/python packaging/requirements.py "" charts) > $(VENV)/pip.log 2>&1 & pip=$$!; \
+	@$(PACKAGES) $(VENV) $$($(BIN)/python packaging/requirements.py "" charts) > $(VENV)/pip.log 2>&1 & pip=$$!; \
 	export VIRTUAL_ENV=$(abspath $(VENV)) MAKEFLAGS=; develop="$(BIN)/maturin develop --release"; \
 	$$develop --skip-install > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; wait $$pip; exit 3; }; \
 	wait $$pip || { cat $(VENV)/pip.log >&2; exit 3; }; \
@@ -59,13 +61,13 @@ $(VENV)/package.ok: $(VENV)/system.ok pyproject.toml $(RUST_SOURCES)
 
 # What a proof on the lab needs of Python beyond a plan.
 $(VENV)/lab-packages.ok: $(VENV)/package.ok
-	@$(PIP) $$($(BIN)/python packaging/requirements.py lab calibrate)
+	@$(PACKAGES) $(VENV) $$($(BIN)/python packaging/requirements.py lab calibrate)
 	@touch $@
 
-# All extras, and what tests and linters need. Most of their modules are never imported: Python compiles those that are.
+# All extras, and what tests and linters need.
 $(VENV)/dev.ok: $(VENV)/package.ok
 	@echo "Installing all extras and the tools of the tests into $(VENV) (0.9 GB, about a minute) ..."
-	@$(PIP) --no-compile $$($(BIN)/python packaging/requirements.py test)
+	@$(PACKAGES) $(VENV) $$($(BIN)/python packaging/requirements.py test)
 	@touch $@
 
 # The daemon of the lab, beside the Python that starts it. Cargo shows its progress.
@@ -116,7 +118,7 @@ $(VENV)/clients.ok: $(VENV)/machine.ok $(wildcard tests/api/clients/*)
 	@mkdir -p $(CLIENTS) && cp tests/api/clients/* $(CLIENTS)
 	@echo "Building the test's Go program (a minute the first time) and fetching the JavaScript SDK ..."
 	@cd $(CLIENTS) && GO111MODULE=off GOPATH=/usr/share/gocode go build -gcflags='all=-N -l' -o recipe-go recipe.go || echo "note: there is no Go client here: its test is skipped" >&2
-	@$(PYTHON) -m venv $(CLIENTS)/custodian && $(CLIENTS)/custodian/bin/pip install --quiet --disable-pip-version-check --no-compile "c7n>=0.9.50,<0.10" \
+	@$(PYTHON) -m venv --without-pip $(CLIENTS)/custodian && $(PACKAGES) $(CLIENTS)/custodian "c7n>=0.9.50,<0.10" \
 	  || { rm -rf $(CLIENTS)/custodian; echo "note: Cloud Custodian cannot be installed here: its tests are skipped" >&2; }
 	@cd $(CLIENTS) && npm ci --silent --no-audit --no-fund || echo "note: there is no JavaScript client here: its test is skipped" >&2
 	@touch $@

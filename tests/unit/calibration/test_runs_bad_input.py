@@ -462,6 +462,10 @@ TOKENS = (
 )
 
 
+# A run is eleven files, each damaged this often: 40 times, in `make soak` 2,000.
+DAMAGES = settings().max_examples * 2 // 5
+
+
 def mutate(rng, text):
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         at, lines = rng.randrange(len(text) + 1), text.split("\n")
@@ -539,9 +543,7 @@ def test_damaged_files_load_or_are_refused(tmp_path, name):
     toml = TOML if key in ("run.toml", "iostat", "status") else select_files(*dict.fromkeys(("sysbench", key)))
     path = write(tmp_path, toml)
 
-    @settings(
-        max_examples=120, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=DAMAGES, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.integers(0, 2**32))
     def run(seed):
         note(f"file {name}, seed {seed}")
@@ -556,9 +558,7 @@ def test_damaged_files_load_or_are_refused(tmp_path, name):
 def test_random_bytes_load_or_are_refused(tmp_path, key):
     path = write(tmp_path, select_files(*dict.fromkeys(("sysbench", key))) if key != "run.toml" else TOML)
 
-    @settings(
-        max_examples=100, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=DAMAGES, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.one_of(
             st.binary(max_size=400), st.text(max_size=400).map(lambda text: text.encode("utf-8", "surrogatepass"))
@@ -576,7 +576,7 @@ def test_damaged_published_runs_load_or_are_refused(tmp_path):
     """Parts of real files, with `seconds` left out so that damage is not met by the length alone."""
     originals = {path: path.read_text() for path in sorted(PUBLISHED.glob("m5_*.csv"))}
 
-    @settings(max_examples=60, print_blob=True, deadline=None)
+    @settings(max_examples=DAMAGES)
     @given(st.integers(0, 2**32))
     def run(seed):
         note(f"seed {seed}")

@@ -426,9 +426,7 @@ def mutate(rng, content):
 def test_damaged_files_import_or_are_refused(tmp_path, name):
     """A valid workload, or a HeadraceError with an exit code of 2 or 3: nothing else, ever."""
 
-    @settings(
-        max_examples=500, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.integers(0, 2**32))
     def run(seed):
         note(f"file {name}, seed {seed}")

@@ -1,7 +1,8 @@
 """A rule of failover is taken away, and the simulation has to notice it: each of these defects breaks a promise in one
 of its first seeds.
 
-If a change of the simulation moves the seeds, DEFECT_SEEDS=2000 looks further.
+The seed that noticed it (`NOTICING_SEEDS`) is played first, and the others only if it passes. If a change of the simulation
+moves the seeds, DEFECT_SEEDS=2000 looks further, and the seeds here are to be written anew.
 """
 
 from __future__ import annotations
@@ -53,12 +54,30 @@ DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "settings for later starts are not stored": [(run.ChangeRun, "store", do_nothing)],
 }
 
+# First seed that broke a promise, by defect, on 2026-11-29. `test_simulated_failovers.py` plays the same seeds without a defect.
+NOTICING_SEEDS = {
+    "the old source is not fenced": 57,
+    "replicas go on receiving": 154,
+    "a relay log that was thrown away counts": 291,
+    "one acknowledging replica fewer suffices": 44,
+    "the time-out of semi-sync is never over": 17,
+    "nothing waits for the relay log": 19,
+    "any replica is elected": 44,
+    "the lease is not taken": 1,
+    "a run that was killed is forgotten": 36,
+    "a source that may acknowledge is replaced": 176,
+    "a replica that has just started counts": 79,
+    "writes stay closed after a failover": 1,
+    "writes stay closed after a switchover that failed": 42,
+    "settings for later starts are not stored": 1,
+}
+
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_noticed(defect: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     for place, name, replacement in DEFECTS[defect]:
         monkeypatch.setattr(place, name, replacement)
-    for seed in range(SEEDS):
+    for seed in (NOTICING_SEEDS[defect], *range(SEEDS)):
         try:
             play_seed(seed)
         except AssertionError:

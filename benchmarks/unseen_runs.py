@@ -9,7 +9,8 @@ family by family, each run left out in turn, where their files are at hand.
                                                            what no parameter covers, from these errors
 
 A run is predicted from every other one of its family, and (`from the others`) from all others together. Scored is the mean of tps in
-the second half, whether the 80 % interval holds the measured one, and the 95th percentile of response times where it was measured.
+the second half, whether the 80 % interval holds the measured one, the mean of tps in the first half (caches fill, and what a start owes
+is worked off), and the 95th percentile of response times where it was measured.
 
 Further runs must not make it worse. Whoever has several and calibrates on one takes the nearest to what is asked, which is the one
 with the narrowest interval; all together may miss by no more than that one does, and REPEATS, by which a run differs from itself.
@@ -44,6 +45,7 @@ TABLE_SECONDS = 300
 # Runs of one setting differ by so much, relative: pairs of published runs of 2018.
 REPEATS = 0.02
 SECOND_HALF = "mean tps, second half"
+FIRST_HALF = ("mean tps, quarter 1", "mean tps, quarter 2")
 # Response times over a run's seconds (the median), or of a whole run.
 RESPONSE = ("p95 response, median", "p95 response, run")
 IN_SAMPLE = (
@@ -58,7 +60,7 @@ class Score:
     `refusal` says why); `holds`: whether the 80 % interval holds what was measured; `spread`: its relative standard deviation;
     `misfit`: the largest error of the second half among the runs that were calibrated on, percent; `covered`: relative standard deviation
     that does not come from the table of what is unexplained; `distances` of that table, by name; `p95_error` of response times in
-    percent, None where they were not measured."""
+    percent, None where they were not measured; `first_error` of the first half's tps in percent, None as `error`."""
 
     family: str
     run: str
@@ -71,6 +73,7 @@ class Score:
     distances: Mapping[str, float] = field(default_factory=dict)
     refusal: str = ""
     p95_error: float | None = None
+    first_error: float | None = None
 
     @property
     def way(self) -> str:
@@ -85,6 +88,7 @@ class Score:
         if self.error is not None:
             interval = "holds" if self.holds else "misses"
             outcome = f"{self.error:+6.1f} % +-{100 * self.spread:2.0f} % {interval}, own {self.misfit:.1f} %"
+            outcome += "" if self.first_error is None else f", first half {self.first_error:+.1f} %"
         return f"{self.family:34s} {self.run:52s} {outcome}  from {', '.join(self.calibrated_on)}"
 
 
@@ -222,10 +226,17 @@ def _predicted(run: Any, workload: TransactionWorkload) -> dict:
         "covered": math.sqrt(max(0.0, summary["relative_spread"] ** 2 - distances.spread**2)),
         "distances": vars(distances),
         "error": comparison.error_percent(SECOND_HALF),
+        "first_error": compare_first_half(comparison.figures),
         "p95_error": next(row["error_percent"] for row in comparison.figures if row["what"] in RESPONSE),
         "holds": summary["tps_low"] <= measured <= summary["tps_high"],
         "spread": summary["relative_spread"],
     }
+
+
+def compare_first_half(figures: Iterable[dict]) -> float:
+    """Returns the error of the first half's mean tps in percent, by its two quarters."""
+    quarters = [row for row in figures if row["what"] in FIRST_HALF]
+    return 100.0 * (sum(row["predicted"] for row in quarters) / sum(row["measured"] for row in quarters) - 1.0)
 
 
 def find_worsened(scores: list[Score]) -> list[Score]:
@@ -248,8 +259,8 @@ def find_worsened(scores: list[Score]) -> list[Score]:
 def summary(scores: list[Score]) -> list[dict]:
     """By family and way: `n`, sizes of errors in percent (`median`, `p90`, `worst`), their mean with its sign (`bias`, percent; above 0
     where too many transactions were predicted), how many intervals hold, their median relative standard deviation, the worst misfit of
-    what was calibrated on (percent), how many were refused, and the same sizes of errors of response times (`p95_median`, `p95_p90`;
-    None where none was measured); `worsened`: how many further runs made worse."""
+    what was calibrated on (percent), how many were refused, and the same sizes of errors of response times (`p95_median`, `p95_p90`) and
+    of the first half (`first_median`, `first_p90`), None where none was measured; `worsened`: how many further runs made worse."""
     table, worsened = [], find_worsened(scores)
     for family, way in dict.fromkeys((row.family, row.way) for row in scores):
         rows = [row for row in scores if (row.family, row.way) == (family, way)]
@@ -259,6 +270,7 @@ def summary(scores: list[Score]) -> list[dict]:
             table.append({"family": family, "way": way, "n": 0, "refused": len(rows)})
             continue
         response = sorted(abs(row.p95_error) for row in rows if row.p95_error is not None)
+        first = sorted(abs(row.first_error) for row in rows if row.first_error is not None)
         spreads = sorted(row.spread for row in rows if row.error is not None)
         table.append(
             {
@@ -278,6 +290,8 @@ def summary(scores: list[Score]) -> list[dict]:
                 else None,
                 "p95_median": _quantile(response, 0.5) if response else None,
                 "p95_p90": _quantile(response, 0.9) if response else None,
+                "first_median": _quantile(first, 0.5) if first else None,
+                "first_p90": _quantile(first, 0.9) if first else None,
             }
         )
     return table
@@ -347,6 +361,8 @@ def lines(table: list[dict]) -> list[str]:
                 f"  80 % interval holds {row['holds']:3d} (+-{row['spread_percent']:.0f} %)"
                 f"  misses its own by up to {row['misfit']:.1f} %"
             )
+            if row["first_median"] is not None:
+                head += f"  first half: median {row['first_median']:.1f} %, p90 {row['first_p90']:.1f} %"
             if row["worsened"] is not None:
                 head += f"  further runs made worse {row['worsened']}"
             if row["p95_median"] is not None:

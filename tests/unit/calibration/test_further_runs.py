@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from unseen_runs import REPEATS, Score, find_worsened, lines, summary
+from unseen_runs import REPEATS, Score, compare_first_half, find_worsened, lines, summary
 
 
 def score_of(error: float, *sources: str, run: str = "r", spread: float = 0.1) -> Score:
-    return Score("family", run, sources, error, spread=spread)
+    return Score("family", run, sources, error, spread=spread, first_error=-2.0 * error)
 
 
 def test_the_nearest_alone_is_what_further_runs_are_held_against():
@@ -35,6 +35,18 @@ def test_the_count_stands_in_the_summary():
             scores += [*alone, together]
         rows = {row["way"]: row for row in summary(scores)}
         assert rows["from the others"]["worsened"] == worse and rows["from one"]["worsened"] is None
+        # Sizes of both halves' errors are twice apart, to the last digit.
+        assert all(row["first_p90"] == 2.0 * row["p90"] for row in rows.values())
+        assert f"first half: median {2.0 * rows['from one']['median']:.1f} %" in lines([rows["from one"]])[0]
         single = [score.error or 0.0 for score in scores if len(score.calibrated_on) == 1]
         assert abs(rows["from one"]["bias"] * len(single) - sum(single)) < 1e-9  # roundings of 8 additions
         assert f"further runs made worse {worse}" in lines([rows["from the others"]])[0]
+
+
+def test_the_first_half_is_the_first_two_quarters():
+    """By hand: (30 + 90) / (40 + 60) is 20 % too much; the second half's quarters count nothing."""
+    figures = [
+        {"what": f"mean tps, quarter {index + 1}", "measured": measured, "predicted": predicted}
+        for index, (measured, predicted) in enumerate([(40.0, 30.0), (60.0, 90.0), (1.0, 7.0), (1.0, 7.0)])
+    ]
+    assert abs(compare_first_half(figures) - 20.0) < 1e-9  # roundings of five operations

@@ -158,28 +158,30 @@ def require_figure(value: float | None) -> float:
     return value
 
 
-def error_percent(ours: float, published: float) -> float:
-    """Returns 100 x (ours / published - 1)."""
-    return 100.0 * (ours / published - 1.0)
+def error_percent(result: float, published: float) -> float:
+    """Returns 100 x (result / published - 1)."""
+    return 100.0 * (result / published - 1.0)
 
 
-def compare(what: str, figure: Figure, ours: float, tolerance_percent: float | None = None, note: str = "") -> Verdict:
+def compare(
+    what: str, figure: Figure, result: float, tolerance_percent: float | None = None, note: str = ""
+) -> Verdict:
     """Returns a verdict on a published figure and ours in its unit. Without a tolerance nothing is
     promised and `within` is None."""
-    error = error_percent(ours, figure.value)
+    error = error_percent(result, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
-    return Verdict(what, figure.value, ours, figure.unit, error, within, tolerance_percent, figure.source, note)
+    return Verdict(what, figure.value, result, figure.unit, error, within, tolerance_percent, figure.source, note)
 
 
-def agree(what: str, published: str, ours: str, source: Source, same: bool | None, note: str = "") -> Verdict:
+def agree(what: str, published: str, result: str, source: Source, same: bool | None, note: str = "") -> Verdict:
     """Returns a verdict on two answers in words."""
-    return Verdict(what, published, ours, "", None, same, None, source, note)
+    return Verdict(what, published, result, "", None, same, None, source, note)
 
 
 def judge(
     what: str,
     published: float | str,
-    ours: float,
+    result: float,
     unit: str,
     within: bool | None,
     source: Source,
@@ -188,8 +190,8 @@ def judge(
     simulated: float | str | None = None,
 ) -> Verdict:
     """Returns a verdict on a figure whose bounds are not a percentage: `note` says which."""
-    error = None if isinstance(published, str) else error_percent(ours, published)
-    return Verdict(what, published, ours, unit, error, within, None, source, note, simulated)
+    error = None if isinstance(published, str) else error_percent(result, published)
+    return Verdict(what, published, result, unit, error, within, None, source, note, simulated)
 
 
 def published(name: str) -> list[dict[str, str]]:

@@ -297,7 +297,7 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     for key, question, rule in QUESTIONS:
         row = answers_of[key]
         source = base.Source(row["source"], row["date"])
-        theirs = tuple(row["answer"].split())
+        published = tuple(row["answer"].split())
         answers = {}
         for day in DAYS:
             answers[day] = rule(day)
@@ -306,12 +306,12 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
                 (
                     question,
                     day,
-                    ", ".join(theirs) if day == ARTICLE_DAY else "",
+                    ", ".join(published) if day == ARTICLE_DAY else "",
                     str(answers[day]),
                     answers[day].because,
                 )
             )
-        verdicts.append(_verdict(question, theirs, answers, source))
+        verdicts.append(_verdict(question, published, answers, source))
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
     notes = base.texts("choices")
@@ -320,19 +320,19 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
 
 
 def _verdict(
-    question: str, theirs: tuple[str, ...], answers: dict[str, TypeAnswer], source: base.Source
+    question: str, published: tuple[str, ...], answers: dict[str, TypeAnswer], source: base.Source
 ) -> base.Verdict:
     then, now = answers[ARTICLE_DAY], answers[TODAY]
-    same = set(theirs) == set(then.names)
+    same = set(published) == set(then.names)
     note = f"{ARTICLE_DAY}: {then.because}"
-    if not same and set(theirs) == set(answers[CAP_DAY].names):
+    if not same and set(published) == set(answers[CAP_DAY].names):
         note += f". The answer is that of {CAP_DAY}: {answers[CAP_DAY].because}"
     if set(now.names) == set(then.names):
         note += f". Still so on {TODAY}"
     else:
         new = [name for name in now.names if name not in then.names]
         note += f". On {TODAY}: {now}" + (f"; new since: {', '.join(new)}" if new else "") + f" ({now.because})"
-    return base.agree(question, ", ".join(theirs), str(then), source, same, note)
+    return base.agree(question, ", ".join(published), str(then), source, same, note)
 
 
 def _cap_verdict(row: dict[str, str]) -> base.Verdict:

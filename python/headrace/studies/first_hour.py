@@ -61,10 +61,10 @@ def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[base.Verd
     name = ENGINES[engine]
     few, many = published_run(engine, FEW), published_run(engine, MANY)
     hour = {run.storage: statistics.fmean(run.quarters) for run in (few, many)}
-    ours = {iops: statistics.fmean(cold[iops].summary["quarters"]) for iops in (FEW, MANY)}
+    quarter_means = {iops: statistics.fmean(cold[iops].summary["quarters"]) for iops in (FEW, MANY)}
     by_clock = base.Figure((hour[few.storage] / FEW) / (hour[many.storage] / MANY), "x", SOURCE)
     by_ios = base.Figure((hour[few.storage] / FEW) / (many.quarters[0] / MANY), "x", SOURCE)
-    mine = (ours[FEW] / FEW) / (cold[MANY].summary["quarters"][0] / MANY)
+    mine = (quarter_means[FEW] / FEW) / (cold[MANY].summary["quarters"][0] / MANY)
     answer = f"{by_clock.value:.2f} x by the clock, {by_ios.value:.2f} x after the same I/Os"
     closer = abs(by_ios.value - 1.0) < abs(by_clock.value - 1.0) / 2.0
     each = f"the hour at {FEW:,} and the first quarter at {MANY:,} IOPS: 18 million each"
@@ -74,7 +74,9 @@ def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[base.Verd
     )
     half = "the two runs agree better by I/Os done than by the clock, by more than half"
     return [
-        base.compare(clock, by_clock, (ours[FEW] / FEW) / (ours[MANY] / MANY), QUARTER_PERCENT, better),
+        base.compare(
+            clock, by_clock, (quarter_means[FEW] / FEW) / (quarter_means[MANY] / MANY), QUARTER_PERCENT, better
+        ),
         base.compare(f"{name}: the same after the same I/Os", by_ios, mine, QUARTER_PERCENT, each),
         base.agree(f"{name}, published runs: most of it is warming", "one curve", answer, SOURCE, closer, half),
     ]
@@ -103,11 +105,11 @@ def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[base.Verdict
 def _judge_warm(
     engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]
 ) -> tuple[base.Verdict, list[tuple]]:
-    def shown(run: Prediction, iops: int) -> tuple[float, ...]:
+    def means_of(run: Prediction, iops: int) -> tuple[float, ...]:
         tps, reads = run.summary["tps"], run.rows["reads_per_tx"][-1]
         return round(tps), round(1e3 * tps / iops, 1), round(reads, 1)
 
-    rows = [(ENGINES[engine], iops, *shown(cold[iops], iops), *shown(warm[iops], iops)) for iops in IOPS]
+    rows = [(ENGINES[engine], iops, *means_of(cold[iops], iops), *means_of(warm[iops], iops)) for iops in IOPS]
     few, many = (1e3 * warm[iops].summary["tps"] / iops for iops in (FEW, MANY))
     apart = base.error_percent(few, many)
     answer = (

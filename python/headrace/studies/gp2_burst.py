@@ -187,7 +187,7 @@ def _simulate_durations(steps: base.StepProgress) -> tuple[list[base.Verdict], b
 
 
 def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[base.Verdict]:
-    theirs = base.figures("gp2_burst")
+    published = base.figures("gp2_burst")
     of = bucket(8)
     tolerance = DURATION_TOLERANCE_PERCENT
     alone = (
@@ -195,13 +195,13 @@ def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[b
     )
     plain = "simulated without the saved second, as the formula has none"
     rounded = "simulated, 33 GiB, without the saved second; the published figure is rounded to 1 s"
-    half_size = theirs["burst_500_gib_s"]
+    half_size = published["burst_500_gib_s"]
     return [
-        base.compare("credits of a full bucket", theirs["credits"], of["capacity_ios"], 0.0, "catalog"),
-        base.compare("burst speed", theirs["burst_iops"], of["iops"], 0.0, "catalog"),
+        base.compare("credits of a full bucket", published["credits"], of["capacity_ios"], 0.0, "catalog"),
+        base.compare("burst speed", published["burst_iops"], of["iops"], 0.0, "catalog"),
         base.compare(
             "burst without counting the refill",
-            theirs["burst_without_refill_s"],
+            published["burst_without_refill_s"],
             of["capacity_ios"] / of["iops"],
             tolerance,
             alone,
@@ -214,7 +214,7 @@ def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[b
             plain,
         ),
         base.compare("burst of 500 GiB, per interval", half_size, empty_at_s[500], tolerance, plain),
-        base.compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], empty_at_s[33], tolerance, rounded),
+        base.compare("burst at the 100 IOPS floor", published["burst_100_iops_s"], empty_at_s[33], tolerance, rounded),
     ]
 
 
@@ -232,8 +232,10 @@ def _draw_charts(steps: base.StepProgress) -> tuple[base.ChartData, ...]:
             )
         )
         steps.step()
-    theirs = base.figures("gp2_burst")["burst_500_gib_s"]
-    series.append(base.ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
+    published = base.figures("gp2_burst")["burst_500_gib_s"]
+    series.append(
+        base.ChartSeries(f"500 GiB ({published.source})", "published", (0.0, published.value / 60.0), (100.0, 0.0))
+    )
     durations = tuple(computed_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
     simulated = tuple(
         base.require_figure(burst(size, expected + 60.0).summary["credits_empty_at_s"])

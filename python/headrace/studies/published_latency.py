@@ -156,10 +156,12 @@ class Compared:
 
 def _compare(run: LatencyRun) -> Compared:
     summary = repeat(run).summary
-    ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
-    error = {name: base.error_percent(ours[name], theirs) for name, theirs in run.latency_us.items()}
+    simulated_us = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
+    error = {
+        name: base.error_percent(simulated_us[name], published_us) for name, published_us in run.latency_us.items()
+    }
     iops = summary["delivered_ios"] / summary["seconds"]
-    return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
+    return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, simulated_us, error)
 
 
 def cap_iops(run: LatencyRun) -> float:
@@ -253,15 +255,15 @@ def _table_of_runs(compared: list[Compared]) -> base.StudyTable:
             round(c.iops),
         ]
         for name in ("mean", *QUANTILES):
-            theirs, error = r.latency_us.get(name), c.error.get(name)
-            row += [theirs, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
+            published_us, error = r.latency_us.get(name), c.error.get(name)
+            row += [published_us, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
         rows.append((*row, r.note, str(r.source)))
     return base.StudyTable("Every run", tuple(columns), tuple(rows))
 
 
 def _table_of_skipped(skipped: list[dict[str, str]]) -> base.StudyTable:
-    shown = ("family", "storage", "rw", "bs_kib", "iops", "skipped_because")
-    rows = tuple((*(r[name] for name in shown), f"{r['source']}, {r['date']}") for r in skipped)
+    columns = ("family", "storage", "rw", "bs_kib", "iops", "skipped_because")
+    rows = tuple((*(r[name] for name in columns), f"{r['source']}, {r['date']}") for r in skipped)
     return base.StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
 
@@ -292,9 +294,9 @@ def _judge_group(family: str | None, regime: str | None, name: str, chosen: list
         f"{worst.run.bs_kib:g} KiB "
         f"depth {worst.run.depth}, {worst.error[name]:+.1f} %"
     )
-    ours = f"{within} of {total} within {tolerance:g} %"
+    count = f"{within} of {total} within {tolerance:g} %"
     what = f"{family or 'all volumes'}, {regime}: {name}"
-    return base.Verdict(what, f"{total} runs", ours, "", None, within == total, tolerance, source, note)
+    return base.Verdict(what, f"{total} runs", count, "", None, within == total, tolerance, source, note)
 
 
 def _choose_drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
@@ -310,11 +312,13 @@ def _draw_charts(compared: list[Compared]) -> tuple[base.ChartData, ...]:
     charts = []
     for title, c in _choose_drawn(compared):
         x = tuple(QUANTILES.values())
-        theirs = base.ChartSeries(
+        published = base.ChartSeries(
             str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)
         )
-        ours = base.ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
-        charts.append(base.ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
+        simulated = base.ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
+        charts.append(
+            base.ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (published, simulated))
+        )
     errors = []
     for name in TOLERANCE_PERCENT:
         comparable = [c for c in compared if name in c.error]

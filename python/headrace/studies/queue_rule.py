@@ -98,12 +98,14 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
     return depth
 
 
-def _measure_queue(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[list[base.Verdict], StudyTable]:
-    rule = theirs["iops_per_queue_length"].value
+def _measure_queue(
+    published: dict[str, base.Figure], steps: base.StepProgress
+) -> tuple[list[base.Verdict], StudyTable]:
+    rule = published["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
         iops = member_limits(storage, day)["iops"]
-        for rw, kib in (("randread", theirs["read_kib"].value), ("randwrite", theirs["write_kib"].value)):
+        for rw, kib in (("randread", published["read_kib"].value), ("randwrite", published["write_kib"].value)):
             own = own_ms[storage, rw] = own_latency_ms(storage, day, rw, kib)
             by_rule = round(iops / rule)
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
@@ -115,32 +117,36 @@ def _measure_queue(theirs: dict[str, base.Figure], steps: base.StepProgress) -> 
             steps.step()
     columns = ("storage", "day", "load", "KiB", "IOPS", "own mean ms", "queue per 200 IOPS")
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
-    verdicts = _judge_queue(theirs, own_ms["io1:500:2000", "randread"])
+    verdicts = _judge_queue(published, own_ms["io1:500:2000", "randread"])
     steps.step()
     return verdicts, StudyTable("Queue length needed and by the rule", columns, tuple(rows))
 
 
-def _judge_queue(theirs: dict[str, base.Figure], own_ms: float) -> list[base.Verdict]:
-    rule = theirs["iops_per_queue_length"]
-    example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
+def _judge_queue(published: dict[str, base.Figure], own_ms: float) -> list[base.Verdict]:
+    rule = published["iops_per_queue_length"]
+    example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(published["example_queue_length"].value))
     implied = base.Figure(1e3 / rule.value, "ms", rule.source)
     wait_ms = base.require_figure(example.summary["mean_ms"])
     at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
     disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
-    what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
+    what = f"IOPS of a {published['example_iops'].value:,.0f} IOPS volume at queue length {published['example_queue_length'].value:g}"
     return [
         base.compare(
-            what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
+            what, published["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
         ),
         base.compare("latency the rule implies (Little's law)", implied, wait_ms, LITTLE_TOLERANCE_PERCENT, at_cap),
         base.compare("IOPS one outstanding request brings (io1 reads)", rule, 1e3 / own_ms, None, disks),
     ]
 
 
-def _judge_mysql(theirs: dict[str, base.Figure], steps: base.StepProgress) -> list[base.Verdict]:
+def _judge_mysql(published: dict[str, base.Figure], steps: base.StepProgress) -> list[base.Verdict]:
     """Judges whether a gp2 and an io1 volume carry the whitepaper's MySQL load alike."""
-    reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
-    read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
+    reads, writes, source = (
+        published["reads_per_s"].value,
+        published["writes_per_s"].value,
+        published["writes_per_s"].source,
+    )
+    read_kib, write_kib = published["read_kib"].value, published["write_kib"].value
     load = OpenWorkload(
         name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib])
     )
@@ -153,7 +159,7 @@ def _judge_mysql(theirs: dict[str, base.Figure], steps: base.StepProgress) -> li
     tolerance = 1.1
     gp2, io1 = runs["gp2:500"], runs["io1:500:5000"]
     mib_s = gp2.summary["delivered_bytes"] / 2**20 / gp2.summary["seconds"]
-    asked = base.Figure(reads + writes, "IOPS", source)
+    demand = base.Figure(reads + writes, "IOPS", source)
     bytes_asked = base.Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
     note = (
@@ -161,8 +167,8 @@ def _judge_mysql(theirs: dict[str, base.Figure], steps: base.StepProgress) -> li
     )
     less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
-        base.compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, note),
-        base.compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
+        base.compare("MySQL load carried by gp2 500 GiB", demand, _iops(gp2), tolerance, note),
+        base.compare("MySQL load carried by io1 with 5,000 IOPS", demand, _iops(io1), tolerance),
         base.compare("bytes of that load", bytes_asked, mib_s, tolerance, "published: rates x sizes"),
         base.agree(
             "gp2 and io1 perform alike under it",
@@ -173,12 +179,12 @@ def _judge_mysql(theirs: dict[str, base.Figure], steps: base.StepProgress) -> li
             "neither meets a limit",
         ),
         base.compare(
-            "writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less
+            "writes a second on each of three striped volumes", published["raid_writes_per_s"], writes / 3, None, less
         ),
     ]
 
 
-def _judge_accounting(theirs: dict[str, base.Figure], steps: base.StepProgress) -> list[base.Verdict]:
+def _judge_accounting(published: dict[str, base.Figure], steps: base.StepProgress) -> list[base.Verdict]:
     # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
     # Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
@@ -192,8 +198,8 @@ def _judge_accounting(theirs: dict[str, base.Figure], steps: base.StepProgress) 
     shallow_note = "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure is over-delivery on Xen"
     binds = f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds"
     merged = deep["read"] / deep["randread"]
-    unit, per_io = theirs["unit_kib"], theirs["contiguous_per_io"]
-    at_depth_4, at_byte_cap = theirs["sequential_qd4_iops"], theirs["iops_at_byte_cap"]
+    unit, per_io = published["unit_kib"], published["contiguous_per_io"]
+    at_depth_4, at_byte_cap = published["sequential_qd4_iops"], published["iops_at_byte_cap"]
     tolerance = RATE_TOLERANCE_PERCENT
     verdicts = [
         base.compare("largest request charged as one I/O", unit, limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
@@ -203,9 +209,11 @@ def _judge_accounting(theirs: dict[str, base.Figure], steps: base.StepProgress) 
         base.compare("256 KiB random reads on a volume of 160 MiB/s", at_byte_cap, byte_cap, tolerance, binds),
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
-        ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
+        mib_s = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
         verdicts.append(
-            base.compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}")
+            base.compare(
+                f"byte cap of {name} in 2017", published[f"{name}_max_mib_s"], mib_s, 0.0, f"catalog, {storage}"
+            )
         )
     return verdicts
 
@@ -216,8 +224,8 @@ def knee_kib(storage: str, day: str) -> float:
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
 
-def _knees(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[StudyTable, base.ChartData]:
-    write_kib = theirs["write_kib"].value
+def _knees(published: dict[str, base.Figure], steps: base.StepProgress) -> tuple[StudyTable, base.ChartData]:
+    write_kib = published["write_kib"].value
     rows = []
     for storage, day in KNEES:
         limits, knee = member_limits(storage, day), knee_kib(storage, day)
@@ -240,8 +248,8 @@ def _knees(theirs: dict[str, base.Figure], steps: base.StepProgress) -> tuple[St
     return StudyTable("Request size at which IOPS cap and byte cap meet", columns, tuple(rows)), chart
 
 
-def _depth_chart(theirs: dict[str, base.Figure], steps: base.StepProgress) -> base.ChartData:
-    rule = theirs["iops_per_queue_length"]
+def _depth_chart(published: dict[str, base.Figure], steps: base.StepProgress) -> base.ChartData:
+    rule = published["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
     ruled = tuple(min(rule.value * depth, 2_000.0) for depth in depths)
     series = [base.ChartSeries(f"200 a request ({rule.source})", "published", depths, ruled)]
@@ -260,11 +268,11 @@ def _depth_chart(theirs: dict[str, base.Figure], steps: base.StepProgress) -> ba
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Judges depths, accounting, the whitepaper's MySQL load and the knees."""
-    theirs = base.figures("queue_rule")
+    published = base.figures("queue_rule")
     steps = base.StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
-    queue, depths = _measure_queue(theirs, steps)
-    verdicts = [*queue, *_judge_mysql(theirs, steps), *_judge_accounting(theirs, steps)]
-    knees, knee_chart = _knees(theirs, steps)
-    charts = (_depth_chart(theirs, steps), knee_chart)
+    queue, depths = _measure_queue(published, steps)
+    verdicts = [*queue, *_judge_mysql(published, steps), *_judge_accounting(published, steps)]
+    knees, knee_chart = _knees(published, steps)
+    charts = (_depth_chart(published, steps), knee_chart)
     notes = base.texts("queue_rule")
     return base.StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes)

@@ -119,7 +119,7 @@ def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Poi
     ratios = {mode: _rate(row["better"], mode, points) / _rate(row["worse"], mode, points) for mode in modes}
     least = {"clearly": CLEARLY, "worse": 1.0 + SAME, "not-better": 1.0 - SAME}[row["strength"]]
     holds = {mode: ratio >= least for mode, ratio in ratios.items()}
-    ours = ", ".join(f"{mode} {ratio:.2f} x" for mode, ratio in ratios.items())
+    ratio_text = ", ".join(f"{mode} {ratio:.2f} x" for mode, ratio in ratios.items())
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     failing = [mode for mode, confirmed in holds.items() if not confirmed]
     if failing:
@@ -129,7 +129,7 @@ def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Poi
     return base.agree(
         row["claim"],
         row["strength"].replace("-", " "),
-        ours,
+        ratio_text,
         base.Source(row["source"], row["date"]),
         not failing,
         note,

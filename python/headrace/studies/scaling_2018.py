@@ -115,19 +115,21 @@ def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.Stud
     verdicts, rows = [], []
     errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for run in measured():
-        ours = run_again(run, draws=24)
+        prediction = run_again(run, draws=24)
         steps.step()
         figure = base.Figure(run.mean, "tps", run.source)
-        note = f"80 % interval {ours.summary['tps_low']:.0f} to {ours.summary['tps_high']:.0f}"
+        note = f"80 % interval {prediction.summary['tps_low']:.0f} to {prediction.summary['tps_high']:.0f}"
         if run.calibrates:
             note = "the calibration itself: no test"
         if run.cache_known != "published":
             note += f"; cache {run.cache_known}"
         limit = None if run.calibrates else BARS[run.engine][1]
-        verdicts.append(base.compare(f"mean of the second half: {run.label}", figure, ours.summary["tps"], limit, note))
-        rows.append(_row(run, ours))
+        verdicts.append(
+            base.compare(f"mean of the second half: {run.label}", figure, prediction.summary["tps"], limit, note)
+        )
+        rows.append(_row(run, prediction))
         if not run.calibrates:
-            errors[run.engine].append(abs(base.error_percent(ours.summary["tps"], run.mean)))
+            errors[run.engine].append(abs(base.error_percent(prediction.summary["tps"], run.mean)))
     for engine, values in errors.items():
         middle, limit = statistics.median(values), BARS[engine][0]
         answer = f"{middle:.1f} % of {len(values)} runs, worst {max(values):.1f} %"
@@ -144,17 +146,17 @@ def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.Stud
     return verdicts, base.StudyTable(title, names, tuple(rows))
 
 
-def _row(run: TpccRun, ours: Prediction) -> tuple:
-    summary = ours.summary
+def _row(run: TpccRun, prediction: Prediction) -> tuple:
+    summary = prediction.summary
     pairs = [(summary["tps"], run.mean), *zip(summary["quarters"], run.quarters, strict=True)]
-    errors = (round(base.error_percent(mine, theirs), 1) for mine, theirs in pairs)
+    errors = (round(base.error_percent(mine, published), 1) for mine, published in pairs)
     quantiles = (run.p5, summary["tps_p5"], run.p50, summary["tps_p50"], run.p95, summary["tps_p95"])
     use = "calibration" if run.calibrates else "test"
     return (run.label, use, round(run.mean), round(summary["tps"]), *errors, *map(round, quantiles))
 
 
 def _judge_article(runs: dict) -> list[base.Verdict]:
-    theirs = base.figures("scaling_2018")
+    published = base.figures("scaling_2018")
     inno, rocks = runs["innodb", "gp2"], runs["myrocks", "gp2"]
     stops = knee(inno)
     bound = max(inno[3_400].summary["caps"], key=inno[3_400].summary["caps"].get)
@@ -162,7 +164,7 @@ def _judge_article(runs: dict) -> list[base.Verdict]:
     answer = f"a line explains {in_percent(straight, 1)}; {in_percent(gain, 0, sign='+')} from 2,600 to 3,400 GB"
     linear, smaller = straight >= LINEAR and gain > NO_BETTER, "from 1,000 GB on; smaller ones burst"
     why = f"within {in_percent(NO_BETTER)} of 3,400 GB; {bound} binds there"
-    published_knee = theirs["innodb_gp2_knee_gib"]
+    published_knee = published["innodb_gp2_knee_gib"]
     line = "MyRocks on gp2 grows along a straight line"
     verdicts = [
         base.compare("InnoDB no better from this gp2 size on", published_knee, stops, KNEE_TOLERANCE_PERCENT, why),
@@ -170,11 +172,11 @@ def _judge_article(runs: dict) -> list[base.Verdict]:
     ]
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
-        ours = {engine: runs[engine, kind][point] for engine in ENGINES}
-        widths = {engine: width(run) for engine, run in ours.items()}
+        predictions = {engine: runs[engine, kind][point] for engine in ENGINES}
+        widths = {engine: width(run) for engine, run in predictions.items()}
         answer = "; ".join(
             f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({in_percent(widths[engine] / run.summary['tps'])} of the mean)"
-            for engine, run in ours.items()
+            for engine, run in predictions.items()
         )
         wider, how = widths["myrocks"] > widths["innodb"], "5th to 95th percentile, as a density plot shows it"
         verdicts.append(base.agree(f"MyRocks varies more on {spec}", "a lot of variance", answer, ARTICLE, wider, how))
@@ -184,7 +186,7 @@ def _judge_article(runs: dict) -> list[base.Verdict]:
     for size, name in ((500, "gp2_500_iops"), (1_000, "gp2_1000_iops"), (3_334, "gp2_3334_iops")):
         with core_errors():
             iops = core.storage_limits(f"gp2:{size}", DAY)[0]["iops"]
-        verdicts.append(base.compare(f"baseline of gp2 {size:,} GiB", theirs[name], iops, 0.0, "catalog"))
+        verdicts.append(base.compare(f"baseline of gp2 {size:,} GiB", published[name], iops, 0.0, "catalog"))
     return verdicts
 
 

@@ -113,7 +113,7 @@ def hour_of(server: str, storage: str, tables: int, selects: int) -> Hour:
     }
 
 
-def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, float]:
+def simulate_load(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, float]:
     """Returns what `tps` transactions a second ask of a storage, every I/O simulated on a warm
     pool: rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
@@ -138,18 +138,18 @@ def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, 
 def per_transaction(name: str) -> dict[str, float]:
     """Returns the statements of a transaction in table 4, and the clients that its rate and mean
     response time imply (Little's law)."""
-    theirs = {figure: value.value for figure, value in base.figures("whitepaper_2017").items()}
-    of = theirs[f"{name}_transactions"]
+    published = {figure: value.value for figure, value in base.figures("whitepaper_2017").items()}
+    of = published[f"{name}_transactions"]
     return {
-        "selects": theirs[f"{name}_read"] / of,
-        "writes": theirs[f"{name}_write"] / of,
-        "other": theirs[f"{name}_other"] / of,
-        "clients": theirs[f"{name}_tps"] * theirs[f"{name}_mean_ms"] / 1e3,
+        "selects": published[f"{name}_read"] / of,
+        "writes": published[f"{name}_write"] / of,
+        "other": published[f"{name}_other"] / of,
+        "clients": published[f"{name}_tps"] * published[f"{name}_mean_ms"] / 1e3,
     }
 
 
 def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
-    theirs = base.figures("whitepaper_2017")
+    paper = base.figures("whitepaper_2017")
     selects = round(per_transaction("tuned")["selects"])
     hours = {}
     for tables in (1, 100):
@@ -160,31 +160,29 @@ def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.S
     verdicts = []
     for storage in VOLUMES:
         default, tuned = (hours[1, storage, server]["tps"] for server in ("default", "tuned"))
-        ratio, what = theirs["ratio"], f"tuned over default, {storage}"
+        ratio, what = paper["ratio"], f"tuned over default, {storage}"
         verdicts.append(base.compare(what, ratio, tuned / default, TOLERANCE_PERCENT, "one table used"))
     io1, nearer = VOLUMES[1], "the volume is not stated; this one is nearer than gp2:500"
     for server in SERVERS:
-        ours = hours[1, io1, server]["tps"]
-        verdicts.append(
-            base.compare(f"{server} server, {io1}", theirs[f"{server}_tps"], ours, TOLERANCE_PERCENT, nearer)
-        )
+        tps = hours[1, io1, server]["tps"]
+        verdicts.append(base.compare(f"{server} server, {io1}", paper[f"{server}_tps"], tps, TOLERANCE_PERCENT, nearer))
     rows = []
     for place, run in hours.items():
-        published = theirs[f"{place[2]}_tps"].value
+        published = paper[f"{place[2]}_tps"].value
         error = round(base.error_percent(run["tps"], published), 1)
-        shown = (round(run["tps"]), error, round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"])
-        rows.append((*place, published, *shown))
+        figures = (round(run["tps"]), error, round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"])
+        rows.append((*place, published, *figures))
     names = base.columns("tables used | storage | server | published tps | ours | error % | reads/tx | IOPS | binds")
     return verdicts, base.StudyTable("Table 4: an hour from a cold start", names, tuple(rows)), hours
 
 
 def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
-    theirs = base.figures("whitepaper_2017")
-    tps = theirs["alike_tps"].value
-    selects = round(theirs["alike_selects"].value / tps)
+    published = base.figures("whitepaper_2017")
+    tps = published["alike_tps"].value
+    selects = round(published["alike_selects"].value / tps)
     runs = {}
     for name, storage in STORAGES.items():
-        runs[name] = asked(storage, redo_gib, tps, selects)
+        runs[name] = simulate_load(storage, redo_gib, tps, selects)
         steps.step()
     served = [run["tps"] for run in runs.values()]
     apart = max(served) / min(served) - 1.0
@@ -193,17 +191,19 @@ def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[bas
     read, asked_of = f"{single['reads']:.0f} of {selects * tps:,.0f}", "25 of 36,000 a second"
     few = single["reads"] < 0.01 * selects * tps
     log = f"ours syncs the log {single['log']:,.0f} times a second; published sizes leave room for some 700"
-    mib_s = base.Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER)
+    mib_s = base.Figure(published["volume_writes"].value * published["write_kib"].value / 1024, "MiB/s", PAPER)
     ours_mib_s, chosen = single["writes"] * single["write_kib"] / 1024, "the redo log's size was chosen by this figure"
     same, answer = "no discernable difference", f"{in_percent(apart, 2)} apart: {most}"
     free = "encryption costs nothing in the model"
     verdicts = [
         base.agree("four storages under 6,000 tps", same, answer, PAPER, apart < ALIKE, free),
         base.agree("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
-        base.compare("writes on one volume", theirs["volume_writes"], single["writes"], None, log),
-        base.compare("KiB of a write", theirs["write_kib"], single["write_kib"], None, "smaller for the same reason"),
+        base.compare("writes on one volume", published["volume_writes"], single["writes"], None, log),
         base.compare(
-            "writes on each of three", theirs["striped_writes"], striped["writes"] / 3, None, "a third of all"
+            "KiB of a write", published["write_kib"], single["write_kib"], None, "smaller for the same reason"
+        ),
+        base.compare(
+            "writes on each of three", published["striped_writes"], striped["writes"] / 3, None, "a third of all"
         ),
         base.compare("MiB/s written", mib_s, ours_mib_s, None, chosen),
     ]
@@ -220,16 +220,16 @@ def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[bas
 def _choose_redo(steps: base.StepProgress) -> tuple[float, base.StudyTable]:
     """Returns the redo log whose bytes come nearest to those published, and the table of what
     others would give on gp2."""
-    theirs = base.figures("whitepaper_2017")
-    tps = theirs["alike_tps"].value
-    selects = round(theirs["alike_selects"].value / tps)
-    published_mib_s = theirs["volume_writes"].value * theirs["write_kib"].value / 1024
+    published = base.figures("whitepaper_2017")
+    tps = published["alike_tps"].value
+    selects = round(published["alike_selects"].value / tps)
+    published_mib_s = published["volume_writes"].value * published["write_kib"].value / 1024
     rows = []
     for redo in REDO_GIB:
-        gp2 = asked("gp2:500", redo, tps, selects)
+        gp2 = simulate_load("gp2:500", redo, tps, selects)
         mib_s = gp2["writes"] * gp2["write_kib"] / 1024
-        shown = (round(gp2["tps"]), round(gp2["writes"]), round(gp2["write_kib"], 1), round(mib_s, 1))
-        rows.append((redo, *shown))
+        figures = (round(gp2["tps"]), round(gp2["writes"]), round(gp2["write_kib"], 1), round(mib_s, 1))
+        rows.append((redo, *figures))
         steps.step()
     nearest = min((row for row in rows if row[1] > (1 - ALIKE) * tps), key=lambda row: abs(row[4] - published_mib_s))
     names = base.columns("redo GiB | tps | writes/s | KiB a write | MiB/s written")
@@ -237,29 +237,29 @@ def _choose_redo(steps: base.StepProgress) -> tuple[float, base.StudyTable]:
 
 
 def _tabulate_counts() -> base.StudyTable:
-    theirs = base.figures("whitepaper_2017")
+    published = base.figures("whitepaper_2017")
     rows = []
     for name in SERVERS:
         of = per_transaction(name)
         counts = (round(of[kind], 2) for kind in ("selects", "writes", "other"))
         rows.append((f"table 4, {name}", *counts, round(of["clients"])))
-    selects = theirs["alike_selects"].value / theirs["alike_tps"].value
+    selects = published["alike_selects"].value / published["alike_tps"].value
     rows.append(("four storages", selects, 4.0, None, None))
     names = base.columns("experiment | selects | writes | BEGIN and COMMIT | clients, by Little's law")
     return base.StudyTable("Statements of a transaction, from the printed totals", names, tuple(rows))
 
 
 def _draw_charts(hours: dict, alike: dict) -> tuple[base.ChartData, ...]:
-    theirs = base.figures("whitepaper_2017")
+    published = base.figures("whitepaper_2017")
     names = tuple(SERVERS)
-    bars = [base.ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
+    bars = [base.ChartSeries("published", "published", names, tuple(published[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
-        ours = tuple(hours[1, storage, name]["tps"] for name in names)
-        bars.append(base.ChartSeries(f"simulated, {storage}", "simulated", names, ours))
+        rates = tuple(hours[1, storage, name]["tps"] for name in names)
+        bars.append(base.ChartSeries(f"simulated, {storage}", "simulated", names, rates))
     storages = tuple(STORAGES)
     each = (
         base.ChartSeries(
-            "published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)
+            "published (about)", "published", storages, tuple(published["alike_tps"].value for _ in storages)
         ),
         base.ChartSeries(
             "simulated, 6,000 asked", "simulated", storages, tuple(alike[name]["tps"] for name in storages)
@@ -278,9 +278,9 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     verdicts, table, hours = _judge_servers(steps)
     redo_gib, by_redo = _choose_redo(steps)
     more, alike_table, alike = _judge_storages(redo_gib, steps)
-    theirs = base.figures("whitepaper_2017")
+    published = base.figures("whitepaper_2017")
     free = database(
-        round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
+        round(published["alike_selects"].value / published["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
     )["clients"]["cpu_ms"]
     notes = base.texts(
         "whitepaper_2017",

@@ -40,10 +40,10 @@ MOST = {
     "report": 70,
     "servers": 20,
     "simulation": 10,
-    "studies": 210,
+    "studies": 10,
     "tests/unit/base": 5,
     "tests/unit/servers": 1,
-    "tests/unit/studies": 6,
+    "tests/unit/studies": 5,
     "ui": 10,
     "workload": 20,
 }

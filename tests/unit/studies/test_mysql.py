@@ -207,7 +207,7 @@ def test_four_storages_are_alike_when_all_is_in_the_pool():
     assert v.within
     assert verdict("whitepaper-2017", "statements that read a volume").within
     # The redo log of table 3 would have set them apart.
-    small = whitepaper_2017.asked("gp2:500", 0.25, 6_000.0, 6)
+    small = whitepaper_2017.simulate_load("gp2:500", 0.25, 6_000.0, 6)
     assert small["tps"] < 0.9 * 6_000
 
 

@@ -144,9 +144,9 @@ def result(
 ) -> base.StudyResult:
     """Judges when the volume ran dry and what remained of throughput, latency and IOPS, and draws
     the four curves."""
-    measurement, ours = measured["dry",], simulated["dry",]
+    measurement, prediction = measured["dry",], simulated["dry",]
     series = measurement.measured()
-    dry, theirs = dry_at(series), dry_at(ours.rows)
+    dry, simulated_dry = dry_at(series), dry_at(prediction.rows)
     rows, pool, redo = sizes(session.options)
     scale = tables.scale(
         "burst_oltp",
@@ -161,15 +161,20 @@ def result(
         redo_mib=redo,
         scale=session.options.scale_or(AUTO_SCALE),
     )
-    parts = phases(series, dry), phases(ours.rows, theirs)
+    parts = phases(series, dry), phases(prediction.rows, simulated_dry)
     burst, after = parts[0]
     if dry is None or burst is None or after is None or burst.seconds < 2 or after.seconds < 2:
         verdicts = [_judge_never_dry(series, dry)]
     else:
-        verdicts = [_judge_when_dry(measurement, series, dry, theirs), *_judge_falls(burst, after, *parts[1])]
-    shown = [scale, _tabulate_phases(*parts), tables.runs(measured, simulated)]
+        verdicts = [_judge_when_dry(measurement, series, dry, simulated_dry), *_judge_falls(burst, after, *parts[1])]
+    result_tables = [scale, _tabulate_phases(*parts), tables.runs(measured, simulated)]
     return session.result(
-        STUDY, verdicts, shown, [_draw_chart(measurement, series, ours)], [*base.texts("burst_oltp")], measured
+        STUDY,
+        verdicts,
+        result_tables,
+        [_draw_chart(measurement, series, prediction)],
+        [*base.texts("burst_oltp")],
+        measured,
     )
 
 
@@ -189,7 +194,9 @@ def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> base.Verdict:
     return base.agree("the volume runs dry in the run", "it does", answer, SOURCE, False, note)
 
 
-def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> base.Verdict:
+def _judge_when_dry(
+    measurement: MeasuredCell, series: pl.DataFrame, dry: float, simulated_dry: float | None
+) -> base.Verdict:
     """Judges the moment at which the balance is empty. A load that takes less than 3,000 IOPS lasts
     longer; only the saved second makes it shorter."""
     spent = statistics.fmean(_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
@@ -198,7 +205,7 @@ def _judge_when_dry(measurement: MeasuredCell, series: pl.DataFrame, dry: float,
     low, high = formula - SAVED_S - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
     note = f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS measured until then take"
     return base.judge(
-        "the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, simulated=theirs
+        "the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, simulated=simulated_dry
     )
 
 
@@ -271,8 +278,8 @@ def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> base.StudyTabl
     return base.StudyTable("Before and after", columns, tuple(rows))
 
 
-def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> base.ChartData:
-    x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
+def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, prediction: SimulatedCell) -> base.ChartData:
+    x, sx = tuple(series["t_s"]), tuple(prediction.rows["t_s"])
     start, formula = measurement.cell.place.balance_percent or 0.0, _formula(measurement)
 
     def panel(
@@ -280,7 +287,7 @@ def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, ours: Simulated
     ) -> base.ChartData:
         lines = [*more]
         if simulated is not None:
-            lines.append(base.ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))
+            lines.append(base.ChartSeries("simulated", "simulated", sx, tuple(prediction.rows[simulated])))
         if measured in series.columns:
             lines.append(base.ChartSeries("measured", "measured", x, tuple(series[measured])))
         return base.ChartData(title, "line", "", unit, tuple(lines))

@@ -114,8 +114,8 @@ def result(
             f"Repetitions on the plain volume differ by {in_percent(_spread(plain), 1)}, on the encrypted one by "
             f"{in_percent(_spread(hidden), 1)} (largest over smallest)."
         )
-    shown = [scale, repeats, tables.runs(measured, simulated)]
-    return session.result(STUDY, all_verdicts, shown, _draw_charts(measured, simulated), notes, measured)
+    result_tables = [scale, repeats, tables.runs(measured, simulated)]
+    return session.result(STUDY, all_verdicts, result_tables, _draw_charts(measured, simulated), notes, measured)
 
 
 def _spread(runs: list[MeasuredCell]) -> float:

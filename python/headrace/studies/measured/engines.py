@@ -131,9 +131,9 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     why = "databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"
     what = "the simulation against what was measured"
     all_verdicts.append(verdicts.against_model(what, simulated, measured, model.ARTICLE, why))
-    shown = [_describe_scale(session.options), _tabulate_densities(measured), tables.runs(measured, simulated)]
+    result_tables = [_describe_scale(session.options), _tabulate_densities(measured), tables.runs(measured, simulated)]
     charts = _draw_charts(measured, simulated, points)
-    return session.result(STUDY, all_verdicts, shown, charts, [*base.texts("engines")], measured)
+    return session.result(STUDY, all_verdicts, result_tables, charts, [*base.texts("engines")], measured)
 
 
 def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict]:
@@ -232,9 +232,9 @@ def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     for (engine, iops), measurement in measured.items():
         values = measurement.measured()["tps"].to_numpy()
         mean = float(values.mean())
-        shown = [round(float(value), 1) for value in (mean, *np.quantile(values, (0.05, 0.5, 0.95)))]
+        figures = [round(float(value), 1) for value in (mean, *np.quantile(values, (0.05, 0.5, 0.95)))]
         spread = round(CENT * width(measurement.measured()["tps"])), round(CENT * float(values.std(ddof=1)) / mean)
-        rows.append((NAMES[engine], iops, len(values), *shown, *spread))
+        rows.append((NAMES[engine], iops, len(values), *figures, *spread))
     names = columns("engine | IOPS | n (s) | mean | p5 | p50 | p95 | p5 to p95, % of the mean | sd, % of the mean")
     return StudyTable("One-second tps", names, tuple(rows))
 

@@ -115,10 +115,10 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     all_verdicts.append(
         verdicts.against_model("the simulation against what was measured", simulated, measured, model.ARTICLE)
     )
-    shown = [_describe_scale(session.options), tables.runs(measured, simulated)]
+    result_tables = [_describe_scale(session.options), tables.runs(measured, simulated)]
     notes = [*base.texts("iops_threads", warmup_s=WARMUP_S)]
     return session.result(
-        STUDY, all_verdicts, shown, _draw_charts(measured, simulated, loads, threads), notes, measured
+        STUDY, all_verdicts, result_tables, _draw_charts(measured, simulated, loads, threads), notes, measured
     )
 
 

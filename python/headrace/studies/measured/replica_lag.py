@@ -131,7 +131,7 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
         for workers, drained in pair.applied.items()
     ]
     names = columns("clients | threads that apply | source tps | applied tps | lag after 30 min (s) | load average")
-    shown = StudyTable("Measured on the lab", names, tuple(rows))
+    lag_table = StudyTable("Measured on the lab", names, tuple(rows))
     cell = todo[0]
     scaled = tables.scale(
         "replication_2016",
@@ -147,7 +147,7 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
         *texts("replication_2016", exponent=model.fall_exponent())[-1:],
         *(f"{name}: {value}" for name, value in facts.items()),
     ]
-    return StudyResult(STUDY, tuple(verdicts), (scaled, shown), (_draw_chart(pairs),), tuple(notes), seconds, "lab")
+    return StudyResult(STUDY, tuple(verdicts), (scaled, lag_table), (_draw_chart(pairs),), tuple(notes), seconds, "lab")
 
 
 def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: float) -> Verdict:

@@ -90,10 +90,10 @@ def result(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tu
         storage=STORAGE,
         threads=THREADS,
     )
-    shown = [scale, tables.runs(runs, simulated)]
+    result_tables = [scale, tables.runs(runs, simulated)]
     charts = [_draw_chart(runs, simulated)]
     return session.result(
-        STUDY, _judge_phases(measured, simulated_ends), shown, charts, [*base.texts("restored_volume")], runs
+        STUDY, _judge_phases(measured, simulated_ends), result_tables, charts, [*base.texts("restored_volume")], runs
     )
 
 

@@ -32,14 +32,14 @@ def runs(
             summary.get("p95_ms"),
         )
         rates = (summary.get("read_iops"), summary.get("write_iops"))
-        shown = (*(_rounded(value, 1) for value in measured), *(_rounded(value, 0) for value in rates))
+        figures = (*(_rounded(value, 1) for value in measured), *(_rounded(value, 0) for value in rates))
         run = measurement.record.id + (" (earlier)" if measurement.reused else "")
         rows.append(
             (
                 cell.words,
                 _storage(measurement),
                 cell.threads,
-                *shown,
+                *figures,
                 binds(measurement),
                 measurement.measured().height,
                 cell.seed,

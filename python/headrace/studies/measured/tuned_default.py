@@ -132,9 +132,11 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     all_verdicts.append(
         verdicts.against_model("the simulation against what was measured", simulated, measured, model.PAPER)
     )
-    shown = [_describe_scale(session.options), _tabulate_settings(measured), tables.runs(measured, simulated)]
+    result_tables = [_describe_scale(session.options), _tabulate_settings(measured), tables.runs(measured, simulated)]
     notes = [*base.texts("tuned_default")]
-    return session.result(STUDY, all_verdicts, shown, _draw_charts(measured, simulated, storages), notes, measured)
+    return session.result(
+        STUDY, all_verdicts, result_tables, _draw_charts(measured, simulated, storages), notes, measured
+    )
 
 
 def _judge_ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, MeasuredCell]):

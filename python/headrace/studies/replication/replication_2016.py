@@ -200,11 +200,11 @@ def _draw_lag(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPredi
     return base.ChartData("Lag of a MySQL 5.7 replica", "curves", "minutes of load", "lag (s)", tuple(series))
 
 
-def _judge_size(what: str, figure: base.Figure, ours: float) -> base.Verdict:
+def _judge_size(what: str, figure: base.Figure, simulated: float) -> base.Verdict:
     """Judges a figure that nothing was fitted to: it holds within a factor of two."""
-    within = 1 / SIZE <= ours / figure.value <= SIZE
+    within = 1 / SIZE <= simulated / figure.value <= SIZE
     return base.judge(
-        what, figure.value, ours, figure.unit, within, figure.source, "within a factor of 2: nothing was fitted"
+        what, figure.value, simulated, figure.unit, within, figure.source, "within a factor of 2: nothing was fitted"
     )
 
 
@@ -227,7 +227,7 @@ def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[ba
         ),
         _judge_size("processors of Aurora's reader", _published(busy, ARTICLE), 100 * reader["cpu_share"]),
     ]
-    rates, theirs, ours = [], [], []
+    rates, published, simulated = [], [], []
     for row in core.published_services():
         if row["family"] != "sigmod-table-4" or row["service"] != "aurora":
             continue
@@ -238,8 +238,8 @@ def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[ba
         note = "fitted" if fitted else "not fitted"
         verdicts.append(base.compare(what, _published(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
         rates.append(rate)
-        theirs.append(row["value"])
-        ours.append(mine)
+        published.append(row["value"])
+        simulated.append(mine)
     table1 = {
         metric: rows_of("sigmod-table-1", "aurora", metric)[0] for metric in ("transactions", "ios_per_transaction")
     }
@@ -254,7 +254,7 @@ def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[ba
         "line",
         "writes a second",
         "lag (ms)",
-        base.by_role(tuple(rates), published=theirs, simulated=ours),
+        base.by_role(tuple(rates), published=published, simulated=simulated),
     )
     return verdicts, made_tables, [chart]
 
@@ -295,12 +295,18 @@ def _judge_2020(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base
                 )
             )
             steps.step()
-        errors[family] = statistics.median(abs(base.error_percent(ours, theirs)) for _, theirs, ours in pairs)
-        x, theirs, ours = zip(*pairs, strict=True)
+        errors[family] = statistics.median(
+            abs(base.error_percent(simulated, published)) for _, published, simulated in pairs
+        )
+        x, published, simulated = zip(*pairs, strict=True)
         title = f"Aurora, sysbench-tpcc, {family.removeprefix('tpcc-')} warehouses, {'fitted' if family == FITTED else 'not fitted'}"
         charts.append(
             base.ChartData(
-                title, "line", "clients", "transactions a second", base.by_role(x, published=theirs, simulated=ours)
+                title,
+                "line",
+                "clients",
+                "transactions a second",
+                base.by_role(x, published=published, simulated=simulated),
             )
         )
     what = "median error of Aurora's tps, 5 tables (not fitted)"

@@ -54,20 +54,20 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
             what = f"{deployment}, {clients} client{'s' if clients > 1 else ''}"
             verdicts.append(base.compare(what, figure, simulated["tps"], None if fitted else AIM_PERCENT, note))
             error = f"{base.error_percent(simulated['tps'], row['value']):+.0f} %"
-            theirs = p95[clients]["value"]
+            published_p95_ms = p95[clients]["value"]
             cells = (
                 deployment,
                 clients,
                 row["value"],
                 round(simulated["tps"]),
                 error,
-                theirs,
+                published_p95_ms,
                 round(simulated["p95_ms"]),
             )
             rows.append((*cells, simulated["cap"]))
             steps.step()
-        x, theirs, ours = zip(*((clients, *pair) for clients, pair in pairs.items()), strict=True)
-        drawn = base.by_role(x, published=theirs, simulated=ours)
+        x, published, predicted = zip(*((clients, *pair) for clients, pair in pairs.items()), strict=True)
+        drawn = base.by_role(x, published=published, simulated=predicted)
         charts.append(base.ChartData(f"{deployment}, sysbench-tpcc", "line", "clients", "transactions a second", drawn))
     verdicts += [_judge_order(tps_by_service, clients) for clients in tps_by_service["rds"]]
     names = base.columns("service | clients | published tps | ours | error | published p95 ms | ours, ms | limited by")

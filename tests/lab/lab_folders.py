@@ -155,7 +155,7 @@ def in_environment(environment: Mapping[str, str]) -> Iterator[None]:
 
 class CommandHere(Command):
     """headrace in the process of the test, which has imported what each process of a command imports
-    again (half a second of a processor). What is begun is a process of its own."""
+    again (half a second of a processor). `begun` starts a process of its own."""
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
         from headrace.cli import main as cli

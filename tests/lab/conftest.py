@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lab_folders import Command, Labs
+from lab_folders import CommandHere, Labs
 
 from headrace.errors import HeadraceError
 from headrace.lab import doctor
@@ -60,4 +60,4 @@ def lab(labs):
 @pytest.fixture
 def headrace(lab):
     """headrace("volume", "list"): the finished process, of the exit code that is expected."""
-    return Command(lab.place.data_dir)
+    return CommandHere(lab.place.data_dir)

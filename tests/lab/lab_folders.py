@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from waiting import wait_until
@@ -135,6 +135,41 @@ class Command:
             env=self.environment,
             stdin=subprocess.DEVNULL,
         )
+        assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr and "bug in headrace" not in done.stderr
+        return done
+
+
+@contextlib.contextmanager
+def in_environment(environment: Mapping[str, str]) -> Iterator[None]:
+    """Gives this process other variables of the environment for a block."""
+    own = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(own)
+
+
+class CommandHere(Command):
+    """headrace in the process of the test, which has imported what each process of a command imports
+    again (half a second of a processor). `begun` starts a process of its own."""
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
+        from headrace.cli import main as cli
+
+        # With a buffer of bytes, as a process has: pages of counters are written to it.
+        out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+        with (
+            in_environment(self.environment),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(errors),
+        ):
+            returned = cli.main(list(arguments))
+        texts = [stream.buffer.getvalue().decode() for stream in (out, errors)]
+        done = subprocess.CompletedProcess(self.words(*arguments), returned, *texts)
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr and "bug in headrace" not in done.stderr
         return done

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lab_folders import Command, clean_up, device_of, fill, read_mark, small_disk, write_mark
+from lab_folders import CommandHere, clean_up, device_of, fill, read_mark, small_disk, write_mark
 from waiting import wait_until
 
 from headrace import lab as lab_package
@@ -33,7 +33,7 @@ def small_lab(disk):
     lab = lab_package.up(folder, settings=Settings(metrics_port=0, api_port=0))
     try:
         with lab:
-            yield lab, Command(folder)
+            yield lab, CommandHere(folder)
     finally:
         clean_up(folder)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lab_folders import MARK, SECTOR, Command, device_of, read_mark, write_mark
+from lab_folders import MARK, SECTOR, CommandHere, device_of, read_mark, write_mark
 from waiting import wait_until
 
 from headrace.errors import HeadraceError
@@ -29,7 +29,7 @@ def ended(lab: Lab, snapshot: str) -> dict[str, Any]:
     return dict(lab.describe_snapshot(snapshot))
 
 
-def printed(headrace: Command, *words: str) -> Any:
+def printed(headrace: CommandHere, *words: str) -> Any:
     return json.loads(headrace(*words, "--output", "json").stdout)
 
 
@@ -63,7 +63,7 @@ def test_keys_on_the_command_line(lab, headrace):
 
 def test_a_key_is_kept_and_becomes_the_default(labs):
     with labs.up() as lab:
-        headrace = Command(lab.place.data_dir)
+        headrace = CommandHere(lab.place.data_dir)
         first, second = (printed(headrace, "lab", "key", "create")["id"] for _ in range(2))
         headrace("lab", "key", "alias", "main", first)
         headrace("lab", "key", "alias", "main", second)
@@ -98,7 +98,7 @@ def test_an_encrypted_snapshot_is_copied_to_another_lab(labs, source):
     first, _, snapshot = source
     folder = first.place.data_dir
     with labs.up() as second:
-        headrace = Command(second.place.data_dir)
+        headrace = CommandHere(second.place.data_dir)
         mine = second.create_key(description="of the second lab")
         headrace(
             "snapshot", "copy", snapshot, "--from-lab", str(folder), "--kms-key", mine["id"], "--encrypted", "--wait"
@@ -154,7 +154,7 @@ def test_snapshots_of_a_lost_lab_are_opened_by_who_has_the_key(labs, tmp_path):
     store, file = tmp_path / "store", tmp_path / "db.key"
     lost = labs.folder()
     with labs.up(lost, snapshot_store=f"file://{store}") as lab:
-        run = Command(lost)
+        run = CommandHere(lost)
         key = lab.create_key(description="of the lost lab")
         lab.create("gp3:1", name="db", encrypted=True, kms_key=key["id"])
         write_mark(device_of(lab, "db"))
@@ -173,7 +173,7 @@ def test_snapshots_of_a_lost_lab_are_opened_by_who_has_the_key(labs, tmp_path):
     wrapped = json.loads((store / "keys" / of_volume).read_text())
     assert (wrapped["kms_key"], wrapped["algorithm"]) == (key["arn"], "AES_256_GCM")
     with labs.up() as lab:
-        run = Command(lab.place.data_dir)
+        run = CommandHere(lab.place.data_dir)
 
         def copied(snapshot: str) -> dict[str, Any]:
             return ended(lab, lab.copy_snapshot(snapshot, store=f"file://{store}")["id"])
@@ -211,7 +211,7 @@ def test_snapshots_of_a_lost_lab_are_opened_by_who_has_the_key(labs, tmp_path):
 def test_mistakes_with_the_file_of_a_key(labs, tmp_path):
     file = tmp_path / "a.key"
     with labs.up() as lab:
-        run = Command(lab.place.data_dir)
+        run = CommandHere(lab.place.data_dir)
         key = lab.create_key(description="one")["id"]
         run("lab", "key", "export", key, str(file))
         assert "exists already" in run("lab", "key", "export", key, str(file), code=2).stderr
@@ -222,7 +222,7 @@ def test_mistakes_with_the_file_of_a_key(labs, tmp_path):
         assert not (tmp_path / "b.key").exists()
     text = file.read_text()
     with labs.up() as lab:
-        run = Command(lab.place.data_dir)
+        run = CommandHere(lab.place.data_dir)
         damaged = tmp_path / "damaged.key"
         other = text.replace('"description": "one"', '"description": "two"')
         for content in (

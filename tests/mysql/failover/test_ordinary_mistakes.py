@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_folders import Command
+from lab_folders import CommandHere
 from lab_servers import sql
 from test_refused import from_a  # noqa: F401  (a is the source)
 from under_load import Trio
@@ -111,7 +111,7 @@ def test_ordinary_mistakes_change_nothing(trio: Trio, lone, tmp_path, monkeypatc
 
 def test_a_replica_is_shut_down_twice(trio: Trio, tmp_path, from_a):  # noqa: F811
     """The second time nothing happens, and it says so; afterwards it follows on."""
-    headrace = Command(trio.lab.place.data_dir)
+    headrace = CommandHere(trio.lab.place.data_dir)
     assert "b: ended" in headrace("mysql", "down", "b", "--yes").stderr
     stopped = trio.server("b")
     assert "b: is stopped already" in headrace("mysql", "down", "b", "--yes").stderr
@@ -161,7 +161,7 @@ def test_a_missing_privilege_is_named_and_the_source_goes_on(trio: Trio, tmp_pat
         f"GRANT {', '.join(grants)} ON *.* TO weak@'%'",
     )
     assert trio.equal()
-    headrace = Command(trio.lab.place.data_dir)
+    headrace = CommandHere(trio.lab.place.data_dir)
     headrace.environment["HEADRACE_MYSQL_PASSWORD"] = "not-a-secret-of-anyone"
     hosts = [f"mysql://weak@127.0.0.1:{trio.server(name).port}?ssl-mode=REQUIRED" for name in trio.names]
     before = picture(trio)
@@ -177,7 +177,7 @@ def test_a_missing_privilege_is_named_and_the_source_goes_on(trio: Trio, tmp_pat
 
 
 def test_semi_sync_that_is_off_at_the_source_alone_is_warned_of(trio: Trio, from_a):  # noqa: F811
-    headrace = Command(trio.lab.place.data_dir)
+    headrace = CommandHere(trio.lab.place.data_dir)
     variable = "rpl_semi_sync_master_enabled" if trio.flavor == "mariadb" else "rpl_semi_sync_source_enabled"
     sql(trio.server("a"), f"SET GLOBAL {variable} = 0")
     try:

@@ -21,7 +21,7 @@ from headrace.base.units import GIB
 from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
 from headrace.bench.store.store import now_text
-from headrace.calibration.response import FULL
+from headrace.calibration.response import FULL, writes_while_filling
 from headrace.errors import CouldNotRun
 from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult, StoredPredictions
@@ -150,7 +150,7 @@ def predict_p95_ms(database: dict, configuration: Configuration, rows: pl.DataFr
         database,
         (1e3 * configuration.threads / rows["tps"]).to_list(),
         rows["reads_per_tx"].to_list(),
-        (rows["cached_share"] >= FULL).to_list(),
+        ((rows["cached_share"] >= FULL) | writes_while_filling(database)).to_list(),
         1e3 * ios_of_page / iops_of(configuration.storage),
         rows.select(configuration.threads * written).to_series().to_list(),
     )

@@ -9,8 +9,9 @@ import pytest
 
 import headrace
 from headrace.base import core
-from headrace.calibration.observations import core_run
+from headrace.calibration.observations import core_run, observe
 from headrace.calibration.prior import build_prior
+from headrace.calibration.response import READ_SPREAD, derive_burst
 from headrace.calibration.runs import Run, load_run
 from headrace.workload.parameters import CPU_SPREAD, of_engine
 from headrace.workload.unexplained import spreads
@@ -124,8 +125,13 @@ def test_a_cold_start_tells_bursts_of_writes_from_what_reads_spread(tmp_path):
     true = deepcopy(build_prior(run)) | {"local_disk": DISK}
     true["shape"] = true["shape"] | {"response": [[1.0, 1.4]], "burst_pages": 2_000.0}
     seen = core.mysql_runs(true, [core_run(run, SECONDS, 1.0)])[0]
-    identified = headrace.calibrate([write_run(tmp_path, seen["tps"], seen["p95_ms"], "cold")]).database
+    measured = write_run(tmp_path, seen["tps"], seen["p95_ms"], "cold")
+    identified = headrace.calibrate([measured]).database
     assert identified["shape"]["response"][0][1] == pytest.approx(1.4, abs=0.02)
+    # A cleaner that writes in rounds while the cache fills leaves less to its bursts.
+    in_rounds = derive_burst(identified | {"cleaner": core.page_cleaner("mysql", "8.4")}, [observe(measured)])
+    assert in_rounds["response"][0][1] == pytest.approx(1.0 + READ_SPREAD)
+    assert 0.0 < in_rounds["burst_pages"] < identified["shape"]["burst_pages"]
 
     def measure_p95(database: dict, clients: int) -> float:
         rows = core.mysql_runs(database, [core_run(run, SECONDS, 1.0, clients=clients)])[0]

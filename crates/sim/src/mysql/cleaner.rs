@@ -240,6 +240,14 @@ impl Database {
         self.is_asked_by_rule()
     }
 
+    /// Returns whether threads that wait for a log write sleep meanwhile, where the page cleaner
+    /// tells whose server it is: those of MariaDB do (`group_commit_lock` in log0sync.cc, and the
+    /// binary log's group commit, from memory). MySQL's clients spin up to
+    /// `innodb_log_wait_for_flush_spin_hwm`, 0.4 ms.
+    pub(crate) fn log_waiters_sleep(&self) -> bool {
+        self.dirtying.is_some() && self.cleaner.as_ref().is_some_and(|cleaner| cleaner.holds_age)
+    }
+
     /// Changes of pages over those of the benchmark's tables. If undo is followed too, all that a
     /// transaction changes is, so that under the cleaner's own rule pages flushed tell how often
     /// pages are changed (splits and purge differ from index to index). Elsewhere they tell what

@@ -64,7 +64,7 @@ pub(super) struct RoundTrip {
 /// One thread wakes another and sleeps: 3.8 us (Li, Ding and Shen, Quantifying the Cost of Context
 /// Switch, ExpCS 2007: switches between two processes by a pipe on Xeons, without what the caches
 /// lose).
-const SWITCH_MS: f64 = 0.0038;
+pub(super) const SWITCH_MS: f64 = 0.0038;
 
 impl RoundTrip {
     /// Returns the round trip of clients there.

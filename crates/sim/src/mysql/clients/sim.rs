@@ -322,7 +322,7 @@ impl<'a> ClientsSim<'a> {
             behaviour,
             core_ms: processors.map_or(0.0, |_| own_ms),
             background,
-            crowding: if arrivals_come { 1.0 } else { processors.map_or(1.0, |processors| processors.crowding(f64::from(count))) },
+            crowding: if arrivals_come { 1.0 } else { processors.map_or(1.0, |processors| processors.crowding(f64::from(count), behaviour.handover_share)) },
             processors: processors.map(|processors| Servers::new(processors.threads, Some(processors).filter(|own| own.lost_by_others() > 0.0))),
             serial: Servers::new(1, None),
             in_serial: 0,

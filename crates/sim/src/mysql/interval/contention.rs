@@ -54,11 +54,18 @@ const LOST_BY_SHARING: f64 = (1.0 - SECOND_THREAD) / 2.0;
 /// 0.015 to 0.017 by this law, with a standard deviation of 0.035 and whatever the second thread
 /// adds.
 const CROWDED: f64 = 0.015;
+/// Time in which a thread fills the first caches of its core again behind another one, over that of
+/// the switch itself (`costs::SWITCH_MS`, which leaves it out): 32 KiB of instructions and as much
+/// data (Skylake's; Graviton's are twice as large, of which a statement is taken to need no more)
+/// are 1,024 lines of 14 cycles from the second cache, 4.2 us at 3.4 GHz where a switch is 3.8.
+const REFILL: f64 = 1.1;
 /// Least share of the processor time for which clients are taken to wait (chosen).
 const LEAST_OWN: f64 = 0.01;
 /// A core with nothing to do for so long goes to its deep sleep (C6), and takes 0.133 ms at most to
 /// come back (Linux, `intel_idle.c`, Skylake-SP, from memory).
 const SLEEPS_AFTER_MS: f64 = 0.6;
+/// A core that rests for less takes so long to come back (C1E, the same table).
+pub(crate) const LIGHT_WAKE_MS: f64 = 0.01;
 /// A lonely client's core sleeps while its statement is on the way to another zone and back, and
 /// the server's until it comes: that of a round trip in which both wake up. Guess: each in half of
 /// the most.
@@ -108,9 +115,16 @@ impl Processors {
     }
 
     /// Work of a transaction among this number of clients, over that of one with a processor to
-    /// itself.
-    pub fn crowding(&self, clients: f64) -> f64 {
-        1.0 + CROWDED * libm::log2((clients / f64::from(self.threads)).max(1.0))
+    /// itself; `handover_share` as in [`Clients`].
+    ///
+    /// Clients on the server's host are two threads each. If these are more than the processors,
+    /// turns begin where another thread has filled the first cache, and wait for the second one.
+    /// On a core of two threads the other one has the core meanwhile, so that no more is lost of
+    /// it than the gain of a second thread.
+    pub fn crowding(&self, clients: f64, handover_share: f64) -> f64 {
+        let each = clients / f64::from(self.threads);
+        let lost = if self.shared { SECOND_THREAD } else { 1.0 };
+        1.0 + CROWDED * libm::log2(each.max(1.0)) + lost * REFILL * handover_share * (1.0 - 0.5 / each).max(0.0)
     }
 
     /// On a core by itself, processor time that is told of one virtual CPU of a shared core, ms.
@@ -429,7 +443,7 @@ impl Contention {
 
     /// Returns the contention with the work of a transaction among this number of clients.
     fn crowded(&self, clients: f64) -> Contention {
-        let more = self.crowded.map_or(1.0, |processors| processors.crowding(clients));
+        let more = self.crowded.map_or(1.0, |processors| processors.crowding(clients, self.handover_share));
         Contention { core_s: self.core_s * more, background_s: self.background_s * more, ..*self }
     }
 
@@ -877,6 +891,22 @@ mod tests {
         // 16 = busy + 0.1 (1 - 1/2) used^sqrt(34) / (1 - used): by hand used = 0.952.
         assert!((rate(0.1, 16.0) / 16e3 - 0.952).abs() < 1e-3, "{}", rate(0.1, 16.0));
         assert!(rate(0.1, 1_600.0) > 0.999 * 16e3);
+    }
+
+    /// By hand, four processors and eight clients: 1.5 % for a doubling, and 1.1 times three
+    /// quarters of the hand-over, of which a core of two threads loses the gain of the second.
+    #[test]
+    fn turns_behind_another_thread_fill_the_first_cache_again() {
+        let of = |shared: bool| Processors { threads: 4, shared, core_speed: None, alone_faster: 1.0 };
+        assert!((of(false).crowding(8.0, 0.1) - (1.0 + CROWDED + 0.0825)).abs() < 1e-12);
+        assert!((of(true).crowding(8.0, 0.1) - (1.0 + CROWDED + SECOND_THREAD * 0.0825)).abs() < 1e-12);
+        assert_eq!([of(false).crowding(2.0, 0.1), of(false).crowding(4.0, 0.0)], [1.0, 1.0]);
+        let load = Clients { handover_share: 0.1, ..clients(1.0, shared_ms(1.0), 0.0) };
+        let rate = |clients: &Clients| Contention::new(clients, Some(&of(false))).closed_rate(400.0, 1e-3, None, &mut 0.0);
+        // Among a hundred clients of a processor nearly every turn does.
+        let each = rate(&Clients { handover_share: 0.0, ..load }) / rate(&load);
+        let doublings = 1.0 + CROWDED * 100f64.log2();
+        assert!((each - (1.0 + 0.11 * 0.995 / doublings)).abs() < 2e-3, "{each}");
     }
 
     #[test]

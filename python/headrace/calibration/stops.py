@@ -18,12 +18,12 @@ from headrace.calibration.observations import Observation
 WAITING_BELOW = 0.5
 # Rows longer than this hide a stop, which takes one or two seconds.
 LONGEST_ROW_S = 2.0
-# Standard deviation of the measured share from the share that the model means. How a device is
-# shared while a flush goes on is a guess: if that takes a third of their rate from clients instead
-# of a fifth, they come to the end of the log half a second later, of a cycle of some ten.
+# Standard deviation of the measured share from the share that the model means. The division of a
+# device while a flush goes on is a guess: if it takes a third of their rate from clients instead of
+# a fifth, they come to the end of the log half a second later, of a cycle of some ten.
 SHARE_SPREAD = 0.05
-# Least share of a run's rows that tells of stops. Chosen: a stop of a second in ten whose edges are a
-# fifth of a second off.
+# Least share of a run's rows that tells of stops. Chosen: a stop of a second in ten whose edges are
+# a fifth of a second off.
 LEAST_SHARE = 0.02
 
 

@@ -136,8 +136,8 @@ def test_a_fit_begins_where_all_that_is_due_is_written(tmp_path):
 
 
 def test_a_run_that_stopped_is_calibrated_to_stop(tmp_path):
-    """The run touches fewer pages than the standard's, so that reads leave the volume more room. Its
-    rows tell stops to LEAST_SHARE, and so does this."""
+    """The run touches fewer pages than the standard's, so that reads leave the volume more room.
+    Rows tell stops to LEAST_SHARE, and so does this."""
     true = build_prior(write_run(tmp_path, [1.0] * SECONDS))
     true["popularity"] = [{**item, "pages": 0.6 * item["pages"]} for item in true["popularity"]]
     true["writes"] = {**true["writes"], "flush_per_tx": 4.2}

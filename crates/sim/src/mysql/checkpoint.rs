@@ -22,11 +22,11 @@
 //!   so that clients wait for the device alone.
 //!
 //! A flush in one go takes the oldest pages of one pool instance after the other, by fewer cleaners
-//! than there are instances (4 of 8: innodb_page_cleaners and innodb_buffer_pool_instances), so that
-//! the oldest change of all begins to move on when half of it is written. Then the checkpointer asks
-//! again, and to what it asked for first come the pages of what clients did meanwhile. A device is
-//! shared in proportion to the demand on it: the cleaner's is as much as it can do, the clients'
-//! what they do by themselves.
+//! than there are instances (innodb_page_cleaners 4, innodb_buffer_pool_instances 8), so that the
+//! oldest change of all begins to move on when half of it is written. Then the checkpointer asks
+//! again, and the pages of what clients did meanwhile come to those that it asked for first. A
+//! device is shared in proportion to the demand on it: the cleaner's is as much as it can do, the
+//! clients' what they do by themselves.
 //!
 //! The ceiling is that of the flush list alone. Dirty pages that are evicted (`At::evicted_dirty`)
 //! and those written at the limit are beyond it.
@@ -248,10 +248,10 @@ impl CheckpointAge {
         if self.late <= room {
             return None;
         }
-        let left_tx = (self.ahead_tx - (self.late - room) / due).max(0.0);
+        let remaining_tx = (self.ahead_tx - (self.late - room) / due).max(0.0);
         let batch = if self.stop_s > 0.0 { self.batch(tps, due, room) } else { 0.0 };
         self.late = (self.late.min(room + self.ahead_tx * due) - batch).max(0.0);
-        (batch > 0.0).then_some((batch, left_tx))
+        (batch > 0.0).then_some((batch, remaining_tx))
     }
 
     /// The checkpointer asks again. Returns the pages of the `done_tx` that clients did since the
@@ -514,9 +514,9 @@ mod tests {
     /// Golden: MySQL 8.0. 4.5 pages due at 600 tps are 2,700 a second, 2,000 are written. At the
     /// limit three seconds of redo are written, while clients do 0.8 x 600 tps and the device 0.8 x
     /// 2,900 = 2,320 pages a second of 8,100. After half of them, 1.746 s, clients have done 837.9,
-    /// whose 3,770.7 pages come to them. A log with 1,000 of room is full after 2.083 s; then 8,100
-    /// + 3,770.7 - 4,833.3 = 7,037.4 pages take 2.427 s. 8,100 + 3,770.7 - 4,500 = 7,370.7 fewer are
-    /// late, which 700 a second make good in 10.530 s.
+    /// whose 3,770.7 pages come to them. A log with 1,000 of room is full after 2.083 s, when
+    /// 4,833.3 are written; the other 7,037.4 take 2.427 s. So 8,100 + 3,770.7 - 4,500 = 7,370.7
+    /// fewer are late, which 700 a second make good in 10.530 s.
     #[test]
     fn clients_go_on_during_a_flush_until_the_log_is_full() {
         let sharing = Sharing { write_rate: 2_900.0, share: 0.8 };

@@ -493,9 +493,8 @@ impl<B: Backend> ScenarioState<B> {
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
         let (ios, reads) = (data.measured.iops + log.measured.iops, at.reads * at.shape * reads_by);
-        let sharpness = self.sharpness((reads + syncs) / ios.max(1e-9));
+        let (sharpness, round) = (self.sharpness((reads + syncs) / ios.max(1e-9)), self.round(database, (&at, reads_by, syncs), background, seconds));
         let transaction = self.transaction(database, unloaded_s, (reads, ios), always.measured.iops);
-        let round = self.round(database, (&at, reads_by, syncs), background, seconds);
         let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), (transaction, sharpness, round));
         let page = self.devices.of_second(database, at.shape, (0.0, 0.0));
         let sharing = || {
@@ -548,9 +547,19 @@ impl<B: Backend> ScenarioState<B> {
         Transaction { unloaded_s, reads: waited_for, other_ios: (others * IO_PARTS).round() / IO_PARTS }
     }
 
+    /// Returns the transactions a second of clients that would do `mean` without rounds of the page
+    /// cleaner.
+    fn rate_behind(&self, round: &Round, mean: f64, clients: f64, (contention, unloaded_s): (&Contention, f64)) -> f64 {
+        let behind = |wait_s: f64| {
+            let mut busy = self.closed.2;
+            contention.closed_rate(clients, unloaded_s + wait_s, None, &mut busy)
+        };
+        mean.min(round.closed_rate(if self.pace > 0.0 { self.pace } else { mean }, self.closed.1, behind))
+    }
+
     /// Returns the round of the page cleaner that clients wait behind; none where pages are written
     /// as they come, or where I/Os queue for each other long before a cap. `background` pages are
-    /// written a second beside those of transactions.
+    /// written a second next to those of transactions.
     fn round(&self, database: &Database, (at, reads_by, syncs): (&At, f64, f64), background: f64, seconds: f64) -> Option<Round> {
         if !database.is_asked_by_rule() || !self.devices.drains_rounds() {
             return None;
@@ -651,14 +660,7 @@ impl<B: Backend> ScenarioState<B> {
                     self.closed = ((transaction, disk), contention.closed_rate(clients, unloaded_s, disk, &mut busy), busy);
                 }
                 let mean = if disk.is_some() { self.closed.1 } else { weakest_limit(&[storage, self.closed.1], sharpness) };
-                let mean = round.map_or(mean, |round| {
-                    let busy = self.closed.2;
-                    let behind = |wait_s: f64| {
-                        let mut busy = busy;
-                        contention.closed_rate(clients, unloaded_s + wait_s, None, &mut busy)
-                    };
-                    mean.min(round.closed_rate(if self.pace > 0.0 { self.pace } else { mean }, self.closed.1, behind))
-                });
+                let mean = round.map_or(mean, |round| self.rate_behind(&round, mean, clients, (&contention, unloaded_s)));
                 // Waits for processors are not told apart from those of I/Os that queue on a disk.
                 self.own_s = if disk.is_some() { unloaded_s } else { clients / self.closed.1.max(1e-9) } - io_s;
                 let clients_alone = clients / unloaded_s;

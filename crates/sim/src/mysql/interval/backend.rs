@@ -56,7 +56,7 @@ pub(crate) trait Backend {
     fn queues(&self) -> bool {
         false
     }
-    /// Returns whether a round of the page cleaner goes as fast as the caps let it, in one line with
+    /// Returns whether a round of the page cleaner goes as fast as caps let it, in one line with
     /// the I/O of clients.
     fn drains_rounds(&self) -> bool {
         false

@@ -19,8 +19,8 @@
 //! which is linear in x. Behind a round each I/O that a client waits for waits for what is
 //! outstanding when it comes: `q`, the time of the depth, while that much is left of the round's
 //! `B` seconds, and half of it on the way to none: q (1 - q / 2B) in the mean, or B/2 where B is
-//! shorter than q. Between rounds clients do no more than the caps let through, 1 / u. Where those
-//! that hold pages hold them too, a device that is always at work does 1 / (u + d), as it does
+//! shorter than q. Between rounds clients do no more than the caps let through, 1 / u. If the same
+//! cap holds pages and clients, a device that is always at work does 1 / (u + d), as it does
 //! without rounds.
 
 /// Rates from which the wait behind a round is taken, one after the other: the second one differs
@@ -100,8 +100,8 @@ mod tests {
         assert_eq!(ROUND.mean(900.0, 600.0), 600.0);
     }
 
-    /// By hand: three I/Os wait for half of a round of 20 ms, and behind one of 200 ms for the 40 ms
-    /// outstanding but at its end: 36. The two lines meet where a round is what is outstanding.
+    /// By hand: three I/Os wait for half of a round of 20 ms, and behind one of 200 ms for the 40
+    /// ms outstanding but at its end: 36. Both lines meet where a round is what is outstanding.
     #[test]
     fn clients_wait_for_what_is_outstanding() {
         for (tps, wait_s) in [(0.0, 0.0), (10.0, 0.03), (20.0, 0.06), (100.0, 0.108), (1e9, 0.12)] {

@@ -18,9 +18,13 @@ from headrace.calibration.observations import Observation
 WAITING_BELOW = 0.5
 # Rows longer than this hide a stop, which takes one or two seconds.
 LONGEST_ROW_S = 2.0
-# Standard deviation of the measured share from the share that the model means. Chosen: a stop of a
-# second in ten whose edges are a fifth of a second off.
-SHARE_SPREAD = 0.02
+# Standard deviation of the measured share from the share that the model means. The division of a
+# device while a flush goes on is a guess: if it takes a third of their rate from clients instead of
+# a fifth, they come to the end of the log half a second later, of a cycle of some ten.
+SHARE_SPREAD = 0.05
+# Least share of a run's rows that tells of stops. Chosen: a stop of a second in ten whose edges are
+# a fifth of a second off.
+LEAST_SHARE = 0.02
 
 
 def stops_clients(database: Mapping[str, Any]) -> bool:
@@ -77,7 +81,7 @@ def _estimate_flushed_per_tx(observation: Observation, database: Mapping[str, An
     """Estimates pages that a transaction makes due, from the time clients waited; None of a run in
     which they did not."""
     stopped = measure_stopped_share(observation, database)
-    if not stopped or stopped < SHARE_SPREAD:
+    if not stopped or stopped < LEAST_SHARE:
         return None
     writes = database["writes"]
     ceiling = writes["flush_limit_per_s"]

@@ -14,6 +14,7 @@ from headrace.calibration.observations import observe
 from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import Run, load_run
 from headrace.calibration.stops import (
+    LEAST_SHARE,
     SHARE_SPREAD,
     TOUCHED,
     compare_stopped_share,
@@ -135,8 +136,8 @@ def test_a_fit_begins_where_all_that_is_due_is_written(tmp_path):
 
 
 def test_a_run_that_stopped_is_calibrated_to_stop(tmp_path):
-    """The run touches fewer pages than the standard's, so that reads leave the volume more room. A
-    calibration takes stops to be known to SHARE_SPREAD, and so does this."""
+    """The run touches fewer pages than the standard's, so that reads leave the volume more room.
+    Rows tell stops to LEAST_SHARE, and so does this."""
     true = build_prior(write_run(tmp_path, [1.0] * SECONDS))
     true["popularity"] = [{**item, "pages": 0.6 * item["pages"]} for item in true["popularity"]]
     true["writes"] = {**true["writes"], "flush_per_tx": 4.2}
@@ -146,5 +147,5 @@ def test_a_run_that_stopped_is_calibrated_to_stop(tmp_path):
     assert waited > 0.1
     workload = headrace.calibrate([write_run(tmp_path, stopped["tps"])])
     again = headrace.predict(workload, **where, draws=0, seed=None)
-    assert float(again.rows["stopped_share"].mean()) == pytest.approx(waited, abs=2 * SHARE_SPREAD)
+    assert float(again.rows["stopped_share"].mean()) == pytest.approx(waited, abs=2 * LEAST_SHARE)
     assert float(again.rows["tps"].mean()) == pytest.approx(float(stopped["tps"].mean()), rel=0.02)

@@ -60,6 +60,10 @@ const ADDED: f64 = 0.01;
 /// (100 x)^1.5 / 7.5 percent.
 const BY_AGE: f64 = 750.0;
 
+/// I/Os that MySQL's cleaner keeps outstanding at most in a round: innodb_doublewrite_pages (128 in
+/// MySQL from 8.4).
+pub(super) const ROUND_DEPTH: u32 = 128;
+
 /// Windows that are followed lie this far apart, as a factor, and are seven at most. Chosen:
 /// between them pages that are changed alike are exact ([`DirtyPages::halfway`]).
 const STEP: f64 = 4.0;

@@ -14,6 +14,7 @@
 mod backend;
 mod contention;
 mod response;
+mod rounds;
 
 pub use backend::Binding;
 pub(crate) use backend::{Backend, Path};
@@ -23,9 +24,9 @@ pub(crate) use response::sigma_of_p95;
 pub use response::{Burst, ResponseSpread};
 
 use super::checkpoint::{CheckpointAge, Sharing};
-use super::cleaner::{taken_up, CleanerPace};
+use super::cleaner::{taken_up, CleanerPace, ROUND_DEPTH};
 use super::costs::SWITCH_MS;
-use super::database::{Clients, Compaction, CompactionClock, Database};
+use super::database::{Clients, Compaction, CompactionClock, Database, RUN_BYTES};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::hot_rows;
 use super::warmup::{At, WarmUp};
@@ -38,6 +39,7 @@ use headrace_model::chance::{gamma_of_normal, normal};
 use headrace_model::Cap;
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
+use rounds::Round;
 use serde::Serialize;
 
 /// Share of a second's change the pace takes over: buf_flush_page_cleaner averages over
@@ -331,6 +333,14 @@ impl Backend for Devices {
         self.local
     }
 
+    fn drains_rounds(&self) -> bool {
+        !self.local
+    }
+
+    fn keeps_logs_apart(&self) -> bool {
+        self.log.is_some()
+    }
+
     fn commit_ms(&self) -> f64 {
         self.path.commit_ms
     }
@@ -491,9 +501,9 @@ impl<B: Backend> ScenarioState<B> {
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
         let (ios, reads) = (data.measured.iops + log.measured.iops, at.reads * at.shape * reads_by);
-        let sharpness = self.sharpness((reads + syncs) / ios.max(1e-9));
+        let (sharpness, round) = (self.sharpness((reads + syncs) / ios.max(1e-9)), self.round(database, (&at, reads_by, syncs), background, seconds));
         let transaction = self.transaction(database, unloaded_s, (reads, ios), always.measured.iops);
-        let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), (transaction, sharpness));
+        let (running_tps, running_s, binding) = self.served(scenario, step, (storage, bound), (transaction, sharpness, round));
         let page = self.devices.of_second(database, at.shape, (0.0, 0.0));
         let sharing = || {
             let unflushed = self.devices.of_transaction(database, &At { flushed: 0.0, ..at }, reads_by, syncs);
@@ -543,6 +553,38 @@ impl<B: Backend> ScenarioState<B> {
         let waited_for = reads * (1.0 - database.read_ahead_share);
         let others = (ios - waited_for).max(0.0) + if self.pace > 0.0 { others_per_s / self.pace } else { 0.0 };
         Transaction { unloaded_s, reads: waited_for, other_ios: (others * IO_PARTS).round() / IO_PARTS }
+    }
+
+    /// Returns the transactions a second of clients that would do `mean` without rounds of the page
+    /// cleaner.
+    fn rate_behind(&self, round: &Round, mean: f64, clients: f64, (contention, unloaded_s): (&Contention, f64)) -> f64 {
+        let behind = |wait_s: f64| {
+            let mut busy = self.closed.2;
+            contention.closed_rate(clients, unloaded_s + wait_s, None, &mut busy)
+        };
+        mean.min(round.closed_rate(if self.pace > 0.0 { self.pace } else { mean }, self.closed.1, behind))
+    }
+
+    /// Returns the round of the page cleaner that clients wait behind; none where pages are written
+    /// as they come, or where I/Os queue for each other long before a cap. `background` pages are
+    /// written a second next to those of transactions.
+    fn round(&self, database: &Database, (at, reads_by, syncs): (&At, f64, f64), background: f64, seconds: f64) -> Option<Round> {
+        if !database.is_asked_by_rule() || !self.devices.drains_rounds() {
+            return None;
+        }
+        let free = Flow::default();
+        let second_of = |flow: &Flow| 1.0 / self.devices.max_rate((flow, &free), &free, seconds).0;
+        let page_s = second_of(&self.devices.of_second(database, 1.0, (0.0, 0.0)));
+        let (own, _) = self.devices.of_transaction(database, &At { evicted_dirty: 0.0, flushed: 0.0, ..*at }, reads_by, syncs);
+        let (reads, ahead) = (at.reads * at.shape * reads_by, database.read_ahead_share);
+        let logged = if self.devices.keeps_logs_apart() { 0.0 } else { database.log.syncs_per_commit };
+        Some(Round {
+            due_s: (at.evicted_dirty + at.flushed) * at.shape * page_s,
+            others_s: background * page_s,
+            own_s: second_of(&own),
+            outstanding_s: f64::from(ROUND_DEPTH) * page_s / database.page_write().0,
+            waits: reads * (1.0 - ahead) + reads * ahead * database.read_bytes / RUN_BYTES + logged,
+        })
     }
 
     /// Remembers the rate, transactions a second, and the response time, s, of a step.
@@ -604,7 +646,7 @@ impl<B: Backend> ScenarioState<B> {
         scenario: &Course<'_>,
         step: usize,
         (storage, bound): (f64, Binding),
-        (transaction, sharpness): (Transaction, f64),
+        (transaction, sharpness, round): (Transaction, f64, Option<Round>),
     ) -> (f64, f64, Binding) {
         let (database, seconds, unloaded_s) = (scenario.database, scenario.step_s, transaction.unloaded_s);
         let contention = self.contention.with_ios(transaction.reads, transaction.other_ios);
@@ -626,6 +668,7 @@ impl<B: Backend> ScenarioState<B> {
                     self.closed = ((transaction, disk), contention.closed_rate(clients, unloaded_s, disk, &mut busy), busy);
                 }
                 let mean = if disk.is_some() { self.closed.1 } else { weakest_limit(&[storage, self.closed.1], sharpness) };
+                let mean = round.map_or(mean, |round| self.rate_behind(&round, mean, clients, (&contention, unloaded_s)));
                 // Waits for processors are not told apart from those of I/Os that queue on a disk.
                 self.own_s = if disk.is_some() { unloaded_s } else { clients / self.closed.1.max(1e-9) } - io_s;
                 let clients_alone = clients / unloaded_s;
@@ -651,8 +694,9 @@ impl<B: Backend> ScenarioState<B> {
                 let mean = asked.min(possible);
                 self.backlog = (asked - mean) * seconds;
                 let busy = (mean / storage).min(0.999);
-                let running_s = unloaded_s + contention.open_wait_s(mean);
-                self.own_s = running_s - self.io_s(database, &transaction, &contention);
+                let alone_s = unloaded_s + contention.open_wait_s(mean);
+                self.own_s = alone_s - self.io_s(database, &transaction, &contention);
+                let running_s = alone_s + round.map_or(0.0, |round| round.open_wait_s(mean));
                 let running = (mean * running_s).min(MOST_BUSY_ROWS * most_running);
                 let waiting_s = running_s + hot_rows::count_waiting(&database.hot_rows, commit_share, running) / mean.max(1e-6);
                 let response_s = waiting_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);

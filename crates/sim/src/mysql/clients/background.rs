@@ -1,14 +1,12 @@
 //! The writers in the background of the clients: logs, the page cleaner, compaction.
 
 use super::draws::{Draws, LOG_AREA_BYTES};
+use crate::mysql::cleaner::ROUND_DEPTH;
 use crate::mysql::database::{Compaction, CompactionClock, Database, RUN_BYTES};
 use headrace_model::{Io, Nanos, Op};
 
 /// [`RUN_BYTES`] as the length of a request.
 pub const RUN: u32 = RUN_BYTES as u32;
-/// I/Os the cleaner keeps outstanding at most, in rounds: innodb_doublewrite_pages (128 in MySQL
-/// from 8.4).
-pub const CLEANER_DEPTH: u32 = 128;
 /// I/Os it keeps outstanding where pages are written as they come (guess).
 const STEADY_DEPTH: u32 = 64;
 /// A round of the page cleaner begins this long after the last one, if that is over
@@ -78,7 +76,7 @@ impl Cleaner {
     pub fn new(database: &Database) -> Cleaner {
         let batch = ((RUN_BYTES / database.cached_bytes) as u64).max(1);
         let in_rounds = database.is_asked_by_rule();
-        let depth = if in_rounds { CLEANER_DEPTH } else { STEADY_DEPTH };
+        let depth = if in_rounds { ROUND_DEPTH } else { STEADY_DEPTH };
         Cleaner {
             depth,
             fraction: 0.0,
@@ -263,7 +261,7 @@ mod tests {
         (0..50).for_each(|_| mysql.owe(20.0));
         assert!(!mysql.begin_round(Nanos(ROUND.0 - 1)) && mysql.next().is_none());
         assert!(mysql.begin_round(ROUND));
-        assert_eq!((mysql.behind(), write_all(&mut mysql), mysql.behind()), (1_000, CLEANER_DEPTH, 1_000 % mysql.batch));
+        assert_eq!((mysql.behind(), write_all(&mut mysql), mysql.behind()), (1_000, ROUND_DEPTH, 1_000 % mysql.batch));
         mysql.owe(2_000.0);
         assert!(!mysql.is_behind(1_024), "nothing is under way");
         mysql.hurry();

@@ -1,13 +1,13 @@
 //! The event loop's steps: what clients, logs, the page cleaner and compaction do when something
 //! they waited for is done.
 
-use super::background::{Cleaner, CompactionRuns, LogWriter, CLEANER_DEPTH, COMPACTION_DEPTH, RUN, TICK};
+use super::background::{Cleaner, CompactionRuns, LogWriter, COMPACTION_DEPTH, RUN, TICK};
 use super::draws::{stream, Draws, PoissonArrivals, Stream, DOUBLEWRITE_BYTES, FIRST_PAGE, LOG_AREA_BYTES};
 use super::recorder::{ClientsRecorder, ClientsRun, RowState};
 use super::row_locks::RowLocks;
 use crate::demand::load::whole_sectors;
-use crate::mysql::checkpoint::CheckpointAge;
-use crate::mysql::cleaner::{taken_up, CleanerPace};
+use crate::mysql::checkpoint::{CheckpointAge, ALL_BEGUN};
+use crate::mysql::cleaner::{taken_up, CleanerPace, ROUND_DEPTH};
 use crate::mysql::database::{Clients, RUN_BYTES};
 use crate::mysql::interval::{commit_share, core_ms, Processors, Scenario, Start, TransactionLoad};
 use crate::mysql::warmup::At;
@@ -91,7 +91,7 @@ enum EventSlot {
 /// Redo log, binary log, and what is written to either without a transaction that waits for it.
 const LOGS: usize = 3;
 const UNSYNCED: usize = 2;
-const OTHER_SLOTS: u32 = LOGS as u32 + 2 + CLEANER_DEPTH + COMPACTION_DEPTH;
+const OTHER_SLOTS: u32 = LOGS as u32 + 2 + ROUND_DEPTH + COMPACTION_DEPTH;
 
 impl EventSlot {
     fn number(self, clients: u32) -> u32 {
@@ -101,7 +101,7 @@ impl EventSlot {
             EventSlot::Tick => clients + 3,
             EventSlot::Arrival => clients + 4,
             EventSlot::Cleaner(slot) => clients + 5 + slot,
-            EventSlot::Compaction(slot) => clients + 5 + CLEANER_DEPTH + slot,
+            EventSlot::Compaction(slot) => clients + 5 + ROUND_DEPTH + slot,
         }
     }
 
@@ -113,8 +113,8 @@ impl EventSlot {
             log @ 0..=2 => EventSlot::Log(log as usize),
             3 => EventSlot::Tick,
             4 => EventSlot::Arrival,
-            n if n - 5 < CLEANER_DEPTH => EventSlot::Cleaner(n - 5),
-            n => EventSlot::Compaction(n - 5 - CLEANER_DEPTH),
+            n if n - 5 < ROUND_DEPTH => EventSlot::Cleaner(n - 5),
+            n => EventSlot::Compaction(n - 5 - ROUND_DEPTH),
         }
     }
 }
@@ -159,7 +159,10 @@ impl Servers {
 struct SynchronousFlush {
     under_way: bool,
     until_written: u64,
-    /// Transactions that may still begin during it.
+    /// Pages written when the checkpointer asks again; none: it has.
+    asks_again_at: Option<u64>,
+    /// Transactions that have begun during it, and those that still may.
+    begun_tx: f64,
     room_tx: f64,
     waiting_since: Option<Nanos>,
     /// Waits of the row, ns.
@@ -171,9 +174,10 @@ impl SynchronousFlush {
         self.waiting_since.is_some()
     }
 
-    fn begin(&mut self, until_written: u64, room_tx: f64) {
+    fn begin(&mut self, (written, until_written): (u64, u64), room_tx: f64) {
         if !self.under_way {
-            self.room_tx = room_tx;
+            (self.begun_tx, self.room_tx) = (0.0, room_tx);
+            self.asks_again_at = Some(written + (ALL_BEGUN * until_written.saturating_sub(written) as f64) as u64);
         }
         (self.under_way, self.until_written) = (true, until_written);
     }
@@ -183,12 +187,23 @@ impl SynchronousFlush {
         if !self.under_way || self.is_waited_for() {
             return false;
         }
+        self.begun_tx += 1.0;
         self.room_tx -= 1.0;
         let full = self.room_tx < 0.0;
         if full {
             self.waiting_since = Some(now);
         }
         full
+    }
+
+    /// Returns the transactions of clients since its begin where the checkpointer asks again now
+    /// that these pages are written.
+    fn asks_again(&mut self, written: u64) -> Option<f64> {
+        let due = self.under_way && self.asks_again_at.is_some_and(|pages| written >= pages);
+        due.then(|| {
+            self.asks_again_at = None;
+            self.begun_tx
+        })
     }
 
     fn wrote(&mut self, written: u64, now: Nanos) {
@@ -471,16 +486,13 @@ impl<'a> ClientsSim<'a> {
             self.checkpoint.flushed(&database.page_writes(self.cache.full >= 1.0), due, self.pace, self.step.as_secs_f64())
         };
         self.cleaner.owe((self.cache.evicted_dirty + flushed) * self.cache.shape);
-        let at_once = self.checkpoint.begin(due, flushed, self.pace);
-        if at_once > 0.0 {
+        if let Some((at_once, room_tx)) = self.checkpoint.begin(due, flushed, self.pace) {
             self.cleaner.owe(at_once * self.cache.shape);
             self.cleaner.hurry();
-            self.stop.begin(self.cleaner.sure_of_all(), self.checkpoint.ahead_tx());
+            self.stop.begin((self.cleaner.written, self.cleaner.sure_of_all()), room_tx);
         }
-        if self.stop.use_room(now) {
-            self.cleaner.owe(self.checkpoint.catch_up(due) * self.cache.shape);
-            self.cleaner.hurry();
-            self.stop.until_written = self.cleaner.sure_of_all();
+        if self.stop.use_room(now) && self.stop.asks_again_at.take().is_some() {
+            self.flush_more(None);
         }
         self.clean(now);
     }
@@ -685,10 +697,20 @@ impl<'a> ClientsSim<'a> {
             self.recorder.summary.doublewrite_runs += 1;
         } else {
             self.cleaner.written += 1;
+            if let Some(begun_tx) = self.stop.asks_again(self.cleaner.written) {
+                self.flush_more(Some(begun_tx));
+            }
             self.stop.wrote(self.cleaner.written, now);
         }
         self.clean(now);
         self.release(now);
+    }
+
+    /// The checkpointer asks again in a synchronous flush: see [`CheckpointAge::ask_again`].
+    fn flush_more(&mut self, done_tx: Option<f64>) {
+        self.cleaner.owe(self.checkpoint.ask_again(self.cache.flushed, done_tx) * self.cache.shape);
+        self.cleaner.hurry();
+        self.stop.until_written = self.cleaner.sure_of_all();
     }
 
     fn compact(&mut self, now: Nanos) {

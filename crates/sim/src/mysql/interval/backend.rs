@@ -56,6 +56,15 @@ pub(crate) trait Backend {
     fn queues(&self) -> bool {
         false
     }
+    /// Returns whether a round of the page cleaner goes as fast as caps let it, in one line with
+    /// the I/O of clients.
+    fn drains_rounds(&self) -> bool {
+        false
+    }
+    /// Returns whether logs are on a device of their own.
+    fn keeps_logs_apart(&self) -> bool {
+        false
+    }
     /// Wait of a commit beyond its log writes, ms: a standby.
     fn commit_ms(&self) -> f64 {
         0.0

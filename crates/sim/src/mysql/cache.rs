@@ -16,6 +16,9 @@
 //! ([`Cache::dirtied`]): a page that leaves is dirty when the touch that brought it changed it, or
 //! one since, unless the flush list has written it.
 //!
+//! Pages whose file an LSM tree has deleted stay as dead weight: no touch comes to them any more,
+//! and they leave at the tail ([`Cache::delete_files`]).
+//!
 //! Pages of a class are alike, so the list is a row of cohorts, each with an amount of every class,
 //! and an amount of it that has been in the cache since it first filled. Between evictions and hits
 //! everything is an exponential, so steps may be long.
@@ -174,6 +177,8 @@ pub struct Cache {
     /// Transactions that have passed, and those after its read in which no hit moves a page.
     passed: f64,
     held_tx: f64,
+    /// Class of pages whose file was deleted, where files are.
+    dead: Option<usize>,
 }
 
 impl Cache {
@@ -195,6 +200,7 @@ impl Cache {
             evicting: false,
             passed: 0.0,
             held_tx: 0.0,
+            dead: None,
         }
     }
 
@@ -221,6 +227,31 @@ impl Cache {
             changing.share.push(changing.share[class]);
         }
         self.touches.len() - 1
+    }
+
+    /// Deletes the files that hold a share of all pages, since their rows have been written into
+    /// others. Those of them in the cache take room until they are evicted (RocksDB drops no block
+    /// of a deleted file unless uncache_aggressiveness says so, from 9.8 on), and the next touch
+    /// reads the new file.
+    pub fn delete_files(&mut self, share: f64) {
+        let dead = self.dead.unwrap_or_else(|| {
+            let class = self.split_class(0, 0.0);
+            self.touches[class] = 0.0;
+            for cohort in self.young.iter_mut().chain(&mut self.old) {
+                cohort.pages.push(0.0);
+                cohort.first.push(0.0);
+            }
+            class
+        });
+        self.dead = Some(dead);
+        for cohort in self.young.iter_mut().chain(&mut self.old) {
+            for class in 0..dead {
+                let pages = take(&mut cohort.pages[class], &share);
+                cohort.pages[dead] += pages;
+                self.outside[class] += pages;
+                cohort.first[dead] += take(&mut cohort.first[class], &share);
+            }
+        }
     }
 
     /// From here on a page of `class` is touched as those of `like` are, and `more` times a

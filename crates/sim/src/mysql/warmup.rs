@@ -83,6 +83,7 @@ impl WarmUp {
         }
         let stock = database.last_orders.map(|last| Stock::in_cache(last, &database.popularity, &mut cache));
         let settled_tx = database.last_orders.map_or(0.0, LastOrders::settled_tx);
+        let data_bytes = database.popularity.pages() * database.read_bytes;
         let cleaning = Cleaning::of(database, cache.capacity(), windows_tx);
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), cleaning, full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
@@ -99,6 +100,10 @@ impl WarmUp {
             }
             if let Some(stock) = &stock {
                 stock.set_touches(&mut cache, tx + 0.5 * step);
+            }
+            // Compaction deletes each file that it has read, evenly over the data (taken so).
+            if let Some(compaction) = database.compaction.as_ref().filter(|compaction| tx >= compaction.first_tx) {
+                cache.delete_files(-libm::expm1(-step * compaction.read_bytes_per_tx / data_bytes));
             }
             let moved = cache.pass(step);
             if cache.is_full() && curve.full_at_tx.is_none() {

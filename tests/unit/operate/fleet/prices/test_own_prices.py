@@ -168,7 +168,7 @@ def test_a_discount_or_a_price_file_decides_as_well(tmp_path, capsys):
     assert headrace_fleet(tmp_path, *plan, "--price-file", "rates.toml") == 0
     out = capsys.readouterr().out
     assert "1 can be changed (saving 0.72 USD a month)" in out
-    assert re.search(r"Prices: List prices of us-east-1 in USD; .*1 own rate of rates\.toml\.", " ".join(out.split()))
+    assert re.search(r"Prices: List prices for us-east-1 in USD; .*1 own rate of rates\.toml\.", " ".join(out.split()))
     assert headrace_fleet(tmp_path, *plan, "--discount-percent", "50") == 0
     assert "can be changed" not in capsys.readouterr().out
 

@@ -65,6 +65,8 @@ pub(crate) fn recover(all: &Snapshots, snapshot: &str) -> Result<Vec<SnapshotCha
     Err(refusal(ErrorKind::NotFound, "InvalidSnapshot.NotFound", message, snapshot, "See `headrace snapshot recover`."))
 }
 
+/// Returns the deletions of snapshots whose stay in the bin has ended. `now_ms`: lab time, Unix
+/// milliseconds; a stay that ends then is included.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let over = all.bin.iter().filter(|(_, bin)| bin.exit_ms <= now_ms);
     over.map(|(id, bin)| Event { at_ms: bin.exit_ms, change: Change::Snapshot(SnapshotChange::DeletionStarted { snapshot: id.clone() }) }).collect()

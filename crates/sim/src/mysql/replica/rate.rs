@@ -208,12 +208,12 @@ impl ApplierCosts {
         ((self.at_once() - elsewhere) / ordered.max(1.0)).max(rate * self.reads_s)
     }
 
-    /// Transactions a second.
+    /// Returns the transactions a second that the applier reaches.
     pub fn rate(&self) -> f64 {
         weakest_limit(&[self.workers_rate(), self.iops_rate, self.bytes_rate, self.cores_rate, self.receive_rate], SHARPNESS)
     }
 
-    /// Makes the costs with one of them `times` as high.
+    /// Returns the costs with one of them `times` as high.
     pub fn with(&self, cost: ReplicaBinding, times: f64) -> ApplierCosts {
         let mut costs = *self;
         match cost {
@@ -233,24 +233,26 @@ impl ApplierCosts {
         costs
     }
 
+    /// Returns the share of the rate, 0 to 1, that follows a cost: the relative fall of the rate
+    /// over the relative rise of the cost.
     fn share(&self, cost: ReplicaBinding) -> f64 {
         let (more, less) = (self.with(cost, 1.0 + NUDGE).rate(), self.with(cost, 1.0 - NUDGE).rate());
         (less - more) / (2.0 * NUDGE) / self.rate()
     }
 
-    /// Share of each of [`COSTS`] in the rate; together 1.
+    /// Returns the share of each of [`COSTS`] in the rate; together they are 1.
     pub fn shares(&self) -> [f64; COSTS.len()] {
         COSTS.map(|cost| self.share(cost))
     }
 
-    /// Returns the share of the rate that follows the width: 1 if twice the width would be twice
-    /// the rate.
+    /// Returns the share of the rate, 0 to 1, that follows [`ApplierCosts::width`]: 1 if twice as
+    /// many transactions that may be applied at once would be twice the rate.
     pub fn dependency_lever(&self) -> f64 {
         self.share(ReplicaBinding::Dependencies)
     }
 
-    /// Returns the share of the rate that follows the workers; 0 for a single thread, which no
-    /// other joins by itself.
+    /// Returns the share of the rate, 0 to 1, that follows the number of workers; 0 for a single
+    /// thread, which no other joins by itself.
     pub fn worker_lever(&self) -> f64 {
         if self.workers > 1.0 {
             self.share(ReplicaBinding::Workers)
@@ -259,8 +261,9 @@ impl ApplierCosts {
         }
     }
 
-    /// Returns the bottleneck of the applier: the width if more than half of the rate follows it,
-    /// else the largest share.
+    /// Returns the bottleneck of the applier: [`ReplicaBinding::Dependencies`] if more than half of
+    /// the rate follows [`ApplierCosts::width`], else the cost with the largest share of it
+    /// ([`ApplierCosts::shares`]).
     pub fn binding(&self) -> ReplicaBinding {
         if self.dependency_lever() > 0.5 {
             return ReplicaBinding::Dependencies;

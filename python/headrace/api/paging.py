@@ -21,13 +21,15 @@ MAX_TOKEN = 4096
 Item = TypeVar("Item")
 
 
-def token_after(call: str, key: str) -> str:
-    """Returns a token for the page of `call` that begins after this key."""
+def make_token(call: str, key: str) -> str:
+    """Returns the token of a page of `call`. `key`: the id, name or ARN of the last item before
+    that page; for the blocks of a snapshot, the index at which it begins."""
     return base64.urlsafe_b64encode(MARK + f"{call}:{key}".encode()).decode("ascii")
 
 
-def key_of(call: str, token: str, code: str = "InvalidParameterValue") -> str:
-    """Returns the key that a token of `call` names. Raises AwsError."""
+def read_token(call: str, token: str, code: str = "InvalidParameterValue") -> str:
+    """Reads the token of a page of `call` and returns the key that it was made with. Raises
+    AwsError with `code` for a token of another call, or of none."""
     wrong = AwsError(code, "The token for the next page is not valid. Use the NextToken of this call's last answer.")
     if len(token) > MAX_TOKEN:
         raise wrong
@@ -56,11 +58,11 @@ def page(
     """
     rest = list(items)
     if token:
-        after = key_of(call, token, code)
+        after = read_token(call, token, code)
         rest = [item for item in rest if key(item) > after]
     if size is None or len(rest) <= size:
         return rest, None
-    return rest[:size], token_after(call, key(rest[size - 1]))
+    return rest[:size], make_token(call, key(rest[size - 1]))
 
 
 def page_for(
@@ -76,13 +78,13 @@ def page_of_table(
     """Returns a page of the rows for which `shown` is true, as `page_for` does, without a look at
     the others."""
     call, token = request.operation, request.params.get("NextToken")
-    names = table.after(key_of(call, token)) if token else table.order
+    names = table.after(read_token(call, token)) if token else table.order
     rows = (table.rows[name] for name in names)
     visible = rows if shown is None else filter(shown, rows)
     if size is None:
         return list(visible), None
     first_rows = list(islice(visible, size + 1))
-    return first_rows[:size], token_after(call, first_rows[size - 1]["id"]) if len(first_rows) > size else None
+    return first_rows[:size], make_token(call, first_rows[size - 1]["id"]) if len(first_rows) > size else None
 
 
 def size(params: Members, least: int, most: int, *, zero_is_all: bool = False) -> int | None:

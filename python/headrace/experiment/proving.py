@@ -40,7 +40,8 @@ CALIBRATION_IOPS_SHARE, MOST_CALIBRATION_IOPS, MOST_CALIBRATION_GIB = 0.7, 32_00
 # Share of the free disk a data set may take: its copy on the volume, the kept one, and the logs of
 # both; and the most that is loaded (guesses).
 DISK_SHARE, MOST_DATA_GIB = 0.2, 4.0
-# A cache should be full well before the end of what is measured (a guess).
+# Share of the time of a configuration (`Timing.each_s`) after which its cache should be full (a
+# guess).
 FILL_SHARE = 0.5
 # The size of the redo log as a share of the data: about what an hour of writes comes to when data
 # and hour are reduced alike (2 MiB/s for 60 GiB). At least the default of both servers.
@@ -172,11 +173,14 @@ class PlannedProof:
 
 
 def plan_proof(request: Request, minutes: float, given_scale: float | None) -> PlannedProof:
-    """Chooses scale, load, configurations and their times. Raises InputError."""
+    """Chooses scale, load, configurations and their times. `given_scale`: the factor on data and
+    rates alike, at most 1; None: the largest that this machine holds. Raises InputError."""
     calibrated, others = calibrated_on(request)
     times = scaling.timing(minutes, len(others))
-    every = [calibrated, *(configuration for _, configuration in others)]
-    factors = scaling.Scale(given_scale, given_scale) if given_scale is not None else _fitting(request, every, times)
+    if given_scale is None:
+        factors = _choose_scale(request, [calibrated, *(configuration for _, configuration in others)], times)
+    else:
+        factors = scaling.Scale(given_scale, given_scale)
     data_gib = request.size_gib * factors.data
     if data_gib > times.data_gib and given_scale is not None:
         rule = f"is {data_gib:.2f} GiB of data, and in {minutes:g} minutes {times.data_gib:.2f} can be loaded"
@@ -211,16 +215,20 @@ def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Conf
     return replace(first, name=CALIBRATION, storage=storage, log_storage=None, balance_percent=None), others
 
 
-def _fitting(request: Request, every: list[Configuration], times: scaling.Timing) -> scaling.Scale:
-    """Returns the largest scale for this machine, by sysbench's standard load."""
+def _choose_scale(request: Request, configurations: list[Configuration], times: scaling.Timing) -> scaling.Scale:
+    """Chooses the largest factors on data and rates that the free disk and the processors of this
+    machine, and the time, allow for the stand-in's load. `configurations`: that to calibrate on,
+    then those to predict."""
     free_gib = shutil.disk_usage(proof.default_folder()).free / GIB
     data_gib = min(times.data_gib, DISK_SHARE * free_gib, MOST_DATA_GIB)
     holds = scaling.Holds(data_gib, machine.cores())
-    first = every[1]
-    cache_gib = first.cache_gib * min(1.0, data_gib / request.size_gib)
+    predicted = configurations[1]
+    cache_gib = predicted.cache_gib * min(1.0, data_gib / request.size_gib)
     loaded_gib = min(request.size_gib, data_gib)
-    small = standin.stand_in(request.engine, loaded_gib, cache_gib, first.threads, request.miss[first.name])
-    return scaling.choose(request.size_gib, every, small.benchmark, request.engine, holds, FILL_SHARE * times.each_s)
+    miss_share = request.miss[predicted.name]
+    load = standin.stand_in(request.engine, loaded_gib, cache_gib, predicted.threads, miss_share).benchmark
+    fill_s = FILL_SHARE * times.each_s
+    return scaling.choose(request.size_gib, configurations, load, request.engine, holds, fill_s)
 
 
 @dataclass

@@ -519,13 +519,16 @@ def hosts_alone(cache_gib: float = 0.0) -> list[Host]:
     return [Host(None, 0.0, cache_gib)]
 
 
-def hosts_named(
+def list_hosts(
     patterns: Sequence[str] | str, prices: PriceList, cache_share: float | None = None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """Lists the hosts of the instances that match, cheapest first, each with the cache it has room
-    for (`cache_share` None: no cache is asked about); and those left out, with the reason. A
-    pattern is a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or nothing
-    usable is left."""
+    """Lists the instances that match as hosts, cheapest first, and the (name, reason) of those that
+    were left out.
+
+    `patterns`: types or globs (`r6i.*`). `cache_share`: the share of its memory, 0 to 1, that a
+    host has for its cache, or OWN_SHARE; None: hosts of volumes alone, with a cache of 0 GiB.
+    Raises InputError when a pattern matches nothing, or no instance can be planned with.
+    """
     patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
     with core_errors():
         instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}

@@ -18,6 +18,9 @@ GROWTH = 1.1  # room above today's data: a guess
 ROCKS_POOL_SHARE = 0.01  # a guess: under MyRocks InnoDB caches system tables only
 UNKNOWN_INSTANCES = 8  # the default of MySQL 5.7 to 8.3 from 1 GiB on
 VCPUS_PER_INSTANCE = 4  # a default of MySQL 8.4: at most a quarter of the logical processors
+# A hot set up to this factor larger than the pool fits: both follow from the memory, and differ by
+# rounding alone.
+ROUNDING = 1.0001
 MOST_INSTANCES = 64  # the largest value of innodb_buffer_pool_instances
 
 
@@ -34,7 +37,7 @@ def pool_size(s: Situation) -> RuleValue:
         if data is not None and data * GROWTH < room:
             size = data * GROWTH
             why = f"the data of {data:,.4g} GiB and a tenth; memory has room for {room:,.4g} GiB"
-        why += f"; {_hot(s.demand, size)}"
+        why += f"; {_describe_hot_set(s.demand, size)}"
     value, today = _pool(size * GIB), as_bytes(s.current.get("innodb_buffer_pool_size"))
     if (
         s.most_memory is not None
@@ -63,13 +66,13 @@ def _room(s: Situation) -> tuple[float, str]:
     return room, f"what {s.memory_gib:,.4g} GiB of memory leave with {s.most_memory.words}"
 
 
-def _hot(demand: WorkloadDemand, size_gib: float) -> str:
+def _describe_hot_set(demand: WorkloadDemand, pool_gib: float) -> str:
+    """Says how large the hot set is, and whether a pool of this size holds it."""
     hot = demand.hot_gib
     if hot is None:
-        return f"the hot set is larger than {demand.looked_gib:,.3g} GiB: every GiB more saves reads"
+        return f"the hot set is larger than {demand.largest_cache_gib:,.3g} GiB: every GiB more saves reads"
     hot_set = f"the hot set, {hot:,.3g} GiB (within 1 % of the best tps),"
-    rounding = 1.0001
-    return f"{hot_set} fits" if hot <= size_gib * rounding else f"{hot_set} does not fit, so reads continue"
+    return f"{hot_set} fits" if hot <= pool_gib * ROUNDING else f"{hot_set} does not fit, so reads continue"
 
 
 def _pool(size: float) -> float:

@@ -92,7 +92,7 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
     if len(rows.t_s) < 2:
         hint = "Run longer, with --report-interval=1."
         raise recording.bad("", f"{len(rows.t_s)} reports", "at least two are needed", hint, DOC)
-    _one_axis(recording, rows, interval_s)
+    _set_interval(recording, rows, interval_s)
     if not any(value > 0 for value in rows.tps):
         hint = "The clients did nothing: look at the benchmark's own messages."
         raise recording.bad("", "no transaction", "is in the whole file", hint, DOC)
@@ -300,8 +300,10 @@ def _csv_row(
 # --- one time axis --------------------------------------------------------------------------------
 
 
-def _one_axis(recording: Recording, rows: Rows, given_s: float | None) -> None:
-    """Even steps, with gaps where rows are missing; sets `interval_s`. Doubled rows are dropped."""
+def _set_interval(recording: Recording, rows: Rows, given_s: float | None) -> None:
+    """Sets the `interval_s` of rows to the usual step of their times, drops rows that are there
+    twice, and notes gaps. `given_s`: seconds that the run's description names. Raises InputError
+    for steps that are not even."""
     steps = [b - a for a, b in pairwise(rows.t_s) if b > a]
     if not steps:
         hint = "Is the right column named in files.columns?"

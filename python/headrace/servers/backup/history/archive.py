@@ -340,13 +340,15 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
 def write_index(
     target: BackupTarget, timeline: str, about: dict[str, object], end: ArchiveEnd, key: bytes | None, new: bool = False
 ) -> None:
-    """Writes the index of a timeline: its server, and how far it goes. `new`: it must be new."""
+    """Writes the index of a timeline. `about`: the fields that describe its server; `end`: how far
+    it goes. `new`: an index that is there already is an error."""
     name, content = f"binlogs/{timeline}/{INDEX}", documents.sealed({**about, "end": asdict(end)}, key)
     (target.put_new if new else target.replace)(name, content)
 
 
-def read_about(target: BackupTarget, timeline: str, key: bytes | None) -> dict[str, object]:
-    """Reads the server of a timeline, for `write_index`. Raises InputError."""
+def read_description(target: BackupTarget, timeline: str, key: bytes | None) -> dict[str, object]:
+    """Reads from the index of a timeline the fields that describe its server, the `about` of
+    `write_index`. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
     about = documents.opened(target.document(name), f"{target.label}/{name}", key)
     return {name: value for name, value in about.items() if name != "end"}

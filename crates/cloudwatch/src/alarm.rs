@@ -297,6 +297,7 @@ impl AlarmSpec {
     }
 }
 
+/// Checks that a text has `least` to `most` characters, all printable.
 fn check_text(name: &str, text: &str, least: usize, most: usize) -> Result<(), Refusal> {
     let chars = text.chars().count();
     if (least..=most).contains(&chars) && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {

@@ -68,7 +68,8 @@ def page(
 def page_for(
     request: ApiRequest, items: Sequence[Item], key: Callable[[Item], str], size: int | None
 ) -> tuple[list[Item], str | None]:
-    """Returns the page that the NextToken of a request means, as `page` does."""
+    """Returns the page that the NextToken of a request means, and the token of the next, as `page`
+    does. `size`: the most items, None for all."""
     return page(request.operation, items, key, size, request.params.get("NextToken"))
 
 
@@ -76,7 +77,7 @@ def page_of_table(
     request: ApiRequest, table: CachedTable[Row], size: int | None, shown: Callable[[Row], bool] | None = None
 ) -> tuple[list[Row], str | None]:
     """Returns a page of the rows for which `shown` is true, as `page_for` does, without a look at
-    the others."""
+    the others. `size`: the most rows, None for all."""
     call, token = request.operation, request.params.get("NextToken")
     names = table.after(read_token(call, token)) if token else table.order
     rows = (table.rows[name] for name in names)
@@ -110,7 +111,8 @@ def size_unless_named(
     zero_is_all: bool = False,
 ) -> int | None:
     """Returns the size of a page as `size` does, of a call in which items that are named come at
-    once. Raises AwsError where they are `names`, and a page or its size is asked for, too."""
+    once. `sized`: the least and the most items. Raises AwsError where there are `names`, and a page
+    or its size is asked for, too."""
     given_size = size(request.params, *sized, zero_is_all=zero_is_all)
     if names and (given_size is not None or request.params.get("NextToken")):
         rule = f"The parameter {parameter} cannot be used with the parameter maxResults"

@@ -84,7 +84,8 @@ class BrokenProof(CouldNotRun):
 def data_set(
     benchmark: bench.SysbenchOltp, engine: str, gib: float, *, flavor: str = "mariadb", settle_s: int = 0, seed: int = 1
 ) -> DataSet:
-    """Returns the data of a proof.
+    """Returns the data of a proof, `gib` GiB that the benchmark fills with random numbers of
+    `seed`; `settle_s`: seconds for which the benchmark runs before the data are kept.
 
     The redo log has the size it will have in the runs: one that a server makes anew at its start
     has blocks never written, and each first write of one costs a write of the filesystem's journal
@@ -98,7 +99,7 @@ def data_set(
 
 
 def cell_of(configuration: Configuration, data: DataSet, *, seconds: int, warmup_s: int, seed: int = 1) -> Cell:
-    """Returns a configuration as a cell on a data set."""
+    """Returns a configuration as a cell on a data set, measured for `seconds` after `warmup_s`."""
     cache = f"{max(1, round(configuration.cache_gib * GIB / MIB))}M"
     settings: Mapping[str, str | None] = {**SETTINGS[data.engine], **data.settings, CACHE_SETTING[data.engine]: cache}
     place = OnServer(data, configuration.storage, settings, configuration.log_storage, configuration.balance_percent)
@@ -119,10 +120,11 @@ def prove(
 ) -> Proof:
     """Proves a request within about `minutes`.
 
-    `scale` None: the largest this machine holds. `folder`: where proofs are kept, None: the
-    default. `progress` gets the share done and what is done; `gate` is entered around each run.
-    Raises InputError, CouldNotRun for what this machine lacks, and with what was measured until
-    then in `.proof`: InterruptedProof (a KeyboardInterrupt) and BrokenProof.
+    `scale` None: the largest this machine holds. `seed`: of the data and of the load. `folder`:
+    where proofs are kept, None: the default. `progress` gets the share done and what is done;
+    `gate` is entered around each run. Raises InputError, CouldNotRun for what this machine lacks,
+    and with what was measured until then in `.proof`: InterruptedProof (a KeyboardInterrupt) and
+    BrokenProof.
     """
     machine.require("a proof", DOC, machine.missing(flavor, (request.engine,)))
     planned = plan_proof(request, minutes, scale)
@@ -173,8 +175,9 @@ class PlannedProof:
 
 
 def plan_proof(request: Request, minutes: float, given_scale: float | None) -> PlannedProof:
-    """Chooses scale, load, configurations and their times. `given_scale`: the factor on data and
-    rates alike, at most 1; None: the largest that this machine holds. Raises InputError."""
+    """Chooses scale, load, configurations and their times, in `minutes` together. `given_scale`:
+    the factor on data and rates alike, at most 1; None: the largest that this machine holds. Raises
+    InputError."""
     calibrated, others = calibrated_on(request)
     times = scaling.timing(minutes, len(others))
     if given_scale is None:

@@ -145,10 +145,10 @@ class Chooser(ABC, Generic[Judge]):
         with core_errors():
             return core.storage_limits(behind, self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
 
-    def _room_missed(self, candidate: Candidate, usable: float) -> list[str]:
+    def _room_missed(self, candidate: Candidate, usable_gib: float) -> list[str]:
         needed, missed = self.need.of(candidate[1]), []
-        if usable < needed:
-            missed.append(f"holds {usable:,.0f} GiB, {needed:,} GiB needed")
+        if usable_gib < needed:
+            missed.append(f"holds {usable_gib:,.0f} GiB, {needed:,} GiB needed")
         if (
             candidate[1] is not None
             and (log := self.directory.about(candidate[1]).storage.usable_gib) < self.need.log_gib
@@ -575,7 +575,8 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
 
 
 def durability_in_words(family: Family, members: int, afr_percent: float | None) -> str:
-    """Says what the data can expect of the storage in a year."""
+    """Says what the data can expect of the storage in a year. `members`: volumes of the array;
+    `afr_percent`: the chance that its data are lost."""
     copies = copies_of(family.service)
     if copies is not None and afr_percent is not None:
         return f"annual chance of losing the data {small_percent(afr_percent)}: {copies.words}"

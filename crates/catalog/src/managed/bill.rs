@@ -39,6 +39,7 @@ pub struct ServiceBill {
     pub total_usd: Option<f64>,
 }
 
+/// Makes the bill of a month of a server, USD: its class and storage, and of Aurora its I/Os.
 pub(super) fn bill(catalog: &Catalog, spec: &ServiceSpec, region: &str, date: NaiveDate) -> Result<ServiceBill, CatalogError> {
     let (region, _) = catalog.region(region)?;
     let class = catalog.service_class(spec.deployment, &spec.instance_type, date)?.class;

@@ -40,6 +40,7 @@ fn now_s() -> i64 {
     (unix_ms() / 1_000) as i64
 }
 
+/// Converts milliseconds to seconds.
 fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
@@ -288,6 +289,7 @@ impl OfMetric {
     }
 }
 
+/// Checks the number of records that a page may have (None: `default`).
 fn page_of(most: Option<u32>, default: u32) -> Outcome<usize> {
     let most = most.unwrap_or(default);
     match (1..=MOST_RECORDS).contains(&most) {
@@ -296,7 +298,7 @@ fn page_of(most: Option<u32>, default: u32) -> Outcome<usize> {
     }
 }
 
-/// Alarms by name.
+/// Returns the alarms that a filter admits, by name.
 pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList> {
     if args.names.is_some() && args.prefix.is_some() {
         let words = "The parameters AlarmNames and AlarmNamePrefix exclude each other.";
@@ -329,6 +331,7 @@ pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList>
     }))
 }
 
+/// Checks the number of names of a call.
 fn named(names: Vec<String>) -> Outcome<Vec<String>> {
     match names.len() {
         0 => Err(to_problem(Refusal::missing("AlarmNames"))),

@@ -117,6 +117,7 @@ struct RowCounts {
 }
 
 impl RunRecorder {
+    /// Starts a run that ends at `end`, with a row for each `interval`.
     pub fn new(interval: Nanos, end: Nanos) -> RunRecorder {
         let all = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
         let row = RowCounts { latencies: Some(histogram()), ..RowCounts::default() };
@@ -251,6 +252,7 @@ impl RunRecorder {
         summary.queue_at_end = row.queue;
     }
 
+    /// Closes the last rows and returns them with the summary of the run.
     pub fn finish(mut self, host: &Host) -> Run {
         self.reach(self.end, host);
         let ms = |ns: u64| ns as f64 / 1e6;

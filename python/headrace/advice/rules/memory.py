@@ -25,6 +25,8 @@ MOST_INSTANCES = 64  # the largest value of innodb_buffer_pool_instances
 
 
 def pool_size(s: Situation) -> RuleValue:
+    """Sizes the buffer pool by the memory, less where connections may need it or the data are
+    fewer; under MyRocks it is small."""
     if s.engine == "myrocks":
         size = min(max(s.memory_gib * GIB * ROCKS_POOL_SHARE, CHUNK), GIB)
         return RuleValue(size_text(_down(size, CHUNK)), "the tables are in MyRocks; InnoDB caches little else")
@@ -75,18 +77,19 @@ def _describe_hot_set(demand: WorkloadDemand, pool_gib: float) -> str:
     return f"{hot_set} fits" if hot <= pool_gib * ROUNDING else f"{hot_set} does not fit, so reads continue"
 
 
-def _pool(size: float) -> float:
-    """Rounds to whole chunks of all its instances, so that the server does not round it up."""
-    if size >= CHUNK:
-        return _down(size, GIB if size >= 16 * GIB else CHUNK)
-    return max(_down(size, 8 * MIB), LEAST_POOL)
+def _pool(size_bytes: float) -> float:
+    """Rounds bytes to whole chunks of all instances, so that the server does not round them up."""
+    if size_bytes >= CHUNK:
+        return _down(size_bytes, GIB if size_bytes >= 16 * GIB else CHUNK)
+    return max(_down(size_bytes, 8 * MIB), LEAST_POOL)
 
 
-def _down(size: float, unit: float) -> float:
-    return max(unit, size // unit * unit)
+def _down(size_bytes: float, unit_bytes: float) -> float:
+    return max(unit_bytes, size_bytes // unit_bytes * unit_bytes)
 
 
 def pool_instances(s: Situation) -> RuleValue:
+    """Divides a pool of 1 GiB or more by the processors, so that each part has whole chunks."""
     pool = s.chosen_bytes("innodb_buffer_pool_size")
     if pool < GIB:
         return RuleValue("1", "a pool below 1 GiB is not divided")
@@ -101,6 +104,7 @@ def pool_instances(s: Situation) -> RuleValue:
 
 
 def load_at_startup(s: Situation) -> RuleValue:
+    """Advises a pool that fills itself at the start, with the minutes that clients take for it."""
     pool = s.chosen_bytes("innodb_buffer_pool_size")
     # Page by page in random order, and in the order of the files.
     minutes = pool / min(s.storage.iops * PAGE_BYTES, s.storage.bytes_s) / 60.0
@@ -113,6 +117,7 @@ def load_at_startup(s: Situation) -> RuleValue:
 
 
 def cache_instances(s: Situation) -> RuleValue:
+    """Divides the cache of open tables in 16."""
     why = "sessions that open tables do not wait for one lock; the whitepaper's tuned server had 16"
     if s.server.flavor == "mariadb":
         why += ". MariaDB starts with fewer where open_files_limit is below 2 x table_open_cache x instances"
@@ -120,6 +125,7 @@ def cache_instances(s: Situation) -> RuleValue:
 
 
 def performance_schema(s: Situation) -> RuleValue:
+    """Advises the server's measures of itself, which are slower only where they are off today."""
     why = "shows which statements and files wait"
     if parameters()["performance_schema"].default_on(s.server) == "ON":
         return RuleValue("ON", why, SAFE)

@@ -79,6 +79,7 @@ class Piece:
 
     @property
     def ends(self) -> int:
+        """The position in the binary log, in bytes, behind the piece."""
         return self.offset + self.length
 
     @property
@@ -100,6 +101,7 @@ class ArchivedFile:
 
     @property
     def earlier(self) -> GtidSet:
+        """The GTIDs of the source before this file."""
         return GtidSet.parse(self.pieces[0].earlier, self.pieces[0].flavor)
 
     @property
@@ -117,14 +119,17 @@ class ArchivedFile:
 
     @property
     def ended(self) -> str:
+        """The end of the file, by its last piece: rotate, stop, crash, or "" while it goes on."""
         return self.pieces[-1].ended
 
     @property
     def ends(self) -> int:
+        """The bytes of the file that the archive has."""
         return self.pieces[-1].ends
 
     @property
     def entries(self) -> list[Entry]:
+        """The entries of all pieces, in order."""
         return [entry for piece in self.pieces for entry in piece.entries]
 
 

@@ -310,7 +310,7 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
     began = time.monotonic()
     try:
         if not variant.members:
-            looked = restore.to_server(lab, got.snapshot_set, name)
+            looked = restore.restore_server(lab, got.snapshot_set, name)
         else:
             whole = composed(lab, server.storage, taken, f"mixed{number}")
             taken.append(whole)

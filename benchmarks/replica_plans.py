@@ -99,7 +99,7 @@ def goals(seed: int = SEED) -> list[LagGoal]:
 
 def hosts() -> list[candidates.Host]:
     """Instances with caches that are smaller as the data are."""
-    named, _ = candidates.hosts_named(INSTANCES, PriceList("us-east-1", None), None)
+    named, _ = candidates.list_hosts(INSTANCES, PriceList("us-east-1", None), None)
     return [
         replace(entry, cache_gib=CACHE_SHARE * entry.instance["memory_mib"] / 1024 / SMALLER)
         for entry in named

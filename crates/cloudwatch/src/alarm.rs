@@ -10,9 +10,12 @@ use crate::series::{check_period, Points, MINUTE_S};
 use crate::statistic::Statistic;
 use serde::{Deserialize, Serialize};
 
-/// Longest time an alarm looks back, s; with periods below an hour, and in general (API text of
-/// PutMetricAlarm, botocore 1.43).
-const MOST_RANGE_S: [u64; 2] = [86_400, 604_800];
+/// Longest time that an alarm looks back, s: with periods below an hour, and with longer ones (API
+/// text of PutMetricAlarm, botocore 1.43).
+const MOST_RANGE_OF_SHORT_PERIODS_S: u64 = 86_400;
+const MOST_RANGE_S: u64 = 604_800;
+/// Shortest period, s, with which an alarm looks back for longer than a day.
+const LONG_PERIOD_S: u32 = 3_600;
 /// Longest name and description, characters (service model, 2010-08-01).
 const MAX_NAME_CHARS: usize = 255;
 const MAX_DESCRIPTION_CHARS: usize = 1_024;
@@ -204,13 +207,16 @@ impl AlarmSpec {
         self.check_range(&queries)
     }
 
+    /// Checks the period of the evaluation, and that an alarm may look back for as long as all its
+    /// periods take. Periods that no metric has (45 or 90 s) were refused before, by
+    /// [`check_period`]; of those that metrics have, an alarm takes no 1 and no 5 s.
     fn check_range(&self, queries: &[Query]) -> Result<(), Refusal> {
         let period_s = self.period_s(queries);
         if i64::from(period_s) < MINUTE_S && period_s != 10 && period_s != 20 && period_s != 30 {
             return Err(Refusal::value("Period", period_s, "the period of an alarm is 10, 20, 30 or a multiple of 60 s"));
         }
         let range_s = u64::from(period_s) * u64::from(self.evaluation_periods);
-        let most_s = MOST_RANGE_S[usize::from(period_s >= 3_600)];
+        let most_s = if period_s < LONG_PERIOD_S { MOST_RANGE_OF_SHORT_PERIODS_S } else { MOST_RANGE_S };
         if range_s > most_s {
             let words = format!(
                 "Metrics cannot be checked across more than {most_s} s: EvaluationPeriods ({}) x Period ({period_s}) is {range_s} s.",
@@ -291,6 +297,7 @@ impl AlarmSpec {
     }
 }
 
+/// Checks that a text has `least` to `most` characters, all printable.
 fn check_text(name: &str, text: &str, least: usize, most: usize) -> Result<(), Refusal> {
     let chars = text.chars().count();
     if (least..=most).contains(&chars) && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {

@@ -28,7 +28,7 @@ impl Distribution {
         Distribution { count: 1.0, sum: value, min: value, max: value, values: Some(vec![(value, 1.0)]) }
     }
 
-    /// Values with how often each occurred; none for nothing at all.
+    /// Makes the distribution of values, each with how often it occurred; None for nothing at all.
     pub fn of(values: Vec<(f64, f64)>) -> Option<Distribution> {
         let count: f64 = values.iter().map(|(_, times)| times).sum();
         if values.is_empty() || count <= 0.0 {
@@ -65,6 +65,7 @@ impl Distribution {
         }
     }
 
+    /// Returns the values that occurred in rising order; None where they are not known and differ.
     fn sorted(&self) -> Option<Vec<(f64, f64)>> {
         if self.min == self.max {
             return Some(vec![(self.min, self.count)]);
@@ -75,8 +76,9 @@ impl Distribution {
         Some(values)
     }
 
-    /// Returns the least value that at least this share of the values does not exceed. CloudWatch
-    /// does not say how it interpolates; that it takes one of the values is a guess.
+    /// Returns the least value that at least `percent` (0 to 100) of the values do not exceed; None
+    /// where the values are not known. CloudWatch does not say how it interpolates; that it takes
+    /// one of the values is a guess.
     fn percentile(&self, percent: f64) -> Option<f64> {
         let values = self.sorted()?;
         let rank = self.count * percent / 100.0;
@@ -91,8 +93,8 @@ impl Distribution {
         values.last().map(|(value, _)| *value)
     }
 
-    /// Returns the mean of the values between two shares of them; a value at the border counts in
-    /// part.
+    /// Returns the mean of the values between two percentiles, `low` and `high` in percent (0 to
+    /// 100); a value at the border counts in part.
     fn trimmed_mean(&self, low: f64, high: f64) -> Option<f64> {
         let values = self.sorted()?;
         let (from, until) = (self.count * low / 100.0, self.count * high / 100.0);
@@ -151,11 +153,13 @@ impl Statistic {
     }
 }
 
+/// Reads a number of percent, 0 to 100.
 fn number(text: &str) -> Option<f64> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     text.parse().ok().filter(|percent| plain && (0.0..=100.0).contains(percent))
 }
 
+/// Reads a trimmed mean like `TM(10%:90%)`; a side that is not written is open.
 fn range(text: &str) -> Option<Statistic> {
     let (low, high) = text.strip_prefix("TM(")?.strip_suffix(')')?.split_once(':')?;
     let side = |text: &str, open: f64| if text.is_empty() { Some(open) } else { number(text.strip_suffix('%')?) };
@@ -166,6 +170,11 @@ fn range(text: &str) -> Option<Statistic> {
 impl FromStr for Statistic {
     type Err = Refusal;
 
+    /// Reads a statistic as CloudWatch writes it; every number is in percent, 0 to 100. `tm90` is
+    /// the mean of the lowest 90 %, `TM(10%:90%)` the mean without the lowest and the highest 10 %.
+    ///
+    /// # Errors
+    /// It is none, or one that the lab does not compute.
     fn from_str(text: &str) -> Result<Statistic, Refusal> {
         if let Some((_, simple)) = SIMPLE.iter().find(|(name, _)| *name == text) {
             return Ok(*simple);

@@ -57,6 +57,7 @@ fn what_is_wrong_is_refused_with_cloudwatchs_code() {
         (json!({"EvaluationPeriods": 0}), invalid, "EvaluationPeriods"),
         (json!({"DatapointsToAlarm": 4}), invalid, "1 to EvaluationPeriods (3)"),
         (json!({"Period": 45}), invalid, "45"),
+        (json!({"Period": 90}), invalid, "a multiple of 60"),
         (json!({"Period": 5}), invalid, "10, 20, 30 or a multiple of 60"),
         (json!({"Statistic": "p99"}), invalid, "p99"),
         (json!({"Statistic": null}), "InvalidParameterCombination", "either Statistic or ExtendedStatistic"),

@@ -74,7 +74,7 @@ def demand_of(situation: Situation, workload: TransactionWorkload) -> WorkloadDe
         compaction_bytes_s=(database["compaction"] or {}).get("write_bytes_per_tx", 0.0) * tps,
         flushed_pages_s=database["writes"]["flush_per_tx"] * tps,
         hot_gib=None if hot >= sizes[-1] else hot,
-        looked_gib=sizes[-1],
+        largest_cache_gib=sizes[-1],
         data_gib=workload.size_gib,
     )
 

@@ -93,8 +93,8 @@ class WorkloadDemand:
 
     `tps`; redo, binlog and compaction in bytes a second; pages flushed a second. `hot_gib`: the
     smallest cache within 1 % of the throughput of the largest cache that was simulated, which has
-    `looked_gib`; None: only the largest reaches it. `data_gib`: the size of the data, where it is
-    known.
+    `largest_cache_gib`; None: only the largest reaches it. `data_gib`: the size of the data, where
+    it is known.
     """
 
     tps: float
@@ -103,7 +103,7 @@ class WorkloadDemand:
     compaction_bytes_s: float
     flushed_pages_s: float
     hot_gib: float | None
-    looked_gib: float
+    largest_cache_gib: float
     data_gib: float | None
 
 

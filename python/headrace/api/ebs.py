@@ -56,9 +56,9 @@ def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[M
     token = request.params.get("NextToken")
     start = request.params.get("StartingBlockIndex", 0)
     if token:
-        start = int(paging.key_of(request.operation, token, "ValidationException"))
+        start = int(paging.read_token(request.operation, token, "ValidationException"))
     answer = _call(request, "snapshot.blocks", False, snapshot=snapshot, since=since, start=start, limit=size)
-    following = None if answer["next"] is None else paging.token_after(request.operation, str(answer["next"]))
+    following = None if answer["next"] is None else paging.make_token(request.operation, str(answer["next"]))
     return answer, following
 
 

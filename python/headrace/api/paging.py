@@ -21,13 +21,15 @@ MAX_TOKEN = 4096
 Item = TypeVar("Item")
 
 
-def token_after(call: str, key: str) -> str:
-    """Returns a token for the page of `call` that begins after this key."""
+def make_token(call: str, key: str) -> str:
+    """Returns the token of a page of `call`. `key`: the id, name or ARN of the last item before
+    that page; for the blocks of a snapshot, the index at which it begins."""
     return base64.urlsafe_b64encode(MARK + f"{call}:{key}".encode()).decode("ascii")
 
 
-def key_of(call: str, token: str, code: str = "InvalidParameterValue") -> str:
-    """Returns the key that a token of `call` names. Raises AwsError."""
+def read_token(call: str, token: str, code: str = "InvalidParameterValue") -> str:
+    """Reads the token of a page of `call` and returns the key that it was made with. Raises
+    AwsError with `code` for a token of another call, or of none."""
     wrong = AwsError(code, "The token for the next page is not valid. Use the NextToken of this call's last answer.")
     if len(token) > MAX_TOKEN:
         raise wrong
@@ -56,17 +58,18 @@ def page(
     """
     rest = list(items)
     if token:
-        after = key_of(call, token, code)
+        after = read_token(call, token, code)
         rest = [item for item in rest if key(item) > after]
     if size is None or len(rest) <= size:
         return rest, None
-    return rest[:size], token_after(call, key(rest[size - 1]))
+    return rest[:size], make_token(call, key(rest[size - 1]))
 
 
 def page_for(
     request: ApiRequest, items: Sequence[Item], key: Callable[[Item], str], size: int | None
 ) -> tuple[list[Item], str | None]:
-    """Returns the page that the NextToken of a request means, as `page` does."""
+    """Returns the page that the NextToken of a request means, and the token of the next, as `page`
+    does. `size`: the most items, None for all."""
     return page(request.operation, items, key, size, request.params.get("NextToken"))
 
 
@@ -74,15 +77,15 @@ def page_of_table(
     request: ApiRequest, table: CachedTable[Row], size: int | None, shown: Callable[[Row], bool] | None = None
 ) -> tuple[list[Row], str | None]:
     """Returns a page of the rows for which `shown` is true, as `page_for` does, without a look at
-    the others."""
+    the others. `size`: the most rows, None for all."""
     call, token = request.operation, request.params.get("NextToken")
-    names = table.after(key_of(call, token)) if token else table.order
+    names = table.after(read_token(call, token)) if token else table.order
     rows = (table.rows[name] for name in names)
     visible = rows if shown is None else filter(shown, rows)
     if size is None:
         return list(visible), None
     first_rows = list(islice(visible, size + 1))
-    return first_rows[:size], token_after(call, first_rows[size - 1]["id"]) if len(first_rows) > size else None
+    return first_rows[:size], make_token(call, first_rows[size - 1]["id"]) if len(first_rows) > size else None
 
 
 def size(params: Members, least: int, most: int, *, zero_is_all: bool = False) -> int | None:
@@ -108,7 +111,8 @@ def size_unless_named(
     zero_is_all: bool = False,
 ) -> int | None:
     """Returns the size of a page as `size` does, of a call in which items that are named come at
-    once. Raises AwsError where they are `names`, and a page or its size is asked for, too."""
+    once. `sized`: the least and the most items. Raises AwsError where there are `names`, and a page
+    or its size is asked for, too."""
     given_size = size(request.params, *sized, zero_is_all=zero_is_all)
     if names and (given_size is not None or request.params.get("NextToken")):
         rule = f"The parameter {parameter} cannot be used with the parameter maxResults"

@@ -80,7 +80,8 @@ def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds:
 
 
 def span_in_words(seconds: float) -> str:
-    """Returns `45 s`, `20 min`, `6 h 30 min`, or `2 days`."""
+    """Returns `45 s`, `20 min`, `6 h 30 min`, or `2 days`: below 2 min with the fractions of a
+    second that are given, then in whole minutes, from 2 days in whole hours."""
     if seconds < 120:
         return f"{seconds:g} s"
     minutes = round(seconds / 60)

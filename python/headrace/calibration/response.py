@@ -108,7 +108,7 @@ def derive_burst(database: dict, observations: list[Observation]) -> dict:
     first = observations[0].run if observations else None
     if first is None or (first.engine, first.benchmark.name) != ("innodb", "sysbench-oltp"):
         return {}
-    splits = [split for each in observations if each.run.p95_ms is None and (split := _split(database, each))]
+    splits = [split for each in observations if each.run.p95_ms is None and (split := _split_response(database, each))]
     if not splits:
         return {}
     reads, spread, pages = np.mean(np.array(splits), axis=0)
@@ -122,20 +122,24 @@ def writes_while_filling(database: dict) -> bool:
     return cleaner is not None and not cleaner["holds_age"]
 
 
-def _split(database: dict, observation: Observation) -> tuple[float, float, float] | None:
-    """Splits the distance of the second half's 95th percentile from the mean. Returns the pages
-    that a transaction reads there, the spread over the mean, and the pages of a burst; None where
-    the run does not tell them apart."""
+def _split_response(database: dict, observation: Observation) -> tuple[float, float, float] | None:
+    """Splits how far the 95th percentile of response times lies above their mean in the second half
+    of a run: into the spread of transactions that only read, and the wait behind a burst of page
+    writes. The squares of the two add.
+
+    Returns the pages that a transaction reads from the volume there; the spread as a share of the
+    mean; the pages that a burst writes at once. None where the run does not tell the two apart.
+    """
     probe = database | {"shape": database["shape"] | {"response": [[1.0, 1.0]], "burst_pages": PROBE_PAGES}}
     columns = core.mysql_runs(probe, [observation.core_run])[0]
-    per = len(observation.seconds_tps) // len(observation.tps)
-    full = np.repeat(np.array(columns["cached_share"]) >= FULL, per)
+    seconds_per_point = len(observation.seconds_tps) // len(observation.tps)
+    full = np.repeat(np.array(columns["cached_share"]) >= FULL, seconds_per_point)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_ms = observation.run.threads * 1e3 / observation.seconds_tps
         ratio = observation.seconds_p95_ms / mean_ms
     good = np.isfinite(ratio) & (ratio > 0)
-    second = np.arange(len(ratio)) >= len(ratio) // 2
-    filling, settled = good & ~full & ~second, good & full & second
+    in_second_half = np.arange(len(ratio)) >= len(ratio) // 2
+    filling, settled = good & ~full & ~in_second_half, good & full & in_second_half
     in_rounds = writes_while_filling(database)
     shortest = settled if in_rounds else filling
     if min(np.count_nonzero(shortest), np.count_nonzero(settled)) < LEAST_SECONDS:
@@ -147,7 +151,7 @@ def _split(database: dict, observation: Observation) -> tuple[float, float, floa
     half = slice(len(columns["tps"]) // 2, None)
     tps, p95_ms, written = (np.array(columns[name])[half] for name in ("tps", "p95_ms", "written_per_tx"))
     running = observation.run.threads
-    running_pages = float(np.median(written)) * running
+    running_pages = float(np.median(written)) * running  # written by all clients' transactions
     # Without a spread the probe's percentile is the mean and the wait behind its page.
     page_wait_ms = float(np.median(p95_ms - running * 1e3 / np.maximum(tps, 1e-9)))
     if running_pages < PROBE_PAGES or page_wait_ms <= 0.0 or burst_ms <= 0.0:

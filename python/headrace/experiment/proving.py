@@ -40,7 +40,8 @@ CALIBRATION_IOPS_SHARE, MOST_CALIBRATION_IOPS, MOST_CALIBRATION_GIB = 0.7, 32_00
 # Share of the free disk a data set may take: its copy on the volume, the kept one, and the logs of
 # both; and the most that is loaded (guesses).
 DISK_SHARE, MOST_DATA_GIB = 0.2, 4.0
-# A cache should be full well before the end of what is measured (a guess).
+# Share of the time of a configuration (`Timing.each_s`) after which its cache should be full (a
+# guess).
 FILL_SHARE = 0.5
 # The size of the redo log as a share of the data: about what an hour of writes comes to when data
 # and hour are reduced alike (2 MiB/s for 60 GiB). At least the default of both servers.
@@ -83,7 +84,8 @@ class BrokenProof(CouldNotRun):
 def data_set(
     benchmark: bench.SysbenchOltp, engine: str, gib: float, *, flavor: str = "mariadb", settle_s: int = 0, seed: int = 1
 ) -> DataSet:
-    """Returns the data of a proof.
+    """Returns the data of a proof, `gib` GiB that the benchmark fills with random numbers of
+    `seed`; `settle_s`: seconds for which the benchmark runs before the data are kept.
 
     The redo log has the size it will have in the runs: one that a server makes anew at its start
     has blocks never written, and each first write of one costs a write of the filesystem's journal
@@ -97,7 +99,7 @@ def data_set(
 
 
 def cell_of(configuration: Configuration, data: DataSet, *, seconds: int, warmup_s: int, seed: int = 1) -> Cell:
-    """Returns a configuration as a cell on a data set."""
+    """Returns a configuration as a cell on a data set, measured for `seconds` after `warmup_s`."""
     cache = f"{max(1, round(configuration.cache_gib * GIB / MIB))}M"
     settings: Mapping[str, str | None] = {**SETTINGS[data.engine], **data.settings, CACHE_SETTING[data.engine]: cache}
     place = OnServer(data, configuration.storage, settings, configuration.log_storage, configuration.balance_percent)
@@ -118,10 +120,11 @@ def prove(
 ) -> Proof:
     """Proves a request within about `minutes`.
 
-    `scale` None: the largest this machine holds. `folder`: where proofs are kept, None: the
-    default. `progress` gets the share done and what is done; `gate` is entered around each run.
-    Raises InputError, CouldNotRun for what this machine lacks, and with what was measured until
-    then in `.proof`: InterruptedProof (a KeyboardInterrupt) and BrokenProof.
+    `scale` None: the largest this machine holds. `seed`: of the data and of the load. `folder`:
+    where proofs are kept, None: the default. `progress` gets the share done and what is done;
+    `gate` is entered around each run. Raises InputError, CouldNotRun for what this machine lacks,
+    and with what was measured until then in `.proof`: InterruptedProof (a KeyboardInterrupt) and
+    BrokenProof.
     """
     machine.require("a proof", DOC, machine.missing(flavor, (request.engine,)))
     planned = plan_proof(request, minutes, scale)
@@ -172,11 +175,15 @@ class PlannedProof:
 
 
 def plan_proof(request: Request, minutes: float, given_scale: float | None) -> PlannedProof:
-    """Chooses scale, load, configurations and their times. Raises InputError."""
+    """Chooses scale, load, configurations and their times, in `minutes` together. `given_scale`:
+    the factor on data and rates alike, at most 1; None: the largest that this machine holds. Raises
+    InputError."""
     calibrated, others = calibrated_on(request)
     times = scaling.timing(minutes, len(others))
-    every = [calibrated, *(configuration for _, configuration in others)]
-    factors = scaling.Scale(given_scale, given_scale) if given_scale is not None else _fitting(request, every, times)
+    if given_scale is None:
+        factors = _choose_scale(request, [calibrated, *(configuration for _, configuration in others)], times)
+    else:
+        factors = scaling.Scale(given_scale, given_scale)
     data_gib = request.size_gib * factors.data
     if data_gib > times.data_gib and given_scale is not None:
         rule = f"is {data_gib:.2f} GiB of data, and in {minutes:g} minutes {times.data_gib:.2f} can be loaded"
@@ -211,16 +218,20 @@ def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Conf
     return replace(first, name=CALIBRATION, storage=storage, log_storage=None, balance_percent=None), others
 
 
-def _fitting(request: Request, every: list[Configuration], times: scaling.Timing) -> scaling.Scale:
-    """Returns the largest scale for this machine, by sysbench's standard load."""
+def _choose_scale(request: Request, configurations: list[Configuration], times: scaling.Timing) -> scaling.Scale:
+    """Chooses the largest factors on data and rates that the free disk and the processors of this
+    machine, and the time, allow for the stand-in's load. `configurations`: that to calibrate on,
+    then those to predict."""
     free_gib = shutil.disk_usage(proof.default_folder()).free / GIB
     data_gib = min(times.data_gib, DISK_SHARE * free_gib, MOST_DATA_GIB)
     holds = scaling.Holds(data_gib, machine.cores())
-    first = every[1]
-    cache_gib = first.cache_gib * min(1.0, data_gib / request.size_gib)
+    predicted = configurations[1]
+    cache_gib = predicted.cache_gib * min(1.0, data_gib / request.size_gib)
     loaded_gib = min(request.size_gib, data_gib)
-    small = standin.stand_in(request.engine, loaded_gib, cache_gib, first.threads, request.miss[first.name])
-    return scaling.choose(request.size_gib, every, small.benchmark, request.engine, holds, FILL_SHARE * times.each_s)
+    miss_share = request.miss[predicted.name]
+    load = standin.stand_in(request.engine, loaded_gib, cache_gib, predicted.threads, miss_share).benchmark
+    fill_s = FILL_SHARE * times.each_s
+    return scaling.choose(request.size_gib, configurations, load, request.engine, holds, fill_s)
 
 
 @dataclass

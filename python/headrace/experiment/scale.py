@@ -65,7 +65,8 @@ LEAST_MINUTES, MOST_MINUTES = 1.5, 24 * 60.0  # guesses
 
 @dataclass(frozen=True)
 class Scale:
-    """`data`, `rate`: factors, at most 1. `notes`: what the scale changes, in sentences."""
+    """The factors of a smaller proof, at most 1: `data` on the GiB of data and caches, `rate` on
+    IOPS, MiB/s and clients. `notes`: what the scale changes, in sentences."""
 
     data: float
     rate: float
@@ -107,10 +108,10 @@ def choose(
     holds: Holds,
     fill_s: float,
 ) -> Scale:
-    """Returns the largest scale that fits. Raises InputError where nothing fits.
+    """Chooses the largest scale that fits. Raises InputError where nothing fits.
 
-    `benchmark`: the load as it would be with the data that fit; `fill_s`: an empty cache must be
-    full by then.
+    `size_gib`: the data before scaling. `benchmark`: the load as it would be with the data that
+    fit. `fill_s`: seconds after which an empty cache must be full.
     """
     data = min(1.0, holds.data_gib / size_gib)
     rate, fewest = 1.0, min(configuration.threads for configuration in configurations)

@@ -57,8 +57,8 @@ GIB_STEPS = ((20, 1), (50, 2), (200, 5), (1_000, 10), (5_000, 50), (math.inf, 10
 
 
 def rounded_up(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> int:
-    """Returns the next round figure at or above `value`; `least` and `most`, which a type includes
-    and at most sells, are round enough."""
+    """Returns the next round figure at or above `value`, in its unit; `least` and `most`, which a
+    type includes and at most sells, are round enough. `steps`: (up to, step), rising."""
     if value <= least:
         return least
     step = next(step for up_to, step in steps if value <= up_to)
@@ -66,7 +66,7 @@ def rounded_up(value: int, steps: Sequence[tuple[float, int]], least: int, most:
 
 
 def rounded_alike(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> tuple[int, int]:
-    """Returns the lowest and the highest figure that round up to the same as `value`."""
+    """Returns the lowest and the highest figure that `rounded_up` rounds to the same as `value`."""
     if value <= least:
         return least, least
     step = next(step for up_to, step in steps if value <= up_to)
@@ -179,8 +179,8 @@ class Family:
         return self.era["throughput"]["rule"] == "included-plus"
 
     def text(self, members: int, size_gib: int, iops: int | None = None, mib_s: int | None = None) -> str:
-        """Writes the storage in notation. IOPS and MiB/s that come with the type anyway are left
-        out."""
+        """Writes the storage of `members` volumes in notation; size, IOPS and MiB/s are those of
+        each. IOPS and MiB/s that come with the type anyway are left out."""
         volume = f"{self.volume_type}:{size_gib}"
         if mib_s is not None and mib_s > (self.figure("throughput", "included_mib_s") or 0):
             volume += f":{iops}:{mib_s}"
@@ -209,8 +209,8 @@ class Shape:
     ranges: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def storage(self, point: tuple[int, int]) -> str:
-        """Writes the notation of what is ordered at a point. MiB/s that need more IOPS, and IOPS
-        that need more GiB, bring them."""
+        """Writes the notation of what is ordered at a point (x, y). MiB/s that need more IOPS, and
+        IOPS that need more GiB, bring them."""
         text = self.texts.get(point)
         if text is None:
             text = self.texts[point] = self._text(*point)
@@ -257,7 +257,7 @@ class Space:
     host: int
 
     def candidate(self, point: tuple[int, int]) -> Candidate:
-        """Returns the candidate at a point."""
+        """Returns the candidate at a point (x, y) of the shape."""
         return (self.shape.storage(point), self.log, self.host)
 
     @property
@@ -280,7 +280,8 @@ def _gib_for(family: Family, member_gib: int, iops: int) -> int:
 
 
 def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
-    """Says how many volumes a layout may have: RAID 10 needs an even number, 4 or more."""
+    """Returns the numbers of volumes that a layout may have, up to `max_volumes`: RAID 10 needs an
+    even number, 4 or more."""
     return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
         layout
     ]
@@ -433,7 +434,8 @@ def families_on(
     directory: Directory, prices: PriceList, excluded: dict[str, str], max_volumes: int, hosts: Sequence[Host]
 ) -> tuple[list[Family], list[FamilyVerdict]]:
     """Returns the families to search, and verdicts on types that are out before any search.
-    `excluded`: types and layouts that are not wanted, with the reason."""
+    `excluded`: types and layouts that are not wanted, with the reason. `max_volumes`: the most of
+    an array."""
     families, verdicts = [], []
     local = any(host.instance and host.instance["instance_store_devices"] for host in hosts)
     for kind in TYPES:
@@ -519,13 +521,16 @@ def hosts_alone(cache_gib: float = 0.0) -> list[Host]:
     return [Host(None, 0.0, cache_gib)]
 
 
-def hosts_named(
+def list_hosts(
     patterns: Sequence[str] | str, prices: PriceList, cache_share: float | None = None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """Lists the hosts of the instances that match, cheapest first, each with the cache it has room
-    for (`cache_share` None: no cache is asked about); and those left out, with the reason. A
-    pattern is a type or a glob (`r6i.*`). Raises InputError when one matches nothing, or nothing
-    usable is left."""
+    """Lists the instances that match as hosts, cheapest first, and the (name, reason) of those that
+    were left out.
+
+    `patterns`: types or globs (`r6i.*`). `cache_share`: the share of its memory, 0 to 1, that a
+    host has for its cache, or OWN_SHARE; None: hosts of volumes alone, with a cache of 0 GiB.
+    Raises InputError when a pattern matches nothing, or no instance can be planned with.
+    """
     patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
     with core_errors():
         instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-import numpy as np
 import polars as pl
 
 from headrace.base import caps, core
@@ -146,10 +145,10 @@ class Chooser(ABC, Generic[Judge]):
         with core_errors():
             return core.storage_limits(behind, self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
 
-    def _room_missed(self, candidate: Candidate, usable: float) -> list[str]:
+    def _room_missed(self, candidate: Candidate, usable_gib: float) -> list[str]:
         needed, missed = self.need.of(candidate[1]), []
-        if usable < needed:
-            missed.append(f"holds {usable:,.0f} GiB, {needed:,} GiB needed")
+        if usable_gib < needed:
+            missed.append(f"holds {usable_gib:,.0f} GiB, {needed:,} GiB needed")
         if (
             candidate[1] is not None
             and (log := self.directory.about(candidate[1]).storage.usable_gib) < self.need.log_gib
@@ -201,7 +200,7 @@ class DemandChooser(Chooser[DemandJudge]):
 
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
         columns = self.judge.run(candidates, prune=False)
-        rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
+        rows = [{name: _plain_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
         rooms = self._headrooms(candidates, rows)
         return [
             self._choice(candidate, row, room) for candidate, row, room in zip(candidates, rows, rooms, strict=True)
@@ -449,7 +448,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         columns, doubts = self.judge.run_today(candidates), self.judge.scenarios.of(candidates)
         [first] = self.judge.run_in([self.judge.core], [1.0], candidates, names=("tps_mean", "dry_at_s"), first=True)
         columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}
-        rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
+        rows = [{name: _plain_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
         self.judge.counts.note(candidates, columns["status"].tolist())
         return [
             self._choice(candidate, row | {"headroom_percent": room}, doubt, regrets.get(candidate))
@@ -462,7 +461,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             "cost_usd_month": common["cost_usd_month"],
             "durability_afr_percent": common["durability_afr_percent"],
             "consistency_percent": figures_of(self.directory, candidate, host.service)[1],
-            **{name: _value(value) for name, value in judge.survival(candidate).items()},
+            **{name: _plain_cell(value) for name, value in judge.survival(candidate).items()},
         }
         tps = metrics["tps"] or 0.0
         misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, doubt)
@@ -533,11 +532,12 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         return f" with {self.judge.headroom:g} % head-room" if self.judge.headroom else ""
 
 
-def _value(value: object) -> object:
-    """Converts a cell of a column: NaN becomes None, numpy's numbers plain ones."""
-    if isinstance(value, (float, np.floating)):
-        return None if math.isnan(value) else float(value)
-    return value
+def _plain_cell(cell: object) -> object:
+    """Converts a cell of a judge's column, which is text or a float of numpy: NaN, not known,
+    becomes None, another float Python's own."""
+    if isinstance(cell, float):  # numpy's is one
+        return None if math.isnan(cell) else float(cell)
+    return cell
 
 
 def _first_day(row: dict, metrics: dict) -> dict | None:
@@ -575,7 +575,8 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
 
 
 def durability_in_words(family: Family, members: int, afr_percent: float | None) -> str:
-    """Says what the data can expect of the storage in a year."""
+    """Says what the data can expect of the storage in a year. `members`: volumes of the array;
+    `afr_percent`: the chance that its data are lost."""
     copies = copies_of(family.service)
     if copies is not None and afr_percent is not None:
         return f"annual chance of losing the data {small_percent(afr_percent)}: {copies.words}"

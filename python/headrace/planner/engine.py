@@ -29,7 +29,7 @@ from headrace.planner.candidates import (
     Host,
     Space,
     families_on,
-    hosts_named,
+    list_hosts,
     shape_of,
 )
 from headrace.planner.choice import DatabaseChooser, DemandChooser
@@ -417,7 +417,7 @@ class PlanEngine:
         share = None
         if isinstance(workload, TransactionWorkload):
             share = OWN_SHARE if self.question.settings.cache_share is None else self.question.settings.cache_share
-        today = hosts_named(instance, self.question.prices, share)[0][0]
+        today = list_hosts(instance, self.question.prices, share)[0][0]
         if isinstance(workload, TransactionWorkload) and workload.instance == instance:
             today = Host(today.instance, today.usd_month, workload.cache_gib, today.service)
         for place, host in enumerate(self.hosts):

@@ -23,7 +23,7 @@ from headrace.planner.candidates import (
     check_exclude,
     family_of,
     hosts_alone,
-    hosts_named,
+    list_hosts,
     sensible_instances,
     undominated,
 )
@@ -33,7 +33,7 @@ from headrace.planner.goals import Goal, asked_tps, headroom_of, needed_tps, par
 from headrace.planner.market.services import deployments_of, managed_hosts
 from headrace.planner.settings import FOR_DATABASES, PlanSettings
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
-from headrace.workload.observed import short_note
+from headrace.workload.observed import note_length
 from headrace.workload.points import check_size
 
 SOURCE = "headrace plan --help"
@@ -271,9 +271,9 @@ def _demand_hosts(
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     """Returns the instances that were named, else today's, else none: volumes alone."""
     if not _means_none(settings.instances) and settings.instances is not None:
-        return hosts_named(settings.instances, prices)
+        return list_hosts(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:
-        return hosts_named(today.instance, prices)
+        return list_hosts(today.instance, prices)
     return hosts_alone(), []
 
 
@@ -333,7 +333,7 @@ def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
     raised = [note for note in planned.notes() if note not in workload.notes()]
     short = [
         note
-        for note in (short_note(workload.span_s),)
+        for note in (note_length(workload.span_s),)
         if note and workload.kind == "recorded" and workload.span_s < DAY_S
     ]
     return (*workload.limits_met(), *raised, *short)
@@ -459,10 +459,10 @@ def _hosts(
         return hosts_alone(workload.cache_gib), []
     share = settings.cache_share
     if named is not None:
-        return hosts_named(listed, prices, share if share is not None else OWN_SHARE)
+        return list_hosts(listed, prices, share if share is not None else OWN_SHARE)
     own = f"{today_family}.*" if today_family else None
     wide = sensible_instances(prices.as_of)
-    hosts, _ = hosts_named([*wide, *([own] if own else [])], prices, share if share is not None else OWN_SHARE)
+    hosts, _ = list_hosts([*wide, *([own] if own else [])], prices, share if share is not None else OWN_SHARE)
     return undominated(hosts, frozenset({today_family} if today_family else ())), []
 
 

@@ -35,7 +35,7 @@ from headrace.planner.candidates import (
     check_exclude,
     families_on,
     family_of,
-    hosts_named,
+    list_hosts,
     spaces_of,
 )
 from headrace.planner.database import LogRoom, log_room, log_volumes
@@ -444,7 +444,7 @@ def _hosts(
         name = own or workload.instance
         patterns = [f"{family_of(name)}.*"] if name else ["r7i.*", "m7i.*"]
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share
-    hosts, _ = hosts_named(patterns, prices, share)
+    hosts, _ = list_hosts(patterns, prices, share)
     # A cache beyond the data does no more; processors may.
     enough = [host for host in hosts if workload.size_gib is not None and host.cache_gib >= workload.size_gib]
     return [host for host in hosts if not enough or host.usd_month <= FURTHER_HOSTS * enough[0].usd_month]

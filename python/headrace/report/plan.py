@@ -181,14 +181,14 @@ def _common_cells(choice: Choice) -> dict[str, str]:
     }
 
 
-def verdict_rows(plan: Plan, every: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Returns why each family is not the answer, and the names of those that are far off and have
-    no line (`every` False)."""
+def verdict_rows(plan: Plan, with_far: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Returns a row for each family that lost: its name, outcome, best place, USD a month, reason.
+    Also returns the names of those that are far off and, without `with_far`, have no row."""
     rows, far = [], []
     for family in plan.families:
         if family.outcome == "wins":
             continue
-        if not every and _is_far(family):
+        if not with_far and _is_far(family):
             far.append(family.family)
             continue
         best = ("-", "-") if family.best is None else (family.best.place, usd(family.best.cost_usd_month))

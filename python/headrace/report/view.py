@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -135,6 +136,17 @@ class Fold:
 
 
 Block = Sentence | Heading | Items | Code | Table | Chart | Fold
+
+
+def without_charts(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yields the blocks without the charts, and without headings that only charts follow."""
+    for index, block in enumerate(blocks):
+        if isinstance(block, Heading):
+            under = list(takewhile(lambda following: not isinstance(following, Heading), blocks[index + 1 :]))
+            if under and all(isinstance(following, Chart) for following in under):
+                continue
+        if not isinstance(block, Chart):
+            yield block
 
 
 @dataclass(frozen=True)

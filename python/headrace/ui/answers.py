@@ -3,7 +3,7 @@ function as the command line's, and names the line that gives it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
@@ -18,7 +18,7 @@ from headrace.report import databases
 from headrace.report import plan as plan_report
 from headrace.report import study as study_report
 from headrace.report.replication import replicas
-from headrace.report.view import Block, Chart, Fold, Heading, View
+from headrace.report.view import Block, Fold, View, without_charts
 from headrace.report.words import UNIT, glued
 from headrace.simulation.database import predict
 from headrace.simulation.settings import PredictionSettings
@@ -147,14 +147,6 @@ def plain_view(view: View) -> dict[str, object]:
     cards = [{"label": c.label, "figure": c.figure, "meaning": glued(c.meaning), "mark": c.mark} for c in view.cards]
     blocks = [plain_block(block) for block in without_charts(list(view.at("page")))]
     return {"title": glued(view.title), "subtitle": view.subtitle, "cards": cards, "blocks": blocks}
-
-
-def without_charts(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Yields the blocks without the charts; the heading of charts alone goes with them."""
-    for index, block in enumerate(blocks):
-        following = blocks[index + 1] if index + 1 < len(blocks) else None
-        if not isinstance(block, Chart) and not (isinstance(block, Heading) and isinstance(following, Chart)):
-            yield block
 
 
 def plain_block(block: Block) -> dict[str, object]:

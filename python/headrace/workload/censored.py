@@ -62,8 +62,8 @@ KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000
 
 @dataclass(frozen=True)
 class Censoring:
-    """Result of `find`: the windows, and for each point the factor from what was recorded to the
-    least demand; None without windows."""
+    """Result of `find_censored`: the windows, and for each point the factor from what was recorded
+    to the least demand; None without windows."""
 
     windows: tuple[CensoredWindow, ...]
     at_least_factor: pl.Series | None = None
@@ -97,13 +97,15 @@ class _Run:
     credits: bool
 
 
-def find(points: pl.DataFrame, source: dict) -> Censoring:
-    """Finds which points of a recording are a limit of the volume.
+def find_censored(points: pl.DataFrame, source: dict) -> Censoring:
+    """Finds the points of a recording at which the rate, in IOPS or in MiB/s, was a limit of the
+    volume.
 
-    `source`: where the figures come from, as in a workload.
+    `points`: rows of an open workload, with latencies in ms, queues and utilisation (percent) where
+    they were recorded. `source`: that of the workload; its `tool`, `device` and `scaled_by` count.
     """
     series = _series(points, source)
-    slow, at_known = _slow(series)
+    slow, at_known = _find_slow(series)
     runs = []
     for unit in series.rates:
         if unit == "MiB/s" or series.counts_ios:
@@ -143,8 +145,9 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
     )
 
 
-def _slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
-    """Finds points at which requests waited, and those at a known limit, which may have."""
+def _find_slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
+    """Finds the points at which requests waited for a limit. The second mask also has those that
+    waited less, which is enough at the figure of a known limit."""
     usual = min(series.usual_ms, USUAL_AT_MOST_MS) if np.isfinite(series.usual_ms) else float("nan")
     unknown = ~np.isfinite(series.latency_ms)
     with np.errstate(invalid="ignore"):

@@ -18,7 +18,7 @@ from headrace.base.checks import Shown, check_choice, check_name, check_number, 
 from headrace.base.units import GIB, KIB, span_in_words
 from headrace.errors import InputError
 from headrace.workload import describe
-from headrace.workload.observed import limits_met, recorded_latency, short_note, zone_note
+from headrace.workload.observed import limits_met, note_length, note_zone, recorded_latency
 from headrace.workload.points import (
     ARRIVALS,
     KINDS,
@@ -171,11 +171,11 @@ class OpenWorkload(Shown):
         None in constant and daily workloads, which are demand, and none where `uncensored` has
         raised the points.
         """
-        from headrace.workload.censored import Censoring, find  # numpy: a tenth of a second
+        from headrace.workload.censored import Censoring, find_censored  # numpy: a tenth of a second
 
         if self.kind != "recorded" or "uncensored_by" in self.source:
             return Censoring(())
-        return find(self.points, self.source)
+        return find_censored(self.points, self.source)
 
     @property
     def censored(self) -> tuple[CensoredWindow, ...]:
@@ -231,8 +231,8 @@ class OpenWorkload(Shown):
         start = self.source.get("clock_start")
         # A time of day without a date was laid out by hand, as the demonstration's day is.
         if start is None or len(start) > 8 or self.clock_zone != LOCAL_ZONE:
-            short = short_note(self.span_s)
-            notes += [*([short] if short else []), *([] if start is None else [zone_note(self.clock_zone)])]
+            short = note_length(self.span_s)
+            notes += [*([short] if short else []), *([] if start is None else [note_zone(self.clock_zone)])]
         return self.caveats + tuple(note for note in notes if note not in self.caveats)
 
     def summary(self) -> dict:

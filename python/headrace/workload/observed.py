@@ -163,8 +163,9 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
     return [tuple(group) for group in groups]
 
 
-def short_note(span_s: float) -> str | None:
-    """Says what less than a day, or a week, cannot show; None when it is long enough."""
+def note_length(span_s: float) -> str | None:
+    """Returns a sentence on what a recording of `span_s` seconds cannot show, where it is shorter
+    than a day or a week; None for a longer one."""
     if span_s < WHOLE_SHARE * DAY_S:
         return f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
     if span_s < WHOLE_SHARE * 7 * DAY_S:
@@ -172,8 +173,9 @@ def short_note(span_s: float) -> str | None:
     return None
 
 
-def zone_note(clock_zone: str) -> str:
-    """Says which clock the times of day are read from."""
+def note_zone(clock_zone: str) -> str:
+    """Returns a sentence on the clock that gives the times of day: the one of `clock_zone`, "UTC"
+    or "UTC+01:00", or for any other text one that is not stated."""
     if clock_zone.startswith("UTC"):
         return f"Times of day are {clock_zone}."
     return "Times of day are local to the recording host; which zone that is, the recording does not say."

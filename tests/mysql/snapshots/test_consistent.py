@@ -99,7 +99,7 @@ def test_mysql_on_two_volumes(lab, mysql):
     assert snapshot_set.whole and len(snapshot_set.snapshots) == 2 and snapshot_set.steps == ("lock", "freeze")
     assert snapshot_set.gtid.count(":") >= 1 and snapshot_set.position.startswith("binlog.")
     try:
-        again = restore.to_server(lab, snapshot_set, "two-again")
+        again = restore.restore_server(lab, snapshot_set, "two-again")
         assert examine(again, expected, snapshot_set.gtid).good
         assert sql(again, "SELECT @@server_uuid") != sql(mysql, "SELECT @@server_uuid")
         assert sql(again, "SELECT @@server_id") != sql(mysql, "SELECT @@server_id")
@@ -114,7 +114,7 @@ def test_loading_in_order_of_need(lab, striped):
     """Afterwards nearly nothing is left to load: what belongs to no file, such as the filesystem's
     own log."""
     got = take(lab_request(lab, "striped"))
-    again = restore.to_server(lab, got.snapshot_set, "warm")
+    again = restore.restore_server(lab, got.snapshot_set, "warm")
     try:
         before = lab.cold_blocks(again.volumes.data, limit=1)["remaining"]
         assert warming.warm_server(again) > 0
@@ -132,7 +132,7 @@ def test_volumes_alone(lab, mysql):
         return chosen if chosen.stored else None
 
     now = wait_until(stored_set, "a set that is stored", 60)
-    volumes = restore.to_volumes(service, now, "alone")
+    volumes = restore.restore_volumes(service, now, "alone")
     try:
         assert {volume.place for volume in volumes} == {str(mysql.paths.data_mount), str(mysql.paths.log_mount)}
         assert restore.next_steps(volumes) == [f"mount -o noatime,nouuid DEVICE {volume.place}" for volume in volumes]
@@ -156,13 +156,13 @@ def test_a_set_that_is_not_whole_is_refused(lab, mysql):
     ]
     lab.delete_snapshot(second)
     with pytest.raises(InputError, match="not of one moment"):
-        restore.to_server(lab, now(), "refused")
+        restore.restore_server(lab, now(), "refused")
     # A member missing.
     lab.delete_snapshot(later)
     with pytest.raises(InputError, match="no snapshot of vol-"):
-        restore.to_volumes(service, now(), "refused")
+        restore.restore_volumes(service, now(), "refused")
     with pytest.raises(InputError, match="no snapshot of vol-"):
-        restore.to_server(lab, now(), "refused")
+        restore.restore_server(lab, now(), "refused")
     assert left_of(lab, "refused") == []
     lab.delete_snapshot(first)
 
@@ -170,7 +170,7 @@ def test_a_set_that_is_not_whole_is_refused(lab, mysql):
 def test_a_name_that_is_taken(lab, mysql):
     got = take(lab_request(lab, "two"))
     with pytest.raises(InputError, match="is a server of this lab already"):
-        restore.to_server(lab, got.snapshot_set, "two")
+        restore.restore_server(lab, got.snapshot_set, "two")
 
 
 def test_a_server_that_is_down(lab, mysql):

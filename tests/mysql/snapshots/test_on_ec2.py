@@ -64,7 +64,7 @@ def test_a_set(aws, server, service):
     assert json.loads(stdout)[0]["id"] == snapshot_set.id
     # The lab sees the same set, and a whole one.
     assert [entry.whole for entry in sets.sets_of(service.stored())] == [True]
-    volumes = restore.to_volumes(service, sets.sets_of(service.stored())[0], "back")
+    volumes = restore.restore_volumes(service, sets.sets_of(service.stored())[0], "back")
     try:
         zones = {aws.lab.describe(volume.volume)["zone"] for volume in volumes}
         assert zones == {aws.zone} and {volume.spec for volume in volumes} == {"gp3:1:3000:125"}

@@ -11,10 +11,10 @@ from headrace.operate.doctor.signals import ModelLatency
 from headrace.operate.doctor.slowness import (
     cause_of,
     clearly_slow_points,
+    has_separate_latencies,
     slow_points,
     stalled_points,
     stretches,
-    ways_apart,
 )
 from headrace.operate.doctor.thresholds import Thresholds
 
@@ -101,7 +101,7 @@ def test_one_latency_for_both_leaves_cold_blocks_open():
     """Unless it rose at once on a volume that served the same load quickly, and stays."""
     both = {"read_ms": 14.0, "write_ms": 14.0}
     calm = rows(read_ms=0.6, write_ms=0.6, busy=0.25)
-    assert not ways_apart(rows(**both)) and ways_apart(rows())
+    assert not has_separate_latencies(rows(**both)) and has_separate_latencies(rows())
     assert cause(rows(**both), calm, calm) == "degraded"
     assert cause(rows(**both), calm, calm[:0]) == "first-touch", "nothing was there before"
     fall = lambda index: 30.0 - 1.4 * index  # noqa: E731

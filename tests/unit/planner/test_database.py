@@ -18,7 +18,7 @@ from headrace.base import core
 from headrace.base.units import GIB
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan, plan_against
-from headrace.planner.candidates import OWN_SHARE, hosts_alone, hosts_named
+from headrace.planner.candidates import OWN_SHARE, hosts_alone, list_hosts
 from headrace.planner.database import Conditions, DatabaseJudge
 from headrace.planner.search import CLOSE_ENOUGH
 
@@ -51,7 +51,7 @@ def judge_of(workload, instances, goals=("tps>=300",), draws: int = 0, **conditi
         | conditions
     )
     prices = PriceList("us-east-1", DAY)
-    hosts = hosts_alone(workload.cache_gib) if instances == ["none"] else hosts_named(instances, prices, OWN_SHARE)[0]
+    hosts = hosts_alone(workload.cache_gib) if instances == ["none"] else list_hosts(instances, prices, OWN_SHARE)[0]
     parsed = parse_goals(goals, "database", defaults=False, arrivals=about.arrivals_tps is not None)
     return DatabaseJudge(workload, parsed, prices, hosts, about, least_tps=0.0, confidence=0.8, draws=draws, seed=1)
 

@@ -13,7 +13,7 @@ from planner_cases import only, shop
 from headrace.base import core
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan
-from headrace.planner.candidates import hosts_named
+from headrace.planner.candidates import list_hosts
 from headrace.planner.database import QUANTILES, Conditions, DatabaseJudge, Doubt, Scenarios, normal_middles, regrets
 from headrace.workload.transactions import Covered
 
@@ -34,7 +34,7 @@ def calibrated(covered: tuple[float, float] | None = None):
 def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | None = None) -> Scenarios:
     about = Conditions(None if arrivals_tps else 16, arrivals_tps, "warm", 24.0, None)
     prices = PriceList("us-east-1", DAY)
-    hosts, _ = hosts_named(HOSTS, prices, 0.25)
+    hosts, _ = list_hosts(HOSTS, prices, 0.25)
     parsed = parse_goals(goals, "database", defaults=False, arrivals=arrivals_tps is not None)
     return DatabaseJudge(
         workload, parsed, prices, hosts, about, least_tps=0.0, confidence=0.8, draws=draws, seed=seed

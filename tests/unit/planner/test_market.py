@@ -22,7 +22,7 @@ from headrace.planner.candidates import (
     cache_of,
     families_on,
     hosts_alone,
-    hosts_named,
+    list_hosts,
     member_counts,
     rounded_alike,
     sensible_instances,
@@ -97,24 +97,24 @@ def test_iops_bring_the_gib_they_need_and_mib_s_the_iops():
 
 
 def test_instances_by_pattern(prices):
-    hosts, skipped = hosts_named(["r6i.*"], prices)
+    hosts, skipped = list_hosts(["r6i.*"], prices)
     names = [host.name for host in hosts]
     assert "r6i.large" in names and all(name.startswith("r6i.") for name in names) and skipped == []
     assert [host.usd_month for host in hosts] == sorted(host.usd_month for host in hosts)
     assert hosts[0].usd_month == pytest.approx(730 * core.instance_price("r6i.large", "us-east-1", DAY)["usd"])
     with pytest.raises(InputError, match="matches no instance"):
-        hosts_named("z9.*", prices)
+        list_hosts("z9.*", prices)
     with pytest.raises(InputError, match="2018"):
-        hosts_named("r6i.large", PriceList("us-east-1", "2018-08-15"))
+        list_hosts("r6i.large", PriceList("us-east-1", "2018-08-15"))
 
 
 def test_an_instance_too_small_for_a_cache_is_left_out_with_the_reason(prices):
-    hosts, skipped = hosts_named(["t3.nano", "r6i.large"], prices, OWN_SHARE)
+    hosts, skipped = list_hosts(["t3.nano", "r6i.large"], prices, OWN_SHARE)
     assert [host.name for host in hosts] == ["r6i.large"] and skipped == [
         ("t3.nano", "0.5 GiB of memory leave no 0.5 GiB of cache")
     ]
     # Without a cache in question it is an instance like any other.
-    assert len(hosts_named(["t3.nano", "r6i.large"], prices)[0]) == 2
+    assert len(list_hosts(["t3.nano", "r6i.large"], prices)[0]) == 2
 
 
 def test_the_cache_of_a_plan_is_the_cache_that_is_advised(prices):
@@ -137,7 +137,7 @@ def test_two_newest_generations_are_looked_at(prices):
 
 
 def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
-    hosts, _ = hosts_named(["m5.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
+    hosts, _ = list_hosts(["m5.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
     retained = undominated(hosts)
     assert 0 < len(retained) < len(hosts)
     names = ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")
@@ -161,7 +161,7 @@ def test_more_volumes_than_an_instance_attaches_are_no_candidate(prices):
     # B8: 40 volumes on an m5.large (27 attachments, its network and its root volume among them)
     # were simulated as if they could be.
     result, _ = families(DAY, only("gp3", arrays=True), most=128)
-    (host,), _ = hosts_named("m5.large", prices)
+    (host,), _ = list_hosts("m5.large", prices)
     most = max(space.volumes for family in result for space in spaces_of(family, [host], [None, "gp3:20"], 1_000, 50))
     # One is the root volume.
     assert 20 <= most == host.instance["max_ebs_attachments"] - 1 < 28

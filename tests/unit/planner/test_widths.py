@@ -12,7 +12,7 @@ import headrace
 from headrace.base import core
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals
-from headrace.planner.candidates import hosts_named
+from headrace.planner.candidates import list_hosts
 from headrace.planner.database import Conditions, DatabaseJudge
 from headrace.simulation.database import predict
 from headrace.workload.transactions import Covered
@@ -45,7 +45,7 @@ def measured_shop():
 
 def judge_of(workload, threads: int = 8) -> DatabaseJudge:
     prices = PriceList("us-east-1", DAY)
-    hosts, _ = hosts_named(HOSTS, prices, 0.25)
+    hosts, _ = list_hosts(HOSTS, prices, 0.25)
     goals = parse_goals(["tps>=1"], "database", defaults=False, arrivals=False)
     conditions = Conditions(threads, None, "warm", 1.0, None)
     return DatabaseJudge(workload, goals, prices, hosts, conditions, least_tps=0.0, confidence=0.8, draws=2, seed=1)

@@ -14,7 +14,7 @@ from whatif_answers import read_answer
 from headrace.base.options import list_settings
 from headrace.errors import InputError
 from headrace.planner.settings import PlanSettings
-from headrace.report.view import Code, Column, Fold, Items, Sentence, Table, View
+from headrace.report.view import Chart, Code, Column, Fold, Heading, Items, Sentence, Table, View
 from headrace.simulation.settings import PredictionSettings, SimulationSettings
 from headrace.ui import answers, modelling, replicas, workloads
 from headrace.ui.asks import AskDoctor, AskReplica
@@ -249,12 +249,17 @@ def test_a_view_is_what_its_blocks_say():
             Sentence("x", "warn"),
             Sentence("not here", place="terminal"),
             Fold("f", [Items(["1", "2"]), Code(["c"])]),
+            Heading("a chart alone"),
+            *[Chart(pytest.fail, "drawn by the page itself")] * 2,
+            Heading("a chart with its figures"),
+            Chart(pytest.fail, "drawn by the page itself"),
             Table([Column("a", "number")], [[1.5]], marked=0),
         ],
     )
     plain = answers.plain_view(view)
-    assert [block["block"] for block in plain["blocks"]] == ["Sentence", "Fold", "Table"]
-    assert plain["blocks"][1]["count"] == 3 and plain["blocks"][2]["rows"] == [[1.5]]
+    assert [block["block"] for block in plain["blocks"]] == ["Sentence", "Fold", "Heading", "Table"]
+    assert plain["blocks"][2]["text"] == "a chart with its figures"
+    assert plain["blocks"][1]["count"] == 3 and plain["blocks"][3]["rows"] == [[1.5]]
     assert json.dumps(plain)
 
 

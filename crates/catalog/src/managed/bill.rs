@@ -39,6 +39,7 @@ pub struct ServiceBill {
     pub total_usd: Option<f64>,
 }
 
+/// Makes the bill of a month of a server, USD: its class and storage, and of Aurora its I/Os.
 pub(super) fn bill(catalog: &Catalog, spec: &ServiceSpec, region: &str, date: NaiveDate) -> Result<ServiceBill, CatalogError> {
     let (region, _) = catalog.region(region)?;
     let class = catalog.service_class(spec.deployment, &spec.instance_type, date)?.class;
@@ -52,25 +53,25 @@ pub(super) fn bill(catalog: &Catalog, spec: &ServiceSpec, region: &str, date: Na
             bill.items.extend(catalog.monthly_cost(&spec.storage, region, date, spec.million_ios)?);
         }
         Service::Rds => {
-            bill.class(catalog, spec, &class, 1, region, date)?;
+            bill.add_class(catalog, spec, &class, 1, region, date)?;
             let storage = catalog.rds_storage(single(&spec.storage)?, date)?;
             let product = storage.volume_type.as_str();
-            bill.component(catalog, spec, (product, "storage", storage.size_gib as f64), region, date)?;
+            bill.add_component(catalog, spec, (product, "storage", storage.size_gib as f64), region, date)?;
             if let Some(iops) = storage.iops {
-                bill.component(catalog, spec, (product, "iops", iops as f64), region, date)?;
+                bill.add_component(catalog, spec, (product, "iops", iops as f64), region, date)?;
             }
             if let Some(mib_s) = storage.throughput_mib_s {
                 // Throughput that rises by itself with IOPS above 32,000 is included.
                 let by_itself = storage.iops.unwrap_or(0) / 64;
                 if mib_s > by_itself {
-                    bill.component(catalog, spec, (product, "throughput", mib_s as f64), region, date)?;
+                    bill.add_component(catalog, spec, (product, "throughput", mib_s as f64), region, date)?;
                 }
             }
         }
         Service::Aurora => {
-            bill.class(catalog, spec, &class, 1 + spec.readers, region, date)?;
-            bill.component(catalog, spec, ("aurora", "storage", spec.data_gib), region, date)?;
-            bill.component(catalog, spec, ("aurora", "million_ios", spec.million_ios), region, date)?;
+            bill.add_class(catalog, spec, &class, 1 + spec.readers, region, date)?;
+            bill.add_component(catalog, spec, ("aurora", "storage", spec.data_gib), region, date)?;
+            bill.add_component(catalog, spec, ("aurora", "million_ios", spec.million_ios), region, date)?;
         }
     }
     bill.total_usd = bill.missing.is_empty().then(|| bill.items.iter().map(|item| item.usd).sum());
@@ -110,17 +111,19 @@ fn days(first: NaiveDate, last: NaiveDate, date: NaiveDate, confirmed: bool, not
 }
 
 impl ServiceBill {
-    fn class(&mut self, catalog: &Catalog, spec: &ServiceSpec, class: &str, count: u32, region: &str, date: NaiveDate) -> Result<(), CatalogError> {
+    /// Adds `count` instances of a database class, each for the hours of a month at its USD an
+    /// hour, to the bill; a class without a price is noted as missing.
+    fn add_class(&mut self, catalog: &Catalog, spec: &ServiceSpec, class: &str, count: u32, region: &str, date: NaiveDate) -> Result<(), CatalogError> {
         let deployment = spec.deployment;
         let key = (deployment.service().as_str().to_string(), class.to_string());
-        let rows = catalog.managed_tables()?.class_prices.get(&key);
+        let prices = catalog.managed_tables()?.class_prices.get(&key);
         let fits = |row: &&ClassPriceRow| row.engine == "mysql" && row.option == deployment.option() && row.region == region;
-        let fits: Vec<&ClassPriceRow> = rows.into_iter().flatten().filter(fits).collect();
+        let fitting: Vec<&ClassPriceRow> = prices.into_iter().flatten().filter(fits).collect();
         let what = match count {
             1 => format!("{class} {}", deployment.option()),
             _ => format!("{count} x {class} {}", deployment.option()),
         };
-        match in_force(&fits, date, |row| row.first_seen) {
+        match in_force(&fitting, date, |row| row.first_seen) {
             Some(row) => {
                 let dates = days(row.first_seen, row.last_seen, date, row.confirmed, &row.note);
                 self.items.push(item(&what, (HOURS_PER_MONTH * f64::from(count), "h"), row.usd_hour, &row.source, dates));
@@ -130,8 +133,9 @@ impl ServiceBill {
         Ok(())
     }
 
-    /// Adds `quantity` of a component to the bill, less what its price includes.
-    fn component(
+    /// Adds a component of storage, in its own unit a month (GiB, IOPS, MiB/s, million I/Os), to
+    /// the bill, less what its price includes; one without a price is noted as missing.
+    fn add_component(
         &mut self,
         catalog: &Catalog,
         spec: &ServiceSpec,
@@ -144,9 +148,9 @@ impl ServiceBill {
             row.region == region && row.service == service.as_str() && row.product == product && row.option == option && row.component == component
         };
         let tables = catalog.managed_tables()?;
-        let fits: Vec<&StoragePriceRow> = tables.storage_prices.iter().filter(fits).collect();
+        let fitting: Vec<&StoragePriceRow> = tables.storage_prices.iter().filter(fits).collect();
         let included = included(tables, service, product, component);
-        let Some(row) = in_force(&fits, date, |row| row.first_seen) else {
+        let Some(row) = in_force(&fitting, date, |row| row.first_seen) else {
             if quantity > included {
                 self.missing.push(format!("{component} of {product}, {option}, in {region}"));
             }
@@ -167,7 +171,7 @@ impl ServiceBill {
     }
 }
 
-/// Returns the quantity of the component that any price includes: up to it, none is needed.
+/// Returns the quantity of the component that every price includes: up to it no price is needed.
 fn included(tables: &super::Managed, service: Service, product: &str, component: &str) -> f64 {
     let of = |row: &&StoragePriceRow| row.service == service.as_str() && row.product == product && row.component == component;
     tables.storage_prices.iter().filter(of).map(|row| row.from_quantity as f64).fold(f64::INFINITY, f64::min).min(f64::MAX)

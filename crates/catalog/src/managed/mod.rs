@@ -102,11 +102,11 @@ impl Catalog {
         Ok(storage)
     }
 
-    /// Returns the ranges of sizes of a volume type at RDS, and the rules of each; empty where RDS
-    /// does not offer the type on that day.
+    /// Returns the ranges of sizes (GiB) of a volume type at RDS, and the rules of each; empty
+    /// where RDS does not offer the type on that day.
     ///
     /// # Errors
-    /// None but broken tables.
+    /// [`CatalogError::Data`] for a table of `data/managed` that cannot be read.
     pub fn rds_ranges(&self, volume_type: VolumeType, date: NaiveDate) -> Result<Vec<RdsRange>, CatalogError> {
         if self.check_launched(Deployment::RdsSingleAz, &format!("{volume_type}_launched_on"), date).is_err() {
             return Ok(Vec::new());

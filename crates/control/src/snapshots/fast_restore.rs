@@ -132,7 +132,8 @@ pub(crate) fn take_credit(all: &Snapshots, record: &SnapshotRecord, zone: &str, 
     Some(set(&record.id, zone, FastRestore { credits_millionths: remainder, credits_at_ms: at_ms, ..fast.clone() }))
 }
 
-/// Returns the events of fast restore that are due until `now_ms`.
+/// Returns the steps of fast restores that are due. `now_ms`: lab time, Unix milliseconds; a step
+/// that is due then is included.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let mut events = Vec::new();
     for (snapshot, zones) in &all.fast {

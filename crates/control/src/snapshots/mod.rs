@@ -70,14 +70,15 @@ pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mu
     Ok(changes?.into_iter().map(Change::Snapshot).collect())
 }
 
-/// Returns the events of snapshots that need no command, until `now_ms`.
+/// Returns the events of snapshots that need no command: the end of a stay in the recycle bin and
+/// the steps of fast restores. `now_ms`: lab time, Unix milliseconds; what is due then is included.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let mut events = retention::due(all, now_ms);
     events.extend(fast_restore::due(all, now_ms));
     events
 }
 
-/// Returns the lab time of the next event of [`due`] or of the next schedule.
+/// Returns the lab time, Unix milliseconds, of the next event of [`due`] or of the next schedule.
 pub(crate) fn next_due(all: &Snapshots) -> Option<u64> {
     let bin = all.bin.values().map(|bin| bin.exit_ms);
     let fast = all.fast.values().flat_map(BTreeMap::values).filter_map(FastRestore::next_ms);

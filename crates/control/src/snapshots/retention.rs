@@ -25,6 +25,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), ControlError> {
     Err(ControlError::invalid(name, "a name is 1 to 64 letters, digits, dots, - or _", LAB_RULE, "Choose a name like daily."))
 }
 
+/// Sets a retention rule, or changes that of its name.
 pub(crate) fn set_rule(all: &Snapshots, rule: &RetentionRule) -> Result<Vec<SnapshotChange>, ControlError> {
     check_name(&rule.name)?;
     if !(1..=MOST_DAYS).contains(&rule.days) {
@@ -42,6 +43,7 @@ pub(crate) fn set_rule(all: &Snapshots, rule: &RetentionRule) -> Result<Vec<Snap
     Ok(vec![SnapshotChange::RuleSet { rule: rule.clone() }])
 }
 
+/// Deletes the retention rule of a name; snapshots in the bin stay there.
 pub(crate) fn delete_rule(all: &Snapshots, rule: &str) -> Result<Vec<SnapshotChange>, ControlError> {
     if all.rules.contains_key(rule) {
         return Ok(vec![SnapshotChange::RuleDeleted { rule: rule.to_string() }]);
@@ -56,6 +58,7 @@ pub(crate) fn kept_by(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> O
     Some(Binned { entered_ms: at_ms, exit_ms: at_ms + u64::from(rule.days) * DAY_MS, rule: rule.name.clone() })
 }
 
+/// Takes a snapshot out of the bin.
 pub(crate) fn recover(all: &Snapshots, snapshot: &str) -> Result<Vec<SnapshotChange>, ControlError> {
     let id: SnapshotId = snapshot.parse().map_err(|_| malformed(snapshot))?;
     if all.bin.contains_key(&id) {
@@ -65,6 +68,8 @@ pub(crate) fn recover(all: &Snapshots, snapshot: &str) -> Result<Vec<SnapshotCha
     Err(refusal(ErrorKind::NotFound, "InvalidSnapshot.NotFound", message, snapshot, "See `headrace snapshot recover`."))
 }
 
+/// Returns the deletions of snapshots whose stay in the bin has ended. `now_ms`: lab time, Unix
+/// milliseconds; a stay that ends then is included.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let over = all.bin.iter().filter(|(_, bin)| bin.exit_ms <= now_ms);
     over.map(|(id, bin)| Event { at_ms: bin.exit_ms, change: Change::Snapshot(SnapshotChange::DeletionStarted { snapshot: id.clone() }) }).collect()

@@ -3,7 +3,7 @@
 use super::custom::Datum;
 use super::paging::{place, token};
 use super::points::Reader;
-use super::{of_refusal, read};
+use super::{read, to_problem};
 use crate::engine::{lock, unix_ms, Engine};
 use crate::events::ACCOUNT;
 use crate::problem::{bad_input, of_control, of_io, Outcome};
@@ -40,6 +40,7 @@ fn now_s() -> i64 {
     (unix_ms() / 1_000) as i64
 }
 
+/// Converts milliseconds to seconds.
 fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
@@ -49,12 +50,13 @@ fn time(parameter: &str, t_s: f64) -> Outcome<i64> {
     // Up to the year 9999.
     match t_s.is_finite() && (0.0..=253_402_300_799.0).contains(&t_s) {
         true => Ok(t_s.floor() as i64),
-        false => Err(of_refusal(Refusal::value(parameter, t_s, "it must be a time from 1970 to 9999, in Unix seconds"))),
+        false => Err(to_problem(Refusal::value(parameter, t_s, "it must be a time from 1970 to 9999, in Unix seconds"))),
     }
 }
 
+/// Turns a refusal of CloudWatch's rules into the error of a call.
 fn refuse<T>(result: Result<T, Refusal>) -> Outcome<T> {
-    result.map_err(of_refusal)
+    result.map_err(to_problem)
 }
 
 /// Adds values of metrics of the user's own.
@@ -103,17 +105,17 @@ pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcom
     let names = match (args.statistics, args.extended) {
         (Some(simple), None) => simple,
         (None, Some(extended)) => extended,
-        (None, None) => return Err(of_refusal(Refusal::missing("Statistics"))),
+        (None, None) => return Err(to_problem(Refusal::missing("Statistics"))),
         _ => {
             let words = "The parameters Statistics and ExtendedStatistics exclude each other.";
-            return Err(of_refusal(Refusal::new(Code::InvalidParameterCombination, "Statistics", words)));
+            return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, "Statistics", words)));
         }
     };
     let statistics: Vec<(String, Statistic)> = refuse(names.into_iter().map(|name| name.parse().map(|statistic| (name, statistic))).collect())?;
     refuse(check_period(args.period_s))?;
     let (now_s, start_s, end_s) = (now_s(), time("StartTime", args.start_s)?, time("EndTime", args.end_s)?);
     if end_s <= start_s {
-        return Err(of_refusal(Refusal::new(Code::InvalidParameterValue, "StartTime", headrace_cloudwatch::wrong_times(start_s, end_s))));
+        return Err(to_problem(Refusal::new(Code::InvalidParameterValue, "StartTime", headrace_cloudwatch::wrong_times(start_s, end_s))));
     }
     let window = Window { start_s: rounded_start(start_s, now_s, args.period_s), end_s, period_s: args.period_s };
     if window.len() > MOST_DATAPOINTS {
@@ -121,7 +123,7 @@ pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcom
             "You have requested up to {} datapoints, which exceeds the limit of {MOST_DATAPOINTS}. You may reduce the datapoints requested by increasing Period, or decreasing the time range.",
             window.len()
         );
-        return Err(of_refusal(Refusal::new(Code::InvalidParameterCombination, window.len().to_string(), words)));
+        return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, window.len().to_string(), words)));
     }
     let spec = MetricSpec { namespace: args.namespace, metric_name: args.name.clone(), dimensions };
     let id = refuse(spec.id())?;
@@ -149,16 +151,16 @@ pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcom
 pub fn get_metric_data(engine: &Engine, args: DataRequest) -> Outcome<MetricData> {
     let queries: Vec<Query> = read("MetricDataQueries", args.queries)?;
     if let Some(other) = queries.iter().filter_map(|query| query.account_id.as_deref()).find(|account| *account != ACCOUNT) {
-        return Err(of_refusal(Refusal::value("AccountId", other, format_args!("the lab has one account, {ACCOUNT}"))));
+        return Err(to_problem(Refusal::value("AccountId", other, format_args!("the lab has one account, {ACCOUNT}"))));
     }
     let newest_first = match args.scan_by.as_deref() {
         None | Some("TimestampDescending") => true,
         Some("TimestampAscending") => false,
-        Some(other) => return Err(of_refusal(Refusal::value("ScanBy", other, "it must be TimestampDescending or TimestampAscending"))),
+        Some(other) => return Err(to_problem(Refusal::value("ScanBy", other, "it must be TimestampDescending or TimestampAscending"))),
     };
     let most = args.max_datapoints.unwrap_or(MAX_DATAPOINTS as u32) as usize;
     if !(1..=MAX_DATAPOINTS).contains(&most) {
-        return Err(of_refusal(Refusal::value("MaxDatapoints", most, format_args!("it must be 1 to {MAX_DATAPOINTS}"))));
+        return Err(to_problem(Refusal::value("MaxDatapoints", most, format_args!("it must be 1 to {MAX_DATAPOINTS}"))));
     }
     let from = refuse(args.next_token.as_deref().map(data_place).transpose())?;
     let range = (time("StartTime", args.start_s)?, time("EndTime", args.end_s)?);
@@ -218,7 +220,7 @@ pub fn put_alarm(engine: &Engine, args: PutAlarm) -> Outcome<()> {
     let mut given = args.alarm;
     if let Some(other) = given["ComparisonOperator"].as_str().filter(|operator| operator.contains("LowerThreshold") || operator.contains("UpperThreshold")) {
         let rule = "it compares with a band of normal values, which the lab does not have; use GreaterThanThreshold or LessThanThreshold";
-        return Err(of_refusal(Refusal::value("ComparisonOperator", other, rule)));
+        return Err(to_problem(Refusal::value("ComparisonOperator", other, rule)));
     }
     // A member that is null was left out.
     if let Some(members) = given.as_object_mut() {
@@ -230,7 +232,7 @@ pub fn put_alarm(engine: &Engine, args: PutAlarm) -> Outcome<()> {
     // The rules of the alarm come first: their words are CloudWatch's.
     refuse(spec.check())?;
     for action in actions.iter().filter(|action| headrace_control::action_parts(action).is_some()) {
-        engine.alarms.actions.check(action).map_err(|words| of_refusal(Refusal::value("AlarmActions", action, words)))?;
+        engine.alarms.actions.check(action).map_err(|words| to_problem(Refusal::value("AlarmActions", action, words)))?;
     }
     engine.alarms.command(AlarmCommand::Put { spec: Box::new(spec), tags }).map(drop)
 }
@@ -287,19 +289,20 @@ impl OfMetric {
     }
 }
 
+/// Checks the number of records that a page may have (None: `default`).
 fn page_of(most: Option<u32>, default: u32) -> Outcome<usize> {
     let most = most.unwrap_or(default);
     match (1..=MOST_RECORDS).contains(&most) {
         true => Ok(most as usize),
-        false => Err(of_refusal(Refusal::value("MaxRecords", most, format_args!("it must be 1 to {MOST_RECORDS}")))),
+        false => Err(to_problem(Refusal::value("MaxRecords", most, format_args!("it must be 1 to {MOST_RECORDS}")))),
     }
 }
 
-/// Alarms by name.
+/// Returns the alarms that a filter admits, by name.
 pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList> {
     if args.names.is_some() && args.prefix.is_some() {
         let words = "The parameters AlarmNames and AlarmNamePrefix exclude each other.";
-        return Err(of_refusal(Refusal::new(Code::InvalidParameterCombination, "AlarmNames", words)));
+        return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, "AlarmNames", words)));
     }
     let state: Option<State> = refuse(args.state.as_deref().map(State::read).transpose())?;
     let metric: Option<OfMetric> = args.metric.map(|metric| read("DescribeAlarmsForMetric", metric)).transpose()?;
@@ -328,10 +331,11 @@ pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList>
     }))
 }
 
+/// Checks the number of names of a call.
 fn named(names: Vec<String>) -> Outcome<Vec<String>> {
     match names.len() {
-        0 => Err(of_refusal(Refusal::missing("AlarmNames"))),
-        many if many > MOST_NAMES => Err(of_refusal(Refusal::value("AlarmNames", many, format_args!("a call has at most {MOST_NAMES} of them")))),
+        0 => Err(to_problem(Refusal::missing("AlarmNames"))),
+        many if many > MOST_NAMES => Err(to_problem(Refusal::value("AlarmNames", many, format_args!("a call has at most {MOST_NAMES} of them")))),
         _ => Ok(names),
     }
 }
@@ -357,10 +361,10 @@ pub fn set_alarm_state(engine: &Engine, args: AlarmState) -> Outcome<()> {
 pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHistory> {
     let kinds = ["ConfigurationUpdate", "StateUpdate", "Action"];
     if let Some(other) = args.kind.as_deref().filter(|kind| !kinds.contains(kind)) {
-        return Err(of_refusal(Refusal::value("HistoryItemType", other, format_args!("it must be one of {}", kinds.join(", ")))));
+        return Err(to_problem(Refusal::value("HistoryItemType", other, format_args!("it must be one of {}", kinds.join(", ")))));
     }
     let oldest_first = args.oldest_first.unwrap_or(false);
-    let wrong = |text: &str| of_refusal(Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer."));
+    let wrong = |text: &str| to_problem(Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer."));
     let after = refuse(args.next_token.as_deref().map(place).transpose())?.map(|text| text.parse::<u64>().map_err(|_| wrong(&text))).transpose()?;
     let most = page_of(args.most, MOST_RECORDS)?;
     let matches = |item: &&HistoryItem| {
@@ -390,11 +394,11 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
     }))
 }
 
-/// Returns the name in an alarm's ARN.
+/// Returns the name in the ARN of an alarm of the lab; any other ARN is refused.
 fn name_of(engine: &Engine, arn: &str) -> Outcome<String> {
     let prefix = format!("arn:aws:cloudwatch:{}:{ACCOUNT}:alarm:", region(engine));
     let name = arn.strip_prefix(&prefix).filter(|name| !name.is_empty());
-    name.map(ToString::to_string).ok_or_else(|| of_refusal(Refusal::value("ResourceARN", arn, format_args!("an alarm of the lab has {prefix}NAME"))))
+    name.map(ToString::to_string).ok_or_else(|| to_problem(Refusal::value("ResourceARN", arn, format_args!("an alarm of the lab has {prefix}NAME"))))
 }
 
 /// Turns the error of an alarm that does not exist into the code it has where tags are asked for.

@@ -22,8 +22,9 @@ use crate::problem::Outcome;
 use headrace_cloudwatch::Refusal;
 use headrace_control::{refused_by_cloudwatch, Problem};
 
-/// Makes a refusal with CloudWatch's code and sentence.
-pub(crate) fn of_refusal(refusal: Refusal) -> Problem {
+/// Turns a refusal of CloudWatch's rules into an error of the daemon, with CloudWatch's code and
+/// sentence.
+pub(crate) fn to_problem(refusal: Refusal) -> Problem {
     refused_by_cloudwatch(refusal).problem().clone()
 }
 
@@ -33,6 +34,6 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(parameter: &str, value: serde
         // A refusal that was made while reading says its code itself.
         let text = error.to_string();
         let sentence = text.split_once("InvalidParameterValue: ").map_or(text.clone(), |(_, sentence)| sentence.to_string());
-        of_refusal(Refusal::new(headrace_cloudwatch::Code::InvalidParameterValue, parameter, format!("{parameter}: {sentence}")))
+        to_problem(Refusal::new(headrace_cloudwatch::Code::InvalidParameterValue, parameter, format!("{parameter}: {sentence}")))
     })
 }

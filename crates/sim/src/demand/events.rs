@@ -243,10 +243,11 @@ struct ClosedSource<'a> {
 }
 
 impl ClosedSource<'_> {
-    fn new(load: &ClosedLoad, span: u64, seed: u64) -> ClosedSource<'_> {
+    /// Starts a load at its first blocks, on the first `span_bytes` of a volume.
+    fn new(load: &ClosedLoad, span_bytes: u64, seed: u64) -> ClosedSource<'_> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(LOAD_STREAM);
-        let blocks = (span / u64::from(load.block_bytes)).max(1);
+        let blocks = (span_bytes / u64::from(load.block_bytes)).max(1);
         let read_below = (load.rw.read_share(load.rwmixread) * 4_294_967_296.0) as u64;
         let blocks_per_job = (blocks / u64::from(load.numjobs)).max(1);
         ClosedSource { load, rng, blocks, blocks_per_job, cursors: vec![0; load.numjobs as usize], read_below }
@@ -273,26 +274,35 @@ impl ClosedSource<'_> {
 struct OpenSource<'a> {
     load: &'a OpenLoad,
     rng: ChaCha8Rng,
-    span: u64,
+    /// Bytes of the volume that requests may touch.
+    span_bytes: u64,
+    /// Index of the point of the load whose rates hold, and the time at which it begins.
     point: usize,
     point_start_s: f64,
+    /// Time up to which requests were made.
     at_s: f64,
-    /// Requests' worth of waiting until the next one comes: 1 for even arrivals, exponential for
-    /// Poisson.
-    to_go: f64,
+    /// Time until the next request comes, as a multiple of the mean time between two: begins at 1
+    /// for even arrivals, at an exponential draw for Poisson's.
+    gaps_to_next: f64,
+    /// Reads that are owed, in requests: with even arrivals the next request is a read from 0.5 on.
     read_credit: f64,
+    /// Offset behind the last read and behind the last write, bytes, where a sequential one goes
+    /// on.
     cursors: [u64; 2],
 }
 
 impl OpenSource<'_> {
-    fn new(load: &OpenLoad, span: u64, seed: u64) -> OpenSource<'_> {
+    /// Starts the arrivals of a load at 0 s, on the first `span_bytes` of a volume.
+    fn new(load: &OpenLoad, span_bytes: u64, seed: u64) -> OpenSource<'_> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(LOAD_STREAM);
-        let mut source = OpenSource { load, rng, span, point: 0, point_start_s: 0.0, at_s: 0.0, to_go: 0.0, read_credit: 0.0, cursors: [0, span / 2] };
-        source.to_go = source.gap();
+        let mut source =
+            OpenSource { load, rng, span_bytes, point: 0, point_start_s: 0.0, at_s: 0.0, gaps_to_next: 0.0, read_credit: 0.0, cursors: [0, span_bytes / 2] };
+        source.gaps_to_next = source.gap();
         source
     }
 
+    /// Draws a time between two requests, as a multiple of the mean one.
     fn gap(&mut self) -> f64 {
         match self.load.arrivals {
             Arrivals::Even => 1.0,
@@ -304,14 +314,14 @@ impl OpenSource<'_> {
         loop {
             let point = self.load.points.get(self.point)?;
             let left_s = self.point_start_s + point.duration_s - self.at_s;
-            let needed_s = self.to_go / point.iops();
+            let needed_s = self.gaps_to_next / point.iops();
             if needed_s <= left_s {
                 self.at_s += needed_s;
-                self.to_go = self.gap();
+                self.gaps_to_next = self.gap();
                 let io = self.request(point);
                 return Some((Nanos::from_secs_f64(self.at_s), io));
             }
-            self.to_go -= left_s * point.iops();
+            self.gaps_to_next -= left_s * point.iops();
             self.point_start_s += point.duration_s;
             self.at_s = self.point_start_s;
             self.point += 1;
@@ -336,13 +346,13 @@ impl OpenSource<'_> {
         };
         let bytes = whole_sectors(&mut self.rng, mean);
         let cursor = self.cursors[op as usize];
-        let offset = if sequential > 0.0 && unit(&mut self.rng) < sequential && cursor + u64::from(bytes) <= self.span {
+        let offset = if sequential > 0.0 && unit(&mut self.rng) < sequential && cursor + u64::from(bytes) <= self.span_bytes {
             cursor
         } else {
             // Aligned to the next power of two, so that a request no larger than a chunk stays
             // inside one.
             let align = u64::from(bytes.max(4_096)).next_power_of_two();
-            let places = (self.span / align).max(1);
+            let places = (self.span_bytes / align).max(1);
             (((u128::from(self.rng.next_u64()) * u128::from(places)) >> 64) as u64) * align
         };
         self.cursors[op as usize] = offset + u64::from(bytes);

@@ -47,13 +47,15 @@ struct Windows {
     slot_end: Nanos,
     /// Start, length and answers of the slots before.
     past: VecDeque<(Nanos, Nanos, Histogram<u32>)>,
-    looked_at: bool,
-    waited: bool,
+    /// A window was compared with the worst so far.
+    is_judged: bool,
+    /// A request waited for a limit of the storage: only then the worst window has a time.
+    was_limited: bool,
 }
 
 impl Windows {
     fn new(end: Nanos) -> Windows {
-        Windows { slot: histogram(), slot_start: Nanos::ZERO, slot_end: SLOT.min(end), past: VecDeque::new(), looked_at: false, waited: false }
+        Windows { slot: histogram(), slot_start: Nanos::ZERO, slot_end: SLOT.min(end), past: VecDeque::new(), is_judged: false, was_limited: false }
     }
 
     /// Closes every slot that ends by `now`.
@@ -70,16 +72,18 @@ impl Windows {
             self.past.push_back((self.slot_start, length, std::mem::replace(&mut self.slot, fresh)));
             // Five minutes, or the whole of a shorter run; a last slot of less than a minute is
             // looked at together with the five before it.
-            if (past_ns + length.0) as f64 >= WINDOW_S * 1e9 || (self.slot_end == end && !self.looked_at) {
-                self.look(summary);
+            if (past_ns + length.0) as f64 >= WINDOW_S * 1e9 || (self.slot_end == end && !self.is_judged) {
+                self.raise_worst(summary);
             }
             self.slot_start = self.slot_end;
             self.slot_end = (self.slot_end + SLOT).min(end);
         }
     }
 
-    fn look(&mut self, summary: &mut Summary) {
-        self.looked_at = true;
+    /// Raises the worst figures of the summary, ms, to those of the window that ends now, where
+    /// they are higher.
+    fn raise_worst(&mut self, summary: &mut Summary) {
+        self.is_judged = true;
         let Some(&(start, _, _)) = self.past.front() else { return };
         let mut answers = histogram();
         for (_, _, slot) in &self.past {
@@ -89,7 +93,7 @@ impl Windows {
             return;
         }
         let ms = |q: f64| answers.value_at_quantile(q) as f64 / 1e6;
-        if self.waited && summary.worst_p99_ms.is_none_or(|worst| ms(0.99) > worst) {
+        if self.was_limited && summary.worst_p99_ms.is_none_or(|worst| ms(0.99) > worst) {
             summary.worst_at_s = Some(start.as_secs_f64());
         }
         let raise = |worst: &mut Option<f64>, value: f64| *worst = Some(worst.map_or(value, |worst| worst.max(value)));
@@ -113,6 +117,7 @@ struct RowCounts {
 }
 
 impl RunRecorder {
+    /// Starts a run that ends at `end`, with a row for each `interval`.
     pub fn new(interval: Nanos, end: Nanos) -> RunRecorder {
         let all = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
         let row = RowCounts { latencies: Some(histogram()), ..RowCounts::default() };
@@ -149,7 +154,7 @@ impl RunRecorder {
         if wait == Nanos::ZERO || decision.cap == Cap::None {
             return;
         }
-        self.windows.waited = true;
+        self.windows.was_limited = true;
         self.row.waits[decision.cap as usize] += wait.0;
         self.summary.longest_wait_s = self.summary.longest_wait_s.max(wait.as_secs_f64());
         let from = arrived.max(self.waited_until);
@@ -247,6 +252,7 @@ impl RunRecorder {
         summary.queue_at_end = row.queue;
     }
 
+    /// Closes the last rows and returns them with the summary of the run.
     pub fn finish(mut self, host: &Host) -> Run {
         self.reach(self.end, host);
         let ms = |ns: u64| ns as f64 / 1e6;

@@ -18,10 +18,15 @@ GROWTH = 1.1  # room above today's data: a guess
 ROCKS_POOL_SHARE = 0.01  # a guess: under MyRocks InnoDB caches system tables only
 UNKNOWN_INSTANCES = 8  # the default of MySQL 5.7 to 8.3 from 1 GiB on
 VCPUS_PER_INSTANCE = 4  # a default of MySQL 8.4: at most a quarter of the logical processors
+# A hot set up to this factor larger than the pool fits: both follow from the memory, and differ by
+# rounding alone.
+ROUNDING = 1.0001
 MOST_INSTANCES = 64  # the largest value of innodb_buffer_pool_instances
 
 
 def pool_size(s: Situation) -> RuleValue:
+    """Sizes the buffer pool by the memory, less where connections may need it or the data are
+    fewer; under MyRocks it is small."""
     if s.engine == "myrocks":
         size = min(max(s.memory_gib * GIB * ROCKS_POOL_SHARE, CHUNK), GIB)
         return RuleValue(size_text(_down(size, CHUNK)), "the tables are in MyRocks; InnoDB caches little else")
@@ -34,7 +39,7 @@ def pool_size(s: Situation) -> RuleValue:
         if data is not None and data * GROWTH < room:
             size = data * GROWTH
             why = f"the data of {data:,.4g} GiB and a tenth; memory has room for {room:,.4g} GiB"
-        why += f"; {_hot(s.demand, size)}"
+        why += f"; {_describe_hot_set(s.demand, size)}"
     value, today = _pool(size * GIB), as_bytes(s.current.get("innodb_buffer_pool_size"))
     if (
         s.most_memory is not None
@@ -63,27 +68,28 @@ def _room(s: Situation) -> tuple[float, str]:
     return room, f"what {s.memory_gib:,.4g} GiB of memory leave with {s.most_memory.words}"
 
 
-def _hot(demand: WorkloadDemand, size_gib: float) -> str:
+def _describe_hot_set(demand: WorkloadDemand, pool_gib: float) -> str:
+    """Says how large the hot set is, and whether a pool of this size holds it."""
     hot = demand.hot_gib
     if hot is None:
-        return f"the hot set is larger than {demand.looked_gib:,.3g} GiB: every GiB more saves reads"
+        return f"the hot set is larger than {demand.largest_cache_gib:,.3g} GiB: every GiB more saves reads"
     hot_set = f"the hot set, {hot:,.3g} GiB (within 1 % of the best tps),"
-    rounding = 1.0001
-    return f"{hot_set} fits" if hot <= size_gib * rounding else f"{hot_set} does not fit, so reads continue"
+    return f"{hot_set} fits" if hot <= pool_gib * ROUNDING else f"{hot_set} does not fit, so reads continue"
 
 
-def _pool(size: float) -> float:
-    """Rounds to whole chunks of all its instances, so that the server does not round it up."""
-    if size >= CHUNK:
-        return _down(size, GIB if size >= 16 * GIB else CHUNK)
-    return max(_down(size, 8 * MIB), LEAST_POOL)
+def _pool(size_bytes: float) -> float:
+    """Rounds bytes to whole chunks of all instances, so that the server does not round them up."""
+    if size_bytes >= CHUNK:
+        return _down(size_bytes, GIB if size_bytes >= 16 * GIB else CHUNK)
+    return max(_down(size_bytes, 8 * MIB), LEAST_POOL)
 
 
-def _down(size: float, unit: float) -> float:
-    return max(unit, size // unit * unit)
+def _down(size_bytes: float, unit_bytes: float) -> float:
+    return max(unit_bytes, size_bytes // unit_bytes * unit_bytes)
 
 
 def pool_instances(s: Situation) -> RuleValue:
+    """Divides a pool of 1 GiB or more by the processors, so that each part has whole chunks."""
     pool = s.chosen_bytes("innodb_buffer_pool_size")
     if pool < GIB:
         return RuleValue("1", "a pool below 1 GiB is not divided")
@@ -98,6 +104,7 @@ def pool_instances(s: Situation) -> RuleValue:
 
 
 def load_at_startup(s: Situation) -> RuleValue:
+    """Advises a pool that fills itself at the start, with the minutes that clients take for it."""
     pool = s.chosen_bytes("innodb_buffer_pool_size")
     # Page by page in random order, and in the order of the files.
     minutes = pool / min(s.storage.iops * PAGE_BYTES, s.storage.bytes_s) / 60.0
@@ -110,6 +117,7 @@ def load_at_startup(s: Situation) -> RuleValue:
 
 
 def cache_instances(s: Situation) -> RuleValue:
+    """Divides the cache of open tables in 16."""
     why = "sessions that open tables do not wait for one lock; the whitepaper's tuned server had 16"
     if s.server.flavor == "mariadb":
         why += ". MariaDB starts with fewer where open_files_limit is below 2 x table_open_cache x instances"
@@ -117,6 +125,7 @@ def cache_instances(s: Situation) -> RuleValue:
 
 
 def performance_schema(s: Situation) -> RuleValue:
+    """Advises the server's measures of itself, which are slower only where they are off today."""
     why = "shows which statements and files wait"
     if parameters()["performance_schema"].default_on(s.server) == "ON":
         return RuleValue("ON", why, SAFE)

@@ -43,7 +43,7 @@ def cache_size(s: Situation) -> RuleValue:
         if data is not None and data * UNCOMPRESSED * GIB < room:
             room, why = data * UNCOMPRESSED * GIB, f"the data of {data:,.4g} GiB, uncompressed"
         if hot is None:
-            why += f"; the hot set is larger than {s.demand.looked_gib:,.3g} GiB"
+            why += f"; the hot set is larger than {s.demand.largest_cache_gib:,.3g} GiB"
         else:
             why += f"; the hot set (within 1 % of the best tps) takes {hot:,.3g} GiB"
     unit = 128 * MIB if room >= GIB else 16 * MIB

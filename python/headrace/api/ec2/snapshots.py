@@ -81,7 +81,7 @@ def batches(request: ApiRequest, size: int | None) -> tuple[list[Snapshot], str 
     token of the next page.
     """
     token = request.params.get("NextToken")
-    after = paging.key_of(request.operation, token) if token else None
+    after = paging.read_token(request.operation, token) if token else None
     matching: list[Snapshot] = []
     batch: list[Snapshot] = []
     for snapshot in every(request, after, **_narrow_filters(request)):
@@ -94,7 +94,7 @@ def batches(request: ApiRequest, size: int | None) -> tuple[list[Snapshot], str 
     matching += _apply_filters(request, batch)
     if size is None or len(matching) <= size:
         return matching, None
-    return matching[:size], paging.token_after(request.operation, matching[size - 1]["id"])
+    return matching[:size], paging.make_token(request.operation, matching[size - 1]["id"])
 
 
 def _narrow_filters(request: ApiRequest) -> Members:

@@ -282,7 +282,7 @@ def describe_volume_status(request: ApiRequest) -> Members:
     if size is not None and not request.params.get("Filters"):
         # No more than the page, and one to see whether another follows.
         token, limit = request.params.get("NextToken"), size + 1
-        after = paging.key_of(request.operation, token) if token else None
+        after = paging.read_token(request.operation, token) if token else None
     volumes = sorted(request.lab.volumes(checked_ids, after=after, limit=limit), key=lambda volume: volume["id"])
     matching = filtered(request, map(status_of, volumes))
     statuses, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)

@@ -187,7 +187,7 @@ class Connection:
                     pass
             except Refused as refused:
                 with contextlib.suppress(OSError):
-                    self._send(refused.answer(), False, False)
+                    self._send(refused.answer(), False)
                     self._drain()
             except OSError:
                 # The client went away, or does not read.
@@ -226,7 +226,7 @@ class Connection:
             refused = refusal(incoming)
             if refused is not None:
                 raise refused
-            self._send(self._answer(incoming), keep, incoming.method == "HEAD")
+            self._send(self._answer(incoming), keep, incoming.method != "HEAD")
             if not keep:
                 return False
         if after is not None:
@@ -243,7 +243,8 @@ class Connection:
             if select.select([self._client], [], [], CROWDED_IDLE_S)[0]:
                 return True
 
-    def _send(self, answer: Answer, keep: bool, headless: bool) -> None:
+    def _send(self, answer: Answer, keep: bool, with_body: bool = True) -> None:
+        """Writes an answer. `keep`: the connection goes on; without a body for a HEAD request."""
         phrase = HTTPStatus(answer.status).phrase
         fields = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
         head = (
@@ -251,7 +252,7 @@ class Connection:
             f"Connection: {'keep-alive' if keep else 'close'}\r\n\r\n"
         )
         self._client.settimeout(TIMEOUT_S)
-        self._client.sendall(head.encode("latin-1", "replace") + (b"" if headless else answer.body))
+        self._client.sendall(head.encode("latin-1", "replace") + (answer.body if with_body else b""))
 
     def _drain(self) -> None:
         self._client.shutdown(socket.SHUT_WR)

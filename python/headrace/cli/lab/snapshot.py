@@ -341,11 +341,11 @@ def restore(
         snapshot_set = sets.chosen(sets.sets_of(service.stored()), chosen)
         prefix = name or f"{snapshot_set.server[:20]}-restored"
         if volumes or ec2.on == "ec2":
-            restored = snapshots_restore.to_volumes(service, snapshot_set, prefix, storage)
+            restored = snapshots_restore.restore_volumes(service, snapshot_set, prefix, storage)
             _print_volumes(restored, output)
             return
     with place.open() as lab, progress(f"restoring {snapshot_set.id}") as tick:
-        server = snapshots_restore.to_server(
+        server = snapshots_restore.restore_server(
             lab,
             snapshot_set,
             prefix,

@@ -126,7 +126,7 @@ def report(
     price_words = words.prices_of(fleet_answers)
     if prices != FleetPriceOptions():
         new_prices, more = fleet_prices(prices, fleet_inventory, as_of)
-        fleet_answers, searched = fleet_advised.repriced(fleet_answers, new_prices), price_words
+        fleet_answers, searched = fleet_advised.reprice(fleet_answers, new_prices), price_words
         price_words = words.prices_of(fleet_answers)
         notes += more
         if searched != price_words:

@@ -69,7 +69,7 @@ def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
             return None
         if len(at):
             series.append(MetricSeries(volume_in(result.label, result.id), metric, at, values))
-    return None if _comes_twice(series) else (series, list(notes))
+    return None if _repeats_a_time(series) else (series, list(notes))
 
 
 def _pages(content: bytes) -> list[_Page] | None:
@@ -130,8 +130,9 @@ def _sound(metric: str, values: np.ndarray) -> bool:
     return metric not in EBS.needed or bool(whole.all())
 
 
-def _comes_twice(series: list[MetricSeries]) -> bool:
-    """True when two pages have the same time of a series."""
+def _repeats_a_time(series: list[MetricSeries]) -> bool:
+    """Returns whether two lists of points of one volume and metric, each with every time once,
+    share a time: a page was written twice."""
     parts: dict[tuple[str, str], list[np.ndarray]] = {}
     for part in series:
         parts.setdefault((part.volume, part.metric), []).append(part.t_unix)

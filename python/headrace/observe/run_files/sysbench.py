@@ -92,7 +92,7 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
     if len(rows.t_s) < 2:
         hint = "Run longer, with --report-interval=1."
         raise recording.bad("", f"{len(rows.t_s)} reports", "at least two are needed", hint, DOC)
-    _one_axis(recording, rows, interval_s)
+    _set_interval(recording, rows, interval_s)
     if not any(value > 0 for value in rows.tps):
         hint = "The clients did nothing: look at the benchmark's own messages."
         raise recording.bad("", "no transaction", "is in the whole file", hint, DOC)
@@ -167,7 +167,7 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
         threads=_value(recording, number, "threads", threads),
         tps=tps,
         qps=queries,
-        p95=p95 if percent == 95.0 else math.nan,
+        p95_ms=p95 if percent == 95.0 else math.nan,
     )
     stamp = match["stamp"].strip()
     if bool(stamp) != bool(rows.stamps) and len(rows.t_s) > 1:
@@ -186,9 +186,9 @@ def _add(
     threads: float,
     tps: float,
     qps: float,
-    p95: float,
-    busy: float = math.nan,
-    written: float = math.nan,
+    p95_ms: float,
+    busy_share: float = math.nan,
+    pages_written_per_s: float = math.nan,
 ) -> None:
     if len(rows.t_s) >= MAX_ROWS:
         raise InputError(f"line {where}", f"at most {MAX_ROWS:,} reports are read", DOC, "Cut the file.")
@@ -198,9 +198,9 @@ def _add(
     rows.tps.append(tps)
     rows.qps.append(qps)
     # sysbench prints 0.00 for the percentile of nothing.
-    rows.p95_ms.append(math.nan if tps == 0.0 or p95 == 0.0 else p95)
-    rows.busy_share.append(busy)
-    rows.pages_written_per_s.append(written)
+    rows.p95_ms.append(math.nan if tps == 0.0 or p95_ms == 0.0 else p95_ms)
+    rows.busy_share.append(busy_share)
+    rows.pages_written_per_s.append(pages_written_per_s)
 
 
 def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, float]]) -> None:
@@ -285,9 +285,9 @@ def _csv_row(
         threads=values.get("threads", math.nan),
         tps=values["tps"],
         qps=values.get("qps", math.nan),
-        p95=values.get("p95_ms", math.nan),
-        busy=values.get("busy_share", math.nan),
-        written=values.get("pages_written_per_s", math.nan),
+        p95_ms=values.get("p95_ms", math.nan),
+        busy_share=values.get("busy_share", math.nan),
+        pages_written_per_s=values.get("pages_written_per_s", math.nan),
     )
     if "time" in place:
         stamp = parse_iso(cells[place["time"]])
@@ -300,8 +300,10 @@ def _csv_row(
 # --- one time axis --------------------------------------------------------------------------------
 
 
-def _one_axis(recording: Recording, rows: Rows, given_s: float | None) -> None:
-    """Even steps, with gaps where rows are missing; sets `interval_s`. Doubled rows are dropped."""
+def _set_interval(recording: Recording, rows: Rows, given_s: float | None) -> None:
+    """Sets the `interval_s` of rows to the usual step of their times, drops rows that are there
+    twice, and notes gaps. `given_s`: seconds that the run's description names. Raises InputError
+    for steps that are not even."""
     steps = [b - a for a, b in pairwise(rows.t_s) if b > a]
     if not steps:
         hint = "Is the right column named in files.columns?"
@@ -324,8 +326,9 @@ def _one_axis(recording: Recording, rows: Rows, given_s: float | None) -> None:
     say_gaps(recording, rows)
 
 
-def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -> bool:
-    """True when the row repeats the row before it word for word."""
+def _check_step(recording: Recording, rows: Rows, index: int, interval_s: float) -> bool:
+    """Returns whether a row repeats the row before it word for word. Raises InputError for a time
+    that is not about `interval_s` or more after that of the row before."""
     now, before, where = rows.t_s[index], rows.t_s[index - 1], rows.where[index]
     step = now - before
     if step == 0:
@@ -338,14 +341,16 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -
         hint = "Two runs were mixed: keep one."
         raise recording.bad(where, f"t_s = {now:g}", "was there before with other figures", hint, DOC)
     if step < 0:
-        if now <= rows.t_s[0] + interval:
+        if now <= rows.t_s[0] + interval_s:
             hint = "The benchmark was started again: cut the file there."
             raise recording.bad(where, f"t_s starts over at {now:g}", "one run per file", hint, DOC)
         hint = "Lines are in disorder, or runs were mixed."
         raise recording.bad(where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", hint, DOC)
-    if step < 0.5 * interval and index < len(rows.t_s) - 1:
+    if step < 0.5 * interval_s and index < len(rows.t_s) - 1:
         hint = "Keep one report interval per file."
-        raise recording.bad(where, f"{step:g} s after the row above", f"the others are {interval:g} s apart", hint, DOC)
+        raise recording.bad(
+            where, f"{step:g} s after the row above", f"the others are {interval_s:g} s apart", hint, DOC
+        )
     return False
 
 

@@ -82,7 +82,7 @@ def clearly_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) 
 
 
 def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr]) -> pl.Series:
-    combined = not ways_apart(rows)
+    combined = not has_separate_latencies(rows)
     parts = [
         is_slow(way) & ((pl.col("charged_iops") if combined else pl.col(f"{way}_iops")) >= t.degraded_least_iops)
         for way in WAYS
@@ -106,9 +106,10 @@ def stalled_points(rows: pl.DataFrame) -> pl.Series:
     return rows.select(stalled.alias("stalled"))["stalled"]
 
 
-def ways_apart(rows: pl.DataFrame) -> bool:
-    """True when the latency of reads and of writes are two figures: a tool that has one for both
-    gives the same for each."""
+def has_separate_latencies(rows: pl.DataFrame) -> bool:
+    """Returns whether the latency of reads and that of writes (ms) are two figures: a tool that has
+    one figure for both gives the same for each. True where no row has both: then each figure is of
+    its own way."""
     if not {"read_ms", "write_ms"} <= set(rows.columns):
         return True
     both = rows.select("read_ms", "write_ms").drop_nulls()
@@ -139,7 +140,7 @@ def cause_of(
     """Returns what explains the slow rows of `part`. `calm`: rows of the same recording that are
     not slow, `before` those of them that come just before. `others_are_quick`: other members of the
     array have the same load, and no burst."""
-    apart = ways_apart(part)
+    apart = has_separate_latencies(part)
     reads_only = apart and _reads_only(part, model, t)
     busy, explained = _busy(part), _explained(part, calm, limits, model)
     use = float(_use(part, limits).median() or 0.0)  # type: ignore[arg-type]

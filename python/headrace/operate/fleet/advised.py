@@ -54,9 +54,9 @@ def read_answers(path: Path) -> list[VolumeAnswer]:
     return ranked(answers_of(frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())))
 
 
-def repriced(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[VolumeAnswer]:
-    """Returns the answers with bills at these prices, those worth most first. A change that no
-    longer saves is left out."""
+def reprice(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[VolumeAnswer]:
+    """Returns all answers with their bills, USD a month, at these prices, those worth most first.
+    The answer to a change that no longer saves becomes `keep`, without what was proposed."""
     groups: dict[tuple[str, str], list[VolumeAnswer]] = {}
     for answer in answers:
         groups.setdefault((answer.region, answer.account), []).append(answer)
@@ -65,13 +65,13 @@ def repriced(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[Volum
         judged = [answer for answer in own if answer.usd_today is not None]
         texts = sorted({text for answer in judged for text in (answer.today, answer.proposed) if text})
         usd_of = dict(zip(texts, prices.totals(texts, region, account), strict=True)) if region and texts else {}
-        at_prices += [_repriced(answer, usd_of) for answer in own]
+        at_prices += [_reprice_answer(answer, usd_of) for answer in own]
     source = prices.source
     return ranked([msgspec.structs.replace(answer, prices=source) for answer in at_prices])
 
 
-def _repriced(answer: VolumeAnswer, usd_of: dict[str, float]) -> VolumeAnswer:
-    if answer.usd_today is None:  # it was not judged
+def _reprice_answer(answer: VolumeAnswer, usd_of: dict[str, float]) -> VolumeAnswer:
+    if answer.usd_today is None:  # the volume was not judged
         return answer
     usd_today, usd_proposed = usd_of.get(answer.today, math.nan), usd_of.get(answer.proposed, math.nan)
     priced = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""A snapshot set back: to a new server of the lab, or to volumes."""
+"""Restores a set of snapshots: to a new server of the lab, or to volumes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RestoredVolume:
     layout: tuple[Mapping[str, str], ...]
 
 
-def to_server(
+def restore_server(
     lab: Lab,
     chosen: SnapshotSet,
     name: str,
@@ -48,13 +48,18 @@ def to_server(
     settings: Mapping[str, str | None] | None = None,
     progress: Progress = lambda share, what: None,
 ) -> Server:
-    """Makes a new server of the lab from a set of one. Blocks are loaded when they are first used.
+    """Makes a new server of the lab from a set of snapshots of another server of a lab. Blocks are
+    loaded when they are first used.
 
     It has an identity of its own (server_id, and MySQL's server_uuid), and does not replicate by
     itself: a copy of a replica would take the replica's place at its source.
 
-    Raises InputError for a set that is not whole or is of no server of a lab, CouldNotRun. When it
-    fails nothing is left of it.
+    `storage`, `log_storage`: notation (None: as of the snapshots). `memory_gib`, `settings`: None:
+    as the snapshots' server had. `progress` is called with the share that is done, 0 to 1, and
+    with what is done.
+
+    Raises InputError for a set that is not whole or was not taken of a server of a lab,
+    CouldNotRun. When it fails nothing is left of the new server.
     """
     check_whole(chosen)
     roles = chosen.about.get("roles")
@@ -110,7 +115,7 @@ def _settings(chosen: SnapshotSet) -> dict[str, str | None]:
     return settings
 
 
-def to_volumes(
+def restore_volumes(
     service: VolumeService, chosen: SnapshotSet, prefix: str, spec: str | None = None
 ) -> list[RestoredVolume]:
     """Makes a volume from each snapshot of a set, all or none. `spec`: another storage for each,

@@ -368,14 +368,15 @@ class ChangeRun:
         return outcome
 
     def _publish_again(self, new: AddressHost) -> str:
-        """Writes the clients' file if that failed before; returns why it could not be written."""
-        error = self.progress.failed.get("clients", "")
-        if error:
-            try:
-                PUBLISH.publish(self, new)
-            except HeadraceError as again:
-                self.say(f"problem: {self.clients} does not name {new.name}: {again.rule}; write it yourself")
-                return error
+        """Writes the clients' file again if that failed before. Returns why it could not be written
+        now, "" where it names the new source."""
+        if "clients" not in self.progress.failed:
+            return ""
+        try:
+            PUBLISH.publish(self, new)
+        except HeadraceError as error:
+            self.say(f"problem: {self.clients} does not name {new.name}: {error.rule}; write it yourself")
+            return error.rule
         return ""
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.operate.fleet import app
 from headrace.errors import HeadraceError
-from headrace.operate.fleet.advised import advised_changes, read_answers, repriced
+from headrace.operate.fleet.advised import advised_changes, read_answers, reprice
 from headrace.operate.fleet.answer import VolumeAnswer, answers_frame
 from headrace.operate.fleet.applying.changes import VolumeSetting, modification_limit
 from headrace.operate.fleet.applying.scripts import patch_scripts
@@ -167,7 +167,7 @@ def test_a_setting_says_what_ec2_says():
 
 def test_other_prices_rank_and_keep_anew():
     """At 10 % off: gp2 45.00, gp3 36.00 (500 GiB at 0.10 and 0.08). Back to gp2 saves nothing."""
-    answers = repriced(
+    answers = reprice(
         [answer("vol-1"), answer("vol-2", verdict="withheld", proposed="", usd_today=None)],
         FleetPrices(discount_percent=10),
     )
@@ -175,7 +175,7 @@ def test_other_prices_rank_and_keep_anew():
         ("vol-1", pytest.approx(45.0), pytest.approx(36.0)),
         ("vol-2", None, 40.0),
     ]
-    [retained] = repriced([answer("vol-1", today="gp3:500", proposed="gp2:500")], FleetPrices())
+    [retained] = reprice([answer("vol-1", today="gp3:500", proposed="gp2:500")], FleetPrices())
     assert retained.verdict == "keep" and retained.proposed == "" and "prices that are paid" in retained.why
 
 

@@ -27,7 +27,7 @@ from simulated_cluster import CLIENTS, Program, SimulatedCluster, SimulatedStop
 from simulated_servers import Server
 from simulated_time import Killed, Task
 
-from headrace.errors import HeadraceError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover.planning.members import AckProof, FailoverWish, Outcome
 from headrace.servers.failover.watcher import Watcher
 
@@ -538,6 +538,27 @@ def switched(cluster: SimulatedCluster, source: str, target: str, lines: int | N
     program.lines = lines
     wish = FailoverWish(source, kind="switchover", target=target)
     return ended(cluster, program.begin(lambda: program.executor.run(wish)))
+
+
+@pytest.mark.parametrize(("reasons", "last"), [(["disk full", "read-only"], "read-only"), (["disk full"], "")])
+def test_the_address_file_is_written_again_at_the_end(reasons, last, monkeypatch):
+    """The outcome has the reason of the last attempt, which still holds, and none where that one succeeded."""
+    cluster = quiet_cluster("mysql")
+    program, pending = cluster.program("m0"), list(reasons)
+    write = program.surroundings.write
+
+    def fail_first(path, content):
+        if pending:
+            raise CouldNotRun(str(path), pending.pop(0), "", "")
+        write(path, content)
+
+    monkeypatch.setattr(program.surroundings, "write", fail_first)
+    wish = FailoverWish("s0", kind="switchover", target="s1")
+    result = ended(cluster, program.begin(lambda: program.executor.run(wish)))
+    assert isinstance(result, Outcome) and (result.elected, result.clients) == ("s1", last)
+    assert (cluster.files[str(CLIENTS)] == "s1") == (not last)
+    cluster.stopped = True
+    cluster.time.end(cluster.processes)
 
 
 @pytest.mark.parametrize("flavor", ["mariadb", "mysql"])

@@ -134,19 +134,19 @@ pub struct ApplierCosts {
 }
 
 impl ApplierCosts {
-    /// Time of one transaction's rows in its worker, s.
+    /// Returns the time of one transaction's rows in its worker, s.
     pub fn rows_s(&self) -> f64 {
         let ordered =
             if self.workers > 1.0 { 1.0 + ORDER * self.order_cv * (1.0 + self.order_cv) * libm::log(self.workers.min(self.width).max(1.0)) } else { 1.0 };
         (self.processor_s + self.reads_s + self.page_writes_s) * (1.0 + self.redone) * ordered
     }
 
-    /// Time from a transaction's begin to its commit with none at the same time, s.
+    /// Returns the time from a transaction's begin to its commit with none at the same time, s.
     pub fn alone_s(&self) -> f64 {
         self.processor_s + self.reads_s + self.page_writes_s + self.commit_processor_s + self.flushes_s
     }
 
-    /// Transactions under way at once.
+    /// Returns the number of transactions under way at once.
     fn at_once(&self) -> f64 {
         if self.overlaps_commits {
             self.workers
@@ -155,7 +155,7 @@ impl ApplierCosts {
         }
     }
 
-    /// Processor time of a commit in which no other is committed, s.
+    /// Returns the processor time of a commit in which no other is committed, s.
     fn serial_commit_s(&self) -> f64 {
         if self.in_turn {
             self.commit_processor_s
@@ -164,15 +164,16 @@ impl ApplierCosts {
         }
     }
 
-    /// Most commits of a group.
+    /// Returns the most commits of a group.
     fn most_grouped(&self) -> f64 {
         (self.group_share * self.at_once()).max(1.0)
     }
 
-    /// Commits that share their flushes at `rate`. In order: the first that is late holds all
-    /// behind it, and they come together, whatever it waited for (5.1 of 16 workers where a
-    /// volume's IOPS bound MariaDB 10.11, and 5.9 where flushes did). Else those that come while a
-    /// group goes through the longest stage and is then committed, one after the other.
+    /// Returns the commits that share their flushes at `rate`, transactions a second. In order: the
+    /// first that is late holds all behind it, and they come together, whatever it waited for (5.1
+    /// of 16 workers where a volume's IOPS bound MariaDB 10.11, and 5.9 where flushes did). Else
+    /// those that come while a group goes through the longest stage and is then committed, one
+    /// after the other.
     pub fn grouped(&self, rate: f64) -> f64 {
         if self.order_cv > 0.0 {
             return self.most_grouped();
@@ -181,7 +182,8 @@ impl ApplierCosts {
         (rate * self.flushes_s * self.longest_stage / free).clamp(1.0, self.most_grouped())
     }
 
-    /// Transactions a second that reads, flushes, processor and dependencies let the workers do.
+    /// Returns the transactions a second that reads, flushes, processor and dependencies let the
+    /// workers do.
     fn workers_rate(&self) -> f64 {
         let commit_s = self.commit_processor_s + self.flushes_s;
         let rows_s = self.rows_s();
@@ -199,8 +201,9 @@ impl ApplierCosts {
         weakest_limit(&[by_workers, by_flushes, by_width], SHARPNESS)
     }
 
-    /// Workers that wait for a read of theirs at `rate`: the others compute, commit, or wait for
-    /// those before them. At least as many as take the reads' own time.
+    /// Returns the workers that wait for a read of theirs at `rate`, transactions a second: the
+    /// others compute, commit, or wait for those before them. At least as many as take the reads'
+    /// own time.
     pub fn reading(&self, rate: f64) -> f64 {
         let raw_s = (self.processor_s + self.reads_s + self.page_writes_s) * (1.0 + self.redone);
         let ordered = self.rows_s() / raw_s.max(1e-12);
@@ -208,12 +211,12 @@ impl ApplierCosts {
         ((self.at_once() - elsewhere) / ordered.max(1.0)).max(rate * self.reads_s)
     }
 
-    /// Transactions a second.
+    /// Returns the transactions a second that the applier reaches.
     pub fn rate(&self) -> f64 {
         weakest_limit(&[self.workers_rate(), self.iops_rate, self.bytes_rate, self.cores_rate, self.receive_rate], SHARPNESS)
     }
 
-    /// Makes the costs with one of them `times` as high.
+    /// Returns the costs with one of them `times` as high.
     pub fn with(&self, cost: ReplicaBinding, times: f64) -> ApplierCosts {
         let mut costs = *self;
         match cost {
@@ -233,24 +236,26 @@ impl ApplierCosts {
         costs
     }
 
+    /// Returns the share of the rate, 0 to 1, that follows a cost: the relative fall of the rate
+    /// over the relative rise of the cost.
     fn share(&self, cost: ReplicaBinding) -> f64 {
         let (more, less) = (self.with(cost, 1.0 + NUDGE).rate(), self.with(cost, 1.0 - NUDGE).rate());
         (less - more) / (2.0 * NUDGE) / self.rate()
     }
 
-    /// Share of each of [`COSTS`] in the rate; together 1.
+    /// Returns the share of each of [`COSTS`] in the rate; together they are 1.
     pub fn shares(&self) -> [f64; COSTS.len()] {
         COSTS.map(|cost| self.share(cost))
     }
 
-    /// Returns the share of the rate that follows the width: 1 if twice the width would be twice
-    /// the rate.
+    /// Returns the share of the rate, 0 to 1, that follows [`ApplierCosts::width`]: 1 if twice as
+    /// many transactions that may be applied at once would be twice the rate.
     pub fn dependency_lever(&self) -> f64 {
         self.share(ReplicaBinding::Dependencies)
     }
 
-    /// Returns the share of the rate that follows the workers; 0 for a single thread, which no
-    /// other joins by itself.
+    /// Returns the share of the rate, 0 to 1, that follows the number of workers; 0 for a single
+    /// thread, which no other joins by itself.
     pub fn worker_lever(&self) -> f64 {
         if self.workers > 1.0 {
             self.share(ReplicaBinding::Workers)
@@ -259,8 +264,9 @@ impl ApplierCosts {
         }
     }
 
-    /// Returns the bottleneck of the applier: the width if more than half of the rate follows it,
-    /// else the largest share.
+    /// Returns the bottleneck of the applier: [`ReplicaBinding::Dependencies`] if more than half of
+    /// the rate follows [`ApplierCosts::width`], else the cost with the largest share of it
+    /// ([`ApplierCosts::shares`]).
     pub fn binding(&self) -> ReplicaBinding {
         if self.dependency_lever() > 0.5 {
             return ReplicaBinding::Dependencies;

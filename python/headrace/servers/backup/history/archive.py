@@ -79,6 +79,7 @@ class Piece:
 
     @property
     def ends(self) -> int:
+        """The position in the binary log, in bytes, behind the piece."""
         return self.offset + self.length
 
     @property
@@ -100,6 +101,7 @@ class ArchivedFile:
 
     @property
     def earlier(self) -> GtidSet:
+        """The GTIDs of the source before this file."""
         return GtidSet.parse(self.pieces[0].earlier, self.pieces[0].flavor)
 
     @property
@@ -117,14 +119,17 @@ class ArchivedFile:
 
     @property
     def ended(self) -> str:
+        """The end of the file, by its last piece: rotate, stop, crash, or "" while it goes on."""
         return self.pieces[-1].ended
 
     @property
     def ends(self) -> int:
+        """The bytes of the file that the archive has."""
         return self.pieces[-1].ends
 
     @property
     def entries(self) -> list[Entry]:
+        """The entries of all pieces, in order."""
         return [entry for piece in self.pieces for entry in piece.entries]
 
 
@@ -340,13 +345,15 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
 def write_index(
     target: BackupTarget, timeline: str, about: dict[str, object], end: ArchiveEnd, key: bytes | None, new: bool = False
 ) -> None:
-    """Writes the index of a timeline: its server, and how far it goes. `new`: it must be new."""
+    """Writes the index of a timeline. `about`: the fields that describe its server; `end`: how far
+    it goes. `new`: an index that is there already is an error."""
     name, content = f"binlogs/{timeline}/{INDEX}", documents.sealed({**about, "end": asdict(end)}, key)
     (target.put_new if new else target.replace)(name, content)
 
 
-def read_about(target: BackupTarget, timeline: str, key: bytes | None) -> dict[str, object]:
-    """Reads the server of a timeline, for `write_index`. Raises InputError."""
+def read_description(target: BackupTarget, timeline: str, key: bytes | None) -> dict[str, object]:
+    """Reads from the index of a timeline the fields that describe its server, the `about` of
+    `write_index`. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
     about = documents.opened(target.document(name), f"{target.label}/{name}", key)
     return {name: value for name, value in about.items() if name != "end"}

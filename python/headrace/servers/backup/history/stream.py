@@ -174,7 +174,7 @@ class Stream:
         for problem in last.problems:
             self._tell(f"problem: {problem}")
         self.archived, self._claimed = last.ends, GtidSet.parse(last.end.gtid, last.flavor)
-        self._about, self._indexed = archive.read_about(self.target, last.id, self.key), last.end
+        self._about, self._indexed = archive.read_description(self.target, last.id, self.key), last.end
         file = last.files[-1]
         if file.ended:
             following = binlog.next_name(file.name)

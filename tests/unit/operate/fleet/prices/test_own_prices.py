@@ -18,7 +18,7 @@ import headrace
 from headrace.base import core
 from headrace.cli.main import main
 from headrace.operate.fleet import planning
-from headrace.operate.fleet.advised import repriced
+from headrace.operate.fleet.advised import reprice
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
 from headrace.operate.fleet.batch import THROTTLED_S, answer_batch
 from headrace.operate.fleet.cost import FleetPrices, read_cost_report
@@ -145,7 +145,7 @@ def test_half_price_gp2_is_found_though_no_list_price_would_find_it(tmp_path):
     assert (own.verdict, own.proposed, own.usd_proposed) == ("change", "gp2:1000", pytest.approx(50.0))
     # Prices of the plan and of the report are the same.
     prices = FleetPrices(report=read_cost_report([cost], {device.key: "us-east-1"}))
-    assert repriced([own], prices) == [own]
+    assert reprice([own], prices) == [own]
 
 
 def test_a_discount_or_a_price_file_decides_as_well(tmp_path, capsys):

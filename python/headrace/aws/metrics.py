@@ -42,6 +42,8 @@ def fetch_points(
 
 
 def _fetch_pages(cloudwatch: AwsClient, queries: list[dict], begin: float, end: float) -> dict[str, Points]:
+    """Fetches the points of queries from all pages, by the query's id. `begin`, `end`: Unix time,
+    s. Raises InputError, CouldNotRun."""
     by_query: dict[str, Points] = {}
     for at in range(0, len(queries), MOST_QUERIES):
         arguments: AwsAnswer = {

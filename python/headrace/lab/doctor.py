@@ -122,6 +122,8 @@ def root(machine: Machine) -> Check:
 
 
 def _device(machine: Machine, what: str, name: str, module: str) -> Check:
+    """Checks that /dev/`name` can be opened. `what`: name of the check; `module`: the kernel's
+    module that makes the device."""
     path = machine.root / "dev" / name
     if not os.path.exists(path):
         do = f"Load the module: modprobe {module}. In a container: --device /dev/{name}."

@@ -122,6 +122,8 @@ class MetricsHandler(BaseHTTPRequestHandler):
         return head
 
     def _answer(self) -> None:
+        """Answers a request with the metrics, with 503 if they cannot be had now, or with a
+        refusal."""
         wrong = self._wrong()
         if wrong:
             status, why = wrong
@@ -165,6 +167,8 @@ class MetricsHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _drain(self) -> None:
+        """Reads and drops what the client still sends, at most MAX_DRAINED_BYTES and for TIMEOUT_S
+        seconds: closing before would reset the connection, and lose the answer."""
         self.connection.shutdown(socket.SHUT_WR)
         deadline, drained = time.monotonic() + TIMEOUT_S, 0
         while drained < MAX_DRAINED_BYTES and (remaining_s := deadline - time.monotonic()) > 0:

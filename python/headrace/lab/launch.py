@@ -102,6 +102,7 @@ def folder_of(where: Place) -> Path:
 
 
 def _group_id(group: str) -> int:
+    """Returns the id of a group by its name or number. Raises InputError."""
     if group.isascii() and group.isdigit() and len(group) < 10:
         return int(group)
     try:
@@ -264,6 +265,8 @@ def refuse_second(where: Place) -> None:
 
 
 def _refuse_answering(where: Place) -> None:
+    """Raises LabRefused if a lab answers at this place, Disconnected if one loses the
+    connection."""
     with contextlib.suppress(NoLab), Lab(where.data_dir, where.socket) as lab:
         lab.status()
         raise LabRefused(
@@ -276,6 +279,7 @@ def _refuse_answering(where: Place) -> None:
 
 
 def _check_root() -> None:
+    """Raises CouldNotRun unless this process is root's."""
     if os.geteuid() != 0:
         rule = "a lab mounts FUSE and makes loop devices, which only root may"
         hint = "Run it with sudo. headrace lab doctor says what else is missing."
@@ -297,6 +301,8 @@ def _open_log(where: Place):
 
 
 def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int, timeout_s: float) -> None:
+    """Waits until the daemon writes "ready" to the pipe `output`. `begun`: bytes in its log before
+    it. Raises the daemon's own refusal, or CouldNotRun after `timeout_s`; then it is ended."""
     deadline = time.monotonic() + timeout_s
     line = b""
     try:

@@ -146,6 +146,8 @@ def _build_set(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) 
 
 
 def _parse_mariadb(text: str) -> GtidSet:
+    """Parses a position of MariaDB, written without spaces: in each domain all up to a number.
+    Raises InputError."""
     ranges_by_domain: dict[str, Ranges] = {}
     writers: dict[str, int] = {}
     for part in filter(None, text.split(",")):
@@ -163,6 +165,7 @@ def _parse_mariadb(text: str) -> GtidSet:
 
 
 def _parse_mysql(text: str) -> GtidSet:
+    """Parses a set of MySQL, written without spaces. Raises InputError."""
     intervals: dict[str, list[tuple[int, int]]] = {}
     for part in filter(None, text.lower().split(",")):
         uuid, *words = part.split(":")

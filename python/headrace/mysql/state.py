@@ -198,6 +198,8 @@ def parse_version(text: str, comment: str = "") -> tuple[str, tuple[int, ...]]:
 
 
 def _translate_error(error: Exception, name: str) -> HeadraceError:
+    """Returns our error for a query that failed: InputError for a lack of rights, else
+    CouldNotRun."""
     code = number_of_error(error)
     # ER_ACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR
     if code in (1045, 1227, 1142):
@@ -209,6 +211,8 @@ def _translate_error(error: Exception, name: str) -> HeadraceError:
 
 
 def _query_state(connection: SqlConnection, name: str) -> ServerState:
+    """Queries what `observe` returns. Raises InputError for a server that is too old, and the
+    errors of PyMySQL as they are."""
     variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
     status = ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'")
     status |= ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'uptime'")
@@ -314,6 +318,9 @@ RECEIVE = {"yes": "on", "no": "off"}  # anything else is on its way: Connecting,
 
 
 def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Channel:
+    """Returns a channel from a row of the replica status, whose names are in lower case: either
+    those of source and replica, or of master and slave."""
+
     def of(*names: str) -> Any:
         for name in names:
             if (value := row.get(name)) is not None:

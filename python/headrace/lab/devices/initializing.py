@@ -66,6 +66,7 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
 
 
 def _list_cold_blocks(lab: Lab, volume: str) -> Iterator[list[int]]:
+    """Yields the numbers of blocks that still lie in a snapshot, up to BATCH at a time."""
     start: int | None = 0
     while start is not None:
         page = lab.cold_blocks(volume, start=start, limit=BATCH)

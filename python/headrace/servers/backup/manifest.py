@@ -189,6 +189,7 @@ def _text(content: Mapping[str, object]) -> bytes:
 
 
 def _seal(content: Mapping[str, object], key: bytes | None) -> str:
+    """Returns the seal of a document, without an earlier one: a SHA-256, or with a key an HMAC."""
     text = _text({name: value for name, value in content.items() if name != "seal"})
     if key is None:
         return f"sha256:{hashlib.sha256(text).hexdigest()}"

@@ -387,6 +387,8 @@ class _Joined(Exception):
 
 
 def _timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None) -> Timeline:
+    """Reads a timeline from its files in the target (`names`); lists them again, up to MOST_LISTS
+    times in all, if a stream joined pieces meanwhile."""
     for retries in reversed(range(MOST_LISTS)):
         try:
             return _read_timeline(target, name, names, key, changing=retries > 0)
@@ -396,6 +398,8 @@ def _timeline(target: BackupTarget, name: str, names: list[str], key: bytes | No
 
 
 def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None, changing: bool) -> Timeline:
+    """Reads index and pieces of a timeline from its files in the target (`names`); faults become
+    its damages. `changing`: raises _Joined for a listed piece that is missing now."""
     damages: list[Damage] = []
     index, about, end = f"binlogs/{name}/{INDEX}", {}, ArchiveEnd()
     try:

@@ -69,6 +69,8 @@ class Reader:
     """
 
     def __init__(self, where: str) -> None:
+        """Begins at the first byte of a file, whose name in errors is `where`. `checksums` (whether
+        events have one) is None and `server` (its version) is "" before the format description."""
         self.where, self.offset = where, 0
         self.checksums: bool | None = None
         self.server = ""
@@ -106,6 +108,8 @@ class Reader:
         return len(self._rest)
 
     def _event(self, raw: bytes) -> Event:
+        """Returns the event of these bytes, header and checksum included. Raises InputError for a
+        wrong checksum or offset, an encrypted log, and an event before the format description."""
         time_s, kind, server, size, end, flags = codes.HEADER.unpack_from(raw)
         if kind == codes.FORMAT:
             about = raw[codes.HEADER_BYTES :]

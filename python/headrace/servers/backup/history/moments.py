@@ -277,6 +277,9 @@ def _unreadable(lost: list[archive.Timeline], manifest: Manifest) -> InputError:
 def _no_timeline(
     same: list[archive.Timeline], manifest: Manifest, base: GtidSet, lost: list[archive.Timeline]
 ) -> InputError:
+    """Returns the error for a backup that no timeline of the archive continues. `base`: the GTIDs
+    it has executed; `same`: timelines of its source; `lost`: those of its source that are
+    damaged."""
     if lost and not (same and _joins(same[-1], base)):
         return _unreadable(lost, manifest)
     if not same:
@@ -422,6 +425,8 @@ class _Reach:
     """Follows transactions until the goal is reached."""
 
     def __init__(self, base: GtidSet, goal: RestoreGoal) -> None:
+        """Begins with the GTIDs that the restored copy has executed (`base`). Raises InputError for
+        a goal that cannot be reached from there."""
         self.base, self.goal, self.flavor = base, goal, base.flavor
         self.count, self.last_gtid, self.last_us, self.done = 0, "", 0, False
         self.servers: set[int] = set()
@@ -438,6 +443,9 @@ class _Reach:
             self._begin(goal.gtid)
 
     def _begin(self, goal: GtidSet) -> None:
+        """Finds the GTIDs of the goal that the base lacks; none: the goal is reached (`done`).
+        Raises InputError for GTIDs of the other flavor, an empty set, and a goal before the
+        base."""
         if goal.flavor != self.flavor:
             raise InputError(str(goal)[:60], f"is no GTID of {self.flavor}", DOC, "")
         if goal.is_empty:
@@ -495,6 +503,8 @@ class _Reach:
         return True
 
     def _mark_reached(self, key: str, number: int, gtid: str) -> None:
+        """Takes a replayed transaction from those that the goal waits for; sets `done` behind the
+        last."""
         if key not in self.unreached:
             return
         if self.flavor == "mariadb":

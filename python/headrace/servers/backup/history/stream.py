@@ -89,6 +89,10 @@ class Stream:
         tell: Callable[[StreamState], None] = lambda state: None,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
+        """Takes the server and the target. `key`: encrypts pieces, None for plain ones; `every_s`:
+        longest time between pieces while something is written, s; `pack`: program that packs joined
+        pieces, None for `best_pack`. `tell` gets the state after each piece, `note` each
+        message."""
         self.source, self.target, self.key, self.every_s = source, target, key, every_s
         self.pack = pack or best_pack()
         self.tell, self._note = tell, note
@@ -200,6 +204,8 @@ class Stream:
             raise InputError(f"timeline {timeline}", rule, DOC, ONE_STREAM)
 
     def _logs(self) -> list[str]:
+        """Lists the names of the server's binary logs, oldest first. Raises InputError if they are
+        not plain names."""
         with self.source.connect() as connection:
             names = [str(row[0]) for row in rows(connection, "SHOW BINARY LOGS")]
         if not names or not binlog.FILE.fullmatch(names[0]):
@@ -208,6 +214,8 @@ class Stream:
         return names
 
     def _begin_timeline(self, number: int, file: str) -> None:
+        """Begins the timeline of this number at the binary log `file`: writes its index to the
+        target, and sets the stream to the start of the file."""
         self.state.timeline = f"{archive.stem_of(self.source.name, self.source.id)}-{number}"
         self.archived = self._claimed = GtidSet(self.source.flavor)
         self._about = {
@@ -241,6 +249,7 @@ class Stream:
         self._begin_timeline(number, file)
 
     def _open_file(self, name: str) -> None:
+        """Sets the stream to the start of a binary log of which nothing is read or stored yet."""
         self.state.file, self.state.stored_to = name, 0
         self._read, self._pieces, self._waiting = 0, FilePieces(), []
         self._stored, self._begun, self._last = (), False, {}
@@ -293,6 +302,8 @@ class Stream:
         self.stop.wait(SOURCE_S)
 
     def _end_child(self) -> None:
+        """Kills the receiver if there is one, waits up to END_S seconds for its end, and removes
+        its output."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -463,6 +474,8 @@ class Stream:
             return file.read(end - start)
 
     def _piece(self, start: int, end: int, ended: str) -> tuple[archive.Piece, bytes]:
+        """Returns the piece from byte `start` to `end` of the current file, with these bytes, and
+        takes its transactions off `_waiting`. `ended`: how the file ends, "" if it goes on."""
         assert self._following is not None
         data = self._bytes(start, end)
         mine = [transaction for transaction in self._waiting if start < transaction.ends <= end]
@@ -497,6 +510,8 @@ class Stream:
         return piece, data
 
     def _count_piece(self, piece: archive.Piece, data: bytes) -> None:
+        """Adds a stored piece and its transactions to the state, and tells it. `data`: the piece's
+        bytes."""
         state = self.state
         self.archived = self.archived.union(piece.set)
         self._pieces.add(piece)

@@ -92,6 +92,7 @@ class TargetWriter(ABC):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
+        """Makes the file visible, or removes it after an error in the block."""
         if kind is None:
             self.close()
         else:

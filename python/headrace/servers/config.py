@@ -208,6 +208,8 @@ def whole(
 
 
 def _network(where: ServerPaths, port: int | None, host: str) -> Options:
+    """Returns the options of TLS at a port of `host`; without a port the server has its socket
+    alone."""
     if port is None:
         return {"skip-networking": "ON"}
     keys = {"ssl-ca": "ca.pem", "ssl-cert": "server-cert.pem", "ssl-key": "server-key.pem"}
@@ -226,6 +228,8 @@ def binlog_on(program: ServerProgram, given: Options) -> bool:
 
 
 def _binlog(program: ServerProgram, log: Path, given: Options) -> Options:
+    """Returns the options of the binary log and the relay log in the folder `log`, or of a server
+    without a binary log, if the given options turn it off."""
     if not binlog_on(program, given):
         off: Options = {"skip-log-bin": None} if program.flavor == "mysql" else {}
         return off | (relay_log(log) if "server-id" in given else {})

@@ -130,6 +130,8 @@ def not_following(program: ServerProgram) -> tuple[str, ...]:
 
 
 def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_s: float) -> None:
+    """Waits until the server accepts its account. Raises CouldNotRun if it ends or is not ready
+    after `timeout_s`, InputError if it refuses the account."""
     from headrace.mysql import connect
 
     address = access.address(where, None)
@@ -256,6 +258,8 @@ def stop(
 
 
 def _end(record: Record, running: Process, progress: Progress, timeout_s: float) -> None:
+    """Asks a server to shut down, and waits for its end. Raises CouldNotRun after `timeout_s`,
+    while it still goes on to shut down."""
     processes.end_process(running, signal.SIGTERM, 0)
     began = time.monotonic()
     while not processes.wait_gone(running, 1.0):
@@ -268,6 +272,8 @@ def _end(record: Record, running: Process, progress: Progress, timeout_s: float)
 
 
 def _kill(record: Record, running: Process) -> None:
+    """Kills a server and waits for its end. Raises CouldNotRun if it does not end in KILL_S
+    seconds."""
     if not processes.end_process(running, signal.SIGKILL, KILL_S):
         rule = f"does not end within {KILL_S:g} s though it was killed: it waits for its volume"
         hint = "Clear the volume's faults: headrace volume fault VOL --clear all."

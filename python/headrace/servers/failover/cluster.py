@@ -113,6 +113,8 @@ def journal_folder(data_dir: Path | None = None, socket: Path | None = None) -> 
 
 
 def _host(name: str, lab: Lab | None) -> AddressHost:
+    """Returns the host of an address, or of a server's name in the lab (None: no lab is known).
+    Raises InputError."""
     if "://" not in name:
         if lab is None:
             raise InputError(name, "is a name, and there is no lab", GUIDE, "Give an address: mysql://user@host:port.")

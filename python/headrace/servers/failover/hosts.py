@@ -142,6 +142,8 @@ class LabHost(AddressHost):
         return outcome
 
     def source_for(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
+        """Returns how `follower` follows this server. A follower of the same lab uses the account
+        of the lab, which is made if it is missing."""
         if not isinstance(follower, LabHost):
             return super().source_for(follower, connection, dialect)
         if not (self.server.paths.state / accounts.FILE).exists():
@@ -321,6 +323,7 @@ class Hands:
         self._idle.setdefault(host.name, []).append(connection)
 
     def _reconnect(self, host: AddressHost) -> SqlConnection | None:
+        """Returns an idle connection to a host that still works; None without one."""
         while self._idle.get(host.name):
             connection = self._idle[host.name].pop()
             try:
@@ -359,6 +362,7 @@ class Hands:
             return observe(connection, host.name)
 
     def close(self) -> None:
+        """Ends all idle connections at once, without a word to the servers."""
         for connection in [connection for each in self._idle.values() for connection in each]:
             with contextlib.suppress(Exception):
                 cut(connection)

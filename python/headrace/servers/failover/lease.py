@@ -70,6 +70,8 @@ class Lease:
                 self.surroundings.begin(lambda host=host: connected(host))
 
     def _connections(self, host: AddressHost) -> Iterator[SqlConnection]:
+        """Yields the connection that was made beforehand, if any, then a new one, if the server
+        answers."""
         ready = self._ready.pop(host.name, None)
         if ready is not None:
             yield ready
@@ -114,6 +116,7 @@ class Lease:
         return {self.locks[name].thread_id()} if name in self.locks else set()
 
     def release(self) -> None:
+        """Gives the lock back on all servers and closes all connections; errors are ignored."""
         for connection in (*self.locks.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
                 # A closed connection releases its lock some time later.

@@ -144,6 +144,8 @@ def _create_servers(
 
 
 def _form(members: list[Server]) -> None:
+    """Makes the group's account on each member and starts its replication; the first member begins
+    the group. Raises CouldNotRun."""
     password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
     for index, server in enumerate(members):
         write_client_file(Address(ACCOUNT, server.host, server.port, password=password), server.paths.state / FILE)
@@ -241,6 +243,8 @@ def _start_alone(lab: Lab, name: str) -> None:
 
 
 def _begin_again(members: list[Server]) -> None:
+    """Begins the group with the member that has all transactions of the others. Raises CouldNotRun
+    if no member has them."""
     has: dict[str, GtidSet] = {}
     for server in members:
         with accounts.connected(server, LEAVES_S) as connection:

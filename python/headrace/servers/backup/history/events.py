@@ -143,6 +143,7 @@ class Transactions:
     """Follows events and reports each complete transaction."""
 
     def __init__(self, where: str) -> None:
+        """Begins at the first event of a file, whose name in errors is `where`."""
         self.where = where
         self.earlier: str | None = None  # GTIDs before this file, once it has told them
         self.next_file: str | None = None

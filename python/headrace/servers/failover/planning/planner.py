@@ -143,6 +143,8 @@ def _circle(members: Members) -> list[str]:
 
 
 def _failover(members: Members, source: Seen, progress: Progress, now_s: float) -> FailoverPlan:
+    """Returns the next stage of a failover from `source`, or a refusal. `now_s`: monotonic time,
+    s."""
     fenced = progress.is_fenced
     elected = _find_elected(members, progress)
     if elected is None and (strangers := _writable(members, progress)):

@@ -427,6 +427,7 @@ class Progress:
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
     def _step_began(self, step: FailoverStep) -> Progress:
+        """Returns the progress with a step that began, as far as resuming has to know of it."""
         prepared = self.prepared
         match step.action:
             case "rescue":
@@ -441,6 +442,8 @@ class Progress:
         return self
 
     def _step_done(self, step: FailoverStep, seconds: float) -> Progress:
+        """Returns the progress with a step that took `seconds`: while writes are closed it is a part of
+        the pause, a stage with several servers by the longest."""
         after = self
         if self.pause.target is not None and not self.clients_updated and step.action != "read-only":
             longest = max(self.pause.parts.get(step.action, 0.0), seconds)  # servers do it side by side

@@ -28,8 +28,8 @@ class MetricOwner:
 def fetch_points(
     cloudwatch: AwsClient, owners: Sequence[MetricOwner], begin: float, end: float, period: int
 ) -> dict[tuple[str, str], Points]:
-    """Fetches the points of a time, Unix time in s, by owner and metric; every page of them. Raises
-    InputError, CouldNotRun."""
+    """Fetches the points of a time by owner and metric, every page of them. `begin`, `end`: Unix
+    time, s; `period`: of a point, s. Raises InputError, CouldNotRun."""
     queries, meaning = [], {}
     for owner in owners:
         dimensions = [{"Name": owner.dimension, "Value": owner.value}]

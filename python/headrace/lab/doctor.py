@@ -264,14 +264,13 @@ def leftovers(machine: Machine, where: Place) -> list[Check]:
 
 
 def can_tell(folder: Path) -> bool:
-    """True when this user may look into a data directory at all: only its owner may."""
+    """Returns whether this user may look into a data directory at all: only its owner may."""
     return os.access(folder, os.X_OK)
 
 
 def daemon_of(machine: Machine, folder: Path) -> int | None:
-    """Process that holds the lock of a data directory, by the kernel's list: asking the mount
-    itself could wait for a daemon that hangs.
-    """
+    """Returns the id of the process that holds the lock of a data directory, None for none, by the
+    kernel's list: asking the mount itself could wait for a daemon that hangs."""
     try:
         lock = os.stat(folder / LOCK_NAME)
     except OSError:

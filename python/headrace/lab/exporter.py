@@ -40,7 +40,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def is_here(host: str) -> bool:
-    """True when a Host names this machine."""
+    """Returns whether a Host names this machine."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         return host.lower() in HOSTS
@@ -269,8 +269,7 @@ def drop_rights() -> None:
 
 def connected(path: str, wait_s: float) -> tuple[Lab, int]:
     """Returns a lab that answers, and a descriptor that becomes readable when its process ends.
-    Raises HeadraceError.
-    """
+    Raises HeadraceError if no lab answers within `wait_s`."""
     lab, deadline = Lab(socket=path), time.monotonic() + wait_s
     while True:
         try:

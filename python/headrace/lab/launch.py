@@ -334,7 +334,8 @@ ERROR_LINE = re.compile(
 
 
 def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
-    """Returns the error that the daemon printed before it ended, in its parts if it has them."""
+    """Returns the error that the daemon printed before it ended, in its parts if it has them.
+    `code`: its exit code; `begun`: bytes in the log before it."""
     for line in _log_since(where, begun).splitlines():
         match = ERROR_LINE.fullmatch(line)
         if match:
@@ -345,7 +346,8 @@ def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputErr
 
 
 def _end(started: subprocess.Popen) -> int:
-    """Ends a daemon that did not become ready: asks it to end, and kills it when it does not."""
+    """Ends a daemon that did not become ready, by force after STOP_GRACE_S seconds, and returns its
+    exit code."""
     started.terminate()
     try:
         return started.wait(STOP_GRACE_S)
@@ -355,13 +357,13 @@ def _end(started: subprocess.Popen) -> int:
 
 
 def _last_lines(where: Place, begun: int) -> str:
-    """Returns the last lines of what it said."""
+    """Returns the last LOG_LINES lines that the daemon wrote to its log behind byte `begun`."""
     lines = _log_since(where, begun).strip().splitlines()
     return " | ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"
 
 
 def _log_since(where: Place, begun: int) -> str:
-    """Returns the log from a place in it on, its end when that is long."""
+    """Returns the log from byte `begun` on, at most its last LOG_TAIL_BYTES."""
     try:
         with open(folder_of(where) / LOG_NAME, "rb") as file:
             file.seek(max(begun, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))

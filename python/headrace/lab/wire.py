@@ -75,7 +75,9 @@ class Wire:
         self._id = 0
 
     def call(self, name: str, args: dict, timeout_s: float, token: str | None = None, dry_run: bool = False) -> dict:
-        """Returns the result of a call. Raises LabRefused, NoLab, CouldNotRun."""
+        """Returns the result of a call. `token`: a call that is repeated with it is done once, and
+        answered again; `dry_run`: all is decided and nothing done, so it ends with LabRefused.
+        Raises LabRefused, NoLab, CouldNotRun."""
         with self._lock:
             self._id += 1
             envelope = ({} if token is None else {"token": token}) | ({"dry_run": True} if dry_run else {})
@@ -97,7 +99,7 @@ class Wire:
             return self._checked(answer, name)
 
     def peer_pid(self, timeout_s: float = 5.0) -> int:
-        """Process id of the daemon, by the kernel's word. Raises NoLab, CouldNotRun."""
+        """Returns the process id of the daemon, by the kernel's word. Raises NoLab, CouldNotRun."""
         with self._lock:
             connected = self._connect(time.monotonic() + timeout_s)
             pid, _, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))

@@ -84,7 +84,8 @@ def cut(connection: SqlConnection) -> None:
 
 @contextlib.contextmanager
 def answers_within(connection: SqlConnection, seconds: float) -> Iterator[None]:
-    """Bounds each answer's time in a block, s; a later one is a pymysql.err.OperationalError."""
+    """Bounds each answer's time in a block to `seconds`; a later one is a
+    pymysql.err.OperationalError."""
     before = getattr(connection, ANSWER_TIME)
     setattr(connection, ANSWER_TIME, seconds)
     try:

@@ -336,8 +336,9 @@ class Dialect:
     def semi_sync_settings(
         self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
     ) -> dict[str, str]:
-        """Returns the variables that switch one side, with their values, the switch last. On a
-        replica, the receive thread must be started anew to take part.
+        """Returns the variables that switch one side (source or replica), with their values, the
+        switch last. `count`: replicas whose answer a commit waits for; None leaves it or the
+        timeout as it is. On a replica, the receive thread must be started anew to take part.
 
         Before 8.0.26 and on MariaDB there is no count.
         """

@@ -166,7 +166,9 @@ class _Reader:
                 self.settings.append(Setting(group.lower(), key, value, path, number))
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
-        """Handles an include as my_default.c: spaces may follow the !, others are ignored."""
+        """Handles an include as my_default.c: spaces may follow the !, others are ignored.
+        `number`: the line's, from 1; `depth`: how many files include this one. Raises
+        InputError."""
         words = line[1:].strip(SPACE)
         for word, follow in (("includedir", self._folder), ("include", self._file)):
             if not words.startswith(word) or (words[len(word) :] or " ")[0] not in SPACE:

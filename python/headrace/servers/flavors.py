@@ -64,7 +64,8 @@ class ServerProgram:
         return f"{NAMES[self.flavor]} {'.'.join(map(str, self.version))}"
 
     def knows(self, variable: str) -> bool:
-        """True when it has this option (with dashes or underscores), plugins left aside."""
+        """Returns whether the program has this option (with dashes or underscores), plugins left
+        aside."""
         return dashed(variable) in self.defaults
 
     def tool(self, *names: str) -> tuple[str, ...]:

@@ -197,10 +197,8 @@ def start(
 
 
 def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
-    """True when a process answers as a server, false when it ended meanwhile.
-
-    Raises CouldNotRun if it runs and does not answer.
-    """
+    """Returns True when a process answers as a server, False when it ended meanwhile. Raises
+    CouldNotRun if it runs and does not answer within ANSWER_S seconds."""
     from headrace.mysql import connect
 
     deadline = time.monotonic() + ANSWER_S
@@ -286,7 +284,7 @@ def last_errors(log: Path, since: int = 0) -> str:
 
 
 def reason_of_death(log: Path, since: int) -> str:
-    """Returns why a server that was ready ended, by its log."""
+    """Returns why a server that was ready ended, by its log from byte `since` on."""
     text = processes.end_of(log, since)
     lines = [line for line in text.splitlines() if not REPLICATION_NOISE.search(line) or volumes.NO_ROOM.search(line)]
     cause = telling_lines("\n".join(lines))

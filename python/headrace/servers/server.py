@@ -458,7 +458,8 @@ def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
 
 
 def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
-    """Yields the last lines of its error log, and with `follow` all later lines, without end."""
+    """Yields the last `lines` lines of its error log, and with `follow` all later lines, without
+    end."""
     try:
         with open(server.paths.log, encoding="utf-8", errors="replace") as file:
             yield from (line.rstrip("\n") for line in deque(file, lines))

@@ -50,7 +50,7 @@ def volume_seconds(
     storage: str, size: int, write: bool, start_percent: float | None, taken_mib_s: float = 0.0
 ) -> float:
     """Returns how long a volume takes for `size` sequential bytes, s, with its credits at
-    `start_percent` and a load of `taken_mib_s`."""
+    `start_percent` (None: full, or no credits) and a load of `taken_mib_s`."""
     n = max(1.0, size / MIB)
     offered = n / OFFERED_MIB_S
     # Long enough for 1 MiB/s, the slowest volume.

@@ -139,7 +139,7 @@ class Backup:
         return self.proof is not None and not self.proof.ok
 
     def age_s(self, now: float) -> float:
-        """Returns the age of the data, s."""
+        """Returns the age of the data, s. `now`: Unix time, s."""
         return now - self.manifest.ended_unix
 
 

@@ -84,8 +84,9 @@ class PaceSignals:
 def next_rate(
     rate: float, most: float, limits: PaceLimits, seen: PaceSignals, ceiling: float = math.inf
 ) -> tuple[float, str]:
-    """Returns the next pace in MiB/s, and what decides it (cap, credits, lag or latency). 0 stops.
-    `ceiling`: a pace that was too much for lag or latency."""
+    """Returns the next pace, and what decides it (cap, credits, lag, latency or rising); a pace of
+    0 stops the copy. `rate`: the pace now; `most`: the largest; `ceiling`: one that was too much
+    for lag or latency; all in MiB/s."""
     allowed, why = most, "cap"
     floor = limits.credit_floor_percent
     if floor is not None and seen.credit_percent is not None:
@@ -246,9 +247,9 @@ class LabSignals:
         return min(balances, default=None)
 
     def _latency(self, seconds: int) -> float | None:
-        """Returns the p99 of the volume's writes, ms: the median of these seconds. The copy only
-        reads, so the writes are the load's, and wait in the same queue. If the load writes nothing,
-        it is the p50 of reads: most of them are the load's."""
+        """Returns the p99 of the volume's writes, ms: the median of the last `seconds`. The copy
+        only reads, so the writes are the load's, and wait in the same queue. If the load writes
+        nothing, it is the p50 of reads: most of them are the load's. None with too few of both."""
         metrics = self.lab.metrics(self.volume, resolution="second", last=seconds)
         columns = {name: index for index, name in enumerate(metrics["columns"])}
         if self._column is None:

@@ -431,7 +431,9 @@ def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
 
 
 def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: Progress = quiet) -> None:
-    """Replays relay logs with parallel workers. Raises CouldNotRun with the applier's error."""
+    """Replays relay logs with this number of parallel workers, None for twice the processors.
+    Raises CouldNotRun with the applier's error, InputError if a server in the logs has this one's
+    id."""
     server = source.server
     assert server is not None
     if not replay.logs:
@@ -457,7 +459,8 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
 
 
 def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
-    """Sets workers and, while nobody relies on the data, fewer flushes; returns the old values."""
+    """Sets the number of workers and, while nobody relies on the data, fewer flushes; returns the
+    old values as SQL, by variable."""
     variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
     if source.flavor == "mariadb":
         # Optimistic: in parallel also where the source was not, and rolled back on conflict.

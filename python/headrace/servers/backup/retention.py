@@ -46,11 +46,11 @@ def plan(
     days: float | None,
     unread: Sequence[str] = (),
 ) -> RetentionPlan:
-    """Keeps, for each source, the newest `count`, those younger than `days`, and the newest proved
-    chain, or if none is proved, the newest complete chain. A backup whose last proof or restore
-    failed does not count: it stays in addition to the good ones. `unread`: backups whose manifest
-    cannot be read; the binary logs they need are unknown, so all stay. Raises InputError without
-    a rule."""
+    """Returns which backups stay and go: for each source the newest `count` stay, those younger
+    than `days`, and the newest proved chain, or if none is proved, the newest complete chain. A
+    backup whose last proof or restore failed does not count: it stays in addition to the good ones.
+    `now`: Unix time, s. `unread`: backups whose manifest cannot be read; the binary logs they need
+    are unknown, so all stay. Raises InputError without a rule."""
     if count is None and days is None:
         raise InputError("no rule", "names neither a count nor an age", DOC, "Give --keep 7 or --days 30, for example.")
     if (count is not None and count < 1) or (days is not None and not 0 <= days < 1e6):

@@ -173,7 +173,8 @@ class ServerLock:
         return position
 
     def release(self) -> None:
-        """Unlocks. Raises CouldNotRun where the lock was not held until now."""
+        """Releases the lock, and sets `held_ms`. Raises CouldNotRun where the lock was not held
+        until now."""
         try:
             self.rows(self._how)
             if self._instance_locked:

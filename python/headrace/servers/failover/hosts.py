@@ -79,7 +79,8 @@ class AddressHost:
         return self.address.port or DEFAULT_PORT
 
     def connected(self, timeout_s: float) -> SqlConnection:
-        """A connection of its own. Raises as `connect`."""
+        """Returns a connection of its own. `timeout_s`: for connecting, and for every answer.
+        Raises as `connect`."""
         return connect(self.address, timeout_s)
 
     def fence(self) -> str:
@@ -334,7 +335,7 @@ class Hands:
         return None
 
     def numbers(self, name: str) -> set[int]:
-        """Returns the server's ids of its idle connections."""
+        """Returns the connection ids, as the server counts them, of its idle connections."""
         return {connection.thread_id() for connection in self._idle.get(name, ())}
 
     def warm(self, hosts: list[AddressHost]) -> None:

@@ -112,7 +112,8 @@ class Lease:
         return len(self.locks) * 2 > sum(name != source for name in self.hosts)
 
     def numbers(self, name: str) -> set[int]:
-        """Returns the server's id of the connection that holds the lock there."""
+        """Returns the connection id, as the server counts it, of the connection that holds the lock
+        there; empty for none."""
         return {self.locks[name].thread_id()} if name in self.locks else set()
 
     def release(self) -> None:

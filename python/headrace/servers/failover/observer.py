@@ -222,7 +222,8 @@ class Observer:
                     cut(connection)
 
     def _find_cause(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
-        """Returns what a write without an answer waits for, by the list of processes."""
+        """Returns the state of a write without an answer, and in words why it waits, by the list of
+        processes. `number`: the id of its connection; `words`: the reason if none is found."""
         with contextlib.suppress(Exception):
             text = "SELECT state FROM information_schema.processlist WHERE id = %s"
             state = str(ask_value(self._connection(name), text, (number,)) or "")

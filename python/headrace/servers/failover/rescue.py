@@ -176,7 +176,8 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
 
 
 def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
-    """Writes the output of a reader; returns its error if it did not read everything, else ""."""
+    """Writes the output of a reader to `into`; returns its error if it did not read everything
+    within `longest_s`, else ""."""
     try:
         done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
     except subprocess.TimeoutExpired:

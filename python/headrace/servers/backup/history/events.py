@@ -57,7 +57,8 @@ class Transaction:
 
 
 def damaged(where: str, offset: int, what: str) -> InputError:
-    """Returns the error for bytes that are not a binary log."""
+    """Returns the error for bytes that are not a binary log, at `offset` (bytes) of the file
+    `where`."""
     hint = "Fetch the file again from the source, as long as it has it: headrace backup stream."
     return InputError(f"{where}, offset {offset:,}", what, DOC, hint, kind=DAMAGED)
 

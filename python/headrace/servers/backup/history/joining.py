@@ -70,7 +70,7 @@ class FilePieces:
 
 class Joiner:
     """Joins pieces of a target, one file after another, in a thread of its own. `note`: called with
-    the first error; from then on pieces stay as they are."""
+    the first error alone; pieces that could not be joined stay as they are."""
 
     def __init__(
         self, target: BackupTarget, key: bytes | None, pack: str, note: Callable[[str], None] = lambda text: None
@@ -192,7 +192,8 @@ def join(group: list[Piece], data: bytes, pack: str) -> Piece:
 
 
 def _merge_entries(entries: list[Entry], data: bytes, offset: int) -> list[Entry]:
-    """Merges neighbours in the index, up to STRETCH_BYTES each."""
+    """Merges neighbours in the index, up to STRETCH_BYTES each. `data`: the file's bytes from
+    `offset` (bytes) on."""
     groups: list[list[Entry]] = []
     for entry in entries:
         if not groups or sum(member.length for member in groups[-1]) + entry.length > STRETCH_BYTES:

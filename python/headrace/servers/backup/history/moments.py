@@ -472,7 +472,9 @@ class _Reach:
         return archive.as_position(self.base.union(archive.set_of(self._taken, self.flavor)))
 
     def take(self, transaction: binlog.Transaction, server_id: int) -> bool:
-        """Returns whether the next transaction is replayed; sets `done` behind the last."""
+        """Returns whether the next transaction is replayed; sets `done` behind the last.
+        `server_id`: the server that wrote it. Raises InputError for one without GTID, or of a
+        history that has diverged."""
         if not transaction.gtid:
             rule = "a transaction has no GTID, so it cannot be followed"
             raise InputError(f"offset {transaction.starts:,}", rule, DOC, "", kind=BROKEN)

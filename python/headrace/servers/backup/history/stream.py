@@ -256,7 +256,7 @@ class Stream:
         self._reader, self._following = binlog.Reader(name), binlog.Transactions(name)
 
     def _open(self, file: archive.ArchivedFile, stored: int) -> None:
-        """Continues inside of a file, of which the first bytes are stored."""
+        """Continues inside of a file, of which the first `stored` bytes are stored."""
         self._open_file(file.name)
         self.state.stored_to, self._stored, self._first = stored, tuple(file.entries), False
         self._pieces = FilePieces(file.pieces)
@@ -453,8 +453,8 @@ class Stream:
                 raise
 
     def _cut(self, start: int, end: int) -> int:
-        """Returns where a piece ends that begins at `start`: with a transaction, at most 8 MiB on;
-        a larger transaction lies in several pieces."""
+        """Returns the byte where a piece ends that begins at byte `start`, at most at `end`: with a
+        transaction, up to 8 MiB on; a larger transaction lies in several pieces."""
         if end - start <= LIVE_BYTES:
             return end
         fit = [transaction.ends for transaction in self._waiting if start < transaction.ends <= start + LIVE_BYTES]

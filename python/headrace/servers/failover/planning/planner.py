@@ -236,7 +236,8 @@ def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, in
 
 
 def _decide(members: Members, source: Seen, progress: Progress, now_s: float, foreseen: bool = False) -> FailoverPlan:
-    """Returns election and later steps, once nobody receives; `foreseen`: as if nobody did."""
+    """Returns election and later steps, once nobody receives; `foreseen`: as if nobody did.
+    `now_s`: monotonic time, s."""
     replicas = election.followers(members, source)
     elected = _find_elected(members, progress)
     # A run that was cut off may have moved replicas below the elected server already.
@@ -451,7 +452,8 @@ def _steps(
 
 
 def _after(members: Members, source: Seen, elected: Seen, progress: Progress, now_s: float) -> FailoverPlan:
-    """Returns the remaining steps if the new source takes writes already."""
+    """Returns the remaining steps if the new source takes writes already. `now_s`: monotonic time,
+    s."""
     steps, left_out = switchover.rest(members, source, elected, progress, stage=4)
     doubts = tuple(_uncertain([elected], progress, now_s))
     lossless, uncertain = progress.sure or (not doubts, doubts)

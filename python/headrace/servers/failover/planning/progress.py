@@ -442,8 +442,8 @@ class Progress:
         return self
 
     def _step_done(self, step: FailoverStep, seconds: float) -> Progress:
-        """Returns the progress with a step that took `seconds`: while writes are closed it is a part of
-        the pause, a stage with several servers by the longest."""
+        """Returns the progress with a step that took `seconds`. While the writes are closed it is a
+        part of the pause; of steps on several servers the longest counts."""
         after = self
         if self.pause.target is not None and not self.clients_updated and step.action != "read-only":
             longest = max(self.pause.parts.get(step.action, 0.0), seconds)  # servers do it side by side
@@ -478,7 +478,7 @@ class JournalHistory:
     hurried: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def after(self, at: float, event: AnyEvent) -> JournalHistory:
-        """Returns the history after an event at this moment."""
+        """Returns the history after an event. `at`: when it happened, Unix time, s."""
         match event:
             case Detected():
                 return self  # written in a new run, before an unfinished change is looked for
@@ -514,7 +514,8 @@ class JournalHistory:
         return earlier.after(event)
 
     def handed_over(self, source: str, at: float, boot: str) -> HandedOver | None:
-        """Returns what a watch of this source handed over lately on this boot; None for nothing."""
+        """Returns what a watch of this source handed over at most STALE_S seconds before `at` (Unix
+        time, s) on this boot; None for nothing."""
         handed_at, event = self.handed.get(source, (0.0, None))
         valid = event is not None and event.boot == boot and at - handed_at <= STALE_S
         return event if valid else None

@@ -334,7 +334,8 @@ FROM performance_schema.replication_connection_status WHERE channel_name = %s"""
 def commit_age(
     connection: SqlConnection, state: ServerState, channel: Channel
 ) -> tuple[float | None, tuple[WorkerLag, ...]]:
-    """Returns the lag by MySQL's own clock of a channel, s, and its workers; None for MariaDB."""
+    """Returns the lag by MySQL's own clock of a channel, s, and the channel's workers; None and no
+    workers for MariaDB."""
     if state.dialect.is_mariadb:
         return None, ()
     rows = ask(connection, WORKERS, (channel.name,))

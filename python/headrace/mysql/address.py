@@ -230,6 +230,8 @@ def _check_address(text: str, values: dict, password: Secret | None) -> Address:
 
 
 def _database(name: str) -> str:
+    """Returns the name of a database. Raises InputError for an empty, too long or impossible
+    one."""
     if not name or len(name) > MAX_DATABASE or "\0" in name:
         raise InputError(f"database {name[:70]!r}", f"a database's name has 1 to {MAX_DATABASE} characters", DOC)
     return name

@@ -130,6 +130,7 @@ class GtidSet(Text):
         return ",".join(f"{key}:{_written(ranges)}" for key, ranges in self.ranges)
 
     def _check(self, other: GtidSet) -> None:
+        """Raises InputError for a set of the other flavor."""
         if self.flavor != other.flavor:
             rule = "GTIDs of MariaDB and of MySQL have nothing in common"
             raise InputError(f"{str(self)[:40]} and {str(other)[:40]}", rule, _source(self.flavor), "")
@@ -140,6 +141,7 @@ def _source(flavor: str) -> str:
 
 
 def _build_set(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) -> GtidSet:
+    """Returns the set of these ranges, in order; a domain without numbers has no writer either."""
     order = (lambda key: (int(key), key)) if flavor == "mariadb" else (lambda key: (0, key))
     ordered = tuple((key, ranges[key]) for key in sorted(ranges, key=order) if ranges[key])
     return GtidSet(flavor, ordered, tuple((key, writers[key]) for key, _ in ordered if key in writers))

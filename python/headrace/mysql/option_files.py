@@ -184,6 +184,7 @@ class _Reader:
             return follow(self.base / name, path, number, depth)
 
     def _file(self, target: Path, path: Path, number: int, depth: int) -> None:
+        """Reads an included file if it exists; servers pass over a missing one."""
         if target.is_file():
             self.read(target, depth + 1)
 

@@ -74,8 +74,8 @@ def plan(
 
 
 def _why_kept(backup: Backup, reason: Reason, count: int | None, days: float | None) -> str:
-    """Returns in words why a backup is kept: the last that can be proved, younger than `days`, or
-    among the newest `count`."""
+    """Returns in words why a backup is kept: it is the last that must stay, younger than `days`,
+    among the newest `count`, or its restore failed."""
     if reason == "last":
         return LAST_OF[backup.failed, backup.proved]
     if reason == "age":

@@ -172,6 +172,7 @@ NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*master*.info", "*relay*.info")
 
 
 def _forget(folder: Path, *patterns: str) -> None:
+    """Deletes the files of a folder that match a pattern."""
     for path in [path for pattern in patterns for path in folder.glob(pattern)]:
         path.unlink()
 

@@ -240,6 +240,7 @@ def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet
 
 
 def _is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
+    """Returns whether a timeline is of the backup's source: by id, with MariaDB by name as well."""
     same = timeline.source_id == manifest.source_id
     return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
 
@@ -277,9 +278,9 @@ def _unreadable(lost: list[archive.Timeline], manifest: Manifest) -> InputError:
 def _no_timeline(
     same: list[archive.Timeline], manifest: Manifest, base: GtidSet, lost: list[archive.Timeline]
 ) -> InputError:
-    """Returns the error for a backup that no timeline of the archive continues. `base`: the GTIDs
-    it has executed; `same`: timelines of its source; `lost`: those of its source that are
-    damaged."""
+    """Returns the error for a backup that no timeline of the archive continues. `same`: timelines
+    of its source, or the one that was named; `base`: the GTIDs it has executed; `lost`: timelines
+    of its source that cannot be read."""
     if lost and not (same and _joins(same[-1], base)):
         return _unreadable(lost, manifest)
     if not same:
@@ -413,6 +414,7 @@ def _collect_timeline(
 
 
 def _holds(gtids: GtidSet, key: str, number: int) -> bool:
+    """Returns whether a set has the transaction `number` of a server or domain (`key`)."""
     ranges = next((ranges for name, ranges in gtids.ranges if name == key), ())
     return any(first <= number <= last for first, last in ranges)
 

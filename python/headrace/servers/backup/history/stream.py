@@ -415,6 +415,7 @@ class Stream:
             self.state.notes.append(f"after {domain}-*-{last} came {transaction.gtid}")
 
     def _ending(self) -> str:
+        """Returns how the file ended: "rotate", "stop", or "" if its end was not read."""
         assert self._following is not None
         return "rotate" if self._following.next_file else "stop" if self._following.stopped else ""
 
@@ -469,6 +470,7 @@ class Stream:
                 return
 
     def _bytes(self, start: int, end: int) -> bytes:
+        """Reads the bytes from `start` to `end` of the current file."""
         with open(self.spool / self.state.file, "rb", buffering=0) as file:
             file.seek(start)
             return file.read(end - start)

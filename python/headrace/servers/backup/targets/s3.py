@@ -95,8 +95,8 @@ class S3Target(BackupTarget):
         return True
 
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
-        """Yields the bytes of a file from byte `offset` on; after a lost connection it continues at
-        the next byte, up to ATTEMPTS times without a byte between. Raises InputError,
+        """Yields the bytes of a file from byte `offset` on; after a lost connection it goes on at
+        the next byte, and gives up after ATTEMPTS tries without one. Raises InputError,
         CouldNotRun."""
         at, tries = offset, 0
         size = self._size(name)
@@ -121,6 +121,7 @@ class S3Target(BackupTarget):
                 raise CouldNotRun(f"{self.label}/{name}", f"ends at {at:,} of {size:,} bytes", S3_SOURCE, "Try again.")
 
     def _size(self, name: str) -> int:
+        """Returns the bytes of a stored file. Raises InputError if it is missing, CouldNotRun."""
         with self._translate_errors(name):
             answer = self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
             return int(answer["ContentLength"])

@@ -269,7 +269,7 @@ def drop_rights() -> None:
 
 def connected(path: str, wait_s: float) -> tuple[Lab, int]:
     """Returns a lab that answers, and a descriptor that becomes readable when its process ends.
-    Raises HeadraceError if no lab answers within `wait_s`."""
+    Raises NoLab after `wait_s`, other HeadraceErrors at once."""
     lab, deadline = Lab(socket=path), time.monotonic() + wait_s
     while True:
         try:

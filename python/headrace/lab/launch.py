@@ -45,9 +45,9 @@ class Settings:
     """Settings with which a lab is started; a setting of None stays as it was in this data
     directory.
 
-    `metrics_port`: where Prometheus finds the metrics, on 127.0.0.1; `api_port`: where the AWS
-    tools find the endpoint; 0: nowhere. `snapshot_store`: URL of the object store of snapshots,
-    file:// or s3://.
+    `time_scale`: seconds of lab time in a real second. `metrics_port`: where Prometheus finds the
+    metrics, on 127.0.0.1; `api_port`: where the AWS tools find the endpoint; 0: nowhere.
+    `snapshot_store`: URL of the object store of snapshots, file:// or s3://.
     """
 
     instance_type: str | None = None

@@ -173,8 +173,8 @@ class Wire:
             raise self._nonsense(name, f"an answer is not JSON: {line[:60]!r}") from None
 
     def _checked(self, answer: object, name: str) -> dict:
-        """Returns the result in an answer. Raises what the daemon refused with, and CouldNotRun for
-        an answer to another call; then the connection is ended."""
+        """Returns the result in an answer. Raises the daemon's refusal, and CouldNotRun for an
+        answer to another call; then the connection is ended."""
         # An error with id null is about the connection itself: too many, or a line that was not
         # understood.
         parts = answer if isinstance(answer, dict) else {}

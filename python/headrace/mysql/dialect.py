@@ -337,8 +337,9 @@ class Dialect:
         self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
     ) -> dict[str, str]:
         """Returns the variables that switch one side (source or replica), with their values, the
-        switch last. `count`: replicas whose answer a commit waits for; None leaves it or the
-        timeout as it is. On a replica, the receive thread must be started anew to take part.
+        switch last. `count`: replicas whose answer a commit waits for; None for this or
+        `timeout_ms` leaves the variable as it is. On a replica, the receive thread must be started
+        anew to take part.
 
         Before 8.0.26 and on MariaDB there is no count.
         """

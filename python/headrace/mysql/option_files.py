@@ -132,8 +132,9 @@ class _Reader:
         self.read_files = 0
 
     def read(self, path: Path, depth: int) -> None:
-        """Reads a file and those it includes. `depth`: how many files include it. Raises InputError
-        for a line that servers refuse, CouldNotRun for a file that cannot be read."""
+        """Reads a file and those it includes. `depth`: the number of includes that lead to it.
+        Raises InputError for a line that servers refuse, CouldNotRun for a file that cannot be
+        read."""
         self.read_files += 1
         if self.read_files > MAX_FILES:
             rule = f"more than {MAX_FILES} files are included"
@@ -167,7 +168,7 @@ class _Reader:
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
         """Handles an include as my_default.c: spaces may follow the !, others are ignored.
-        `number`: the line's, from 1; `depth`: how many files include this one. Raises
+        `number`: the line's, from 1; `depth`: the number of includes that lead to this file. Raises
         InputError."""
         words = line[1:].strip(SPACE)
         for word, follow in (("includedir", self._folder), ("include", self._file)):
@@ -184,7 +185,7 @@ class _Reader:
             return follow(self.base / name, path, number, depth)
 
     def _file(self, target: Path, path: Path, number: int, depth: int) -> None:
-        """Reads an included file if it exists; servers pass over a missing one."""
+        """Reads an included file if it exists."""
         if target.is_file():
             self.read(target, depth + 1)
 

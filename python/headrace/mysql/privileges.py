@@ -98,8 +98,8 @@ class Rights:
             yield from (grant for grant in mine if _literal(grant.database) == most)
 
     def _fits(self, pattern: str, database: str) -> bool:
-        """Returns whether the database of a grant, a pattern unless `patterns` is False, means this
-        one."""
+        """Returns whether a grant's database means this one: it is a pattern with % and _, unless
+        `patterns` is False."""
         if not self.patterns:
             return pattern == database
         parts = re.findall(r"\\.|.", pattern, re.DOTALL)

@@ -31,7 +31,9 @@ OLDEST = {"mysql": (8, 0, 22), "mariadb": (10, 5, 2)}
 @dataclass(frozen=True)
 class SemiSync:
     """Semi-synchronous replication of a server. `*_enabled` is the setting, `*_status` whether it
-    works now: only the second counts. `no_tx`: commits that were acknowledged without a replica."""
+    works now: only the second counts. `clients`: replicas that are connected and can acknowledge;
+    `wait_count`: those whose answer a commit waits for. `no_tx`: commits that were acknowledged
+    without a replica, `yes_tx`: with one, since the server started."""
 
     source_enabled: bool = False
     source_status: bool = False

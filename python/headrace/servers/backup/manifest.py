@@ -37,7 +37,7 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Part:
-    """A file of the copy, as it lies in the target."""
+    """A file of the copy, as it lies in the target: its name, bytes and SHA-256."""
 
     name: str
     size: int
@@ -102,9 +102,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class RestoreProof:
-    """The result of a restore. `tables`: number of compared tables; `against`: the source that they
-    were compared with, "" for none. `binlogs_to`: end of the replay. `failure`: the reason of a
-    failure. `part`: the databases of a backup that is a part of its server, "" for all."""
+    """The result of a restore, which took `seconds`. `tables`: number of compared tables;
+    `against`: the source that they were compared with, "" for none. `binlogs_to`: end of the
+    replay. `failure`: the reason of a failure. `part`: the databases of a backup that is a part of
+    its server, "" for all."""
 
     at_unix: float
     seconds: float

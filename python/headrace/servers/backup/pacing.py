@@ -74,7 +74,8 @@ class PaceLimits:
 
 @dataclass(frozen=True)
 class PaceSignals:
-    """The latest signals; None: unknown, or the server has no such signal."""
+    """The latest signals; None: unknown, or the server has no such signal. `latency_ratio`: the
+    volume's latency divided by that before the copy."""
 
     credit_percent: float | None = None
     lag_s: float | None = None

@@ -73,7 +73,8 @@ class ServerPosition:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """The facts that are asked before anything is locked. `folders`: where its files are."""
+    """The facts that are asked before anything is locked. `numbers`: the version, as (8, 4, 3).
+    `folders`: where its files are. `unsafe_tables`: a few with rows that a crash may leave torn."""
 
     flavor: str
     version: str

@@ -268,8 +268,8 @@ class RepointEarly(StepAction):
     optional = True
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        """Waits until the replica is near, then lets it follow the chosen one at the same position.
-        Raises CouldNotRun."""
+        """Waits until the replica is near, then lets it follow the chosen one, or its source as
+        before if that takes longer than EARLY_S seconds. Raises CouldNotRun."""
         host, to, source = run.hosts[step.server], run.hosts[step.to], run.hosts[run.progress.source]
         with contextlib.ExitStack() as hurry:
             run.draining.come_near(host, source, run.state_of(step.server), hurry, EARLY_STANDS_S)

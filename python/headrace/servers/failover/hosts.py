@@ -143,8 +143,8 @@ class LabHost(AddressHost):
         return outcome
 
     def source_for(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
-        """Returns how `follower` follows this server. A follower of the same lab uses the account
-        of the lab, which is made if it is missing."""
+        """Returns how `follower` follows this server. A follower of the lab has the server's
+        account for replicas, which is made if it is missing."""
         if not isinstance(follower, LabHost):
             return super().source_for(follower, connection, dialect)
         if not (self.server.paths.state / accounts.FILE).exists():

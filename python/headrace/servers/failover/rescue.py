@@ -192,6 +192,7 @@ def _in_line(text: str) -> str:
 
 
 def _check_reader(code: int, output: str, name: str) -> None:
-    """Raises CouldNotRun if a reader of binary logs failed, and not at the end of a cut off log."""
+    """Raises CouldNotRun if a reader of binary logs failed, unless at the end of a log that was cut
+    off."""
     if code != 0 and not CUT_OFF.search(output) and not NOTHING_BEYOND.search(output):
         raise CouldNotRun(name, f"its binary log could not be read: {_in_line(output)}", GUIDE, "")

@@ -40,7 +40,8 @@ class RestoreGoal:
 @dataclass(frozen=True)
 class ReplayPlan:
     """The transactions that are replayed on top of a backup. `executed`: what the server has
-    executed afterwards, exactly.
+    executed afterwards, exactly. `transactions`: their number; `last_us`: when the last was
+    committed, µs, Unix. `server_ids`: the servers that wrote them.
 
     `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and are
     left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of them.

@@ -61,8 +61,10 @@ ONE_STREAM = "One stream for a server and target: end the other one, and stream 
 
 @dataclass
 class StreamState:
-    """Progress of a stream. `ages_s`: age of the first transaction of each piece when it was
-    stored, s, by the server's clock; with MariaDB's whole seconds up to 1 s too much."""
+    """Progress of a stream. `stored_to`: bytes of the current file that are stored; `pieces`,
+    `transactions`: numbers of those stored; `last_us`: when the last was committed, µs, Unix.
+    `ages_s`: age of the first transaction of each piece when it was stored, s, by the server's
+    clock; with MariaDB's whole seconds up to 1 s too much."""
 
     timeline: str = ""
     file: str = ""

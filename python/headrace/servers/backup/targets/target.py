@@ -54,7 +54,7 @@ def size_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """A file in a target."""
+    """A file in a target, with its size in bytes."""
 
     name: str
     size: int

@@ -61,9 +61,8 @@ class Machine:
             return ""
 
     def program(self, name: str) -> str | None:
-        """Returns the path of a program; sbin counts even when it is not in PATH, since the
-        daemon's user is root.
-        """
+        """Returns the path of a program, None if it is missing; sbin counts even when it is not in
+        PATH, since the daemon's user is root."""
         path = self.path if self.path is not None else os.environ.get("PATH", "") + os.pathsep + "/usr/sbin:/sbin"
         return shutil.which(name, path=path)
 

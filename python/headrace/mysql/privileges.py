@@ -173,7 +173,7 @@ def _split(text: str) -> list[str]:
 
 
 def _names(place: str) -> tuple[str, str] | None:
-    """Returns database and table of `a`.`b`, `a`.* or *.*."""
+    """Returns database and table of `a`.`b`, `a`.* or *.*; None for another text."""
     dot = _outside(place, ".")
     if dot < 0:
         return None

@@ -193,7 +193,8 @@ def dialect_of_version(text: str) -> Dialect:
 
 
 def parse_version(text: str, comment: str = "") -> tuple[str, tuple[int, ...]]:
-    """Returns flavor and numbers of @@version; `comment`: @@version_comment."""
+    """Returns flavor (mysql or mariadb) and numbers of @@version, (0,) if it has none; `comment`:
+    @@version_comment."""
     match = VERSION.search(text.removeprefix("5.5.5-"))
     flavor = "mariadb" if "mariadb" in (text + comment).lower() else "mysql"
     return flavor, tuple(map(int, match.groups())) if match else (0,)
@@ -266,7 +267,8 @@ def _query_state(connection: SqlConnection, name: str) -> ServerState:
 
 
 def executed_of(connection: SqlConnection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
-    """Reads the transactions in a server's data; and the end of those applied as a replica."""
+    """Reads the transactions in a server's data, and the last of those that it applied as a
+    replica."""
     row = ask_row(connection, dialect.executed())
     applied, *logs = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
     return applied.union(logs[0]) if logs else applied, applied

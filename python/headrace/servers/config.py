@@ -76,7 +76,8 @@ def checked_settings(settings: Mapping[str, str | None] | None, what: str = "set
 
 
 def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
-    """Reads settings from texts K=V, or K alone for one without a value. Raises InputError."""
+    """Reads settings from texts K=V, or K alone for one without a value; None for no settings.
+    Raises InputError."""
     options: dict[str, str | None] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
@@ -87,8 +88,9 @@ def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
 
 
 def checked_memory(memory_gib: float | None) -> float | None:
-    """Checks `--memory-gib` of a new server: the memory, GiB, by which its caches are sized. Raises
-    InputError outside the range, and where the caches alone need more than this machine has."""
+    """Returns `--memory-gib` of a new server, None if it is not given: the memory, GiB, by which
+    its caches are sized. Raises InputError outside the range, and where the caches alone need more
+    than this machine has."""
     if memory_gib is None:
         return None
     if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:

@@ -54,8 +54,8 @@ def program_of(record: Record) -> ServerProgram:
 
 
 def process_of(where: ServerPaths, record: Record) -> Process | None:
-    """Returns its process if it runs: that of the record, else the process with its option file,
-    whose starter was killed before it could write the record."""
+    """Returns its process if it runs, else None: that of the record, or the process with its option
+    file, whose starter was killed before it could write the record."""
     if processes.runs(record.process):
         return record.process
     if record.process is None:

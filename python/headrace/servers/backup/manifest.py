@@ -198,7 +198,8 @@ def _seal(content: Mapping[str, object], key: bytes | None) -> str:
 
 
 def read_key(path: str | os.PathLike | None) -> bytes | None:
-    """Reads the key from a file that only its owner may read. Raises InputError, CouldNotRun."""
+    """Reads the key from a file that only its owner may read; None without a file. Raises
+    InputError, CouldNotRun."""
     if path is None:
         return None
     where = Path(path)

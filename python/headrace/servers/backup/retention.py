@@ -84,8 +84,9 @@ def _why_kept(backup: Backup, reason: Reason, count: int | None, days: float | N
 
 
 def whose(backup: Backup) -> tuple[str, str, str]:
-    """Returns the server of a backup, and its part. MariaDB has no UUID, and most of its servers
-    have server_id 1, so there the name counts too."""
+    """Returns what tells the server of a backup and its part from others: id, name and part.
+    MariaDB has no UUID, and most of its servers have server_id 1, so there the name counts too; for
+    MySQL it is ""."""
     manifest = backup.manifest
     return manifest.source_id, manifest.source if manifest.flavor == "mariadb" else "", manifest.part
 

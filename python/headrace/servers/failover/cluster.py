@@ -57,7 +57,8 @@ class FailoverCluster:
             journal.close()
 
     def dead_source(self) -> str | None:
-        """Returns the source of a failover that was cut off: it is meant if no source is named."""
+        """Returns the source of a failover that was cut off, which is meant if no source is named;
+        None for none."""
         unfinished = self.unfinished()
         return None if unfinished is None else unfinished.source
 

@@ -66,7 +66,7 @@ class AddressHost:
 
     @property
     def fence_s(self) -> float:
-        """Time that a fence takes, s."""
+        """The time that a fence takes, s."""
         return 0.0
 
     @property

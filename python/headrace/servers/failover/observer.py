@@ -185,7 +185,8 @@ class Observer:
     # --- the write probe --------------------------------------------------------------------------
 
     def _write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
-        """Tries a write; returns its result, and in words why it failed."""
+        """Tries a write; returns its result, and in words why it failed, "" for none. `write_s`:
+        longest wait for each answer."""
         from pymysql.err import MySQLError
 
         connection = None

@@ -153,7 +153,8 @@ def choose(
 
 
 def _pick_complete(fit: list[archive.Timeline], manifest: Manifest) -> archive.Timeline | None:
-    """Returns the timeline that contains all others, if any. Raises InputError if they diverge."""
+    """Returns the timeline that contains all others, None for no timelines. Raises InputError if
+    they diverge."""
     if len(fit) > 1:
         # A server that began anew has two timelines: the later one has all that the source has now.
         whole = [timeline for timeline in fit if all(timeline.ends.contains(other.ends) for other in fit)]

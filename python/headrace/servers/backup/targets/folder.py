@@ -139,7 +139,8 @@ class FolderTarget(BackupTarget):
         return self.folder / checked_name(name)
 
     def _device(self) -> int | None:
-        """Returns the device of the filesystem that the folder is on, or will be on."""
+        """Returns the number of the filesystem's device that the folder is on, or will be on; None
+        if it cannot be read."""
         there = nearest(self.folder)
         try:
             return None if there is None else os.stat(there).st_dev

@@ -76,7 +76,7 @@ def _follows_somebody(members: Members, source: Seen) -> str:
 
 
 def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | None:
-    """Refuses a topology that is not a source with its replicas."""
+    """Returns the refusal of a topology that is not a source with its replicas; None for none."""
     answering = [member for member in members.values() if member.state is not None]
     if len({required(member).flavor for member in answering}) > 1:
         return FailoverPlan(refusal="the servers are not all of one flavor", hint="Name those of one cluster.")
@@ -357,7 +357,8 @@ def _uncertain(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
 def _choice(
     pool: list[Seen], progress: Progress, elected: Seen | None, errant: dict[str, str]
 ) -> tuple[Seen | FailoverPlan, dict[str, str]]:
-    """Returns the server to promote, or a refusal; and the servers that cannot be, with reasons."""
+    """Returns the server to promote, or a refusal; and the reason by name of each server that
+    cannot be promoted."""
     reasons = {member.name: unfit(member, progress.wish.allow_delayed) for member in pool}
     left_out = {name: reason for name, reason in reasons.items() if reason}
     if elected is not None:
@@ -394,7 +395,8 @@ def _choice(
 
 
 def _list_replaced(progress: Progress, errant: dict[str, str]) -> GtidSet | None:
-    """Returns MySQL's errant transactions if they are to be replaced by empty ones, or left."""
+    """Returns MySQL's errant transactions that empty ones replace, or that are left; None for
+    none."""
     if progress.wish.errant == "refuse" or not errant:
         return None
     try:
@@ -424,7 +426,8 @@ def _siblings(chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[s
 def _steps(
     members: Members, source: Seen, chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
-    """Returns the remaining steps of drain, rescue, promotion and re-pointing; or a refusal."""
+    """Returns the remaining steps of drain, rescue, promotion and re-pointing, and None; or steps
+    that do not count, with rule and hint of a refusal."""
     siblings = _siblings(chosen, pool, progress, errant)
     steps = []
     channel, will = chosen.channel, usable(chosen)

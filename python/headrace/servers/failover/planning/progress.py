@@ -318,12 +318,14 @@ class Progress:
 
     @property
     def had(self) -> GtidSet | None:
-        """Transactions of the elected server, if acknowledged commits may be missing there."""
+        """The transactions of the elected server, if acknowledged commits may be missing there,
+        else None."""
         return None if self.decision is None else self.decision.had
 
     @property
     def sure(self) -> tuple[bool, tuple[str, ...]] | None:
-        """True if the elected server had all acknowledged commits, and the reasons for a doubt."""
+        """True if the elected server had all acknowledged commits, and the reasons for a doubt;
+        None before the election."""
         return None if self.decision is None else (self.decision.lossless, self.decision.uncertain)
 
     @property
